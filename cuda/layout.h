@@ -1,0 +1,140 @@
+// layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/state.py),
+// so a field is declared once: one field a line, plain C types. Shapes stand behind each field:
+// M markets, L levels, K learned slots, T decisions in one launch, S = T * auctions, B warm-start snapshots.
+#pragma once
+
+#ifdef __CUDACC_RTC__  // NVRTC brings no system headers
+typedef signed int int32_t;
+typedef unsigned int uint32_t;
+typedef signed long long int64_t;
+typedef unsigned long long uint64_t;
+typedef unsigned char uint8_t;
+#else
+#include <cstdint>
+#endif
+
+namespace ks {
+
+constexpr int kMaxSlots = 32;         // one lane of a warp a slot
+constexpr int kHistory = 4;           // past decisions that an observation shows
+constexpr int kDepth = 10;            // ticks a side that an observation shows
+constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kHistory returns, kHistory volumes
+constexpr int kOwnFeatures = 7;       // the largest role's own part
+constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of every observation
+constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
+
+// Bits of a market's sticky error word.
+constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped
+constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept
+constexpr int kErrorActionRange = 4;  // an action outside its space: it was clamped
+constexpr int kErrorOrigin = 8;       // the window left +/-2^30 ticks: the market has stopped
+
+// One row of parameters. The counts are of agents that speak; a replaced agent is silent, but keeps its index,
+// so each class also has the index of its first agent (noise agents start at 0).
+struct MarketParams {
+  int32_t num_noise;
+  int32_t num_momentum;
+  int32_t num_maker;
+  int32_t num_fundamental;
+  int32_t first_momentum;
+  int32_t first_maker;
+  int32_t first_fundamental;
+  int32_t init_price;
+  int32_t init_depth;
+  int32_t max_order_qty;
+  int32_t noise_spread;
+  int32_t market_order_threshold;  // of 2^24
+  int32_t maker_half_spread;
+  int32_t walk_threshold;          // of 2^16
+  int32_t jump_threshold;          // of 2^16
+  int32_t jump_size;
+  int32_t cancel_threshold;        // of 2^16
+  int32_t window;                  // 0: off
+  int32_t tie;                     // 0 lowest, 1 mid
+  int32_t residue;                 // 0 rest, 1 cancel
+  int32_t fundamental_price;       // at the start of an episode, absolute
+  int32_t max_quote_qty;
+  int32_t inventory_limit;         // -1: none
+  int32_t fee;                     // thousandths of a tick a unit
+};
+
+// The task's settings, alike for all markets (kineticsim_env/tasks/market_making.py checks and fills them).
+struct TaskParams {
+  int32_t horizon;                 // decisions an episode
+  int32_t action_type;             // 0 continuous, 1 discrete
+  int32_t max_offset;              // ticks from the mid
+  int32_t max_qty;                 // units a side
+  int32_t reward;                  // 0 pnl, 1 inventory, 2 asymmetric
+  int32_t mark;                    // 0 fundamental, 1 mid, 2 liquidation
+  int32_t autoreset;               // 0 next step, 1 same step, 2 disabled
+  int32_t stagger;                 // 1: the first episode starts at a hashed elapsed time
+  int32_t max_target;              // units a noise learner has to trade at most
+  int32_t bank_size;               // warm-start snapshots a market can draw from; 0: cold opening book
+  int32_t bank_per_market;         // 1: market m owns the rows from m * bank_size
+  int32_t role[32];                // of each slot: 0 maker, 1 momentum, 2 noise
+  double inventory_penalty;
+  double dampening;
+  double reward_scale;
+  double max_loss;                 // 0: no termination
+  double leftover_penalty;         // ticks a unit that a noise learner leaves undone
+};
+
+// The argument of one launch. A pointer that is not needed is null.
+struct Launch {
+  int64_t markets;
+  int32_t levels;
+  int32_t slots;
+  int32_t decisions;
+  int32_t auctions;
+  int32_t params_stride;           // rows from one market's parameters to the next: 0 or 1
+  int32_t env_mode;                // 0 run, 1 environment step, 2 environment reset
+  const MarketParams* params;      // [M] or [1]
+  // State of a market.
+  int32_t* bid;                    // [M, L]
+  int32_t* ask;                    // [M, L]
+  int32_t* prev_mid2;              // [M]
+  int32_t* last_tick;              // [M] last clearing price on the grid
+  int32_t* price_origin;           // [M]
+  int32_t* fundamental_price;      // [M]
+  int64_t* seed;                   // [M]
+  int64_t* episode;                // [M]
+  int64_t* t;                      // [M]
+  int64_t* volume;                 // [M]
+  int64_t* trades;                 // [M]
+  int32_t* error;                  // [M]
+  // State of its learned slots.
+  int32_t* quotes;                 // [M, K, 4] standing: bid price, bid quantity, ask price, ask quantity
+  int64_t* cash;                   // [M, K]
+  int64_t* inventory;              // [M, K]
+  int64_t* fees;                   // [M, K] thousandths of a tick
+  // Input and output of a run.
+  const int32_t* new_quotes;       // [T, M, K, 4] or null: standing quotes stay
+  int64_t* fills;                  // [T, M, K, 2] bought, sold in each decision
+  int64_t* value;                  // [T, M, K] 2 * cash + inventory * mid2 after each decision, fees apart
+  int32_t* series_last_price;      // [M, S] absolute
+  int32_t* series_volume;          // [M, S]
+  int32_t* series_mid2;            // [M, S] of the built-in resting book after the auction, absolute
+  int32_t* series_fundamental;     // [M, S]
+  // State of an environment.
+  int32_t* elapsed;                // [M] decisions since the episode began
+  uint8_t* done;                   // [M] the episode has ended and waits for its reset
+  int32_t* mid_history;            // [M, 5] mid2 now and after the kHistory decisions before
+  int32_t* volume_history;         // [M, 4] volume of the last kHistory decisions, newest first
+  int64_t* prev_value;             // [M, K] marked value after the last decision, in 1/2000 tick
+  // Input and output of an environment.
+  const float* actions;            // [M, K, 4] continuous
+  const int64_t* choices;          // [M, K] discrete
+  const uint8_t* reset_mask;       // [M] or null: all
+  float* observation;              // [M, K, 37]
+  float* final_observation;        // [M, K, 37] before any reset
+  float* reward;                   // [M, K]
+  uint8_t* terminated;             // [M]
+  uint8_t* truncated;              // [M]
+  // Warm starts.
+  const int32_t* bank_bid;         // [B, L]
+  const int32_t* bank_ask;         // [B, L]
+  const int32_t* bank_scalars;     // [B, 4] prev_mid2, last_tick, price_origin, fundamental_price
+  TaskParams task;
+};
+
+}  // namespace ks
