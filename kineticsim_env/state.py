@@ -1,0 +1,106 @@
+"""The one table of names, dtypes and shapes, read from `cuda/layout.h`.
+
+The header declares every field of the shared structs once; this file turns them into ctypes structures (for the
+native engines), torch dtypes and shapes (for allocation and checks). A typo there is an error here, at import.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import re
+from collections.abc import Mapping
+
+import torch
+
+from kineticsim_env.build import cuda_dir
+
+_CTYPES = {
+    "int32_t": ctypes.c_int32,
+    "int64_t": ctypes.c_int64,
+    "uint8_t": ctypes.c_uint8,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+_DTYPES = {"int32_t": torch.int32, "int64_t": torch.int64, "uint8_t": torch.bool, "float": torch.float32}
+_FIELD = re.compile(r"^\s*(?:const )?(\w+)(\*?) (\w+)(?:\[(\d+)\])?;\s*(?://\s*(?:\[([^\]]*)\])?.*)?$")
+
+MARKET_STATE = (
+    "bid ask prev_mid2 last_tick price_origin fundamental_price seed episode t volume trades error".split()
+)  # fmt: skip
+SLOT_STATE = "quotes cash inventory fees".split()
+ENV_STATE = "elapsed done mid_history volume_history prev_value".split()
+ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
+SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One field of a struct in `cuda/layout.h`: its C type, and for a pointer the dimensions of what it points to."""
+
+    name: str
+    ctype: str
+    pointer: bool
+    length: int | None
+    dims: tuple[str, ...]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The torch dtype of what the pointer points to."""
+        return _DTYPES[self.ctype]
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape for given sizes, e.g. `{"M": 64, "L": 128, "K": 1}`."""
+        return tuple(sizes[dim] if dim in sizes else int(dim) for dim in self.dims)
+
+
+def parse_struct(text: str, name: str) -> dict[str, Field]:
+    """Read the fields of one struct from the header's text, in order.
+
+    Raises:
+        ValueError: If the struct is missing or a line of it is not a field.
+    """
+    match = re.search(rf"struct {name} \{{\n(.*?)\n\}};", text, re.DOTALL)
+    if match is None:
+        raise ValueError(f"struct {name} is not in layout.h")
+    fields: dict[str, Field] = {}
+    for line in match.group(1).splitlines():
+        if line.strip().startswith("//"):
+            continue
+        parts = _FIELD.match(line)
+        if parts is None:
+            raise ValueError(f"layout.h, struct {name}: cannot read the line {line!r}")
+        ctype, star, field, length, dims = parts.groups()
+        names = tuple(part.strip() for part in dims.split(",")) if dims and star else ()
+        fields[field] = Field(field, ctype, bool(star), int(length) if length else None, names)
+    return fields
+
+
+def parse_constants(text: str) -> dict[str, int]:
+    """Read the `constexpr int kName = value;` lines of the header."""
+    return {name: int(value) for name, value in re.findall(r"constexpr int (k\w+) = (\d+);", text)}
+
+
+def _structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]) -> type[ctypes.Structure]:
+    members: list[tuple[str, object]] = []
+    for field in fields.values():
+        kind: object = ctypes.c_void_p if field.pointer else (nested.get(field.ctype) or _CTYPES[field.ctype])
+        members.append((field.name, kind * field.length if field.length else kind))  # type: ignore[operator]
+    return type(name, (ctypes.Structure,), {"_fields_": members})
+
+
+_TEXT = (cuda_dir() / "layout.h").read_text()
+CONSTANTS = parse_constants(_TEXT)
+PARAMS_FIELDS = parse_struct(_TEXT, "MarketParams")
+TASK_FIELDS = parse_struct(_TEXT, "TaskParams")
+LAUNCH_FIELDS = parse_struct(_TEXT, "Launch")
+TaskParams = _structure("TaskParams", TASK_FIELDS, {})
+Launch = _structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
+
+
+def allocate(names: list[str], sizes: Mapping[str, int], device: torch.device) -> dict[str, torch.Tensor]:
+    """Return zeroed tensors for the named fields of `Launch`."""
+    return {
+        name: torch.zeros(LAUNCH_FIELDS[name].shape(sizes), dtype=LAUNCH_FIELDS[name].dtype, device=device)
+        for name in names
+    }
