@@ -27,7 +27,7 @@ constexpr int kActionSize = 4;        // the largest role's continuous action, t
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped
 constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept
 constexpr int kErrorActionRange = 4;  // an action outside its space: it was clamped
-constexpr int kErrorOrigin = 8;       // the window left +/-2^30 ticks: the market has stopped
+constexpr int kErrorOrigin = 8;       // the window left +/-2^29 ticks: the market has stopped
 
 // One row of parameters. The counts are of agents that speak; a replaced agent is silent, but keeps its index,
 // so each class also has the index of its first agent (noise agents start at 0).

@@ -1,0 +1,512 @@
+// market_cpu.cpp: the C++ engine. Loops over markets on torch's thread pool; the rules are market_model.h's and
+// tasks.h's. Built just in time and called through ctypes (kineticsim_env/engines/native.py).
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "market_model.h"
+#include "tasks.h"
+
+namespace ks {
+namespace {
+
+constexpr int kBlock = 256;  // agents whose words are drawn together, so that the compiler vectorises the hashes
+
+struct Scratch {
+  explicit Scratch(int levels) : buy(levels), sell(levels), demand(levels + 1), supply(levels + 1) {}
+  std::vector<int32_t> buy, sell;        // whole interest per tick
+  std::vector<int32_t> demand, supply;   // demand[p] = D[p], supply[p + 1] = S[p]
+};
+
+// One market: its scalars, loaded once a launch and stored once, and its book in place.
+struct Market {
+  const Launch& launch;
+  const int64_t m;
+  const int levels, slots;
+  const MarketParams& p;
+  Scratch& scratch;
+  int32_t *const bid, *const ask;
+  int32_t prev_mid2, last_tick, origin, fundamental;
+  uint64_t key;
+  int64_t episode, t, volume, trades;
+  Quote quotes[kMaxSlots];
+  Account accounts[kMaxSlots];
+  int64_t bought[kMaxSlots], sold[kMaxSlots];
+  int32_t error = 0;
+  int32_t traded = 0;  // volume of the last auction
+
+  Market(const Launch& launch, int64_t m, Scratch& scratch)
+      : launch(launch), m(m), levels(launch.levels), slots(launch.slots), p(launch.params[m * launch.params_stride]),
+        scratch(scratch), bid(launch.bid + m * launch.levels), ask(launch.ask + m * launch.levels),
+        prev_mid2(launch.prev_mid2[m]), last_tick(launch.last_tick[m]), origin(launch.price_origin[m]),
+        fundamental(launch.fundamental_price[m]), key(episode_key(launch.seed[m], launch.episode[m])),
+        episode(launch.episode[m]), t(launch.t[m]), volume(launch.volume[m]), trades(launch.trades[m]),
+        error(launch.error[m]) {
+    for (int k = 0; k < slots; ++k) {
+      std::memcpy(&quotes[k], launch.quotes + 4 * (m * slots + k), sizeof(Quote));
+      accounts[k] = {launch.cash[m * slots + k], launch.inventory[m * slots + k], launch.fees[m * slots + k]};
+    }
+  }
+
+  void store() const {
+    launch.prev_mid2[m] = prev_mid2;
+    launch.last_tick[m] = last_tick;
+    launch.price_origin[m] = origin;
+    launch.fundamental_price[m] = fundamental;
+    launch.episode[m] = episode;
+    launch.t[m] = t;
+    launch.volume[m] = volume;
+    launch.trades[m] = trades;
+    launch.error[m] = error;
+    for (int k = 0; k < slots; ++k) {
+      std::memcpy(launch.quotes + 4 * (m * slots + k), &quotes[k], sizeof(Quote));
+      launch.cash[m * slots + k] = accounts[k].cash;
+      launch.inventory[m * slots + k] = accounts[k].inventory;
+      launch.fees[m * slots + k] = accounts[k].fees;
+    }
+  }
+
+  bool stopped() const { return (error & (kErrorOverflow | kErrorOrigin)) != 0; }
+
+  int32_t best_bid() const {
+    int tick = levels - 1;
+    while (tick >= 0 && bid[tick] <= 0) --tick;
+    return tick;
+  }
+
+  int32_t best_ask() const {
+    int tick = 0;
+    while (tick < levels && ask[tick] <= 0) ++tick;
+    return tick < levels ? tick : kNoTick;
+  }
+
+  int32_t mark() const { return mark_mid2(best_bid(), best_ask(), last_tick, origin); }
+
+  void cancel() {
+    for (int pair = 0; pair < levels / 2; ++pair) {
+      uint64_t word = random_word(key, t, kCancelWord + pair);
+      for (int tick = 2 * pair; tick < 2 * pair + 2; ++tick) {
+        bid[tick] = after_cancel(bid[tick], p.cancel_threshold, word, tick, 0);
+        ask[tick] = after_cancel(ask[tick], p.cancel_threshold, word, tick, 1);
+      }
+    }
+  }
+
+  void shift_grid(int32_t shift) {
+    for (int32_t* side : {bid, ask}) {
+      int kept = std::max(0, levels - std::abs(shift));
+      if (shift > 0) {
+        std::memmove(side, side + std::min(shift, levels), kept * sizeof(int32_t));
+        std::fill(side + kept, side + levels, 0);
+      } else {
+        std::memmove(side + levels - kept, side, kept * sizeof(int32_t));
+        std::fill(side, side + levels - kept, 0);
+      }
+    }
+  }
+
+  // Orders of noise agents: every one has its own tick.
+  void noise_orders(int32_t mid2, int64_t& market_buys, int64_t& market_sells) {
+    int32_t tick[kBlock], qty[kBlock], on_sell_side[kBlock];
+    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
+    for (int first = 0; first < p.num_noise; first += kBlock) {
+      const int count = std::min(kBlock, p.num_noise - first);
+      const uint64_t counter = word_counter(key, t, first);
+      int32_t bought = 0, sold = 0;
+      for (int i = 0; i < count; ++i) {
+        uint64_t word = mix64(counter + (uint64_t)i * kGolden);
+        bool buys = word_is_buy(word), marketable = word_is_marketable(word, p.market_order_threshold);
+        qty[i] = word_quantity(word, p.max_order_qty);
+        int32_t near = price_near_mid(mid2, word_offset(word, p.noise_spread), levels);
+        tick[i] = marketable ? (buys ? levels - 1 : 0) : near;
+        on_sell_side[i] = !buys;
+        bought += marketable && buys ? qty[i] : 0;
+        sold += marketable && !buys ? qty[i] : 0;
+      }
+      for (int i = 0; i < count; ++i) (on_sell_side[i] ? sell : buy)[tick[i]] += qty[i];
+      market_buys += bought;
+      market_sells += sold;
+    }
+  }
+
+  // Orders of momentum or fundamental agents: only four places, so sums will do.
+  void directional_orders(int first, int count, int32_t direction, int32_t mid2, int64_t& market_buys,
+                          int64_t& market_sells) {
+    const uint64_t counter = word_counter(key, t, first);
+    int32_t near_buys = 0, near_sells = 0, far_buys = 0, far_sells = 0;
+    for (int i = 0; i < count; ++i) {
+      uint64_t word = mix64(counter + (uint64_t)i * kGolden);
+      int32_t qty = word_quantity(word, p.max_order_qty);
+      bool buys = directional_buys(direction, word), marketable = word_is_marketable(word, p.market_order_threshold);
+      near_buys += buys && !marketable ? qty : 0;
+      near_sells += !buys && !marketable ? qty : 0;
+      far_buys += buys && marketable ? qty : 0;
+      far_sells += !buys && marketable ? qty : 0;
+    }
+    scratch.buy[price_near_mid(mid2, 1, levels)] += near_buys;
+    scratch.sell[price_near_mid(mid2, -1, levels)] += near_sells;
+    scratch.buy[levels - 1] += far_buys;
+    scratch.sell[0] += far_sells;
+    market_buys += far_buys;
+    market_sells += far_sells;
+  }
+
+  void maker_orders(int32_t mid2) {
+    const uint64_t counter = word_counter(key, t, p.first_maker);
+    int32_t buys = 0, sells = 0;
+    for (int i = 0; i < p.num_maker; ++i) {
+      int32_t qty = word_quantity(mix64(counter + (uint64_t)i * kGolden), p.max_order_qty);
+      bool buy = maker_buys(p.first_maker + i, t);
+      buys += buy ? qty : 0;
+      sells += buy ? 0 : qty;
+    }
+    scratch.buy[price_near_mid(mid2, -p.maker_half_spread, levels)] += buys;
+    scratch.sell[price_near_mid(mid2, p.maker_half_spread, levels)] += sells;
+  }
+
+  // Give each learned quote its share of what traded at its tick; built-in interest keeps the rest.
+  void ration_quotes(int64_t price) {
+    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
+    const uint64_t word = random_word(key, t, kRationWord);
+    int32_t fills[2][kMaxSlots] = {}, ticks[2][kMaxSlots];
+    for (int side = 0; side < 2; ++side) {
+      const int32_t* total = side ? sell : buy;
+      const int32_t* left = side ? ask : bid;  // whole residual interest so far
+      for (int k = 0; k < slots; ++k) {
+        const Quote& q = quotes[k];
+        int32_t tick = side ? ask_tick(q, origin, levels) : bid_tick(q, origin, levels);
+        ticks[side][k] = tick;
+        if (tick < 0 || tick == kNoTick) continue;
+        uint32_t before = 0;
+        for (int j = 0; j < k; ++j) before += ticks[side][j] == tick ? (side ? quotes[j].ask_qty : quotes[j].bid_qty) : 0;
+        fills[side][k] = ration(before, side ? q.ask_qty : q.bid_qty, total[tick] - left[tick], total[tick],
+                                side ? (uint32_t)(word >> 32) : (uint32_t)word);
+      }
+    }
+    for (int k = 0; k < slots; ++k) {
+      Quote& q = quotes[k];
+      q.bid_qty -= fills[0][k];
+      q.ask_qty -= fills[1][k];
+      if (ticks[0][k] >= 0) bid[ticks[0][k]] -= q.bid_qty;
+      if (ticks[1][k] != kNoTick) ask[ticks[1][k]] -= q.ask_qty;
+      settle(accounts[k], fills[0][k], fills[1][k], price, p.fee);
+      bought[k] += fills[0][k];
+      sold[k] += fills[1][k];
+    }
+  }
+
+  // One auction; docs/model.md numbers its parts. `fresh` are new quotes or null.
+  void auction(const Quote* fresh) {
+    // 0. Options before the market opens.
+    if ((p.walk_threshold | p.jump_threshold) != 0)
+      fundamental = walk_fundamental(p, random_word(key, t, kWalkWord), fundamental);
+    if (p.cancel_threshold != 0) cancel();
+
+    // 1. The mid that everyone sees, then the window, then new quotes.
+    int32_t best_buy = best_bid(), best_sell = best_ask();
+    for (int k = 0; k < slots; ++k) {
+      best_buy = std::max(best_buy, bid_tick(quotes[k], origin, levels));
+      best_sell = std::min(best_sell, ask_tick(quotes[k], origin, levels));
+    }
+    int32_t mid2 = best_buy >= 0 && best_sell != kNoTick ? best_buy + best_sell : 2 * last_tick;
+    const int32_t ret = sign_of((int64_t)mid2 - prev_mid2);
+    prev_mid2 = mid2;
+    if (int32_t shift = window_shift(p, mid2, levels)) {
+      if (!origin_in_range(origin, shift)) {
+        error |= kErrorOrigin;
+        return;
+      }
+      shift_grid(shift);
+      mid2 -= 2 * shift;
+      prev_mid2 = mid2;
+      last_tick -= shift;
+      origin += shift;
+    }
+    if (fresh != nullptr) std::copy(fresh, fresh + slots, quotes);
+
+    // 2. Orders.
+    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
+    std::memcpy(buy, bid, levels * sizeof(int32_t));
+    std::memcpy(sell, ask, levels * sizeof(int32_t));
+    int64_t market_buys = 0, market_sells = 0;
+    noise_orders(mid2, market_buys, market_sells);
+    if (p.num_momentum > 0) directional_orders(p.first_momentum, p.num_momentum, ret, mid2, market_buys, market_sells);
+    if (p.num_maker > 0) maker_orders(mid2);
+    if (p.num_fundamental > 0) {
+      directional_orders(p.first_fundamental, p.num_fundamental, fundamental_direction(fundamental, mid2, origin), mid2,
+                         market_buys, market_sells);
+    }
+    bool quoted = false;
+    for (int k = 0; k < slots; ++k) {
+      int32_t at_bid = bid_tick(quotes[k], origin, levels), at_ask = ask_tick(quotes[k], origin, levels);
+      if (at_bid >= 0) buy[at_bid] += quotes[k].bid_qty, quoted = true;
+      if (at_ask != kNoTick) sell[at_ask] += quotes[k].ask_qty, quoted = true;
+    }
+
+    // 3. Clearing. Ticks above 2^31 wrap to negative int32 but sum right as uint32, which the overflow check reads.
+    int32_t *demand = scratch.demand.data(), *supply = scratch.supply.data();
+    uint32_t buy_total = 0, sell_total = 0;
+    for (int tick = 0; tick < levels; ++tick) {
+      supply[tick] = (int32_t)sell_total;
+      sell_total += (uint32_t)sell[tick];
+    }
+    supply[levels] = (int32_t)sell_total;
+    demand[levels] = 0;
+    for (int tick = levels - 1; tick >= 0; --tick) demand[tick] = (int32_t)(buy_total += (uint32_t)buy[tick]);
+    if (overflows(buy_total, sell_total)) {
+      error |= kErrorOverflow;
+      return;
+    }
+    int32_t best = 0;
+    for (int tick = 0; tick < levels; ++tick) best = std::max(best, executable_volume(demand[tick], supply[tick + 1]));
+    traded = best;
+
+    // 4. Fills, by price priority and then pro rata.
+    for (int tick = 0; tick < levels; ++tick) {
+      bid[tick] = buy[tick] - traded_at_tick(best, demand[tick + 1], buy[tick]);
+      ask[tick] = sell[tick] - traded_at_tick(best, supply[tick], sell[tick]);
+    }
+    if (best > 0) {
+      int32_t lowest = 0, highest = levels - 1;
+      while (executable_volume(demand[lowest], supply[lowest + 1]) != best) ++lowest;
+      while (executable_volume(demand[highest], supply[highest + 1]) != best) --highest;
+      last_tick = clearing_price(p, mid2, t, lowest, highest);
+      trades += 1;
+    }
+    if (quoted) ration_quotes((int64_t)last_tick + origin);
+    if (p.residue != 0) {
+      bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], market_buys);
+      ask[0] -= (int32_t)std::min<int64_t>(ask[0], market_sells);
+    }
+    volume += best;
+    t += 1;
+  }
+
+  // One decision: its quotes (null: standing ones stay), then `launch.auctions` auctions. `first` counts auctions of
+  // this launch before it, for the series.
+  void decision(const Quote* fresh, int64_t first) {
+    Quote admitted[kMaxSlots];
+    for (int k = 0; k < slots; ++k) {
+      bought[k] = sold[k] = 0;
+      if (fresh != nullptr) admitted[k] = through_door(fresh[k], accounts[k].inventory, p);
+    }
+    const int64_t length = (int64_t)launch.decisions * launch.auctions;
+    for (int a = 0; a < launch.auctions && !stopped(); ++a) {
+      auction(a == 0 && fresh != nullptr ? admitted : nullptr);
+      if (stopped()) return;
+      const int64_t at = m * length + first + a;
+      if (launch.series_last_price) launch.series_last_price[at] = last_tick + origin;
+      if (launch.series_volume) launch.series_volume[at] = traded;
+      if (launch.series_mid2) launch.series_mid2[at] = mark();
+      if (launch.series_fundamental) launch.series_fundamental[at] = fundamental;
+    }
+  }
+
+  void write_fills(int64_t row) const {
+    for (int k = 0; k < slots; ++k) {
+      if (launch.fills) launch.fills[2 * (row + k)] = bought[k], launch.fills[2 * (row + k) + 1] = sold[k];
+      if (launch.value) launch.value[row + k] = 2 * accounts[k].cash + accounts[k].inventory * mark();
+    }
+  }
+
+  void run() {
+    for (int d = 0; d < launch.decisions && !stopped(); ++d) {
+      const int64_t row = ((int64_t)d * launch.markets + m) * slots;
+      Quote fresh[kMaxSlots];
+      if (launch.new_quotes) std::memcpy(fresh, launch.new_quotes + 4 * row, slots * sizeof(Quote));
+      decision(launch.new_quotes ? fresh : nullptr, (int64_t)d * launch.auctions);
+      if (!stopped()) write_fills(row);
+    }
+    store();
+  }
+
+  // Environment -----------------------------------------------------------------------------------------------------
+
+  int32_t* mid_history() const { return launch.mid_history + m * (kHistory + 1); }
+  int32_t* volume_history() const { return launch.volume_history + m * kHistory; }
+
+  void reset(bool explicit_reset) {
+    const TaskParams& task = launch.task;
+    episode += 1;
+    t = 0;
+    key = episode_key(launch.seed[m], episode);
+    volume = trades = 0;
+    if (task.bank_size > 0) {
+      const int64_t row = word_choice(random_word(key, 0, kWarmStartWord), task.bank_size) +
+                          (task.bank_per_market ? m * task.bank_size : 0);
+      std::memcpy(bid, launch.bank_bid + row * levels, levels * sizeof(int32_t));
+      std::memcpy(ask, launch.bank_ask + row * levels, levels * sizeof(int32_t));
+      const int32_t* scalars = launch.bank_scalars + 4 * row;
+      prev_mid2 = scalars[0], last_tick = scalars[1], origin = scalars[2], fundamental = scalars[3];
+    } else {
+      std::fill(bid, bid + levels, 0);
+      std::fill(ask, ask + levels, 0);
+      bid[p.init_price - 1] = ask[p.init_price + 1] = p.init_depth;
+      prev_mid2 = 2 * p.init_price, last_tick = p.init_price, origin = 0, fundamental = p.fundamental_price;
+    }
+    for (int k = 0; k < slots; ++k) {
+      quotes[k] = {0, 0, 0, 0};
+      accounts[k] = {0, 0, 0};
+      launch.prev_value[m * slots + k] = 0;
+    }
+    launch.done[m] = 0;
+    launch.elapsed[m] = explicit_reset && task.stagger && episode == 0
+                            ? word_choice(random_word(key, 0, kStaggerWord), task.horizon)
+                            : 0;
+    std::fill(mid_history(), mid_history() + kHistory + 1, mark());
+    std::fill(volume_history(), volume_history() + kHistory, 0);
+    if (explicit_reset) error = 0;
+  }
+
+  void observe(float* out) const {
+    const TaskParams& task = launch.task;
+    View<const int32_t*> view{bid, ask, levels, best_bid(), best_ask(), mid_history()[0], last_tick, origin,
+                              mid_history(), volume_history(), 0, launch.elapsed[m], p.inventory_limit, 0, 0, {}, {}};
+    float* rows = out + m * slots * kObservation;
+    for (int k = 0; k < slots; ++k) {
+      float* row = rows + k * kObservation;
+      view.role = task.role[k];
+      view.quote = quotes[k];
+      view.account = accounts[k];
+      slot_direction(k, view.side, view.remaining);
+      if (k == 0)
+        for (int i = 0; i < kMarketFeatures; ++i) row[i] = market_feature(view, i);
+      else
+        std::memcpy(row, rows, kMarketFeatures * sizeof(float));
+      for (int i = 0; i < kOwnFeatures; ++i) row[kMarketFeatures + i] = own_feature(task, view, i);
+    }
+  }
+
+  // The side of slot k's next order, and how much it may still trade.
+  void slot_direction(int k, int32_t& side, int64_t& remaining) const {
+    side = 0, remaining = kMaxPrice;
+    if (launch.task.role[k] == kMomentum) side = momentum_side(mid_history(), key, t, k);
+    if (launch.task.role[k] == kNoise) {
+      Target target = noise_target(launch.task, key, k, accounts[k].inventory);
+      side = target.side, remaining = target.remaining;
+    }
+  }
+
+  void env_step() {
+    const TaskParams& task = launch.task;
+    if (launch.done[m] || stopped()) {
+      std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
+      if (!stopped() && task.autoreset == kDisabled) return;
+      launch.terminated[m] = launch.truncated[m] = 0;
+      if (stopped()) return;
+      reset(false);
+      observe(launch.observation);
+      store();
+      return;
+    }
+    const int32_t mid2_before = mid_history()[0], fundamental_before = fundamental;
+    const int64_t volume_before = volume;
+    Quote fresh[kMaxSlots];
+    Account before[kMaxSlots];
+    for (int k = 0; k < slots; ++k) {
+      int32_t side;
+      int64_t most;
+      slot_direction(k, side, most);
+      before[k] = accounts[k];
+      fresh[k] = task.action_type == kContinuous
+                     ? decode_continuous(task, task.role[k], launch.actions + (m * slots + k) * kActionSize, mid2_before,
+                                         side, most, quotes[k], error)
+                     : decode_discrete(task, task.role[k], launch.choices[m * slots + k], mid2_before, side, most, error);
+    }
+    decision(fresh, 0);
+    if (stopped()) {
+      std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
+      launch.terminated[m] = launch.truncated[m] = 0;
+      store();
+      return;
+    }
+    write_fills(m * slots);
+
+    int32_t *mids = mid_history(), *volumes = volume_history();
+    const int32_t mid2 = mark();
+    std::copy_backward(mids, mids + kHistory, mids + kHistory + 1);
+    std::copy_backward(volumes, volumes + kHistory - 1, volumes + kHistory);
+    mids[0] = mid2;
+    volumes[0] = (int32_t)std::min<int64_t>(volume - volume_before, 0x7fffffff);
+    const int32_t elapsed = ++launch.elapsed[m];
+
+    const bool on_fundamental = task.mark == kFundamentalMark;
+    const int64_t mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mid2_before;
+    const int64_t mark2 = on_fundamental ? 2 * (int64_t)fundamental : mid2;
+    int64_t value[kMaxSlots];
+    bool terminated = false;
+    for (int k = 0; k < slots; ++k) {
+      int64_t cash = task.mark == kLiquidationMark
+                         ? liquidation_cash(bid, ask, levels, accounts[k].inventory, origin, last_tick)
+                         : 0;
+      value[k] = marked_value(task, accounts[k], mark2, cash);
+      terminated |= task.max_loss > 0.0 && (double)value[k] <= -2000.0 * task.max_loss;
+    }
+    const bool truncated = !terminated && elapsed >= task.horizon;
+    const bool ends = terminated || truncated;
+    for (int k = 0; k < slots; ++k) {
+      int32_t side;
+      int64_t remaining;
+      slot_direction(k, side, remaining);
+      launch.reward[m * slots + k] = reward_of(task, task.role[k], before[k], accounts[k], launch.prev_value[m * slots + k],
+                                               value[k], mark2_before, mark2, ends, remaining);
+      launch.prev_value[m * slots + k] = value[k];
+    }
+    launch.terminated[m] = terminated;
+    launch.truncated[m] = truncated;
+    launch.done[m] = ends;
+    observe(launch.final_observation);
+    if (ends && task.autoreset == kSameStep) {
+      reset(false);
+      observe(launch.observation);
+    } else {
+      std::memcpy(launch.observation + m * slots * kObservation, launch.final_observation + m * slots * kObservation,
+                  slots * kObservation * sizeof(float));
+    }
+    store();
+  }
+
+  void env_reset() {
+    if (launch.reset_mask && !launch.reset_mask[m]) return;
+    reset(true);
+    std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
+    launch.terminated[m] = launch.truncated[m] = 0;
+    observe(launch.observation);
+    store();
+  }
+};
+
+}  // namespace
+}  // namespace ks
+
+extern "C" {
+
+// Run one launch. Returns -1, or the lowest index of a market that had to stop.
+int64_t ks_cpu_launch(const ks::Launch* launch) {
+  std::atomic<int64_t> failed{launch->markets};
+  // About 20 microseconds of work is worth waking a thread for; an agent's order takes some nanoseconds.
+  const int64_t agents = ks::num_agent_indices(launch->params[0]) + launch->levels;
+  const int64_t cost = std::max<int64_t>(1, (int64_t)launch->decisions * launch->auctions * agents * 4);
+  const int64_t grain = std::max<int64_t>(1, 20000 / cost);
+  at::parallel_for(0, launch->markets, grain, [&](int64_t begin, int64_t end) {
+    ks::Scratch scratch(launch->levels);
+    for (int64_t m = begin; m < end; ++m) {
+      ks::Market market(*launch, m, scratch);
+      if (launch->env_mode == ks::kRun) market.run();
+      if (launch->env_mode == ks::kEnvStep) market.env_step();
+      if (launch->env_mode == ks::kEnvReset) market.env_reset();
+      if (market.stopped()) {
+        int64_t lowest = failed.load();
+        while (m < lowest && !failed.compare_exchange_weak(lowest, m)) {}
+      }
+    }
+  });
+  return failed.load() < launch->markets ? failed.load() : -1;
+}
+
+int64_t ks_sizeof_launch() { return (int64_t)sizeof(ks::Launch); }
+int64_t ks_sizeof_params() { return (int64_t)sizeof(ks::MarketParams); }
+}

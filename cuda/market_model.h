@@ -1,0 +1,198 @@
+// market_model.h: THE rules of the market, for host and device: random words, decisions, quotes, clearing and fills.
+// Pure functions on integers; no torch, threads, allocation or I/O. The engines (market_cpu.cpp,
+// persistent_kernel.cuh) own the loops, scans and memory. The same rules in words: docs/model.md.
+#pragma once
+
+#include "layout.h"
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_RULE __host__ __device__ __forceinline__
+#else
+#define KS_RULE inline
+#endif
+
+namespace ks {
+
+constexpr int32_t kMaxPrice = 1 << 30;
+constexpr int32_t kMaxOrigin = 1 << 29;  // so that doubled absolute prices of the grid fit an int32
+constexpr int32_t kNoTick = 0x7fffffff;  // an ask that takes no part; a bid that takes no part is -1
+
+KS_RULE int32_t min_of(int32_t a, int32_t b) { return a < b ? a : b; }
+KS_RULE int32_t max_of(int32_t a, int32_t b) { return a > b ? a : b; }
+KS_RULE int32_t clamp_to(int32_t x, int32_t low, int32_t high) { return min_of(max_of(x, low), high); }
+KS_RULE int32_t sign_of(int64_t x) { return (x > 0) - (x < 0); }
+
+// Random words -------------------------------------------------------------------------------------------------------
+
+constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ull;
+constexpr uint64_t kEpisodeStride = 0xd1b54a32d192ed03ull;
+
+// Indices of the draws that belong to no agent.
+constexpr uint64_t kWalkWord = 1ull << 30;
+constexpr uint64_t kRationWord = kWalkWord + 1;
+constexpr uint64_t kWarmStartWord = kWalkWord + 2;
+constexpr uint64_t kStaggerWord = kWalkWord + 3;
+constexpr uint64_t kSlotWord = kWalkWord + 64;
+constexpr uint64_t kCancelWord = 1ull << 31;
+
+// SplitMix64's finaliser; for the stream of seed 0 it gives e220a8397b1dcdaf, 6e789e6aa1b965f4, 06c45d188009454f.
+KS_RULE uint64_t mix64(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+KS_RULE uint64_t episode_key(int64_t seed, int64_t episode) {
+  return mix64((uint64_t)seed + kGolden + (uint64_t)episode * kEpisodeStride);
+}
+
+// The argument of mix64 for word `index` at step t; consecutive indices differ by kGolden.
+KS_RULE uint64_t word_counter(uint64_t key, int64_t t, uint64_t index) {
+  return key + (((uint64_t)t << 32) + index + 1) * kGolden;
+}
+
+KS_RULE uint64_t random_word(uint64_t key, int64_t t, uint64_t index) { return mix64(word_counter(key, t, index)); }
+
+// Fields of a word: disjoint, so one hash serves all of an agent's draws.
+KS_RULE bool word_is_buy(uint64_t word) { return ((uint32_t)word >> 31) != 0; }
+KS_RULE bool word_is_marketable(uint64_t word, int32_t threshold) {
+  return (int32_t)((uint32_t)word & 0xffffffu) < threshold;
+}
+KS_RULE int32_t word_quantity(uint64_t word, int32_t max_qty) {
+  return 1 + (int32_t)((((uint32_t)(word >> 32) & 0xffffu) * (uint32_t)max_qty) >> 16);
+}
+KS_RULE int32_t word_offset(uint64_t word, int32_t spread) {
+  return (int32_t)(((uint32_t)(word >> 48) * (uint32_t)(2 * spread + 1)) >> 16) - spread;
+}
+// floor(u * n / 2^32) of the word's high half.
+KS_RULE int32_t word_choice(uint64_t word, int32_t n) { return (int32_t)(((word >> 32) * (uint64_t)n) >> 32); }
+
+// Built-in agents ----------------------------------------------------------------------------------------------------
+
+// round(mid + offset) half to even on the grid, clamped to it; mid2 is the doubled mid.
+KS_RULE int32_t price_near_mid(int32_t mid2, int32_t offset, int32_t levels) {
+  int32_t floor_price = (mid2 >> 1) + offset;
+  return clamp_to(floor_price + (mid2 & floor_price & 1), 0, levels - 1);
+}
+
+KS_RULE bool maker_buys(int32_t agent, int64_t t) { return ((agent + (int32_t)t) & 1) == 0; }
+
+// Momentum and fundamental agents follow a direction, or toss their coin when there is none.
+KS_RULE bool directional_buys(int32_t direction, uint64_t word) {
+  return direction != 0 ? direction > 0 : word_is_buy(word);
+}
+
+KS_RULE int32_t fundamental_direction(int32_t fundamental_price, int32_t mid2, int32_t origin) {
+  return sign_of(2 * (int64_t)fundamental_price - ((int64_t)mid2 + 2 * (int64_t)origin));
+}
+
+KS_RULE int32_t num_agent_indices(const MarketParams& p) { return p.first_fundamental + p.num_fundamental; }
+
+// Options ------------------------------------------------------------------------------------------------------------
+
+KS_RULE int32_t walk_fundamental(const MarketParams& p, uint64_t word, int32_t price) {
+  if ((int32_t)(word & 0xffff) < p.walk_threshold) price += word_is_buy(word) ? 1 : -1;
+  if ((int32_t)((word >> 32) & 0xffff) < p.jump_threshold) price += (word >> 63) ? p.jump_size : -p.jump_size;
+  return clamp_to(price, -kMaxPrice, kMaxPrice);
+}
+
+// What cancellation leaves of quantity q at tick p; side 0 bid, 1 ask; word kCancelWord + p / 2.
+KS_RULE int32_t after_cancel(int32_t q, int32_t threshold, uint64_t word, int32_t p, int32_t side) {
+  uint32_t r = (uint32_t)(word >> (16 * (2 * (p & 1) + side))) & 0xffffu;
+  return q - (int32_t)(((uint64_t)(uint32_t)q * (uint32_t)threshold + r) >> 16);
+}
+
+// Ticks that the grid moves so that the mid is in its middle again; 0 while it is within the window.
+KS_RULE int32_t window_shift(const MarketParams& p, int32_t mid2, int32_t levels) {
+  int32_t shift = (mid2 >> 1) - levels / 2;
+  return p.window > 0 && (shift > p.window || -shift > p.window) ? shift : 0;
+}
+
+KS_RULE bool origin_in_range(int32_t origin, int32_t shift) {
+  int64_t moved = (int64_t)origin + shift;
+  return moved <= kMaxOrigin && -moved <= kMaxOrigin;
+}
+
+// Learned quotes -----------------------------------------------------------------------------------------------------
+
+struct Quote {
+  int32_t bid_price, bid_qty, ask_price, ask_qty;  // absolute ticks; quantity 0: no order
+};
+
+struct Account {
+  int64_t cash, inventory, fees;  // ticks x units, units, thousandths of a tick
+};
+
+// What a slot may quote: clamped prices, capped quantities, and never against itself.
+KS_RULE Quote through_door(Quote q, int64_t inventory, const MarketParams& p) {
+  q.bid_price = clamp_to(q.bid_price, -kMaxPrice, kMaxPrice);
+  q.ask_price = clamp_to(q.ask_price, -kMaxPrice, kMaxPrice);
+  int64_t bid_cap = p.max_quote_qty, ask_cap = p.max_quote_qty;
+  if (p.inventory_limit >= 0) {
+    int64_t room_to_buy = (int64_t)p.inventory_limit - inventory, room_to_sell = (int64_t)p.inventory_limit + inventory;
+    if (room_to_buy < bid_cap) bid_cap = room_to_buy < 0 ? 0 : room_to_buy;
+    if (room_to_sell < ask_cap) ask_cap = room_to_sell < 0 ? 0 : room_to_sell;
+  }
+  q.bid_qty = clamp_to(q.bid_qty, 0, (int32_t)bid_cap);
+  q.ask_qty = clamp_to(q.ask_qty, 0, (int32_t)ask_cap);
+  if (q.bid_price >= q.ask_price && q.bid_qty > 0 && q.ask_qty > 0) {
+    bool drop_bid = q.bid_qty <= q.ask_qty, drop_ask = q.ask_qty <= q.bid_qty;
+    if (drop_bid) q.bid_qty = 0;
+    if (drop_ask) q.ask_qty = 0;
+  }
+  return q;
+}
+
+// The grid tick of a standing bid: -1 if it takes no part, the edge if it is above the grid.
+KS_RULE int32_t bid_tick(const Quote& q, int32_t origin, int32_t levels) {
+  int64_t tick = (int64_t)q.bid_price - origin;
+  if (q.bid_qty <= 0 || tick < 0) return -1;
+  return tick > levels - 1 ? levels - 1 : (int32_t)tick;
+}
+
+KS_RULE int32_t ask_tick(const Quote& q, int32_t origin, int32_t levels) {
+  int64_t tick = (int64_t)q.ask_price - origin;
+  if (q.ask_qty <= 0 || tick > levels - 1) return kNoTick;
+  return tick < 0 ? 0 : (int32_t)tick;
+}
+
+// What a quote of qty gets at a tick where `traded` of `total` trades and learned quotes of lower slots are `before`.
+KS_RULE int32_t ration(uint32_t before, uint32_t qty, uint32_t traded, uint32_t total, uint32_t u32) {
+  if (traded == 0) return 0;
+  if (traded == total) return (int32_t)qty;
+  uint64_t r = ((uint64_t)u32 * total) >> 32;
+  return (int32_t)(((uint64_t)(before + qty) * traded + r) / total - ((uint64_t)before * traded + r) / total);
+}
+
+KS_RULE void settle(Account& account, int32_t bought, int32_t sold, int64_t price, int32_t fee) {
+  account.cash += price * ((int64_t)sold - bought);
+  account.inventory += (int64_t)bought - sold;
+  account.fees += (int64_t)fee * ((int64_t)bought + sold);
+}
+
+// Clearing, per tick -------------------------------------------------------------------------------------------------
+
+// demand: buy quantity at this tick and above; supply: sell quantity at this tick and below.
+KS_RULE int32_t executable_volume(int32_t demand, int32_t supply) { return min_of(demand, supply); }
+
+// Price priority: what trades at a tick once everything better has (demand_above, supply_below) been served.
+KS_RULE int32_t traded_at_tick(int32_t volume, int32_t better, int32_t here) {
+  return clamp_to(volume - better, 0, here);
+}
+
+// The clearing price among the contiguous maximisers lowest..highest.
+KS_RULE int32_t clearing_price(const MarketParams& p, int32_t mid2, int64_t t, int32_t lowest, int32_t highest) {
+  if (p.tie == 0) return lowest;
+  return clamp_to((mid2 >> 1) + (mid2 & (int32_t)t & 1), lowest, highest);
+}
+
+// A side's total may not reach 2^31; sums of uint32 below 2^32 cannot have wrapped (num_agents * max_order_qty <= 2^30).
+KS_RULE bool overflows(uint32_t total_buy, uint32_t total_sell) { return ((total_buy | total_sell) >> 31) != 0; }
+
+// The doubled absolute mid of the built-in resting book: best_bid -1 or best_ask kNoTick for an empty side.
+KS_RULE int32_t mark_mid2(int32_t best_bid, int32_t best_ask, int32_t last_tick, int32_t origin) {
+  bool both = best_bid >= 0 && best_ask != kNoTick;
+  return (both ? best_bid + best_ask : 2 * last_tick) + 2 * origin;
+}
+
+}  // namespace ks

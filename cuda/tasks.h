@@ -1,0 +1,221 @@
+// tasks.h: what an environment adds to the market: actions to quotes, rewards, observations, ends of episode.
+// Host and device, called by the engines' environment step. Every operation rounds the same everywhere (compiled
+// without fused multiply-add); the same in words: docs/environment.md.
+#pragma once
+
+#include "market_model.h"
+
+#ifndef __CUDACC_RTC__
+#include <cmath>
+#endif
+
+namespace ks {
+
+enum Role { kMaker = 0, kMomentum = 1, kNoise = 2 };
+enum ActionType { kContinuous = 0, kDiscrete = 1 };
+enum Reward { kPnl = 0, kInventoryPenalty = 1, kAsymmetric = 2 };
+enum Mark { kFundamentalMark = 0, kMidMark = 1, kLiquidationMark = 2 };
+enum Autoreset { kNextStep = 0, kSameStep = 1, kDisabled = 2 };
+enum EnvMode { kRun = 0, kEnvStep = 1, kEnvReset = 2 };
+
+constexpr int kQuoteChoices = 7;         // discrete, each side of a maker: none, or one of 6 offsets
+constexpr int kDirectionalChoices = 15;  // discrete, momentum and noise: hold, or 7 offsets x 2 sizes
+
+KS_RULE float squash(float x, float scale) { return x / (fabsf(x) + scale); }
+
+// What a noise learner has to trade in this episode: side +1 or -1, and how much of it is left.
+struct Target {
+  int32_t side;
+  int64_t remaining;
+};
+
+KS_RULE Target noise_target(const TaskParams& task, uint64_t key, int slot, int64_t inventory) {
+  uint64_t word = random_word(key, 0, kSlotWord + slot);
+  Target target;
+  target.side = word_is_buy(word) ? 1 : -1;
+  target.remaining = word_quantity(word, task.max_target) - target.side * inventory;
+  if (target.remaining < 0) target.remaining = 0;
+  return target;
+}
+
+// The side of a momentum learner's next order: that of the last return, or a coin when the price stood still.
+KS_RULE int32_t momentum_side(const int32_t* mid_history, uint64_t key, int64_t t, int slot) {
+  int32_t side = sign_of((int64_t)mid_history[0] - mid_history[1]);
+  if (side != 0) return side;
+  return word_is_buy(random_word(key, t, kSlotWord + slot)) ? 1 : -1;
+}
+
+// Actions ------------------------------------------------------------------------------------------------------------
+
+KS_RULE int32_t unit_to_int(float a, int32_t n) { return (int32_t)rintf((a + 1.0f) * 0.5f * (float)n); }
+
+KS_RULE Quote maker_quote(int32_t mid2, int32_t bid_offset, int32_t bid_qty, int32_t ask_offset, int32_t ask_qty) {
+  Quote quote = {0, 0, 0, 0};
+  if (bid_qty > 0) quote.bid_price = (mid2 >> 1) - bid_offset, quote.bid_qty = bid_qty;
+  if (ask_qty > 0) quote.ask_price = ((mid2 + 1) >> 1) + ask_offset, quote.ask_qty = ask_qty;
+  return quote;
+}
+
+// `offset` ticks through the mid for side +1 or -1.
+KS_RULE Quote directional_quote(int32_t mid2, int32_t side, int32_t offset, int32_t qty) {
+  Quote quote = {0, 0, 0, 0};
+  if (qty <= 0) return quote;
+  if (side > 0) quote.bid_price = (mid2 >> 1) + offset, quote.bid_qty = qty;
+  else quote.ask_price = ((mid2 + 1) >> 1) - offset, quote.ask_qty = qty;
+  return quote;
+}
+
+// Turn one slot's continuous action row into quotes; a NaN keeps `standing`.
+KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2, int32_t side,
+                                int64_t most, const Quote& standing, int32_t& error) {
+  int used = role == kMaker ? 4 : 2;
+  float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
+  for (int i = 0; i < used; ++i) {
+    float x = row[i];
+    if (x != x) {
+      error |= kErrorNanAction;
+      return standing;
+    }
+    if (x < -1.0f || x > 1.0f) error |= kErrorActionRange;
+    a[i] = x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;
+  }
+  if (role == kMaker) {
+    return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),
+                       unit_to_int(a[1], task.max_offset), unit_to_int(a[3], task.max_qty));
+  }
+  int32_t qty = unit_to_int(a[1], task.max_qty);
+  return directional_quote(mid2, side, (int32_t)rintf(a[0] * (float)task.max_offset), qty < most ? qty : (int32_t)most);
+}
+
+// Turn one slot's discrete choice into quotes.
+KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choice, int32_t mid2, int32_t side,
+                              int64_t most, int32_t& error) {
+  const int32_t quote_offsets[kQuoteChoices] = {0, 1, 2, 3, 4, 6, 8};
+  const int32_t directional_offsets[7] = {-6, -3, -1, 0, 1, 3, 6};
+  int32_t choices = role == kMaker ? kQuoteChoices * kQuoteChoices : kDirectionalChoices;
+  if (choice < 0 || choice >= choices) {
+    error |= kErrorActionRange;
+    choice = choice < 0 ? 0 : choices - 1;
+  }
+  if (role == kMaker) {
+    int32_t bid = (int32_t)choice / kQuoteChoices, ask = (int32_t)choice % kQuoteChoices;
+    return maker_quote(mid2, quote_offsets[bid], bid ? task.max_qty : 0, quote_offsets[ask], ask ? task.max_qty : 0);
+  }
+  if (choice == 0) return directional_quote(mid2, side, 0, 0);
+  int32_t qty = (choice - 1) % 2 ? task.max_qty : (task.max_qty + 1) / 2;
+  return directional_quote(mid2, side, directional_offsets[(choice - 1) / 2], qty < most ? qty : (int32_t)most);
+}
+
+// Rewards ------------------------------------------------------------------------------------------------------------
+
+// The cash from crossing the resting book with a whole inventory; what exceeds its depth trades at its last tick.
+template <typename Book>
+KS_RULE int64_t liquidation_cash(const Book& bid, const Book& ask, int32_t levels, int64_t inventory, int32_t origin,
+                                 int32_t last_tick) {
+  int64_t left = inventory < 0 ? -inventory : inventory, cash = 0;
+  int64_t price = (int64_t)last_tick + origin;  // of endless depth, should the side be empty
+  for (int32_t i = 0; i < levels && left > 0; ++i) {
+    int32_t tick = inventory > 0 ? levels - 1 - i : i;
+    int64_t depth = inventory > 0 ? bid[tick] : ask[tick];
+    if (depth <= 0) continue;
+    price = (int64_t)tick + origin;
+    int64_t quantity = depth < left ? depth : left;
+    cash += quantity * price;
+    left -= quantity;
+  }
+  cash += left * price;
+  return inventory > 0 ? cash : -cash;
+}
+
+// Marked value in 1/2000 tick. With the liquidation mark, `liquidation` is the cash that unwinding would bring.
+KS_RULE int64_t marked_value(const TaskParams& task, const Account& account, int64_t mark2, int64_t liquidation) {
+  int64_t position = task.mark == kLiquidationMark ? 2000 * liquidation : 1000 * account.inventory * mark2;
+  return 2000 * account.cash + position - 2 * account.fees;
+}
+
+KS_RULE float reward_of(const TaskParams& task, int32_t role, const Account& before, const Account& after,
+                        int64_t prev_value, int64_t value, int64_t mark2_before, int64_t mark2_after, bool ends,
+                        int64_t remaining) {
+  double reward;
+  if (role == kNoise) {  // the cost of trading against the mark at the decision, nothing else
+    int64_t money = 2000 * (after.cash - before.cash) + 1000 * (after.inventory - before.inventory) * mark2_before -
+                    2 * (after.fees - before.fees);
+    reward = (double)money / 2000.0;
+    if (ends) reward = reward - task.leftover_penalty * (double)remaining;
+  } else {
+    reward = (double)(value - prev_value) / 2000.0;
+    if (task.reward == kInventoryPenalty) {
+      reward = reward - task.inventory_penalty * (double)after.inventory * (double)after.inventory;
+    } else if (task.reward == kAsymmetric) {
+      double gain = task.dampening * ((double)(1000 * before.inventory * (mark2_after - mark2_before)) / 2000.0);
+      if (gain > 0.0) reward = reward - gain;
+    }
+  }
+  return (float)(reward / task.reward_scale);
+}
+
+// Observations -------------------------------------------------------------------------------------------------------
+
+// Everything one slot's observation is made of. Book is whatever can be indexed by tick.
+template <typename Book>
+struct View {
+  Book bid, ask;  // resting, built-in
+  int32_t levels, best_bid, best_ask, mid2, last_tick, origin;
+  const int32_t* mid_history;
+  const int32_t* volume_history;
+  int32_t role, elapsed, inventory_limit, side;
+  int64_t remaining;
+  Quote quote;
+  Account account;
+};
+
+template <typename Book>
+KS_RULE float market_feature(const View<Book>& view, int i) {
+  if (i < 2 * kDepth) {
+    int32_t tick = i < kDepth ? (view.mid2 >> 1) - view.origin - i : ((view.mid2 + 1) >> 1) - view.origin + (i - kDepth);
+    if (tick < 0 || tick >= view.levels) return 0.0f;
+    return squash((float)(i < kDepth ? view.bid[tick] : view.ask[tick]), 8.0f);
+  }
+  i -= 2 * kDepth;
+  if (i == 0) {
+    bool both = view.best_bid >= 0 && view.best_ask != kNoTick;
+    return both ? squash((float)(view.best_ask - view.best_bid), 8.0f) : 0.0f;
+  }
+  if (i == 1) return squash((float)(2 * (view.last_tick + view.origin) - view.mid2), 8.0f);
+  i -= 2;
+  if (i < kHistory) return squash((float)((int64_t)view.mid_history[i] - view.mid_history[i + 1]), 8.0f);
+  return squash((float)view.volume_history[i - kHistory], 32.0f);
+}
+
+template <typename Book>
+KS_RULE float own_feature(const TaskParams& task, const View<Book>& view, int i) {
+  const Quote& q = view.quote;
+  float max_qty = (float)task.max_qty;
+  bool buys = q.bid_qty > 0;  // a directional learner has at most one side
+  switch (i) {
+    case 0:
+      if (view.role == kNoise) return (float)(view.side * view.remaining) / (float)task.max_target;
+      if (view.inventory_limit > 0) return (float)view.account.inventory / (float)view.inventory_limit;
+      return squash((float)view.account.inventory, (float)(8 * task.max_qty));
+    case 1: return squash((float)(2 * view.account.cash + view.account.inventory * view.mid2) * 0.5f, 1000.0f);
+    case 2: return (float)(task.horizon - view.elapsed) / (float)task.horizon;
+    case 3:
+      if (view.role != kMaker) return (float)view.side;
+      return q.bid_qty > 0 ? squash((float)((int64_t)view.mid2 - 2 * (int64_t)q.bid_price), 16.0f) : 0.0f;
+    case 4:
+      if (view.role == kMaker) return (float)q.bid_qty / max_qty;
+      if (q.bid_qty <= 0 && q.ask_qty <= 0) return 0.0f;
+      return squash((float)((int64_t)view.mid2 - 2 * (int64_t)(buys ? q.bid_price : q.ask_price)), 16.0f);
+    case 5:
+      if (view.role != kMaker) return (float)(buys ? q.bid_qty : q.ask_qty) / max_qty;
+      return q.ask_qty > 0 ? squash((float)(2 * (int64_t)q.ask_price - view.mid2), 16.0f) : 0.0f;
+    default: return view.role == kMaker ? (float)q.ask_qty / max_qty : 0.0f;
+  }
+}
+
+template <typename Book>
+KS_RULE float observation_feature(const TaskParams& task, const View<Book>& view, int i) {
+  return i < kMarketFeatures ? market_feature(view, i) : own_feature(task, view, i - kMarketFeatures);
+}
+
+}  // namespace ks
