@@ -1,0 +1,131 @@
+"""`python -m kineticsim_env doctor`: which engines run here, what the others lack and how to get it."""
+
+import importlib.util
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import build, cuda_driver
+from .errors import EngineUnavailable
+
+OPTIONAL = ("gymnasium", "pettingzoo", "stable_baselines3", "torchrl", "skrl", "matplotlib")
+
+
+def diagnose() -> dict[str, Any]:
+    """Look at this machine; nothing is compiled. `cpu` and `cuda` are None, or what the engine lacks."""
+    compiler, compiler_error = _compiler()
+    cuda_missing = build.cuda_unavailable()
+    nvrtc = cuda_driver.load_nvrtc()
+    cache = build.cache_dir()
+    return {
+        "python": f"{platform.python_version()} ({sys.executable})",
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} used",
+        "torch": f"{torch.__version__} (CUDA {torch.version.cuda or 'none'})",
+        "packages": {name: _version(name) for name in OPTIONAL},
+        "sources": str(build.cuda_dir()),
+        "source_hash": build.source_hash(),
+        "cpu": build.cpu_unavailable() or compiler_error,
+        "compiler": compiler,
+        "cuda": cuda_missing,
+        "gpu_present": build.gpu_present(),
+        "gpus": _gpus() if cuda_missing is None else [],
+        "driver": _driver_version(),
+        "nvrtc": f"{nvrtc.version[0]}.{nvrtc.version[1]} ({nvrtc.path})" if nvrtc else None,
+        "nvcc": build.find_nvcc(),
+        "cache": str(cache),
+        "cached": _cached(cache),
+    }
+
+
+def report(found: dict[str, Any] | None = None) -> str:
+    """Return what `diagnose` finds as text."""
+    found = found or diagnose()
+    packages = [f"{name} {version}" for name, version in found["packages"].items() if version]
+    missing = [name for name, version in found["packages"].items() if not version]
+    engine = "cuda" if found["cuda"] is None else "cpu" if found["cpu"] is None else "numpy"
+    count, size = found["cached"]
+    lines = [
+        "kineticsim_env doctor",
+        f"  python    {found['python']}",
+        f"  system    {found['system']}",
+        f"  torch     {found['torch']}",
+        f"  packages  {', '.join(packages) or 'none of the optional ones'}",
+        *([f"            not installed: {', '.join(missing)}"] if missing else []),
+        f"  sources   {found['sources']} (sha256 {found['source_hash'][:12]})",
+        f"  cache     {found['cache']}: {count} builds, {size / 1e6:.1f} MB (delete the folder to build anew)",
+        "engines",
+        f"  numpy     ok, the slow reference (numpy {_version('numpy')})",
+        f"  cpu       {_verdict(found['cpu'])}",
+        f"            compiler {found['compiler'] or 'not found'}",
+        f"  cuda      {_verdict(found['cuda'])}",
+        *(f"            {gpu}" for gpu in found["gpus"]),
+        f"            driver {found['driver'] or 'not found'}",
+        f"            NVRTC {found['nvrtc'] or 'not found'}",
+        f"            nvcc {found['nvcc'] or 'not found'}{' (not needed)' if found['nvrtc'] else ''}",
+        f'engine="auto" takes {engine}',
+    ]
+    if found["gpu_present"] and found["cuda"] is not None:
+        lines.append(f"WARNING: there is a GPU, but it cannot be used: {found['cuda']}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the report. Return 0 if a compiled engine can be used, else 1."""
+    found = diagnose()
+    print(report(found))
+    return 0 if found["cpu"] is None or found["cuda"] is None else 1
+
+
+def _verdict(missing: str | None) -> str:
+    return "ok" if missing is None else f"unavailable: {missing}"
+
+
+def _version(name: str) -> str | None:
+    if importlib.util.find_spec(name) is None:
+        return None
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "(unknown version)"
+
+
+def _compiler() -> tuple[str | None, str | None]:
+    """Return the compiler with its version, and why it does not run."""
+    command = build.find_cxx()
+    try:
+        return (f"{command}: {build.compiler_version(command)}" if command else None), None
+    except EngineUnavailable as error:
+        return command, str(error)
+
+
+def _gpus() -> list[str]:
+    gpus = []
+    for index in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_properties(index)
+        memory = gpu.total_memory / 2**30
+        gpus.append(f"cuda:{index} {gpu.name}, sm_{gpu.major}{gpu.minor}, {memory:.0f} GiB")
+    return gpus
+
+
+def _driver_version() -> str | None:
+    try:
+        version = cuda_driver.driver_version()
+    except (OSError, AttributeError):
+        return None
+    try:
+        name = Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        name = "libcuda"
+    return f"{name}, for CUDA up to {version[0]}.{version[1]}"
+
+
+def _cached(cache: Path) -> tuple[int, int]:
+    """Return the number of builds in the cache, and the bytes of all its files."""
+    files = [path for path in cache.rglob("*") if path.is_file()]
+    builds = sum(path.name == "ready" or path.suffix == ".cubin" for path in files)
+    return builds, sum(path.stat().st_size for path in files)

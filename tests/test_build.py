@@ -1,0 +1,227 @@
+"""The just-in-time builds: cache, locks, forks and missing tools, and what the doctor says about them.
+
+Builds run in processes of their own, with a cache of their own, on a source of a few lines where that is enough.
+"""
+
+import os
+import signal
+
+import pytest
+import torch
+from build_helpers import LOAD, TINY_CPU, needs_compiler, run, sources, start
+
+from kineticsim_env import build, cache, doctor
+from kineticsim_env.errors import EngineUnavailable
+
+__all__ = ["sources"]  # a fixture
+
+
+# ---- The C++ engine ------------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+def test_the_engine_builds_once_and_then_comes_from_the_cache(sources):
+    out, err, code = run(sources, LOAD)
+    assert (out, code) == ("answer 42\n", 0), err
+    assert "compiling the C++ engine" in err and str(sources.parent / "cache") in err
+    assert run(sources, LOAD) == ("answer 42\n", "", 0)
+
+
+@needs_compiler
+def test_a_changed_source_is_built_anew(sources):
+    run(sources, LOAD)
+    (sources / "market_cpu.cpp").write_text(TINY_CPU.replace("42", "43"))
+    out, err, _ = run(sources, LOAD)
+    assert out == "answer 43\n" and "compiling" in err
+
+
+@needs_compiler
+def test_processes_that_start_at_once_build_once(sources):
+    processes = [start(sources, LOAD) for _ in range(3)]
+    results = [process.communicate(timeout=120) for process in processes]
+    assert [out for out, _ in results] == ["answer 42\n"] * 3, results
+    assert "".join(err for _, err in results).count("compiling the C++ engine") == 1
+
+
+@needs_compiler
+def test_a_stale_lock_of_torch_does_not_hang(sources):
+    run(sources, LOAD)
+    [folder] = (path for path in (sources.parent / "cache").iterdir() if path.is_dir())
+    (folder / "ready").unlink()  # as if the build had been killed
+    (folder / "lock").touch()
+    out, err, _ = run(sources, LOAD)
+    assert out == "answer 42\n", err
+
+
+@needs_compiler
+def test_a_killed_holder_gives_the_lock_back(sources):
+    """The waiting process says that it waits, and goes on when the holder dies."""
+    code = "import time\nbuild._build_cpu = lambda *_: (print('held', flush=True), time.sleep(600))\nbuild.load_cpu()"
+    holder = start(sources, code)
+    assert holder.stdout.readline() == "held\n"
+    waiting = start(sources, LOAD)
+    assert "waiting for another process" in waiting.stderr.readline()
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert waiting.communicate(timeout=120)[0] == "answer 42\n"
+
+
+@needs_compiler
+def test_a_broken_library_in_the_cache_is_replaced(sources):
+    run(sources, LOAD)
+    [library] = (sources.parent / "cache").rglob("ks_cpu_*.so")
+    library.write_bytes(b"not a library")
+    assert run(sources, LOAD)[0] == "answer 42\n"
+
+
+@needs_compiler
+def test_ninja_is_found_beside_python(sources):
+    """A venv whose Python is called by its path does not have its bin on PATH."""
+    out, err, _ = run(sources, LOAD, PATH="/usr/bin:/bin")
+    assert out == "answer 42\n", err
+
+
+@needs_compiler
+def test_a_compiler_without_march_and_openmp_will_do(sources):
+    wrapper = sources.parent / "plain-g++"
+    refuse = '-march=native|-mcpu=native|-fopenmp) echo "unknown option $argument" >&2; exit 1'
+    wrapper.write_text(f'#!/bin/sh\nfor argument; do case "$argument" in {refuse};; esac; done\nexec c++ "$@"\n')
+    wrapper.chmod(0o755)
+    out, err, _ = run(sources, LOAD, CXX=str(wrapper))
+    assert out == "answer 42\n" and "no OpenMP" in err, err
+
+
+CATCH = """
+from kineticsim_env.errors import EngineUnavailable
+for _ in range(2):
+    try:
+        build.load_cpu()
+    except EngineUnavailable as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler"])
+def test_a_wrong_compiler_is_named(sources, compiler):
+    out, err, code = run(sources, CATCH, CXX=compiler)
+    assert code == 0 and out.count(compiler) == 2 and "CXX" in out, (out, err)
+
+
+@needs_compiler
+def test_an_error_in_the_source_shows_the_compilers_words_and_is_not_tried_twice(sources):
+    (sources / "market_cpu.cpp").write_text("int broken = undeclared_name;\n")
+    out, err, _ = run(sources, CATCH)
+    assert out.count("undeclared_name") >= 2 and "did not build the C++ engine" in out
+    assert err.count("compiling") == 1
+
+
+FORK = """
+#include <ATen/Parallel.h>
+#include <atomic>
+extern "C" int64_t ks_answer() {
+  std::atomic<int64_t> sum{0};
+  at::parallel_for(0, 42, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
+  return sum;
+}
+"""
+
+
+@needs_compiler
+def test_the_engine_runs_in_a_fork_of_a_process_that_used_it(sources):
+    """OpenMP's threads do not survive a fork, and a child that waits for them would hang."""
+    (sources / "market_cpu.cpp").write_text(FORK)
+    code = (
+        "import os, torch\ntorch.set_num_threads(2)\nengine = build.load_cpu()\nengine.ks_answer()\nchild = os.fork()\n"
+    )
+    code += "print(engine.ks_answer(), flush=True)\nif child: os.waitpid(child, 0)"
+    out, err, _ = run(sources, code)
+    assert out == "42\n42\n", err
+
+
+def test_importing_compiles_nothing(sources):
+    modules = ["build", "cache", "cuda_driver", "doctor"]
+    code = "import sys\n" + "".join(f"import kineticsim_env.{name}\n" for name in modules)
+    code += "print('torch.utils.cpp_extension' in sys.modules)"
+    assert run(sources, code, CXX="/bin/false") == ("False\n", "", 0)
+    assert not (sources.parent / "cache").exists()
+
+
+@needs_compiler
+def test_the_real_engine_loads(tmp_path):
+    out, err, _ = run(build.cuda_dir(), "print(build.load_cpu())", KINETICSIM_CACHE=str(tmp_path))
+    assert "CDLL" in out, err
+
+
+# ---- The cache -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", ["file/below", "/proc/kineticsim"])
+def test_a_cache_that_cannot_be_written_falls_back_to_a_temporary_folder(tmp_path, monkeypatch, capsys, wanted):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KINETICSIM_CACHE", str(tmp_path / wanted))
+    monkeypatch.setattr(cache.tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    folder = cache.cache_dir()
+    assert folder == tmp_path / "tmp" / f"kineticsim_env-{os.getuid()}" and folder.stat().st_mode & 0o777 == 0o700
+    assert cache.cache_dir() == folder
+    assert capsys.readouterr().err.count("KINETICSIM_CACHE") == 1
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root writes anywhere")
+def test_a_read_only_cache_falls_back(tmp_path, monkeypatch):
+    (tmp_path / "cache").mkdir(mode=0o500)
+    monkeypatch.setenv("KINETICSIM_CACHE", str(tmp_path / "cache"))
+    assert cache.cache_dir() != tmp_path / "cache"
+
+
+def test_another_users_temporary_folder_is_not_used(tmp_path, monkeypatch):
+    """A link could lead to a folder that somebody else fills."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / f"kineticsim_env-{os.getuid()}").symlink_to(tmp_path / "theirs")
+    monkeypatch.setenv("KINETICSIM_CACHE", "/proc/kineticsim-link")
+    monkeypatch.setattr(cache.tempfile, "tempdir", str(tmp_path))
+    folder = cache.cache_dir()
+    assert folder.parent == tmp_path and not folder.is_symlink()
+
+
+def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("KINETICSIM_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.cache_dir() == tmp_path / "xdg" / "kineticsim_env"
+    monkeypatch.setenv("KINETICSIM_CACHE", str(tmp_path / "own"))
+    assert cache.cache_dir() == tmp_path / "own"
+
+
+def test_a_lock_that_stays_held_ends_in_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "LOCK_SECONDS", 0.2)
+    with cache.locked(tmp_path / "entry"), pytest.raises(EngineUnavailable, match="entry.lock"):
+        with cache.locked(tmp_path / "entry"):
+            pass
+
+
+def test_the_source_hash_sees_names_and_contents(sources, monkeypatch):
+    monkeypatch.setattr(build, "cuda_dir", lambda: sources)
+    hashes = {build.source_hash()}
+    (sources / "__pycache__").mkdir()
+    (sources / "__pycache__" / "x.pyc").touch()
+    assert build.source_hash() in hashes
+    (sources / "layout.h").rename(sources / "layout2.h")
+    hashes.add(build.source_hash())
+    (sources / "layout2.h").write_text("")
+    hashes.add(build.source_hash())
+    assert len(hashes) == 3
+
+
+# ---- Doctor --------------------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_says_what_is_there_and_what_is_missing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("KINETICSIM_CACHE", str(tmp_path / "cache"))
+    status = doctor.main()
+    text = capsys.readouterr().out
+    for word in (torch.__version__, str(tmp_path / "cache"), "numpy", "cpu", "cuda", "NVRTC", 'engine="auto" takes'):
+        assert word in text
+    assert status == (0 if build.cpu_unavailable() is None else 1) or torch.cuda.is_available()
+    monkeypatch.setenv("CXX", "/bin/false")
+    doctor.main()
+    assert "/bin/false does not run" in capsys.readouterr().out
