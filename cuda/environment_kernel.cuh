@@ -190,7 +190,7 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
                                                                   origin, last_tick)
                                : 0;
       value = marked_value(task, account, mark2, cash);
-      loses = task.max_loss > 0.0 && (double)value <= -2000.0 * task.max_loss;
+      loses = task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss;
     }
     const bool terminated = kWarps > 1 ? __syncthreads_or(loses) : __any_sync(kAllLanes, loses);
     const bool truncated = !terminated && elapsed >= task.horizon;

@@ -443,7 +443,7 @@ struct Market {
                          ? liquidation_cash(bid, ask, levels, accounts[k].inventory, origin, last_tick)
                          : 0;
       value[k] = marked_value(task, accounts[k], mark2, cash);
-      terminated |= task.max_loss > 0.0 && (double)value[k] <= -2000.0 * task.max_loss;
+      terminated |= task.max_loss > 0.0 && (double)value[k] / 2000.0 <= -task.max_loss;
     }
     const bool truncated = !terminated && elapsed >= task.horizon;
     const bool ends = terminated || truncated;

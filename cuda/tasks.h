@@ -71,13 +71,14 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
   int used = role == kMaker ? 4 : 2;
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
   for (int i = 0; i < used; ++i) {
-    float x = row[i];
-    if (x != x) {
+    if (row[i] != row[i]) {
       error |= kErrorNanAction;
       return standing;
     }
-    if (x < -1.0f || x > 1.0f) error |= kErrorActionRange;
-    a[i] = x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;
+  }
+  for (int i = 0; i < used; ++i) {
+    if (row[i] < -1.0f || row[i] > 1.0f) error |= kErrorActionRange;
+    a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
   }
   if (role == kMaker) {
     return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),

@@ -1,0 +1,8 @@
+"""KineticSim-Env: thousands of limit-order-book markets on one GPU, open to reinforcement learning."""
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
+from kineticsim_env.simulator import Rollout, Simulator
+
+__version__ = "0.1.0"
+__all__ = ["EngineUnavailable", "KineticSimError", "MarketConfig", "MarketError", "Rollout", "Simulator", "__version__"]

@@ -1,0 +1,214 @@
+"""The two engines made of the shared header: `CpuEngine` (C++) and `CudaEngine` (the persistent kernel).
+
+Both fill one `struct Launch` with pointers to torch tensors and hand it over; they hold no rule. Callers (simulator.py,
+vector_env.py) check every tensor before it gets here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from kineticsim_env import build, state
+from kineticsim_env.config import MAX_QUOTE_QTY
+from kineticsim_env.errors import MarketError
+
+_INT32_LIMIT = 2**31
+_MAX_ORIGIN = 2**29
+_MARKETS_PER_BLOCK = 4  # of the one-warp kernel, as in cuda/persistent_kernel.cu
+
+
+class NativeEngine:
+    """What the C++ and the CUDA engine share: the struct, and how tensors and parameters get into it."""
+
+    name = "native"
+
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> None:
+        """Bind the engine to a set of tensors.
+
+        Args:
+            device: Where the tensors are.
+            sizes: M, L and K.
+            tensors: Persistent tensors by their names in `struct Launch`.
+        """
+        self.device = device
+        self._sizes = dict(sizes)
+        self._tensors = tensors
+        self._struct = state.Launch()
+        self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
+        self._params: torch.Tensor | None = None
+        self.bind(tensors)
+
+    def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Point fields of the struct at tensors that live as long as the engine."""
+        for name, tensor in tensors.items():
+            self._tensors[name] = tensor
+            setattr(self._struct, name, tensor.data_ptr() if tensor.numel() else None)
+
+    def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
+        packed = np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
+        if self._params is None or self._params.shape != packed.shape:
+            self._params = torch.empty(packed.shape, dtype=torch.int32, device=self.device)
+        self._params.copy_(torch.from_numpy(packed))
+        self._struct.params = self._params.data_ptr()
+        self._struct.params_stride = int(len(packed) > 1)
+        self._rows = rows
+
+    def set_task(self, task: Mapping[str, object]) -> None:
+        """Take over the task's settings by the names of `struct TaskParams`."""
+        for name, value in task.items():
+            if state.TASK_FIELDS[name].length:
+                getattr(self._struct.task, name)[:] = list(value)  # type: ignore[call-overload]
+            else:
+                setattr(self._struct.task, name, value)
+
+    def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
+        """Run one launch: `mode` 0 run, 1 environment step, 2 environment reset; tensors by their names in the struct."""
+        struct = self._struct
+        struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
+        for name, tensor in tensors.items():
+            setattr(struct, name, None if tensor is None else tensor.data_ptr())
+        self._execute(mode, decisions * auctions)
+        for name in tensors:
+            setattr(struct, name, None)
+
+    def _execute(self, mode: int, total_auctions: int) -> None:
+        raise NotImplementedError
+
+    def state_changed(self) -> None:
+        """Hear that tensors were changed outside a launch (reset, load_state_dict)."""
+
+
+class CpuEngine(NativeEngine):
+    """The C++ engine, on torch's thread pool."""
+
+    name = "cpu"
+
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> None:
+        """Load (perhaps build) the library and bind it; see `NativeEngine`."""
+        self._library = build.load_cpu()
+        self._library.ks_cpu_launch.restype = ctypes.c_int64
+        self._library.ks_cpu_launch.argtypes = [ctypes.c_void_p]
+        self._safe_auctions = 0
+        super().__init__(device, sizes, tensors)
+
+    def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
+        """See `NativeEngine.set_parameters`."""
+        super().set_parameters(rows)
+        self._safe_auctions = 0
+
+    def state_changed(self) -> None:
+        """Forget how many auctions were known to be safe."""
+        self._safe_auctions = 0
+
+    def _execute(self, mode: int, total_auctions: int) -> None:
+        """Run; if a market stops, put everything back and raise.
+
+        A copy of the state for that case is made only when it can come to it: while quantities are too small to
+        overflow within so many auctions, none is needed.
+        """
+        saved = None
+        if mode == 2:
+            self._safe_auctions = 0
+        elif total_auctions > self._safe_auctions:
+            self._safe_auctions = self._count_safe_auctions()
+            if total_auctions > self._safe_auctions:
+                saved = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        failed = self._library.ks_cpu_launch(ctypes.addressof(self._struct))
+        if failed >= 0:
+            assert saved is not None, "a market stopped although its bounds said that it could not"
+            t = int(self._tensors["t"][failed])
+            stopped = int(self._tensors["error"][failed])
+            for name, tensor in saved.items():
+                self._tensors[name].copy_(tensor)
+            self._safe_auctions = 0
+            raise MarketError(market_stopped(int(failed), t, stopped))
+        self._safe_auctions -= total_auctions
+
+    def _count_safe_auctions(self) -> int:
+        """Return how many auctions no market can overflow in, from the largest book and what agents may add."""
+        bid, ask = self._tensors["bid"], self._tensors["ask"]
+        largest = int(torch.maximum(bid.sum(1), ask.sum(1)).max())
+        agents = self._rows["first_fundamental"] + self._rows["num_fundamental"]
+        growth = int((agents * self._rows["max_order_qty"]).max())
+        room = _INT32_LIMIT - 1 - largest - self._sizes["K"] * MAX_QUOTE_QTY
+        origin_room = _MAX_ORIGIN - int(self._tensors["price_origin"].abs().max())
+        safe = min(room // max(growth, 1), origin_room // self._sizes["L"])
+        # A reset inside a launch swaps in a warm start: a small book, but one that the sums above have not seen.
+        return max(0, min(safe, 1 << 16))
+
+
+class CudaEngine(NativeEngine):
+    """The persistent kernel on one GPU, launched on torch's current stream, without synchronisation."""
+
+    name = "cuda"
+
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> None:
+        """Bind to tensors on a CUDA device; see `NativeEngine`. Kernel variants are compiled when first needed."""
+        super().__init__(device, sizes, tensors)
+        self._index = torch.cuda.current_device() if device.index is None else device.index
+        self._multiprocessors = torch.cuda.get_device_properties(self._index).multi_processor_count
+        self._plans: dict[int, tuple] = {}
+        self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
+
+    def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
+        """See `NativeEngine.set_parameters`; a variant without options is used while no market has any."""
+        super().set_parameters(rows)
+        names = ("walk_threshold", "jump_threshold", "cancel_threshold", "window", "tie", "residue")
+        self._options = int(any(np.any(rows[name] != 0) for name in names))
+        self._plans = {}
+
+    def prepare(self, mode: int) -> tuple:
+        """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
+        if mode not in self._plans:
+            levels, markets = self._sizes["L"], self._sizes["M"]
+            defines = {
+                "KS_LEVELS": levels,
+                "KS_WARPS": choose_warps(levels, markets, self._multiprocessors),
+                "KS_OPTIONS": self._options,
+                "KS_SLOTS": int(self._sizes["K"] > 0),
+                "KS_TASK": int(mode != 0),
+                **self.force,
+            }
+            warps = defines["KS_WARPS"]
+            kernel = build.load_kernel(torch.device("cuda", self._index), defines)
+            per_block = _MARKETS_PER_BLOCK if warps == 1 else 1
+            grid = max(levels, 32 * warps)
+            shared = 4 * (2 * grid + (4 * warps + 2 if warps > 1 else 0)) * per_block
+            self._plans[mode] = (kernel, -(-markets // per_block), 32 * warps * per_block, shared)
+        return self._plans[mode]
+
+    def _execute(self, mode: int, total_auctions: int) -> None:
+        kernel, grid, block, shared = self._plans.get(min(mode, 1)) or self.prepare(min(mode, 1))
+        stream = torch._C._cuda_getCurrentRawStream(self._index)  # what torch.cuda.current_stream wraps, at a tenth
+        if torch.cuda.current_device() == self._index:
+            kernel.launch(grid, block, shared, self._struct, stream)
+        else:
+            with torch.cuda.device(self._index):
+                kernel.launch(grid, block, shared, self._struct, stream)
+
+
+def choose_warps(levels: int, markets: int, multiprocessors: int) -> int:
+    """Choose the warps that share a market.
+
+    One warp holds up to 8 ticks a lane in registers (L <= 256). Few markets leave the GPU idle, so they get more warps
+    while every warp still has a tick a lane, up to 4, which the barriers between them eat up otherwise.
+    """
+    warps = max(1, levels // 256)
+    while warps < 4 and 2 * warps * 32 <= levels and markets * warps * 2 <= 8 * multiprocessors:
+        warps *= 2
+    return warps
+
+
+def market_stopped(market: int, t: int, error: int) -> str:
+    """Say what stopped a market and what to do."""
+    if error & state.CONSTANTS["kErrorOrigin"]:
+        return f"market {market}: at t = {t} the window would leave +/-2^29 ticks; reset it, or start nearer to 0"
+    return (
+        f"market {market}: at t = {t} the total quantity on a side would reach 2^31; "
+        "use cancel_prob so that the book cannot grow for ever, smaller orders, or reset earlier"
+    )

@@ -1,0 +1,50 @@
+"""The NumPy engine: the oracle (numpy_reference.py) behind the same calls as the native engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env import state
+from kineticsim_env.engines import numpy_reference
+
+
+class NumpyEngine:
+    """Hands NumPy views of CPU tensors to the oracle."""
+
+    name = "numpy"
+
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> None:
+        """Bind the engine to CPU tensors by their names in `struct Launch`."""
+        self.device = device
+        self._sizes = sizes
+        self._args: dict[str, Any] = dict.fromkeys(state.LAUNCH_FIELDS)
+        self._args |= {"markets": sizes["M"], "levels": sizes["L"], "slots": sizes["K"]}
+        self.bind(tensors)
+
+    def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take views of tensors that live as long as the engine."""
+        self._args |= {name: tensor.numpy() for name, tensor in tensors.items()}
+
+    def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
+        self._args["params_stride"] = int(len(rows["num_noise"]) > 1)
+        self._args["params"] = {
+            name: np.array(np.broadcast_to(rows[name], (self._sizes["M"],)), dtype=np.int64)
+            for name in state.PARAMS_FIELDS
+        }
+
+    def set_task(self, task: Mapping[str, object]) -> None:
+        """Take over the task's settings by the names of `struct TaskParams`."""
+        self._args["task"] = {name: np.asarray(value) if name == "role" else value for name, value in task.items()}
+
+    def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
+        """Run one launch; see `NativeEngine.launch`."""
+        inputs = {name: None if tensor is None else tensor.numpy() for name, tensor in tensors.items()}
+        numpy_reference.launch(self._args | {"env_mode": mode, "decisions": decisions, "auctions": auctions} | inputs)
+
+    def state_changed(self) -> None:
+        """Nothing is remembered between launches."""
