@@ -190,6 +190,7 @@ def test_a_kernel_runs_on_streams_graphs_and_new_threads(sources, monkeypatch, t
     thread = threading.Thread(target=go)
     thread.start()
     thread.join()
+    torch.cuda.synchronize(device)  # the next stream does not wait for this one
     with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
         go()
         torch.cuda.synchronize(device)
