@@ -1,8 +1,24 @@
 """KineticSim-Env: thousands of limit-order-book markets on one GPU, open to reinforcement learning."""
 
+import gymnasium as _gymnasium
+
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.simulator import Rollout, Simulator
 
 __version__ = "0.1.0"
-__all__ = ["EngineUnavailable", "KineticSimError", "MarketConfig", "MarketError", "Rollout", "Simulator", "__version__"]
+__all__ = [
+    "EngineUnavailable",
+    "KineticSimError",
+    "MarketConfig",
+    "MarketError",
+    "Rollout",
+    "Simulator",
+    "__version__",
+]
+
+_gymnasium.register(
+    id="KineticSim/MarketMaking-v0",
+    entry_point="kineticsim_env.single_env:MarketMakingEnv",
+    vector_entry_point="kineticsim_env.vector_env:MarketMakingVectorEnv",
+)

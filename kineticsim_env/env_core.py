@@ -1,0 +1,273 @@
+"""`EnvCore`: what the vector, the single and the parallel environment share.
+
+It owns a `Simulator` with learned slots, the environment's tensors and the warm-start bank, checks actions, and makes
+one launch a step. How results are handed out (NumPy or torch, copied or live, per agent) is left to those who use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from kineticsim_env import state
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines import choose_engine
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.tasks.market_making import MarketMakingTask
+
+NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
+_ENV_STEP, _ENV_RESET = 1, 2  # enum EnvMode
+_SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]
+
+
+class EnvCore:
+    """M markets with K learned slots each, and the task that the slots have.
+
+    Attributes:
+        simulator: The markets. Its tensors are live; stepping it past the environment is the caller's own affair.
+        tensors: The environment's tensors by their names in `struct Launch`, `[M, K, ...]`.
+        host: Whether the tensors are in host memory.
+    """
+
+    def __init__(
+        self,
+        config: MarketConfig,
+        num_markets: int,
+        task: MarketMakingTask,
+        roles: Sequence[str],
+        *,
+        slots: Sequence[str | None],
+        engine: str,
+        device: Any,
+        prefer_cpu: str,
+        autoreset: int,
+        stagger: bool,
+        auctions_per_step: int,
+        validate: bool,
+    ) -> None:
+        """Open the markets and fill the warm-start bank.
+
+        Args:
+            config: The market; the task's limits on slots are added to it.
+            num_markets: M.
+            task: The task's settings.
+            roles: Of each slot, `"maker"`, `"momentum"` or `"noise"`.
+            slots: For each slot the class that it replaces, or None; see `Simulator`.
+            engine: As in `Simulator`.
+            device: As in `Simulator`.
+            prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
+            autoreset: `NEXT_STEP`, `SAME_STEP` or `DISABLED`.
+            stagger: Whether first episodes start at a hashed elapsed time.
+            auctions_per_step: Auctions a decision.
+            validate: Check the error words before every step.
+        """
+        self.task, self.roles, self.autoreset = task, tuple(roles), autoreset
+        self.auctions_per_step = check_count("auctions_per_step", auctions_per_step)
+        for name, value in (("stagger", stagger), ("validate", validate)):
+            if not isinstance(value, (bool, np.bool_)):
+                raise TypeError(f"{name}: got {value!r}, allowed are True and False")
+        if not prefer_cpu and torch.cuda._is_in_bad_fork():
+            prefer_cpu = "this process was forked from one that used CUDA"
+        name, device = choose_engine(engine, device, prefer_cpu=prefer_cpu)
+        self.simulator = Simulator(
+            task.market_config(config), num_markets, engine=name, device=device, slots=slots, validate=validate
+        )
+        self.device = self.simulator.device
+        self.host = self.device.type == "cpu"
+        self._stagger, self._validate = bool(stagger), bool(validate)
+        self._engine = self.simulator.engine
+        self._allocate()
+        self._own_warm_starts = bool(config.per_market) or config.population == "multinomial"
+        self._fill_bank()
+
+    def _allocate(self) -> None:
+        """Allocate the environment's tensors: `reward` and the flags lie in one buffer, to be copied at once."""
+        sizes = self.simulator.sizes
+        rows = sizes["M"] * sizes["K"]
+        self.tensors = state.allocate([*state.ENV_STATE, "observation", "final_observation"], sizes, self.device)
+        self.small = torch.zeros(4 * rows + 3 * sizes["M"], dtype=torch.uint8, device=self.device)
+        names = ("reward", "terminated", "truncated", "ended")
+        parts = dict(zip(names, unpack_small(self.small, sizes["M"], sizes["K"]), strict=True))
+        self.ended = parts.pop("ended")  # terminated or truncated, written by `step`
+        self.tensors |= parts
+        self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
+        self._engine.bind({**self.tensors, "fills": self.fills})
+        self._done = self.tensors["done"].numpy() if self.host else None
+
+    # Warm starts ------------------------------------------------------------------------------------------------------
+
+    def _fill_bank(self) -> None:
+        """Run markets without learners for `warmup` auctions, and keep them as the starts of episodes."""
+        task, simulator = self.task, self.simulator
+        own = self._own_warm_starts
+        size = min(task.bank_size, task.bank_per_market) if own else task.bank_size
+        if size:
+            bank = self._run_bank(size, own)
+            scalars = [bank.tensors[name] for name in ("prev_mid2", "last_tick", "price_origin", "fundamental_price")]
+            fresh = {
+                "bank_bid": bank.bid,
+                "bank_ask": bank.ask,
+                "bank_scalars": torch.stack(scalars, dim=1).to(torch.int32).contiguous(),
+            }
+            if hasattr(self, "_bank"):  # a captured CUDA graph holds on to where the bank is
+                for name, tensor in fresh.items():
+                    self._bank[name].copy_(tensor)
+            else:
+                self._bank = fresh
+                self._engine.bind(fresh)
+        self._engine.set_task(
+            task.to_params(
+                self.roles, autoreset=self.autoreset, stagger=self._stagger, bank_size=size, bank_per_market=own
+            )
+        )
+        simulator.engine.state_changed()
+
+    def _run_bank(self, size: int, own: bool) -> Simulator:
+        config, task, markets = self.simulator.config, self.task, self.simulator.num_markets
+        if own:
+            fields = {name: np.repeat(getattr(config, name), size) for name in config.per_market}
+            config = config.replace(**fields)
+        bank = Simulator(
+            config,
+            size * markets if own else size,
+            engine=self.simulator.engine_name,
+            device=self.device,
+            seed=task.warm_seed,
+        )
+        if config.population == "multinomial":  # the market's own agents, not those of the snapshot's seed
+            bank._counts = np.repeat(self.simulator._counts, size, axis=0)
+            bank._set_rows()
+        bank.run(task.warmup)
+        return bank
+
+    # Reset and step ---------------------------------------------------------------------------------------------------
+
+    def reset(self, seed: Any = None, mask: Any = None) -> None:
+        """Begin an episode: with a seed at episode 0, else the next one of the tape.
+
+        Args:
+            seed: None, an int s (market m is seeded s + m), or one per market.
+            mask: bool `[M]`, the markets to reset, at least one; None is all.
+
+        Raises:
+            MarketError: If an error word was set since the last look; nothing is reset then, and a second call goes
+                through.
+        """
+        simulator = self.simulator
+        seeds = None if seed is None else simulator._check_seeds(seed)
+        chosen = None if mask is None else simulator.check_mask("reset_mask", mask)
+        if chosen is not None and not bool(chosen.any()):
+            raise ValueError("reset_mask: got no True, allowed is a mask with at least one True, or None for all")
+        simulator.check_errors()
+        if seeds is not None:
+            every = slice(None) if chosen is None else chosen
+            simulator.tensors["seed"][every] = seeds[every]
+            simulator.tensors["episode"][every] = -1  # the launch adds one
+            if simulator.config.population == "multinomial":
+                simulator._reseed_population()
+                self._fill_bank()
+        self._engine.launch(_ENV_RESET, reset_mask=chosen)
+
+    def step(self, **actions: torch.Tensor) -> None:
+        """Play one decision of every market: `actions` float32 `[M, K, 4]` or `choices` int64 `[M, K]`, checked."""
+        if self._validate:
+            self.simulator.check_errors()
+        if self._done is not None and self.autoreset == DISABLED and self._done.any():
+            market = int(np.argmax(self._done))
+            raise gym.error.ResetNeeded(
+                f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
+            )
+        self._engine.launch(_ENV_STEP, auctions=self.auctions_per_step, **actions)
+
+    def check_actions(self, actions: Any, shape: tuple[int, ...], limit: int = 0) -> torch.Tensor:
+        """Return actions as a contiguous tensor on the device, or raise and change nothing.
+
+        Values are looked at where that needs no synchronisation: those that come in host memory.
+
+        Args:
+            actions: A tensor on the device, or anything that NumPy takes.
+            shape: The shape they must have.
+            limit: 0 for continuous actions, float32 in [-1, 1]; else discrete ones, int64 from 0 to limit - 1.
+        """
+        dtype = torch.int64 if limit else torch.float32
+        if isinstance(actions, torch.Tensor):
+            if actions.dtype != dtype or actions.shape != shape or actions.device != self.device:
+                found = f"{actions.dtype} {list(actions.shape)} on {actions.device}"
+                raise _mismatch(actions.dtype == dtype, found, dtype, shape, f" on {self.device}")
+            if not self.host:
+                return actions.contiguous()
+            given = actions.detach().numpy()
+        else:
+            given = np.asarray(actions)
+            if given.dtype.kind not in ("iu" if limit else "f") or given.shape != shape:
+                raise _mismatch(given.shape != shape, f"{given.dtype} {list(given.shape)}", dtype, shape, "")
+            given = given.astype(np.int64 if limit else np.float32, copy=False)
+        good = ((given >= 0) & (given < limit)) if limit else np.abs(given) <= 1.0  # False for NaN
+        if not good.all():
+            place = np.unravel_index(int(np.argmin(good)), shape)
+            allowed = f"0 to {limit - 1}" if limit else "-1 to 1"
+            raise ValueError(f"actions{[int(i) for i in place]}: got {given[place]}, allowed is {allowed}")
+        if not given.flags.c_contiguous or not given.flags.writeable:
+            given = np.array(given)
+        return torch.from_numpy(given).to(self.device)
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return copies of the whole state, the environment's part of it included."""
+        saved = self.simulator.state_dict()
+        return saved | {name: self.tensors[name].clone() for name in _SAVED}
+
+    def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
+        """Take over a state, from any engine or device; a like environment goes on bit for bit.
+
+        Raises:
+            TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
+        """
+        for name in _SAVED:
+            want, got = self.tensors[name], saved.get(name)
+            if not isinstance(got, torch.Tensor) or got.dtype != want.dtype or got.shape != want.shape:
+                found = f"{got.dtype} {list(got.shape)}" if isinstance(got, torch.Tensor) else type(got).__name__
+                raise ValueError(f"state[{name!r}]: got {found}, allowed is {want.dtype} {list(want.shape)}")
+        elapsed = saved["elapsed"]
+        if bool(((elapsed < 0) | (elapsed > self.task.horizon)).any()):
+            raise ValueError(f"state['elapsed']: got {int(elapsed.max())}, allowed is 0 to {self.task.horizon}")
+        self.simulator.load_state_dict({name: value for name, value in saved.items() if name not in _SAVED})
+        for name in _SAVED:
+            self.tensors[name].copy_(saved[name])
+        if self.simulator.config.population == "multinomial":
+            self._fill_bank()
+
+    def close(self) -> None:
+        """Raise what is left in the error words."""
+        self.simulator.close()
+
+
+def unpack_small(small: torch.Tensor, markets: int, slots: int) -> tuple[torch.Tensor, ...]:
+    """View the small buffer: reward float32 `[M, K]`, then bool `[M]`: terminated, truncated, and either of both."""
+    flags = small.view(torch.bool)
+    begin = 4 * markets * slots
+    return (
+        small[:begin].view(torch.float32).view(markets, slots),
+        flags[begin : begin + markets],
+        flags[begin + markets : begin + 2 * markets],
+        flags[begin + 2 * markets :],
+    )
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a whole number from 1, or raise."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: got {value!r}, allowed is a whole number from 1")
+    if not 1 <= value < 2**31:
+        raise ValueError(f"{name}: got {value}, allowed is 1 to 2^31 - 1")
+    return int(value)
+
+
+def _mismatch(wrong_shape: bool, found: str, dtype: torch.dtype, shape: tuple[int, ...], where: str) -> Exception:
+    text = f"actions: got {found}, allowed is {str(dtype).removeprefix('torch.')} {list(shape)}{where}"
+    return ValueError(text) if wrong_shape else TypeError(text)

@@ -1,0 +1,147 @@
+"""`MarketMakingEnv`: one market with one learned maker, as `gymnasium.Env`.
+
+`gym.make("KineticSim/MarketMaking-v0")` makes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.env_core import DISABLED, EnvCore
+from kineticsim_env.tasks.market_making import make_task
+from kineticsim_env.vector_env import check_config, check_options, check_render_mode
+
+
+class MarketMakingEnv(gym.Env):
+    """One market of `MarketMakingVectorEnv`, whose page describes the task: NumPy in and out, no autoreset, no stagger.
+
+    Seeded s, it plays what market m of a vector environment seeded s - m with `stagger=False` plays.
+
+    Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
+    `bought` and `sold` in the last decision.
+
+    ```python
+    env = gymnasium.make("KineticSim/MarketMaking-v0", horizon=500)
+    ```
+    """
+
+    metadata = {"render_modes": []}
+
+    def __init__(
+        self,
+        config: MarketConfig | None = None,
+        *,
+        preset: str = "trading",
+        engine: str = "auto",
+        device: Any = None,
+        auctions_per_step: int = 1,
+        replace: str | None = None,
+        render_mode: str | None = None,
+        **task: Any,
+    ) -> None:
+        """Open the market; the arguments are those of `MarketMakingVectorEnv`.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
+            EngineUnavailable: If the engine asked for cannot run here.
+        """
+        self.render_mode = check_render_mode(render_mode)
+        if replace not in (None, "maker"):
+            raise ValueError(f"replace: got {replace!r}, allowed are None, 'maker'")
+        self.core = EnvCore(
+            check_config(config, preset),
+            1,
+            make_task(task),
+            ("maker",),
+            slots=(replace,),
+            engine=engine,
+            device=device,
+            prefer_cpu="one market is faster there",
+            autoreset=DISABLED,
+            stagger=False,
+            auctions_per_step=auctions_per_step,
+            validate=True,  # results come to the host anyway
+        )
+        self.observation_space = self.core.task.observation_space("maker")
+        self.action_space = self.core.task.action_space("maker")
+        self._discrete = self.core.task.action_type == "discrete"
+        self._state: bool | None = None  # whether the episode has ended; None before the first reset
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode: with a seed the first of its tape, without one the next.
+
+        Args:
+            seed: An int, or None; the first time None draws a seed from `np_random`.
+            options: None or an empty dict.
+
+        Returns:
+            Observation float32 `[37]`, and the infos of the class.
+        """
+        if check_options(options) is not None:
+            raise ValueError("options: got 'reset_mask', allowed is None: there is one market")
+        super().reset(seed=seed)
+        if seed is None and self._state is None:
+            seed = int(self.np_random.integers(2**62))
+        self.core.reset(seed)
+        self._state = False
+        return self._observation(), self._infos()
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Play one decision.
+
+        Args:
+            action: float32 `[4]` in [-1, 1], or an int from 0 to 48.
+
+        Returns:
+            Observation float32 `[37]`, reward, terminated, truncated, and the infos of the class.
+        """
+        if self._state is not False:
+            why = "was never reset" if self._state is None else "has ended its episode"
+            raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
+        core = self.core
+        if self._discrete:
+            core.step(choices=core.check_actions(action, (), 49))
+        else:
+            core.step(actions=core.check_actions(action, (4,)))
+        terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
+        self._state = terminated or truncated
+        return self._observation(), float(core.tensors["reward"]), terminated, truncated, self._infos()
+
+    def close(self) -> None:
+        """Raise what is left in the error word."""
+        self.core.close()
+
+    @property
+    def simulator(self) -> Any:
+        """The market, live: `simulator.bid`, `simulator.mid2` and so on."""
+        return self.core.simulator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the whole state."""
+        return self.core.state_dict()
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
+        self.core.load_state_dict(saved)
+        self._state = bool(self.core.tensors["done"])
+
+    def _observation(self) -> np.ndarray:
+        return self.core.tensors["observation"][0, 0].cpu().numpy().copy()
+
+    def _infos(self) -> dict[str, Any]:
+        slot = self.core.simulator.tensors
+        bought, sold = self.core.fills[0, 0].tolist()
+        return {
+            "inventory": int(slot["inventory"]),
+            "cash": int(slot["cash"]),
+            "fees": int(slot["fees"]),
+            "mid_price": int(self.core.tensors["mid_history"][0, 0]) / 2,
+            "bought": bought,
+            "sold": sold,
+        }

@@ -1,0 +1,246 @@
+"""`MarketMakingVectorEnv`: M markets with one learned maker each, as `gymnasium.vector.VectorEnv`.
+
+`gym.make_vec("KineticSim/MarketMaking-v0", num_envs=M)` makes it. The engine does the work; this file hands it over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.env_core import SAME_STEP, EnvCore, check_count, unpack_small
+from kineticsim_env.tasks.market_making import make_task
+
+_MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)  # as numbered in cuda/tasks.h
+_FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
+
+
+class MarketMakingVectorEnv(VectorEnv):
+    """DOCSTRING."""
+
+    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        config: MarketConfig | None = None,
+        *,
+        preset: str = "trading",
+        engine: str = "auto",
+        device: Any = None,
+        output: str = "numpy",
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        auctions_per_step: int = 1,
+        replace: str | None = None,
+        stagger: bool = True,
+        copy: bool = True,
+        validate: bool = False,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **task: Any,
+    ) -> None:
+        """Open the markets; the arguments are those of the class.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
+            EngineUnavailable: If the engine asked for cannot run here.
+        """
+        self.num_envs = check_count("num_envs", num_envs)
+        self.autoreset_mode = check_autoreset(autoreset_mode)
+        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = check_render_mode(render_mode)
+        if output not in ("numpy", "torch"):
+            raise ValueError(f"output: got {output!r}, allowed are 'numpy', 'torch'")
+        if replace not in (None, "maker"):
+            raise ValueError(f"replace: got {replace!r}, allowed are None, 'maker'")
+        if not isinstance(copy, bool):
+            raise TypeError(f"copy: got {copy!r}, allowed are True and False")
+        if max_episode_steps is not None:
+            task = {**task, "horizon": max_episode_steps}
+        few = output == "numpy" and self.num_envs < _FEW_MARKETS
+        self.core = EnvCore(
+            check_config(config, preset),
+            self.num_envs,
+            make_task(task),
+            ("maker",),
+            slots=(replace,),
+            engine=engine,
+            device=device,
+            prefer_cpu=f"NumPy output of fewer than {_FEW_MARKETS} markets is faster there" if few else "",
+            autoreset=_MODES.index(self.autoreset_mode),
+            stagger=stagger,
+            auctions_per_step=auctions_per_step,
+            validate=validate,
+        )
+        self.output, self._copy = output, copy
+        self._make_spaces()
+        self._make_views()
+        self._was_reset = False
+
+    def _make_spaces(self) -> None:
+        self.single_observation_space = self.core.task.observation_space("maker")
+        self.single_action_space = self.core.task.action_space("maker")
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        discrete = self.core.task.action_type == "discrete"
+        self._limit = int(self.single_action_space.n) if discrete else 0
+        self._input = "choices" if discrete else "actions"
+        self._action_shape = (self.num_envs,) if discrete else (self.num_envs, 4)
+
+    def _make_views(self) -> None:
+        """Make the live views [M, ...] of the core's tensors that `copy=False` returns."""
+        core = self.core
+        self._observation, self._final = core.tensors["observation"][:, 0], core.tensors["final_observation"][:, 0]
+        reward, *self._flags = unpack_small(core.small, self.num_envs, 1)
+        self._reward = reward[:, 0]
+        self._same_step = core.autoreset == SAME_STEP
+        self._live = (self._observation, self._final, self._reward, *self._flags)
+        if self.output == "numpy" and core.host:
+            self._live = tuple(tensor.numpy() for tensor in self._live)
+
+    # Gymnasium's interface --------------------------------------------------------------------------------------------
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes.
+
+        Args:
+            seed: An int s seeds market m with s + m and starts its tape at episode 0; so does one int per market. None
+                goes on to the next episode; the first time it draws a seed from `np_random`.
+            options: None, or `{"reset_mask": mask}` with a bool array or tensor `[M]` (at least one True): only those
+                markets are reset.
+
+        Returns:
+            Observations float32 `[M, 37]` (of markets outside the mask, as they were) and an empty dict.
+        """
+        mask = check_options(options)
+        super().reset(seed=int(seed) if isinstance(seed, (int, np.integer)) else None)
+        if not self._was_reset and mask is not None:
+            raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
+        if seed is None and not self._was_reset:
+            seed = int(self.np_random.integers(2**62))
+        self.core.reset(seed, mask)
+        self._was_reset = True
+        return self._results(observation_only=True)[0], {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Play one decision in every market.
+
+        Args:
+            actions: float32 `[M, 4]` in [-1, 1], or int64 `[M]` from 0 to 48; a tensor on the device, or NumPy.
+
+        Returns:
+            Observations float32 `[M, 37]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
+            SAME_STEP `final_obs` float32 `[M, 37]`, the observation before any reset, and `_final_obs` bool `[M]`,
+            where an episode ended.
+        """
+        if not self._was_reset:
+            raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
+        core = self.core
+        core.step(**{self._input: core.check_actions(actions, self._action_shape, self._limit)})
+        if self._same_step:
+            torch.logical_or(self._flags[0], self._flags[1], out=self._flags[2])
+        observation, final, reward, terminated, truncated, ended = self._results()
+        infos = {"final_obs": final, "_final_obs": ended} if self._same_step else {}
+        return observation, reward, terminated, truncated, infos
+
+    def _results(self, observation_only: bool = False) -> tuple[Any, ...]:
+        """Return observation, final observation, reward, terminated, truncated and ended, in the form asked for."""
+        if self.output == "torch":
+            if not self._copy:
+                return self._live
+            if observation_only:
+                return (self._observation.clone(),)
+            final = self._final.clone() if self._same_step else None
+            reward, *flags = unpack_small(self.core.small.clone(), self.num_envs, 1)
+            return self._observation.clone(), final, reward[:, 0], *flags
+        if self.core.host:
+            if not self._copy:
+                return self._live
+            return tuple(array.copy() for array in (self._live[:1] if observation_only else self._live))
+        observation = self._observation.cpu().numpy()
+        if observation_only:
+            return (observation,)
+        final = self._final.cpu().numpy() if self._same_step else None
+        reward, *flags = (part.numpy() for part in unpack_small(self.core.small.cpu(), self.num_envs, 1))
+        return observation, final, reward[:, 0], *flags
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Raise what is left in the error words."""
+        self.core.close()
+
+    def __del__(self) -> None:
+        """Do nothing: an error that nobody asked for is not raised from a destructor."""
+
+    # Beyond it --------------------------------------------------------------------------------------------------------
+
+    @property
+    def simulator(self) -> Any:
+        """The markets: `simulator.inventory`, `simulator.cash`, `simulator.mid2` and so on, live, `[M, 1]` a slot."""
+        return self.core.simulator
+
+    @property
+    def fills(self) -> torch.Tensor:
+        """Units bought and sold in the last decision, int64 `[M, 2]`, live."""
+        return self.core.fills[:, 0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where torch actions must be and torch results are."""
+        return self.core.device
+
+    @property
+    def observation(self) -> torch.Tensor:
+        """The present observations, float32 `[M, 37]`, live."""
+        return self._observation
+
+    def check_errors(self) -> None:
+        """Raise `MarketError` if an error word is set, and clear the words. Synchronises on CUDA."""
+        self.core.simulator.check_errors()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return copies of the whole state."""
+        return self.core.state_dict()
+
+    def load_state_dict(self, saved: dict[str, torch.Tensor]) -> None:
+        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
+        self.core.load_state_dict(saved)
+        self._was_reset = True
+
+
+def check_config(config: Any, preset: str) -> MarketConfig:
+    """Return the config, or the preset where none is given."""
+    if config is None:
+        return MarketConfig.preset(preset)
+    if not isinstance(config, MarketConfig):
+        raise TypeError(f"config: got {type(config).__name__}, allowed are a MarketConfig, None")
+    return config
+
+
+def check_autoreset(mode: Any) -> AutoresetMode:
+    """Return the mode as Gymnasium's enum; its name or value may be given."""
+    for known in _MODES:
+        if mode is known or (isinstance(mode, str) and mode.lower() in (known.value.lower(), known.name.lower())):
+            return known
+    raise ValueError(f"autoreset_mode: got {mode!r}, allowed are {', '.join(known.name for known in _MODES)}")
+
+
+def check_render_mode(mode: Any) -> None:
+    """Refuse render modes; there is none yet."""
+    if mode is not None:
+        raise ValueError(f"render_mode: got {mode!r}, allowed is None")
+
+
+def check_options(options: Any) -> Any:
+    """Return the reset mask of the options, or None."""
+    if not options:
+        return None
+    unknown = sorted(set(options) - {"reset_mask"})
+    if unknown:
+        raise ValueError(f"options: got the unknown key {unknown[0]!r}, allowed is 'reset_mask'")
+    return options["reset_mask"]
