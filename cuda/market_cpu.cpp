@@ -266,13 +266,15 @@ struct Market {
 
     // 4. Fills, by price priority and then pro rata.
     for (int tick = 0; tick < levels; ++tick) {
-      bid[tick] = buy[tick] - traded_at_tick(best, demand[tick + 1], buy[tick]);
-      ask[tick] = sell[tick] - traded_at_tick(best, supply[tick], sell[tick]);
+      bid[tick] = residual_at_tick(best, demand[tick], buy[tick]);
+      ask[tick] = residual_at_tick(best, supply[tick + 1], sell[tick]);
     }
     if (best > 0) {
-      int32_t lowest = 0, highest = levels - 1;
-      while (executable_volume(demand[lowest], supply[lowest + 1]) != best) ++lowest;
-      while (executable_volume(demand[highest], supply[highest + 1]) != best) --highest;
+      int32_t lowest = 0, highest = -1;
+      for (int tick = 0; tick < levels; ++tick) {
+        lowest += supply[tick + 1] < best;
+        highest += demand[tick] >= best;
+      }
       last_tick = clearing_price(p, mid2, t, lowest, highest);
       trades += 1;
     }

@@ -74,6 +74,16 @@ struct Group {
     return a;
   }
 
+  __device__ __forceinline__ int sum_one(int a) {
+    a = warp_sum(a);
+    if (kWarps > 1) {
+      const int* row = exchange(a, 0, 0);
+      a = 0;
+      for (int w = 0; w < kWarps; ++w) a += row[w];
+    }
+    return a;
+  }
+
   // Exclusive prefix sums over threads, and the totals; sums wrap like uint32.
   __device__ __forceinline__ void scan_pair(uint32_t a, uint32_t b, uint32_t& before_a, uint32_t& before_b,
                                             uint32_t& total_a, uint32_t& total_b) {

@@ -58,11 +58,15 @@ KS_RULE bool word_is_buy(uint64_t word) { return ((uint32_t)word >> 31) != 0; }
 KS_RULE bool word_is_marketable(uint64_t word, int32_t threshold) {
   return (int32_t)((uint32_t)word & 0xffffffu) < threshold;
 }
+// (u16 * n) >> 16 of a 16-bit field, as the high half of one 32-bit product with the field in its upper bits.
+KS_RULE int32_t scale_field(uint32_t field_in_upper_bits, int32_t n) {
+  return (int32_t)(((uint64_t)field_in_upper_bits * (uint32_t)n) >> 32);
+}
 KS_RULE int32_t word_quantity(uint64_t word, int32_t max_qty) {
-  return 1 + (int32_t)((((uint32_t)(word >> 32) & 0xffffu) * (uint32_t)max_qty) >> 16);
+  return 1 + scale_field((uint32_t)(word >> 32) << 16, max_qty);
 }
 KS_RULE int32_t word_offset(uint64_t word, int32_t spread) {
-  return (int32_t)(((uint32_t)(word >> 48) * (uint32_t)(2 * spread + 1)) >> 16) - spread;
+  return scale_field((uint32_t)(word >> 32) & 0xffff0000u, 2 * spread + 1) - spread;
 }
 // floor(u * n / 2^32) of the word's high half.
 KS_RULE int32_t word_choice(uint64_t word, int32_t n) { return (int32_t)(((word >> 32) * (uint64_t)n) >> 32); }
@@ -175,12 +179,14 @@ KS_RULE void settle(Account& account, int32_t bought, int32_t sold, int64_t pric
 // demand: buy quantity at this tick and above; supply: sell quantity at this tick and below.
 KS_RULE int32_t executable_volume(int32_t demand, int32_t supply) { return min_of(demand, supply); }
 
-// Price priority: what trades at a tick once everything better has (demand_above, supply_below) been served.
-KS_RULE int32_t traded_at_tick(int32_t volume, int32_t better, int32_t here) {
-  return clamp_to(volume - better, 0, here);
+// Price priority: what is left of `here` when the volume has served everything better first. The published rule
+// here - clamp(volume - better, 0, here), with cumulative = better + here; one instruction on sm_90.
+KS_RULE int32_t residual_at_tick(int32_t volume, int32_t cumulative, int32_t here) {
+  return max_of(min_of(cumulative - volume, here), 0);
 }
 
-// The clearing price among the contiguous maximisers lowest..highest.
+// The clearing price among the maximisers lowest..highest. They are contiguous, as demand falls and supply rises:
+// lowest = number of ticks with supply < volume, highest = number of ticks with demand >= volume, less one.
 KS_RULE int32_t clearing_price(const MarketParams& p, int32_t mid2, int64_t t, int32_t lowest, int32_t highest) {
   if (p.tie == 0) return lowest;
   return clamp_to((mid2 >> 1) + (mid2 & (int32_t)t & 1), lowest, highest);

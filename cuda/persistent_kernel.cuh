@@ -13,8 +13,7 @@ struct MarketOnChip {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kTicks = kLevels > kThreads ? kLevels / kThreads : 1;
   static constexpr int kGrid = kThreads * kTicks;  // kLevels, or 32 for the smallest grids
-  static constexpr int kFar = 2;                   // ints: marketable quantity submitted, buy and sell
-  static constexpr int kSharedInts = 2 * kGrid + Group<kWarps>::kScratch + (kWarps > 1 ? kFar : 0);
+  static constexpr int kSharedInts = 2 * kGrid + Group<kWarps>::kScratch;
 
   const Launch& launch;
   const int64_t m;
@@ -163,65 +162,50 @@ struct MarketOnChip {
     group.sync();
   }
 
-  // Every built-in agent's order. Noise orders scatter; all others fall on six places, so they are summed in registers.
-  __device__ __forceinline__ void submit_orders(int32_t mid2, int32_t ret, int32_t& far_buys, int32_t& far_sells) {
-    const int32_t value_direction = p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0;
-    int32_t near_buys = 0, near_sells = 0, maker_buy = 0, maker_sell = 0;
-    far_buys = far_sells = 0;
-    const int agents = num_agent_indices(p);
-    uint64_t counter = word_counter(key, t, group.thread());
-    for (int a = group.thread(); a < agents; a += kThreads) {
-      const uint64_t word = mix64(counter);
-      counter += kThreads * kGolden;
-      const int32_t qty = word_quantity(word, p.max_order_qty);
-      const bool marketable = word_is_marketable(word, p.market_order_threshold);
-      if (a < p.first_momentum) {
-        if (a < p.num_noise) {
-          const bool buys = word_is_buy(word);
-          const int32_t tick = price_near_mid(mid2, word_offset(word, p.noise_spread), kLevels);
-          if (marketable) (buys ? far_buys : far_sells) += qty;
-          else atomicAdd((buys ? buy : sell) + tick, qty);
-        }
-      } else if (a < p.first_maker || a >= p.first_fundamental) {
-        const bool momentum = a < p.first_maker;
-        if (!momentum || a < p.first_momentum + p.num_momentum) {
-          const bool buys = directional_buys(momentum ? ret : value_direction, word);
-          if (marketable) (buys ? far_buys : far_sells) += qty;
-          else (buys ? near_buys : near_sells) += qty;
-        }
-      } else if (a < p.first_maker + p.num_maker) {
-        (maker_buys(a, t) ? maker_buy : maker_sell) += qty;
-      }
-    }
-    if (p.num_momentum + p.num_fundamental > 0) {
-      near_buys = warp_sum(near_buys);
-      near_sells = warp_sum(near_sells);
-      if (group.lane == 0) {
-        atomicAdd(buy + price_near_mid(mid2, 1, kLevels), near_buys);
-        atomicAdd(sell + price_near_mid(mid2, -1, kLevels), near_sells);
-      }
-    }
-    if (p.num_maker > 0) {
-      maker_buy = warp_sum(maker_buy);
-      maker_sell = warp_sum(maker_sell);
-      if (group.lane == 0) {
-        atomicAdd(buy + price_near_mid(mid2, -p.maker_half_spread, kLevels), maker_buy);
-        atomicAdd(sell + price_near_mid(mid2, p.maker_half_spread, kLevels), maker_sell);
-      }
-    }
-    far_buys = warp_sum(far_buys);
-    far_sells = warp_sum(far_sells);
-    if (group.lane == 0) {
-      atomicAdd(buy + kLevels - 1, far_buys);
-      atomicAdd(sell, far_sells);
-      if (kWarps > 1 && kOptions) {
-        atomicAdd(far_counters(), far_buys);
-        atomicAdd(far_counters() + 1, far_sells);
-      }
+  // Put one order into the histogram. Selects rather than branches: in most rounds some lane would take each branch.
+  __device__ __forceinline__ void submit(bool buys, int32_t tick, int32_t qty, bool marketable, int32_t& far_buys,
+                                         int32_t& far_sells) {
+    const int near_place = tick + (buys ? 0 : kGrid);  // sell follows buy in shared memory
+    const int far_place = buys ? kLevels - 1 : kGrid;
+    atomicAdd(buy + (marketable ? far_place : near_place), qty);
+    if (kOptions) {  // residue="cancel" needs to know
+      far_buys += marketable && buys ? qty : 0;
+      far_sells += marketable && !buys ? qty : 0;
     }
   }
 
-  __device__ __forceinline__ int* far_counters() const { return group.scratch + Group<kWarps>::kScratch; }
+  // Every built-in agent's order; returns what this thread's agents submitted as marketable.
+  __device__ __forceinline__ void submit_orders(int32_t mid2, int32_t ret, int32_t& far_buys, int32_t& far_sells) {
+    far_buys = far_sells = 0;
+    uint64_t counter = word_counter(key, t, group.thread());
+    int a = group.thread();
+    // Rounds in which every thread has a noise agent need no question of class.
+    for (int round = p.num_noise / kThreads; round > 0; --round) {
+      const uint64_t word = mix64(counter);
+      submit(word_is_buy(word), price_near_mid(mid2, word_offset(word, p.noise_spread), kLevels),
+             word_quantity(word, p.max_order_qty), word_is_marketable(word, p.market_order_threshold), far_buys, far_sells);
+      counter += kThreads * kGolden;
+      a += kThreads;
+    }
+    const int agents = num_agent_indices(p);
+    const int32_t value_direction = p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0;
+    for (; a < agents; a += kThreads) {
+      const uint64_t word = mix64(counter);
+      counter += kThreads * kGolden;
+      const bool after_noise = a >= p.first_momentum, after_momentum = a >= p.first_maker;
+      const bool valued = a >= p.first_fundamental, makes = after_momentum && !valued;
+      const int last = !after_noise ? p.num_noise                                        // replaced agents, the last
+                       : !after_momentum ? p.first_momentum + p.num_momentum : makes ? p.first_maker + p.num_maker : agents;
+      const int32_t direction = valued ? value_direction : after_noise && !makes ? ret : 0;
+      const bool buys = makes ? maker_buys(a, t) : directional_buys(direction, word);
+      const int32_t step = makes ? -p.maker_half_spread : 1;
+      const int32_t offset = after_noise ? (buys ? step : -step) : word_offset(word, p.noise_spread);
+      const bool marketable = !makes && word_is_marketable(word, p.market_order_threshold);
+      if (a < last)
+        submit(buys, price_near_mid(mid2, offset, kLevels), word_quantity(word, p.max_order_qty), marketable, far_buys,
+               far_sells);
+    }
+  }
 
   // Each learned quote's share of what traded at its tick; built-in interest keeps the rest. `residual` holds what is
   // left of the whole interest per tick, this thread's ticks; on return that of built-in interest alone.
@@ -297,7 +281,6 @@ struct MarketOnChip {
 
     // 2. Orders.
     publish();
-    if (kWarps > 1 && kOptions && leads()) far_counters()[0] = far_counters()[1] = 0;
     group.sync();
     int32_t far_buys, far_sells;
     submit_orders(mid2, ret, far_buys, far_sells);
@@ -344,33 +327,28 @@ struct MarketOnChip {
     best = group.max_one(best);
     traded = best;
     if (best > 0) {
-      int32_t lowest = kNoTick, highest = -1;
+      int32_t below = 0, reached = 0;
 #pragma unroll
       for (int i = 0; i < kTicks; ++i) {
-        if (executable_volume(demand[i], supply[i + 1]) == best) {
-          lowest = min_of(lowest, first_tick + i);
-          highest = first_tick + i;
-        }
+        below += supply[i + 1] < best && (kGrid == kLevels || first_tick + i < kLevels);
+        if (kOptions) reached += demand[i] >= best;
       }
-      int32_t negative_lowest = -lowest;
-      if (kOptions) group.max_pair(negative_lowest, highest);
-      else negative_lowest = group.max_one(negative_lowest);
-      last_tick = clearing_price(p, mid2, t, -negative_lowest, highest);
+      below = group.sum_one(below);
+      if (kOptions) reached = group.sum_one(reached);
+      last_tick = clearing_price(p, mid2, t, below, reached - 1);
       trades += 1;
     }
 
     // 4. Fills, by price priority and then pro rata.
 #pragma unroll
     for (int i = 0; i < kTicks; ++i) {
-      bid[i] = here_buy[i] - traded_at_tick(best, demand[i + 1], here_buy[i]);
-      ask[i] = here_sell[i] - traded_at_tick(best, supply[i], here_sell[i]);
+      bid[i] = residual_at_tick(best, demand[i], here_buy[i]);
+      ask[i] = residual_at_tick(best, supply[i + 1], here_sell[i]);
     }
     if (kSlots && quoted) ration_quotes(at_bid, at_ask);
     if (kOptions && p.residue != 0) {
-      if (kWarps > 1) {
-        far_buys = far_counters()[0];
-        far_sells = far_counters()[1];
-      }
+      far_buys = group.sum_one(far_buys);
+      far_sells = group.sum_one(far_sells);
       if (first_tick == 0) ask[0] -= min_of(ask[0], far_sells);
 #pragma unroll
       for (int i = 0; i < kTicks; ++i)
@@ -386,9 +364,11 @@ struct MarketOnChip {
     bought = sold = 0;
     if (kSlots && has_fresh) fresh = through_door(fresh, account.inventory, p);
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
+    const bool records = launch.series_last_price || launch.series_volume || launch.series_fundamental || launch.series_mid2;
     for (int a = 0; a < launch.auctions && !stopped(); ++a) {
       auction(has_fresh && a == 0, fresh);
       if (stopped()) return;
+      if (!records) continue;
       const int64_t at = m * length + first + a;
       if (launch.series_last_price && leads()) launch.series_last_price[at] = last_tick + origin;
       if (launch.series_volume && leads()) launch.series_volume[at] = traded;

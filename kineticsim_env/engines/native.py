@@ -178,7 +178,7 @@ class CudaEngine(NativeEngine):
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
             per_block = _MARKETS_PER_BLOCK if warps == 1 else 1
             grid = max(levels, 32 * warps)
-            shared = 4 * (2 * grid + (4 * warps + 2 if warps > 1 else 0)) * per_block
+            shared = 4 * (2 * grid + (4 * warps if warps > 1 else 0)) * per_block
             self._plans[mode] = (kernel, -(-markets // per_block), 32 * warps * per_block, shared)
         return self._plans[mode]
 
