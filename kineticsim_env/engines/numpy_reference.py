@@ -40,7 +40,7 @@ MARKET_STATE = (
 SLOT_STATE = ("quotes", "cash", "inventory", "fees")
 ENV_STATE = ("elapsed", "done", "mid_history", "volume_history", "prev_value")
 RUN_OUTPUT = ("fills", "value", "series_last_price", "series_volume", "series_mid2", "series_fundamental")
-ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated")
+ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "fills")
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 
 

@@ -55,9 +55,12 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     cash, inventory, fees = m.cash.copy(), m.inventory.copy(), m.fees.copy()
     mark2_before = mark2(m, task)
 
-    volume = np.zeros(len(rows), np.int64)
-    for volume_of_auction, _ in market.decision(m, args["auctions"], decode_actions(args, m)):
+    volume, fills = np.zeros(len(rows), np.int64), np.zeros((*m.cash.shape, 2), np.int64)
+    for volume_of_auction, filled in market.decision(m, args["auctions"], decode_actions(args, m)):
         volume += volume_of_auction
+        fills += filled
+    if args["fills"] is not None:
+        args["fills"][0, rows] = fills
     m.elapsed = m.elapsed + 1
     m.mid_history = np.column_stack([market.marked_mid2(m), m.mid_history[:, :-1]])
     m.volume_history = np.column_stack([np.minimum(volume, 2**31 - 1), m.volume_history[:, :-1]])
