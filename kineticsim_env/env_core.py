@@ -94,8 +94,9 @@ class EnvCore:
         parts = dict(zip(names, unpack_small(self.small, sizes["M"], sizes["K"]), strict=True))
         self.ended = parts.pop("ended")  # terminated or truncated, written by `step`
         self.tensors |= parts
-        self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
-        self._engine.bind({**self.tensors, "fills": self.fills})
+        fills = torch.zeros((1, sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
+        self.fills = fills[0]  # of the last decision
+        self._engine.bind({**self.tensors, "fills": fills})
         self._done = self.tensors["done"].numpy() if self.host else None
 
     # Warm starts ------------------------------------------------------------------------------------------------------

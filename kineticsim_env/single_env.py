@@ -106,9 +106,9 @@ class MarketMakingEnv(gym.Env):
             raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
         core = self.core
         if self._discrete:
-            core.step(choices=core.check_actions(action, (), 49))
+            core.step(choices=core.check_actions(action, (), 49).view(1, 1))
         else:
-            core.step(actions=core.check_actions(action, (4,)))
+            core.step(actions=core.check_actions(action, (4,)).view(1, 1, 4))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         self._state = terminated or truncated
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, self._infos()

@@ -142,7 +142,8 @@ class MarketMakingVectorEnv(VectorEnv):
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
         core = self.core
-        core.step(**{self._input: core.check_actions(actions, self._action_shape, self._limit)})
+        given = core.check_actions(actions, self._action_shape, self._limit)
+        core.step(**{self._input: given.unsqueeze(1)})
         if self._same_step:
             torch.logical_or(self._flags[0], self._flags[1], out=self._flags[2])
         observation, final, reward, terminated, truncated, ended = self._results()
