@@ -4,7 +4,9 @@ import gymnasium as _gymnasium
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
+from kineticsim_env.parallel_env import parallel_env
 from kineticsim_env.simulator import Rollout, Simulator
+from kineticsim_env.tasks import MarketMakingTask
 
 __version__ = "0.1.0"
 __all__ = [
@@ -12,9 +14,11 @@ __all__ = [
     "KineticSimError",
     "MarketConfig",
     "MarketError",
+    "MarketMakingTask",
     "Rollout",
     "Simulator",
     "__version__",
+    "parallel_env",
 ]
 
 _gymnasium.register(

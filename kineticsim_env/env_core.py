@@ -198,23 +198,11 @@ class EnvCore:
         if isinstance(actions, torch.Tensor):
             if actions.dtype != dtype or actions.shape != shape or actions.device != self.device:
                 found = f"{actions.dtype} {list(actions.shape)} on {actions.device}"
-                raise _mismatch(actions.dtype == dtype, found, dtype, shape, f" on {self.device}")
+                raise _mismatch(actions.dtype == dtype, found, dtype, shape, f" on {self.device}", "actions")
             if not self.host:
                 return actions.contiguous()
-            given = actions.detach().numpy()
-        else:
-            given = np.asarray(actions)
-            if given.dtype.kind not in ("iu" if limit else "f") or given.shape != shape:
-                raise _mismatch(given.shape != shape, f"{given.dtype} {list(given.shape)}", dtype, shape, "")
-            given = given.astype(np.int64 if limit else np.float32, copy=False)
-        good = ((given >= 0) & (given < limit)) if limit else np.abs(given) <= 1.0  # False for NaN
-        if not good.all():
-            place = np.unravel_index(int(np.argmin(good)), shape)
-            allowed = f"0 to {limit - 1}" if limit else "-1 to 1"
-            raise ValueError(f"actions{[int(i) for i in place]}: got {given[place]}, allowed is {allowed}")
-        if not given.flags.c_contiguous or not given.flags.writeable:
-            given = np.array(given)
-        return torch.from_numpy(given).to(self.device)
+            actions = actions.detach().numpy()
+        return torch.from_numpy(check_host_actions(actions, shape, limit)).to(self.device)
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -248,6 +236,29 @@ class EnvCore:
         self.simulator.close()
 
 
+def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: str = "actions") -> np.ndarray:
+    """Return actions that are in host memory as a contiguous array of the engine's dtype, or raise.
+
+    Args:
+        actions: Anything that NumPy takes.
+        shape: The shape they must have.
+        limit: 0 for continuous actions, float32 in [-1, 1]; else discrete ones, int64 from 0 to limit - 1.
+        name: What errors call them.
+    """
+    given = np.asarray(actions)
+    if given.dtype.kind not in ("iu" if limit else "f") or given.shape != shape:
+        dtype = torch.int64 if limit else torch.float32
+        raise _mismatch(given.shape != shape, f"{given.dtype} {list(given.shape)}", dtype, shape, "", name)
+    given = given.astype(np.int64 if limit else np.float32, copy=False)
+    good = ((given >= 0) & (given < limit)) if limit else np.abs(given) <= 1.0  # False for NaN
+    if not good.all():
+        place = np.unravel_index(int(np.argmin(good)), shape)
+        allowed = f"0 to {limit - 1}" if limit else "-1 to 1"
+        where = f"{name}{[int(i) for i in place]}" if place else name
+        raise ValueError(f"{where}: got {given[place]}, allowed is {allowed}")
+    return given if given.flags.c_contiguous and given.flags.writeable else np.array(given)
+
+
 def unpack_small(small: torch.Tensor, markets: int, slots: int) -> tuple[torch.Tensor, ...]:
     """View the small buffer: reward float32 `[M, K]`, then bool `[M]`: terminated, truncated, and either of both."""
     flags = small.view(torch.bool)
@@ -269,6 +280,8 @@ def check_count(name: str, value: Any) -> int:
     return int(value)
 
 
-def _mismatch(wrong_shape: bool, found: str, dtype: torch.dtype, shape: tuple[int, ...], where: str) -> Exception:
-    text = f"actions: got {found}, allowed is {str(dtype).removeprefix('torch.')} {list(shape)}{where}"
+def _mismatch(
+    wrong_shape: bool, found: str, dtype: torch.dtype, shape: tuple[int, ...], where: str, name: str
+) -> Exception:
+    text = f"{name}: got {found}, allowed is {str(dtype).removeprefix('torch.')} {list(shape)}{where}"
     return ValueError(text) if wrong_shape else TypeError(text)

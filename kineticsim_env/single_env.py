@@ -17,9 +17,10 @@ from kineticsim_env.vector_env import check_config, check_options, check_render_
 
 
 class MarketMakingEnv(gym.Env):
-    """One market of `MarketMakingVectorEnv`, whose page describes the task: NumPy in and out, no autoreset, no stagger.
+    """One market of `MarketMakingVectorEnv`; `MarketMakingTask` describes the task.
 
-    Seeded s, it plays what market m of a vector environment seeded s - m with `stagger=False` plays.
+    NumPy in and out, no autoreset, no stagger. Seeded s, it plays what market m of a vector environment seeded s - m
+    with `stagger=False` plays.
 
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
     `bought` and `sold` in the last decision.

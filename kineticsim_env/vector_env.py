@@ -22,7 +22,34 @@ _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs mor
 
 
 class MarketMakingVectorEnv(VectorEnv):
-    """DOCSTRING."""
+    """M markets with one learned maker each: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`.
+
+    The task, its spaces and its arguments: `MarketMakingTask`. Market m of an environment seeded s plays the tape of
+    seed s + m, whatever M is. Beyond Gymnasium's interface, `simulator`, `fills` and `observation` show the markets
+    live.
+
+    With `output="torch"` nothing waits for the GPU: actions and results are tensors on `device`, in the order of the
+    current stream. With `copy=False` a step also allocates nothing and returns the same tensors every time, so that it
+    can be captured in a `torch.cuda.CUDAGraph` (one action tensor, warmed up by a step before).
+
+    Args:
+        num_envs: M.
+        config: The market, or an ensemble whose fields differ from market to market; `preset` if None.
+        preset: A name that `MarketConfig.preset` knows.
+        engine: As in `Simulator`; with NumPy output of fewer than 1024 markets `"auto"` does not take CUDA.
+        device: As in `Simulator`.
+        output: `"numpy"` or `"torch"`.
+        autoreset_mode: SAME_STEP (`final_obs` and `_final_obs` are in the infos of every step), NEXT_STEP, or DISABLED
+            (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
+        auctions_per_step: Auctions a decision.
+        replace: `"maker"` takes the place of a built-in maker, None adds a trader.
+        stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.
+        copy: Whether results are copies; False returns live tensors, which the next step overwrites.
+        validate: Check the error words before every step, at the price of a synchronisation on CUDA.
+        max_episode_steps: Another name for `horizon`, which it overrides.
+        render_mode: None.
+        **task: Fields of `MarketMakingTask`.
+    """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
 

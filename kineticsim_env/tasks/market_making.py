@@ -47,29 +47,110 @@ _MAKER_CHOICES, _ORDER_CHOICES = 49, 15  # kQuoteChoices squared and kDirectiona
 
 @dataclasses.dataclass(frozen=True)
 class MarketMakingTask:
-    """Settings of the market-making task.
+    """A trader quotes both sides of a market of many built-in agents, and lives on the spread.
 
-    Attributes:
-        horizon: Decisions in an episode; at its end the episode is truncated.
-        action_type: `"continuous"` or `"discrete"`.
-        max_offset: Ticks from the mid that a continuous action reaches.
-        max_qty: Largest quantity of a quote, units a side.
-        inventory_limit: Largest inventory, long or short, quotes are cut to it; None is no limit. A market config that
-            has a limit of its own keeps that.
-        reward: `"inventory"` (change of marked value less an inventory penalty), `"pnl"` (the change alone) or
-            `"asymmetric"` (gains of holding inventory are dampened, losses are not).
-        mark: What inventory is marked at: the `"fundamental"` price, the `"mid"` of the built-in book, or the cash that
-            `"liquidation"` would bring. A mid can be moved by the one who is marked at it.
-        inventory_penalty: Ticks taken a decision for each squared unit held, under `reward="inventory"`.
-        dampening: Share of the gains of holding that is taken, under `reward="asymmetric"`.
-        reward_scale: Every reward is divided by it.
-        max_loss: The episode terminates when the marked value is at or below minus this many ticks; None is never.
-        max_target: Largest quantity that a noise learner has to trade in an episode.
-        leftover_penalty: Ticks a unit that a noise learner leaves untraded at the end.
-        warmup: Auctions that a warm start has behind it.
-        bank_size: Warm starts to draw from; 0 starts every episode at the cold opening book.
-        bank_per_market: Warm starts of each market, where markets differ in their parameters.
-        warm_seed: Seed of the first warm start; the others follow.
+    ## Description
+
+    The market holds call auctions: in each, all orders clear at one price, the one that trades most. Its built-in
+    agents are noise traders, momentum traders, makers and fundamental traders, and its fundamental price walks and
+    jumps. At every decision the learner replaces its two quotes; they stand for `auctions_per_step` auctions. What is
+    hard: quotes near the mid trade most, and are those that informed orders hit; inventory gains and loses with the
+    price.
+
+    ## Action Space
+
+    `action_type="continuous"` (default): `Box(-1, 1, (4,), float32)`; each number is mapped linearly to whole units.
+
+    | Num | Action | at -1 | at +1 |
+    |-----|--------|-------|-------|
+    | 0 | bid offset: ticks below the mid | 0 | `max_offset` |
+    | 1 | ask offset: ticks above the mid | 0 | `max_offset` |
+    | 2 | bid size: units | 0, no quote | `max_qty` |
+    | 3 | ask size: units | 0, no quote | `max_qty` |
+
+    `action_type="discrete"`: `Discrete(49)`, `7 * bid + ask`, each from 0 to 6: 0 is no quote, i from 1 to 6 is
+    `max_qty` units at (1, 2, 3, 4, 6, 8)[i - 1] ticks from the mid.
+
+    A mid on a half tick is rounded down for the bid and up for the ask. Quotes are cut to the room that
+    `inventory_limit` leaves, and a pair that crosses loses its smaller side.
+
+    ## Observation Space
+
+    `Box(-1, 1, (37,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
+
+    | Num | Observation | Min | Max |
+    |-----|-------------|-----|-----|
+    | 0-9 | bid depth at the mid and 1 to 9 ticks below it, s(units, 8) | 0 | 1 |
+    | 10-19 | ask depth at the mid and 1 to 9 ticks above it, s(units, 8) | 0 | 1 |
+    | 20 | spread, s(ticks, 8); 0 if a side is empty | 0 | 1 |
+    | 21 | last price less mid, s(half ticks, 8) | -1 | 1 |
+    | 22-25 | changes of the mid in the last 4 decisions, newest first, s(half ticks, 8) | -1 | 1 |
+    | 26-29 | volumes of the last 4 decisions, newest first, s(units, 32) | 0 | 1 |
+    | 30 | inventory / `inventory_limit`; s(units, 8 `max_qty`) without a limit | -1 | 1 |
+    | 31 | cash and inventory at the mid, s(ticks x units, 1000) | -1 | 1 |
+    | 32 | time left, as a share of the horizon | 0 | 1 |
+    | 33 | mid less own standing bid, s(half ticks, 16); 0 without one | -1 | 1 |
+    | 34 | quantity of the own standing bid / `max_qty` | 0 | 1 |
+    | 35 | own standing ask less mid, s(half ticks, 16); 0 without one | -1 | 1 |
+    | 36 | quantity of the own standing ask / `max_qty` | 0 | 1 |
+
+    ## Rewards
+
+    `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.
+
+    - `reward="inventory"` (default): `pnl - inventory_penalty * inventory^2`.
+    - `reward="pnl"`: `pnl`.
+    - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
+      full.
+
+    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the default
+    mark, the fundamental price, cannot.
+
+    ## Starting State
+
+    A warm start: one of `bank_size` markets that ran for `warmup` auctions without learners, chosen by the seed and the
+    episode's number; no inventory, no cash, no quotes. The vector environment starts each market's first episode at an
+    elapsed time drawn likewise (`stagger`), so that a batch is not one slice of the episode.
+
+    ## Episode End
+
+    1. Termination: `max_loss` is set, and the marked value is at or below `-max_loss`.
+    2. Truncation: `horizon` decisions were made.
+
+    ## Arguments
+
+    | Parameter | Type | Default | Description |
+    |-----------|------|---------|-------------|
+    | `horizon` | int | 300 | decisions in an episode |
+    | `action_type` | str | `"continuous"` | or `"discrete"` |
+    | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
+    | `max_qty` | int | 8 | largest quote, units a side |
+    | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
+    | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"` |
+    | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
+    | `inventory_penalty` | float | 0.01 | ticks a decision for each squared unit held |
+    | `dampening` | float | 0.5 | share taken of the gains of holding |
+    | `reward_scale` | float | 10 | what rewards are divided by |
+    | `max_loss` | float or None | None | ticks x units; None is no termination |
+    | `max_target` | int | 40 | most that a noise learner has to trade (`parallel_env`) |
+    | `leftover_penalty` | float | 10 | ticks a unit that a noise learner leaves untraded |
+    | `warmup` | int | 100 | auctions that a warm start has behind it |
+    | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
+    | `bank_per_market` | int | 4 | warm starts of each market, where markets differ in parameters or population |
+    | `warm_seed` | int | 2^61 | seed of the first warm start |
+
+    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
+    `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"maker"` takes the place of a built-in maker;
+    None, the default, adds a trader); and see `MarketMakingVectorEnv`.
+
+    ```python
+    env = gymnasium.make("KineticSim/MarketMaking-v0", horizon=500, reward="asymmetric")
+    envs = gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=4096, output="torch")
+    ```
+
+    ## Version History
+
+    * v0: initial version
     """
 
     horizon: int = 300

@@ -1,0 +1,284 @@
+"""`parallel_env`: several learned agents in one market, as a PettingZoo `ParallelEnv`.
+
+| | |
+|---|---|
+| Creation | `kineticsim_env.parallel_env(learners={"maker": 2, "momentum": 1, "noise": 1})` |
+| Actions | Continuous or discrete |
+| Parallel API | Yes |
+| Manual control | No |
+| Agents | `["maker_0", "maker_1", "momentum_0", "noise_0"]` |
+| Action shape | maker (4,), momentum and noise (2,); discrete: 49 and 15 choices |
+| Action values | [-1, 1] |
+| Observation shape | maker (37,), momentum and noise (36,) |
+| Observation values | [-1, 1] |
+| State shape | (30 + 7 a maker + 6 an other,) |
+| State values | [-1, 1] |
+
+Every learner takes the place of a built-in agent of its class, and stays in its role: a **maker** quotes both sides
+and is paid as in `MarketMakingTask`; a **momentum** learner trades in the direction of the last return and
+chooses price and size, paid alike; a **noise** learner has a random quantity to buy or to sell in the episode,
+chooses price and size, and pays what its trades cost against the mark at the decision, and `leftover_penalty` ticks
+for each unit left at the end.
+
+**Actions.** Continuous, a maker: as in `MarketMakingTask`; the others: aggression, from `max_offset` ticks
+behind the mid (-1) to as many through it (+1), and size from 0 (-1) to `max_qty` (+1). Discrete, the others: 0 holds,
+else `1 + 2 * i + j` is an order at (-6, -3, -1, 0, 1, 3, 6)[i] ticks through the mid of half (j = 0) or all of
+`max_qty`.
+
+**Observations.** The market's 30 features of `MarketMakingTask` and the agent's own: inventory as a share of its
+limit (noise: what is left to trade, signed, as a share of `max_target`), wealth, time left; then a maker's standing
+quotes, or the side of its orders, and the distance and the quantity of its standing order.
+
+**Episode end.** Truncation after `horizon` decisions, termination when `max_loss` is set and some learner has lost as
+much; all agents end together.
+
+**Version history.** v0: initial version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.utils import seeding
+
+from kineticsim_env.config import CLASSES, MarketConfig, class_counts
+from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
+from kineticsim_env.state import CONSTANTS
+from kineticsim_env.tasks.market_making import ROLES, MarketMakingTask, make_task
+from kineticsim_env.vector_env import check_config, check_render_mode
+
+try:
+    from pettingzoo import ParallelEnv
+except ModuleNotFoundError:
+    _HAVE_PETTINGZOO = False
+    ParallelEnv = object
+else:
+    _HAVE_PETTINGZOO = True
+
+_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
+
+
+def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
+    """Make a market with several learned agents; see `MarketParallelEnv` for the arguments.
+
+    Raises:
+        ModuleNotFoundError: If PettingZoo is not installed.
+    """
+    if not _HAVE_PETTINGZOO:
+        raise ModuleNotFoundError("parallel_env needs PettingZoo: pip install 'kineticsim-env[pettingzoo]'")
+    return MarketParallelEnv(learners, **arguments)
+
+
+class MarketParallelEnv(ParallelEnv):
+    """One market in which learners replace built-in agents; the module's page describes it.
+
+    Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
+    `sold` in the last decision.
+    """
+
+    metadata = {"name": "kineticsim_market_v0", "render_modes": [], "is_parallelizable": True}
+
+    def __init__(
+        self,
+        learners: Mapping[str, int] | None = None,
+        config: MarketConfig | None = None,
+        *,
+        preset: str = "trading",
+        engine: str = "auto",
+        device: Any = None,
+        auctions_per_step: int = 1,
+        max_cycles: int | None = None,
+        render_mode: str | None = None,
+        **task: Any,
+    ) -> None:
+        """Open the market.
+
+        Args:
+            learners: How many learners of each role, of `"maker"`, `"momentum"` and `"noise"`; 32 at most.
+            config: The market; it must have as many built-in agents of each class.
+            preset: The market where `config` is None.
+            engine: As in `Simulator`; `"auto"` is the C++ engine.
+            device: As in `Simulator`.
+            auctions_per_step: Auctions a decision.
+            max_cycles: Another name for `horizon`, which it overrides.
+            render_mode: None.
+            **task: Fields of `MarketMakingTask`.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
+        """
+        self.render_mode = check_render_mode(render_mode)
+        config = check_config(config, preset)
+        settings = make_task(task if max_cycles is None else {**task, "horizon": max_cycles})
+        roles = _check_learners(_LEARNERS if learners is None else learners, config, settings)
+        self.possible_agents = [f"{role}_{roles[:slot].count(role)}" for slot, role in enumerate(roles)]
+        self.agents: list[str] = []
+        self._role = dict(zip(self.possible_agents, roles, strict=True))
+        self.core = EnvCore(
+            config,
+            1,
+            settings,
+            roles,
+            slots=roles,
+            engine=engine,
+            device=device,
+            prefer_cpu="one market is faster there",
+            autoreset=DISABLED,
+            stagger=False,
+            auctions_per_step=auctions_per_step,
+            validate=True,  # results come to the host anyway
+        )
+        self.observation_spaces = {agent: settings.observation_space(role) for agent, role in self._role.items()}
+        self.action_spaces = {agent: settings.action_space(role) for agent, role in self._role.items()}
+        self._used = [37 if role == "maker" else 36 for role in roles]
+        low = [space.low[0 if slot == 0 else 30 :] for slot, space in enumerate(self.observation_spaces.values())]
+        self.state_space = gym.spaces.Box(np.concatenate(low), 1.0, dtype=np.float32)
+        self._discrete = settings.action_type == "discrete"
+        self._dtype = torch.int64 if self._discrete else torch.float32
+        self._np_random: np.random.Generator | None = None
+
+    # PettingZoo's interface -------------------------------------------------------------------------------------------
+
+    def observation_space(self, agent: str) -> gym.Space:
+        """Return an agent's observation space, the same object every time."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> gym.Space:
+        """Return an agent's action space, the same object every time."""
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
+        """Begin an episode: with a seed the first of its tape, without one the next.
+
+        Args:
+            seed: An int, or None; the first time None draws one.
+            options: Not used.
+
+        Returns:
+            Observations and infos by agent.
+        """
+        if seed is not None:
+            self._np_random, _ = seeding.np_random(seed)
+        elif self._np_random is None:
+            self._np_random, _ = seeding.np_random()
+            seed = int(self._np_random.integers(2**62))
+        self.core.reset(seed)
+        self.agents = list(self.possible_agents)
+        return self._observations(), self._infos()
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one decision of all agents.
+
+        Args:
+            actions: An action for every living agent.
+
+        Returns:
+            Observations, rewards, terminated, truncated and infos by agent.
+        """
+        if not self.agents:
+            raise gym.error.ResetNeeded("step: no agent is alive; call reset() first")
+        if set(actions) != set(self.agents):
+            odd = sorted(set(actions) ^ set(self.agents), key=str)
+            raise ValueError(f"actions: got missing or unknown agents {odd}, allowed is one for each of {self.agents}")
+        core = self.core
+        core.step(**{"choices" if self._discrete else "actions": self._check_actions(actions)})
+        reward = core.tensors["reward"][0].tolist()
+        terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
+        names = self.agents
+        if terminated or truncated:
+            self.agents = []
+        return (
+            self._observations(),
+            dict(zip(names, reward, strict=True)),
+            dict.fromkeys(names, terminated),
+            dict.fromkeys(names, truncated),
+            self._infos(),
+        )
+
+    def state(self) -> np.ndarray:
+        """Return what all agents see together: the market's features once, then each agent's own."""
+        rows = self.core.tensors["observation"][0].cpu().numpy()
+        own = [row[30:used] for row, used in zip(rows, self._used, strict=True)]
+        return np.concatenate([rows[0, :30], *own])
+
+    def render(self) -> None:
+        """Do nothing; there is no render mode."""
+
+    def close(self) -> None:
+        """Raise what is left in the error word."""
+        self.core.close()
+
+    # Beyond it --------------------------------------------------------------------------------------------------------
+
+    @property
+    def simulator(self) -> Any:
+        """The market, live; slot k is that of `possible_agents[k]`."""
+        return self.core.simulator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the whole state."""
+        return self.core.state_dict()
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
+        self.core.load_state_dict(saved)
+        self.agents = [] if bool(self.core.tensors["done"]) else list(self.possible_agents)
+
+    def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:
+        """Return the actions of all agents as one tensor for the engine, or raise."""
+        slots = len(self.possible_agents)
+        given = torch.zeros((1, slots) if self._discrete else (1, slots, 4), dtype=self._dtype)
+        for slot, agent in enumerate(self.possible_agents):
+            space, name = self.action_spaces[agent], f"actions[{agent!r}]"
+            if self._discrete:
+                given[0, slot] = int(check_host_actions(actions[agent], (), int(space.n), name))
+            else:
+                row = check_host_actions(actions[agent], space.shape, 0, name)
+                given[0, slot, : len(row)] = torch.from_numpy(row)
+        return given.to(self.core.device)
+
+    def _observations(self) -> dict[str, np.ndarray]:
+        rows = self.core.tensors["observation"][0].cpu().numpy()
+        return {agent: rows[slot, : self._used[slot]].copy() for slot, agent in enumerate(self.possible_agents)}
+
+    def _infos(self) -> dict[str, dict[str, int]]:
+        tensors = self.core.simulator.tensors
+        columns = [tensors[name][0].tolist() for name in ("inventory", "cash", "fees")]
+        columns += self.core.fills[0].T.tolist()
+        names = ("inventory", "cash", "fees", "bought", "sold")
+        return {
+            agent: {name: column[slot] for name, column in zip(names, columns, strict=True)}
+            for slot, agent in enumerate(self.possible_agents)
+        }
+
+
+def _check_learners(learners: Any, config: MarketConfig, task: MarketMakingTask) -> tuple[str, ...]:
+    """Return the role of every slot."""
+    if not isinstance(learners, Mapping):
+        raise TypeError(f"learners: got {learners!r}, allowed is a dict such as {_LEARNERS}")
+    roles: list[str] = []
+    for role, count in learners.items():
+        if role not in ROLES:
+            raise ValueError(f"learners: got the role {role!r}, allowed are {', '.join(map(repr, ROLES))}")
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            raise ValueError(f"learners[{role!r}]: got {count!r}, allowed is a whole number from 0")
+        if config.population == "fixed":
+            most = int(class_counts(config, 1)[0, CLASSES.index(role)])
+            if count > most:
+                raise ValueError(
+                    f"learners[{role!r}]: got {count}, allowed is up to {most}, the built-in {role} agents that can be "
+                    f"replaced; a config with a larger share {role!r} or more num_agents has more"
+                )
+        roles += [role] * int(count)
+    if not 1 <= len(roles) <= CONSTANTS["kMaxSlots"]:
+        raise ValueError(f"learners: got {len(roles)} in all, allowed is 1 to {CONSTANTS['kMaxSlots']}")
+    limit = task.inventory_limit if config.inventory_limit is None else int(np.min(config.inventory_limit))
+    if "noise" in roles and limit is not None and task.max_target > limit:
+        raise ValueError(
+            f"max_target: got {task.max_target}, allowed with a noise learner is up to the inventory limit, {limit}"
+        )
+    return tuple(roles)
