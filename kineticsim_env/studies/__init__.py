@@ -1,0 +1,1 @@
+"""Studies of markets: statistics, pictures, and the measurement behind the preset `"trading"`."""

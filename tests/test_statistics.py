@@ -1,0 +1,100 @@
+"""Known answers for `kineticsim_env.studies.statistics`."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from kineticsim_env.studies import statistics
+
+
+def test_mean_and_error_leaves_out_nan():
+    found = statistics.mean_and_error([1.0, 3.0, math.nan, 5.0])
+    assert found.mean == 3.0 and found.count == 3
+    assert found.error == pytest.approx(2.0 / math.sqrt(3))
+    assert found.interval() == pytest.approx(1.96 * found.error)
+
+
+@pytest.mark.parametrize(("values", "count"), [([], 0), ([math.nan], 0), ([2], 1)])
+def test_too_few_values_have_no_error(values, count):
+    found = statistics.mean_and_error(np.array(values))
+    assert found.count == count and math.isnan(found.error)
+
+
+def test_spread_of_two_sided_one_sided_and_empty_books():
+    bid, ask = torch.zeros((4, 8), dtype=torch.int32), torch.zeros((4, 8), dtype=torch.int32)
+    bid[0, [1, 2]], ask[0, [5, 7]] = 3, 1
+    bid[1, 0], ask[1, 7] = 1, 1
+    bid[2, 3] = 4
+    np.testing.assert_array_equal(statistics.spread(bid, ask), [3.0, 7.0, np.nan, np.nan])
+
+
+def test_returns_do_not_wrap_in_int32():
+    price = torch.tensor([[-(2**30) * 2, 2**31 - 1]], dtype=torch.int32)
+    assert statistics.returns(price).tolist() == [[2**32 - 1]]
+
+
+def test_known_moments():
+    changes = np.array([[1, -1, 1, -1], [0, 0, 0, 4], [7, 7, 7, 7]])
+    np.testing.assert_allclose(statistics.volatility(changes), [math.sqrt(4 / 3), 2.0, 0.0])
+    # -1 and 1 in equal parts: 1 - 3. One 4 in four: deviations -1, -1, -1, 3, so (3 + 81) / 4 / 3^2 - 3.
+    np.testing.assert_allclose(statistics.excess_kurtosis(changes), [-2.0, 21 / 9 - 3, np.nan])
+
+
+def test_known_autocorrelation():
+    series = np.array([[1, -1, 1, -1], [1, 2, 3, 4], [5, 5, 5, 5]])
+    np.testing.assert_allclose(statistics.autocorrelation(series, 0), [1.0, 1.0, np.nan])
+    np.testing.assert_allclose(statistics.autocorrelation(series, 1), [-0.75, 0.25, np.nan])
+    assert np.isnan(statistics.autocorrelation(series, 4)).all()
+    with pytest.raises(ValueError, match="lag: got -1"):
+        statistics.autocorrelation(series, -1)
+
+
+def test_normal_and_autoregressive_series():
+    rng = np.random.default_rng(1)
+    noise = rng.standard_normal((20, 50_000))
+    series = np.zeros_like(noise)
+    for t in range(1, noise.shape[1]):
+        series[:, t] = 0.5 * series[:, t - 1] + noise[:, t]
+    assert statistics.mean_and_error(statistics.excess_kurtosis(noise)).mean == pytest.approx(0.0, abs=0.02)
+    assert statistics.mean_and_error(statistics.volatility(noise)).mean == pytest.approx(1.0, abs=0.005)
+    assert statistics.mean_and_error(statistics.autocorrelation(series)).mean == pytest.approx(0.5, abs=0.005)
+    assert statistics.mean_and_error(statistics.autocorrelation(series, 3)).mean == pytest.approx(0.125, abs=0.006)
+
+
+def test_a_large_level_changes_nothing(monkeypatch):
+    changes = np.random.default_rng(2).integers(-5, 6, (7, 1000))
+    names = ("volatility", "excess_kurtosis", "autocorrelation")
+    expected = [getattr(statistics, name)(changes) for name in names]
+    monkeypatch.setattr(statistics, "_BLOCK", 3000)  # three rows at a time
+    for name, want in zip(names, expected, strict=True):
+        np.testing.assert_allclose(getattr(statistics, name)(changes + 2**50), want, rtol=1e-12)
+        np.testing.assert_allclose(
+            getattr(statistics, name)(changes * 2.0**400), want * (2.0**400) ** (name == "volatility")
+        )
+
+
+def test_empty_and_short_series():
+    for length in (0, 1):
+        series = np.zeros((3, length))
+        assert np.isnan(statistics.volatility(series)).all()
+        assert np.isnan(statistics.excess_kurtosis(series)).all()
+        assert np.isnan(statistics.autocorrelation(series)).all()
+
+
+def test_summary_counts_by_hand():
+    summary = statistics.RunSummary()
+    bid, ask = torch.zeros((2, 8), dtype=torch.int32), torch.zeros((2, 8), dtype=torch.int32)
+    bid[:, 2], ask[0, 4] = 1, 1
+    summary.sample_book(bid, ask)
+    ask[:, 6] = 1
+    summary.sample_book(bid, ask)
+    last_price = torch.tensor([[5, 6, 6], [5, 5, 7]], dtype=torch.int32)
+    volume = torch.tensor([[2, 0, 1], [0, 0, 2**31 - 1]], dtype=torch.int32)
+    table = dict(summary.table(last_price, volume))
+    assert table["volume per market, units"].mean == (3 + 2**31 - 1) / 2
+    assert table["auctions that traded"].mean == 1.5
+    assert table["last price, ticks"].mean == 6.5
+    assert table["spread of the book, ticks"].mean == ((2 + 2) / 2 + 4) / 2
+    assert table["two-sided books, share"].mean == 0.75
