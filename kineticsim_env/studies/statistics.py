@@ -1,7 +1,8 @@
 """Statistics of simulated markets: spread, volatility, tails, autocorrelation, and means with their errors.
 
-Series are arrays whose last axis is time, one row per market; a statistic has one value per market, NaN where the market
-does not define it (a constant price has no autocorrelation). Used by `python -m kineticsim_env simulate` and the studies.
+Series are arrays whose last axis is time, one row per market; a statistic has one value per market, NaN where the
+market does not define it (a constant price has no autocorrelation). Used by `python -m kineticsim_env simulate` and the
+studies.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def _array(values: Any) -> np.ndarray:
 
 def _blockwise(statistic: Any, series: np.ndarray) -> np.ndarray:
     """Apply a statistic of float64 rows to a few rows at a time, so that a long run need not fit twice."""
-    rows = series.reshape(-1, series.shape[-1])
+    rows = series.reshape(math.prod(series.shape[:-1]), series.shape[-1])
     step = max(1, _BLOCK // max(1, rows.shape[1]))
     out = np.full(len(rows), np.nan)
     if rows.shape[1]:
