@@ -1,0 +1,201 @@
+"""The PettingZoo environment: the checkers, and what they are blind to: whole-episode replay, roles, targets."""
+
+import numpy as np
+import pytest
+import torch
+
+import kineticsim_env as ks
+from kineticsim_env.tasks.market_making import ROLES
+
+pytest.importorskip("pettingzoo")
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test  # noqa: E402
+from pettingzoo.utils.conversions import parallel_to_aec  # noqa: E402
+
+SMALL = {"engine": "cpu", "horizon": 15, "bank_size": 16, "warmup": 20}
+AGENTS = ["maker_0", "maker_1", "momentum_0", "noise_0"]
+both_actions = pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+
+
+def make(learners=None, **kwargs):
+    return ks.parallel_env(learners, **{**SMALL, **kwargs})
+
+
+def sample(env, generator):
+    """One action for each living agent, drawn by a generator of ours."""
+    actions = {}
+    for agent in env.agents:
+        space = env.action_space(agent)
+        if space.shape:
+            actions[agent] = generator.uniform(-1, 1, space.shape).astype(np.float32)
+        else:
+            actions[agent] = int(generator.integers(space.n))
+    return actions
+
+
+def play(env, seed, episodes=2):
+    """All results over whole episodes."""
+    generator, results = np.random.default_rng(seed), []
+    for episode in range(episodes):
+        results.append(env.reset(seed=seed if episode == 0 else None))
+        while env.agents:
+            results.append(env.step(sample(env, generator)))
+    return results
+
+
+@both_actions
+@pytest.mark.filterwarnings("ignore:Agents have different", "ignore:Observations are different")
+def test_pettingzoo_checkers(action_type):
+    parallel_api_test(make(action_type=action_type), num_cycles=40)
+    parallel_seed_test(lambda: make(action_type=action_type), num_cycles=20)
+    api_test(parallel_to_aec(make(action_type=action_type)), num_cycles=40)
+    seed_test(lambda: parallel_to_aec(make(action_type=action_type)), num_cycles=20)
+
+
+@both_actions
+def test_replay_over_whole_episodes(action_type):
+    first = play(make(action_type=action_type), 4)
+    assert len(first) == 2 * 16
+    for again in (play(make(action_type=action_type, engine=engine), 4) for engine in ("cpu", "numpy")):
+        for one, two in zip(first, again, strict=True):
+            for agent in AGENTS:
+                np.testing.assert_array_equal(one[0][agent], two[0][agent])
+            assert one[1:] == two[1:]
+    other = play(make(action_type=action_type), 5)
+    assert (first[0][0]["maker_0"] != other[0][0]["maker_0"]).any()
+
+
+@both_actions
+def test_spaces_types_and_end(action_type):
+    env = make(action_type=action_type, max_cycles=7)
+    assert env.possible_agents == AGENTS and env.agents == []
+    observations, infos = env.reset(seed=1)
+    generator, steps = np.random.default_rng(0), 0
+    while env.agents:
+        assert env.agents == AGENTS
+        observations, rewards, terminated, truncated, infos = env.step(sample(env, generator))
+        steps += 1
+        for agent in AGENTS:
+            assert env.observation_space(agent) is env.observation_space(agent)
+            assert env.observation_space(agent).contains(observations[agent])
+            assert observations[agent].shape == ((37,) if agent.startswith("maker") else (36,))
+            assert type(rewards[agent]) is float and type(terminated[agent]) is bool
+            assert truncated[agent] is (steps == 7)
+            assert set(infos[agent]) == {"inventory", "cash", "fees", "bought", "sold"}
+        assert env.state_space.contains(env.state())
+        np.testing.assert_array_equal(env.state()[:37], observations["maker_0"])
+        np.testing.assert_array_equal(env.state()[-6:], observations["noise_0"][30:])
+    assert steps == 7
+    with pytest.raises(Exception, match="no agent is alive"):
+        env.step({})
+
+
+def test_learners_replace_built_in_agents():
+    rows = make().simulator.rows
+    whole = ks.Simulator(ks.MarketConfig.preset("trading"), 1, engine="cpu").rows
+    for role in (*ROLES, "fundamental"):
+        taken = {"maker": 2, "momentum": 1, "noise": 1, "fundamental": 0}[role]
+        assert rows[f"num_{role}"][0] == whole[f"num_{role}"][0] - taken
+
+
+def test_a_momentum_learner_keeps_its_side():
+    """It trades only in the direction of the last return, whatever it does."""
+    env = make({"momentum": 1}, horizon=200)
+    env.reset(seed=2)
+    mids, generator, traded = [int(env.simulator.mid2)] * 2, np.random.default_rng(1), 0
+    while env.agents:
+        trend = np.sign(mids[-1] - mids[-2])
+        observations, _, _, _, infos = env.step({"momentum_0": np.array([1.0, generator.uniform(-1, 1)], np.float32)})
+        bought, sold = infos["momentum_0"]["bought"], infos["momentum_0"]["sold"]
+        if trend:
+            assert (sold if trend > 0 else bought) == 0
+        traded += bought + sold
+        mids.append(int(env.simulator.mid2))
+    assert traded > 50
+
+
+def test_a_noise_learner_trades_its_target_and_no_more():
+    env = make({"noise": 2}, horizon=120, leftover_penalty=10.0, reward_scale=1.0)
+    for seed in range(4):
+        first, _ = env.reset(seed=seed)
+        target = {agent: int(np.rint(first[agent][30] * 40)) for agent in env.agents}
+        assert all(1 <= abs(value) <= 40 for value in target.values())
+        busy = np.ones(2, np.float32)
+        idle = -np.ones(2, np.float32)
+        while env.agents:
+            observations, rewards, _, _, infos = env.step({"noise_0": busy, "noise_1": idle})
+            assert observations["noise_0"][33] == np.sign(target["noise_0"])
+            left = target["noise_0"] - infos["noise_0"]["inventory"]
+            assert left * np.sign(target["noise_0"]) >= 0
+            assert observations["noise_0"][30] == np.float32(left) / np.float32(40)
+        assert left == 0 and infos["noise_1"]["inventory"] == 0
+        assert rewards["noise_1"] == -10.0 * abs(target["noise_1"])
+
+
+def test_learners_never_trade_more_than_the_market():
+    env = make({"maker": 1, "noise": 4}, horizon=50)
+    env.reset(seed=3)
+    generator = np.random.default_rng(2)
+    while env.agents:
+        volume = int(env.simulator.volume)
+        _, _, _, _, infos = env.step(sample(env, generator))
+        bought = sum(info["bought"] for info in infos.values())
+        sold = sum(info["sold"] for info in infos.values())
+        assert max(bought, sold) <= int(env.simulator.volume) - volume
+
+
+def test_bad_actions_leave_the_state_untouched():
+    for action_type, bad in (("continuous", np.full(4, np.nan, np.float32)), ("discrete", 49)):
+        env = make(action_type=action_type)
+        env.reset(seed=1)
+        before = env.state_dict()
+        actions = sample(env, np.random.default_rng(0))
+        for wrong, match in (
+            ({**actions, "maker_1": bad}, r"actions\['maker_1'\].*: got"),
+            ({**actions, "momentum_0": np.zeros(4, np.float32)}, r"actions\['momentum_0'\]: got float32 \[4\]"),
+            ({"maker_0": actions["maker_0"]}, "missing or unknown agents"),
+            ({**actions, "maker_9": actions["maker_0"]}, r"unknown agents \['maker_9'\]"),
+        ):
+            with pytest.raises((ValueError, TypeError), match=match):
+                env.step(wrong)
+        assert all(torch.equal(before[name], value) for name, value in env.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("learners", "kwargs", "match"),
+    [
+        ({"maker": 9}, {}, r"learners\['maker'\]: got 9, allowed is up to 2, the built-in maker agents"),
+        ({"fundamental": 1}, {}, "got the role 'fundamental', allowed are 'maker'"),
+        ({"maker": -1}, {}, r"learners\['maker'\]: got -1"),
+        ({}, {}, "learners: got 0 in all, allowed is 1 to 32"),
+        (["maker"], {}, "allowed is a dict such as"),
+        ({"noise": 1}, {"inventory_limit": 10}, "max_target: got 40, allowed with a noise learner"),
+        ({"maker": 1}, {"preset": "calm"}, "preset: got 'calm'"),
+    ],
+)
+def test_bad_arguments(learners, kwargs, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        make(learners, **kwargs)
+
+
+def test_a_missing_pettingzoo_is_an_error_with_the_command(monkeypatch):
+    import sys
+
+    monkeypatch.setattr(sys.modules["kineticsim_env.parallel_env"], "_HAVE_PETTINGZOO", False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kineticsim-env\[pettingzoo\]'"):
+        make()
+
+
+def test_a_checkpoint_goes_on():
+    env, other = make(), make()
+    generator = np.random.default_rng(0)
+    env.reset(seed=8)
+    for _ in range(5):
+        env.step(sample(env, generator))
+    other.load_state_dict(env.state_dict())
+    assert other.agents == AGENTS
+    while env.agents:
+        actions = sample(env, generator)
+        one, two = env.step(actions), other.step(actions)
+        for agent in AGENTS:
+            np.testing.assert_array_equal(one[0][agent], two[0][agent])
+        assert one[1:] == two[1:]

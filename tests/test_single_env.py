@@ -1,0 +1,113 @@
+"""The single environment: the checkers of Gymnasium and Stable-Baselines3, and what they do not look at."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import kineticsim_env  # noqa: F401  registers the environment
+
+ID = "KineticSim/MarketMaking-v0"
+SMALL = {"engine": "cpu", "horizon": 20, "bank_size": 16, "warmup": 20}
+
+
+def make(**kwargs):
+    return gym.make(ID, **{**SMALL, **kwargs}).unwrapped
+
+
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_gymnasium_checker(action_type, recwarn):
+    check_env(make(action_type=action_type))
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_stable_baselines3_checker(action_type, recwarn):
+    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    checker.check_env(make(action_type=action_type))
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize("engine", ["cpu", "numpy"])
+def test_replay_over_whole_episodes(engine):
+    actions = np.random.default_rng(0).uniform(-1, 1, (50, 4)).astype(np.float32)
+
+    def play(env):
+        results = [(env.reset(seed=3))]
+        for action in actions:
+            results.append(env.step(action))
+            if results[-1][2] or results[-1][3]:
+                results.append(env.reset())
+        return results
+
+    first, second = play(make()), play(make(engine=engine))
+    assert len(first) == 53
+    for one, two in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one[0], two[0])
+        assert one[1:] == two[1:]
+
+
+def test_types_and_infos():
+    env = make()
+    observation, infos = env.reset(seed=1)
+    assert infos == {"inventory": 0, "cash": 0, "fees": 0, "mid_price": infos["mid_price"], "bought": 0, "sold": 0}
+    bought = sold = 0
+    for _ in range(20):
+        observation, reward, terminated, truncated, infos = env.step(env.action_space.sample())
+        assert type(reward) is float and type(terminated) is bool and type(truncated) is bool
+        assert observation.shape == (37,) and observation.dtype == np.float32
+        bought, sold = bought + infos["bought"], sold + infos["sold"]
+        assert infos["inventory"] == bought - sold
+        assert infos["mid_price"] == int(env.simulator.mid2) / 2
+    assert truncated and bought and sold
+    assert env.reset()[1]["bought"] == 0
+
+
+def test_it_must_be_reset():
+    env = make()
+    with pytest.raises(gym.error.ResetNeeded, match="never reset"):
+        env.step(np.zeros(4, np.float32))
+    env.reset(seed=1)
+    for _ in range(20):
+        env.step(np.zeros(4, np.float32))
+    with pytest.raises(gym.error.ResetNeeded, match="has ended its episode"):
+        env.step(np.zeros(4, np.float32))
+    with pytest.raises(ValueError, match="there is one market"):
+        env.reset(options={"reset_mask": np.ones(1, bool)})
+
+
+@pytest.mark.parametrize(
+    ("action_type", "bad"), [("continuous", [np.full(4, np.nan, np.float32), np.zeros(2)]), ("discrete", [49, -1, 0.5])]
+)
+def test_bad_actions_leave_the_state_untouched(action_type, bad):
+    env = make(action_type=action_type)
+    env.reset(seed=1)
+    before = env.state_dict()
+    for action in bad:
+        with pytest.raises((ValueError, TypeError), match="actions"):
+            env.step(action)
+    assert all(bool((before[name] == value).all()) for name, value in env.state_dict().items())
+
+
+def test_an_unseeded_environment_draws_from_np_random():
+    one, two, three = make(), make(), make()
+    for env in (one, two):
+        env.np_random = np.random.default_rng(5)
+    first = one.reset()[0]
+    np.testing.assert_array_equal(first, two.reset()[0])
+    assert (first != three.reset()[0]).any()
+    assert (first != one.reset()[0]).any()
+
+
+def test_a_checkpoint_goes_on():
+    env, other = make(), make()
+    env.reset(seed=2)
+    for action in np.linspace(-1, 1, 19, dtype=np.float32):
+        env.step(np.full(4, action))
+    other.load_state_dict(env.state_dict())
+    last = np.ones(4, np.float32)
+    for one, two in zip(env.step(last), other.step(last), strict=True):
+        np.testing.assert_array_equal(one, two)
+    other.load_state_dict(env.state_dict())
+    with pytest.raises(gym.error.ResetNeeded):
+        other.step(last)
