@@ -222,7 +222,7 @@ def _checked_scalar(name: str, value: Any) -> Any:
         if not low <= value <= high:
             raise ValueError(f"{name}: got {value!r}, allowed is {low} to {high}")
         return int(value)
-    if not 0.0 <= float(value) <= 1.0:
+    if not 0 <= value <= 1:
         raise ValueError(f"{name}: got {value!r}, allowed is 0 to 1")
     return float(value)
 
@@ -249,7 +249,8 @@ def _check_together(config: MarketConfig) -> None:
     refuse("init_price", array("init_price") > levels - 2, f"1 to num_levels - 2 = {levels - 2}")
     refuse("window", array("window") >= levels // 2, f"0 (off) or 1 to num_levels / 2 - 1 = {levels // 2 - 1}")
     moves = (array("walk_prob") > 0) | ((array("jump_prob") > 0) & (array("jump_size") > 0))
-    refuse("window", moves & (array("window") == 0), "a window above 0 when walk_prob or jump_prob moves the fundamental")
+    loose = moves & (array("window") == 0)
+    refuse("window", loose, "a window above 0 when walk_prob or jump_prob moves the fundamental")
     largest = MAX_STEP_QTY
     over = array("num_agents").astype(np.int64) * array("max_order_qty") > largest
     refuse("num_agents", over, f"num_agents * max_order_qty up to {largest}")
@@ -281,7 +282,9 @@ def class_counts(config: MarketConfig, num_rows: int) -> np.ndarray:
     return counts
 
 
-def parameter_rows(config: MarketConfig, num_rows: int, counts: np.ndarray, replaced: Mapping[str, int]) -> dict[str, Any]:
+def parameter_rows(
+    config: MarketConfig, num_rows: int, counts: np.ndarray, replaced: Mapping[str, int]
+) -> dict[str, Any]:
     """Return the integers of `struct MarketParams` by name.
 
     Args:

@@ -1,8 +1,8 @@
-"""`Simulator`: thousands of markets, advanced together on one engine. The engine-level API, without tasks or rewards."""
+"""`Simulator`: thousands of markets, advanced together on one engine. The engine-level API, no tasks or rewards."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,9 @@ from kineticsim_env.population import multinomial_counts
 
 # Agent-events in about a quarter of a second: how long runs are cut for the progress bar and for Ctrl-C.
 _EVENTS_PER_PIECE = {"cuda": 5e10, "cpu": 5e7, "numpy": 3e6}
+
+_STOPPED = state.CONSTANTS["kErrorOverflow"] | state.CONSTANTS["kErrorOrigin"]
+_REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_errors has raised for it
 
 
 class Rollout(NamedTuple):
@@ -78,13 +81,13 @@ class Simulator:
         self._counts = class_counts(config, self.num_markets if config.per_market else 1)
         self._set_rows()
         self._per_auction = float(np.max(np.asarray(config.num_agents))) + config.num_levels / 4
+        if seed is None:
+            raise TypeError(f"seed: got None, allowed is an int, or {self.num_markets} of them")
         self.reset(seed=seed)
 
     # Advancing --------------------------------------------------------------------------------------------------------
 
-    def run(
-        self, auctions: int, record: Sequence[str] = (), progress: bool | None = None
-    ) -> dict[str, torch.Tensor]:
+    def run(self, auctions: int, record: Sequence[str] = (), progress: bool | None = None) -> dict[str, torch.Tensor]:
         """Run auctions; standing quotes take part.
 
         Args:
@@ -103,19 +106,29 @@ class Simulator:
             if auctions:
                 self.engine.launch(0, auctions=auctions, **{f"series_{name}": part for name, part in series.items()})
             return series
+        before = {name: tensor.clone() for name, tensor in self.tensors.items()} if self.device.type == "cpu" else {}
+        try:
+            self._run_pieces(series, auctions, piece, progress)
+        except MarketError:  # the pieces before the one that failed are undone too
+            for name, tensor in before.items():
+                self.tensors[name].copy_(tensor)
+            self.engine.state_changed()
+            raise
+        return series
+
+    def _run_pieces(self, series: dict[str, torch.Tensor], auctions: int, piece: int, progress: bool | None) -> None:
         with tqdm(
             total=auctions, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False
         ) as bar:
             for begin in range(0, auctions, piece):
                 length = min(piece, auctions - begin)
-                parts = self._new_series(record, length)
+                parts = self._new_series(tuple(series), length)
                 self.engine.launch(0, auctions=length, **{f"series_{name}": part for name, part in parts.items()})
                 for name, part in parts.items():
                     series[name][:, begin : begin + length] = part
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)  # else the bar would run ahead of the GPU
                 bar.update(length)
-        return series
 
     def step(self, quotes: Any = None, auctions: int = 1) -> torch.Tensor:
         """Give every slot's new quotes and run auctions with them, in one launch.
@@ -168,8 +181,8 @@ class Simulator:
         """Restore the opening book of all markets, or of those in `mask`.
 
         Args:
-            seed: None starts the next episode of the same tape; an int s seeds market m with s + m, at episode 0; or one
-                seed per market.
+            seed: None starts the next episode of the same tape; an int s seeds market m with s + m, at episode 0; or
+                one seed per market.
             mask: bool `[M]`; None is all.
 
         Raises:
@@ -210,6 +223,8 @@ class Simulator:
             TypeError, ValueError: If a tensor is missing, unknown, of another shape or dtype, or out of range; the
                 present state is untouched then.
         """
+        if not isinstance(saved, Mapping):
+            raise TypeError(f"state: got {type(saved).__name__}, allowed is a mapping, as state_dict returns it")
         if set(saved) != set(self.tensors):
             odd = sorted(set(saved) ^ set(self.tensors))
             raise ValueError(f"state: got missing or unknown names {odd}, allowed are {sorted(self.tensors)}")
@@ -238,17 +253,25 @@ class Simulator:
         return twin
 
     def check_errors(self) -> None:
-        """Raise `MarketError` if any market's error word is set, and clear the words. Synchronises on CUDA."""
+        """Raise `MarketError` if any market's error word is set that was not yet raised for. Synchronises on CUDA.
+
+        The words are cleared, but those of markets that have stopped: these stay stopped until they are reset.
+        """
         words = self.tensors["error"]
-        if not bool(words.any()):
+        fresh = (words != 0) & (words & _REPORTED == 0)
+        if not bool(fresh.any()):
             return
-        market = int(torch.nonzero(words)[0])
+        market = int(torch.nonzero(fresh)[0])
         word, t = int(words[market]), int(self.tensors["t"][market])
-        words.zero_()
+        words.copy_(torch.where(words & _STOPPED != 0, words | _REPORTED, 0))
         names = state.CONSTANTS
-        if word & (names["kErrorOverflow"] | names["kErrorOrigin"]):
+        if word & _STOPPED:
             raise MarketError(market_stopped(market, t, word))
-        what = "a NaN action (its old quote was kept)" if word & names["kErrorNanAction"] else "an action outside its space (it was clamped)"
+        what = (
+            "a NaN action (its old quote was kept)"
+            if word & names["kErrorNanAction"]
+            else "an action outside its space (it was clamped)"
+        )
         raise MarketError(f"market {market}: got {what}, allowed are finite actions inside the action space")
 
     def close(self) -> None:
@@ -339,8 +362,8 @@ class Simulator:
             self.check_errors()
 
     def _new_series(self, record: Sequence[str], length: int) -> dict[str, torch.Tensor]:
-        if isinstance(record, str):
-            raise TypeError(f"record: got the string {record!r}, allowed is a sequence of {', '.join(state.SERIES)}")
+        if isinstance(record, str) or not isinstance(record, Iterable):
+            raise TypeError(f"record: got {record!r}, allowed is a sequence of {', '.join(state.SERIES)}")
         for name in record:
             if name not in state.SERIES:
                 raise ValueError(f"record: got {name!r}, allowed are {', '.join(state.SERIES)}")
@@ -349,16 +372,22 @@ class Simulator:
 
     def _check_quotes(self, quotes: Any, shape: tuple[int | None, ...]) -> torch.Tensor:
         if not self.slots:
-            raise ValueError("quotes: got quotes, but this simulator has no slots; allowed is None, or Simulator(slots=...)")
+            raise ValueError(
+                "quotes: got quotes, but this simulator has no slots; allowed is None, or Simulator(slots=...)"
+            )
         wanted = f"int32 {['T' if size is None else size for size in shape]} on {self.device}".replace("'", "")
         if isinstance(quotes, torch.Tensor):
             given = quotes
         else:
-            array = np.asarray(quotes)
+            try:
+                array = np.asarray(quotes)
+            except ValueError as error:
+                raise ValueError(f"quotes: got nested sequences of unequal lengths, allowed is {wanted}") from error
             if array.dtype.kind not in "iu":
                 raise TypeError(f"quotes: got {array.dtype}, allowed is {wanted}")
-            if np.any(np.abs(array.astype(np.float64)) >= 2.0**31):
-                raise ValueError(f"quotes: got {np.abs(array).max()}, allowed are values that fit int32")
+            unfit = array[(array < -(2**31)) | (array >= 2**31)] if array.dtype.itemsize > 2 else array[:0]
+            if unfit.size:
+                raise ValueError(f"quotes: got {unfit.flat[0]}, allowed are values that fit int32")
             given = torch.from_numpy(np.ascontiguousarray(array, dtype=np.int32)).to(self.device)
         if given.dtype != torch.int32:
             raise TypeError(f"quotes: got {given.dtype}, allowed is {wanted}")
@@ -378,6 +407,8 @@ class Simulator:
             array = np.asarray(seed.cpu() if isinstance(seed, torch.Tensor) else seed)
             if array.dtype.kind not in "iu":
                 raise TypeError
+            if array.ndim and array.size and int(array.max()) >= 2**63:
+                raise ValueError(f"seed: got {array.max()}, allowed is -2^63 to 2^63 - 1")
             if array.ndim == 0:
                 first = int(array)
                 if not -(2**63) <= first <= 2**63 - self.num_markets:
@@ -393,12 +424,12 @@ class Simulator:
         """Return a bool mask `[M]` on the device; all True for None."""
         if mask is None:
             return torch.ones(self.num_markets, dtype=torch.bool, device=self.device)
-        given = mask if isinstance(mask, torch.Tensor) else torch.as_tensor(np.asarray(mask))
-        if given.dtype != torch.bool or given.shape != (self.num_markets,):
+        given = mask if isinstance(mask, torch.Tensor) else np.asarray(mask)
+        if given.dtype not in (torch.bool, np.bool_) or tuple(given.shape) != (self.num_markets,):
             raise ValueError(
                 f"{name}: got {given.dtype} {list(given.shape)}, allowed is bool [{self.num_markets}] or None"
             )
-        return given.to(self.device)
+        return torch.as_tensor(given).to(self.device)
 
     def _reseed_population(self) -> None:
         if self.config.population == "multinomial":
@@ -439,7 +470,13 @@ def _check_slots(slots: int | Sequence[str | None]) -> tuple[str | None, ...]:
     most = state.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):
         raise TypeError(f"slots: got the string {slots!r}, allowed is a count, or a sequence such as ({slots!r},)")
-    names = (None,) * _count("slots", slots, 0) if isinstance(slots, (int, np.integer)) else tuple(slots)
+    if isinstance(slots, (int, np.integer)):
+        if _count("slots", slots, 0) > most:
+            raise ValueError(f"slots: got {slots}, allowed is up to {most}")
+        return (None,) * int(slots)
+    if not isinstance(slots, Iterable):
+        raise TypeError(f"slots: got {slots!r}, allowed is a count up to {most}, or a sequence of classes and None")
+    names = tuple(slots)
     if len(names) > most:
         raise ValueError(f"slots: got {len(names)}, allowed is up to {most}")
     for name in names:
@@ -469,14 +506,18 @@ def _check_ranges(saved: Mapping[str, torch.Tensor], levels: int) -> None:
     bids, asks = saved["bid"] > 0, saved["ask"] > 0
     crossed = bids.flip(1).cummax(1).values.flip(1) & asks  # an ask at or below a bid
     refuse("ask", crossed, "above every bid (the book is crossed)")
-    refuse("price_origin", saved["price_origin"].abs() > 2**29, "-2^29 to 2^29")
-    refuse("fundamental_price", saved["fundamental_price"].abs() > 2**30, "-2^30 to 2^30")
-    for name in ("last_tick", "prev_mid2"):
-        refuse(name, saved[name].abs() > 4 * levels, f"within {4 * levels} ticks of the grid")
+    wide = {name: saved[name].long() for name in ("price_origin", "fundamental_price", "last_tick", "quotes")}
+    refuse("price_origin", wide["price_origin"].abs() > 2**29, "-2^29 to 2^29")
+    refuse("fundamental_price", wide["fundamental_price"].abs() > 2**30, "-2^30 to 2^30")
+    # A grid that follows quotes without trading leaves the last price behind; its doubled value has to fit an int32.
+    last_price = wide["last_tick"] + wide["price_origin"]
+    far = (wide["last_tick"].abs() >= 2**30) | (last_price.abs() > 2**29 + 2 * levels)
+    refuse("last_tick", far, f"within 2^30, and with price_origin within 2^29 + {2 * levels}")
+    refuse("error", saved["error"] != 0, "0 (a market that has stopped needs a reset)")
     for name in ("t", "episode", "volume", "trades"):
         refuse(name, saved[name] < 0, "0 or more")
     refuse("t", saved["t"] >= 2**32, "below 2^32")
     if saved["quotes"].numel():
-        refuse("quotes", saved["quotes"].abs() > 2**30, "prices and quantities within 2^30")
-        refuse("quotes", (saved["quotes"] < 0) & (torch.arange(4, device=saved["quotes"].device) % 2 == 1), "quantities of 0 or more")
-        refuse("quotes", (saved["quotes"] > 2**20) & (torch.arange(4, device=saved["quotes"].device) % 2 == 1), "quantities up to 2^20")
+        quantity = torch.arange(4, device=saved["quotes"].device) % 2 == 1
+        refuse("quotes", (wide["quotes"].abs() > 2**30) & ~quantity, "prices within 2^30")
+        refuse("quotes", ((wide["quotes"] < 0) | (wide["quotes"] > 2**20)) & quantity, "quantities from 0 to 2^20")
