@@ -1,0 +1,35 @@
+# Every target sets up .venv first (scripts/setup_env.py), which takes no time once that is done.
+# PYTHON chooses the interpreter, SETUP_FLAGS the options of scripts/setup_env.py.
+PYTHON ?= python3
+SETUP_FLAGS ?=
+VENV_PYTHON := .venv/bin/python
+SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-gpu lint clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo:  ## train a market maker for at most 4 minutes, on the GPU if there is one, and print how it compares
+	@$(SETUP) demo
+	$(VENV_PYTHON) examples/ppo_market_maker.py --time-limit-minutes 3.5
+
+test:  ## run the test suite; tests that need a GPU are skipped where there is none
+	@$(SETUP) test
+	$(VENV_PYTHON) -m pytest tests
+
+test-gpu:  ## run the GPU tests and write docs/gpu_report.json; fails without a GPU
+	@$(SETUP) test-gpu
+	$(VENV_PYTHON) scripts/gpu_report.py
+
+lint:  ## check style (ruff), format (ruff) and types (ty)
+	@$(SETUP) lint
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m ruff format --check .
+	$(VENV_PYTHON) -m ty check
+
+clean:  ## remove .venv and what tools left here; results of training runs stay
+	rm -rf .venv build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,22 @@
+"""What all tests share: GPU tests need a GPU that torch sees; Hypothesis has no deadline (engines compile)."""
+
+import pytest
+import torch
+
+try:
+    from hypothesis import HealthCheck, settings
+except ModuleNotFoundError:
+    pass
+else:
+    settings.register_profile(
+        "kineticsim", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("kineticsim")
+
+
+def pytest_collection_modifyitems(items):
+    if not torch.cuda.is_available():
+        skip = pytest.mark.skip(reason="torch sees no CUDA GPU")
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(skip)

@@ -1,0 +1,77 @@
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from kineticsim_env.build import source_hash
+
+ROOT = Path(__file__).parent.parent
+REPORT = ROOT / "docs" / "gpu_report.json"
+
+
+def load_script():
+    spec = importlib.util.spec_from_file_location("gpu_report", ROOT / "scripts" / "gpu_report.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_report_is_of_these_sources():
+    if not REPORT.exists():
+        pytest.skip("docs/gpu_report.json is not there yet: run `make test-gpu` on a GPU")
+    report = json.loads(REPORT.read_text())
+    assert report["cuda_sha256"] == source_hash(), "cuda/ has changed since: run `make test-gpu` on a GPU"
+    assert report["tests"]["passed"] > 0
+
+
+def test_check_tells_current_from_stale(tmp_path, capsys):
+    script = load_script()
+    report = tmp_path / "report.json"
+    assert script.check(report) == 1
+    assert "not there" in capsys.readouterr().out
+    report.write_text(json.dumps({"cuda_sha256": "0" * 64}))
+    assert script.check(report) == 1
+    assert "stale" in capsys.readouterr().out
+    report.write_text(json.dumps({"cuda_sha256": source_hash()}))
+    assert script.check(report) == 0
+    assert "current" in capsys.readouterr().out
+
+
+def test_outcomes_of_a_run(pytester_dir):
+    script = load_script()
+    outcomes = script.Outcomes()
+    code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:timeout", str(pytester_dir)], plugins=[outcomes])
+    assert code == 1
+    by_test = {name.split("::")[-1]: outcome for name, outcome in outcomes.by_test.items()}
+    assert by_test == {
+        "test_passes": "passed",
+        "test_fails": "failed",
+        "test_breaks_at_teardown": "failed",
+        "test_skips": "skipped",
+        "test_expects_to_fail": "xfailed",
+        "test_sample_module_missing.py": "skipped",
+    }
+    assert [name.split("::")[-1] for name in outcomes.forbidden_skips] == ["test_skips"]
+
+
+@pytest.fixture
+def pytester_dir(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_sample.py").write_text(
+        "import pytest\n"
+        "def test_passes(): pass\n"
+        "def test_fails(): assert False\n"
+        "def test_skips(): pytest.skip('no compiler')\n"
+        "@pytest.fixture\n"
+        "def broken():\n"
+        "    yield\n"
+        "    raise RuntimeError\n"
+        "def test_breaks_at_teardown(broken): pass\n"
+        "@pytest.mark.xfail\n"
+        "def test_expects_to_fail(): assert False\n"
+    )
+    (tmp_path / "test_sample_module_missing.py").write_text(
+        "import pytest\npytest.importorskip('a_module_that_is_not_there')\n"
+    )
+    return tmp_path
