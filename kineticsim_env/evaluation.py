@@ -2,12 +2,130 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from kineticsim_env.config import MAX_PRICE
 from kineticsim_env.errors import MarketError
+from kineticsim_env.policies import Policy
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.vector_env import MarketMakingVectorEnv
+
+HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + r * 2^32; training uses r * 2^32
+HELD_OUT_WARM_SEED = 2**61 + 2**60  # warm starts that no training run has seen
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Whole episodes of one policy in M markets."""
+
+    pnl: np.ndarray  # float64 [M]: cash after unwinding, less fees, in ticks
+    episode_return: np.ndarray  # float64 [M]: sum of rewards
+    traded: np.ndarray  # float64 [M]: units bought and sold a decision
+    inventory: np.ndarray  # float64 [M]: mean absolute inventory at decisions
+
+    def pnl_interval(self) -> tuple[float, float]:
+        """Return the mean liquidated PnL and the half width of its 95% confidence interval."""
+        return confidence_interval(self.pnl)
+
+
+def confidence_interval(values: np.ndarray) -> tuple[float, float]:
+    """Return the mean and the half width of its 95% interval, from the normal approximation."""
+    return float(values.mean()), 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5
+
+
+def evaluation_env(num_envs: int, **kwargs: Any) -> MarketMakingVectorEnv:
+    """Make an environment for `evaluate`: torch output, whole episodes from the start, warm starts of its own.
+
+    Args:
+        num_envs: M, one episode each.
+        **kwargs: As in `MarketMakingVectorEnv`; the learner's own, so that everyone trades in its market.
+    """
+    defaults = {"warm_seed": HELD_OUT_WARM_SEED}
+    fixed = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "copy": False}
+    return MarketMakingVectorEnv(num_envs=num_envs, **{**defaults, **kwargs, **fixed})
+
+
+@torch.no_grad()
+def evaluate(policy: Policy, envs: MarketMakingVectorEnv, seed: int = HELD_OUT_SEED) -> Evaluation:
+    """Play one episode in every market, unwind, and count.
+
+    Args:
+        policy: Maps observations `[M, 37]` to actions.
+        envs: From `evaluation_env`.
+        seed: Of the episodes; market m gets `seed + m`.
+    """
+    observation, _ = envs.reset(seed=seed)
+    simulator = envs.simulator
+    total = torch.zeros(envs.num_envs, dtype=torch.float64, device=envs.device)
+    traded, held, alive = torch.zeros_like(total), torch.zeros_like(total), torch.ones_like(total, dtype=torch.bool)
+    for _ in range(envs.core.task.horizon):
+        held += simulator.inventory[:, 0].abs() * alive
+        observation, reward, terminated, truncated, _ = envs.step(policy(observation))
+        total += reward * alive
+        traded += envs.fills.sum(1) * alive
+        alive &= ~(terminated | truncated)
+        if envs.core.task.max_loss is not None and bool(terminated.any()):
+            envs.reset(options={"reset_mask": terminated})
+    pnl = liquidate(simulator)[:, 0] - simulator.fees[:, 0] / 1000
+    horizon = envs.core.task.horizon
+    return Evaluation(*(value.double().cpu().numpy() for value in (pnl, total, traded / horizon, held / horizon)))
+
+
+def grid_search(
+    make: Callable[..., Policy],
+    grid: Mapping[str, Sequence[Any]],
+    envs: MarketMakingVectorEnv,
+    seed: int = 0,
+    progress: bool = True,
+) -> tuple[dict[str, Any], list[tuple[dict[str, Any], float, float]]]:
+    """Find the parameters of a scripted policy with the best liquidated PnL on training seeds.
+
+    Args:
+        make: Called as `make(task, **parameters)`.
+        grid: The values to try of each parameter.
+        envs: From `evaluation_env`.
+        seed: Training seeds begin here.
+        progress: Whether to show a bar.
+
+    Returns:
+        The best parameters, and every (parameters, mean PnL, half width of its 95% interval), best first.
+    """
+    rows = []
+    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    name = getattr(make, "__name__", "policy")
+    for parameters in tqdm(combinations, desc=f"grid search {name}", leave=False, disable=not progress, delay=2):
+        result = evaluate(make(envs.core.task, **parameters), envs, seed)
+        rows.append((parameters, *result.pnl_interval()))
+    rows.sort(key=lambda row: -row[1])
+    return rows[0][0], rows
+
+
+def format_table(results: Mapping[str, Evaluation], notes: Mapping[str, str] | None = None) -> str:
+    """Return a Markdown table of evaluations, best first, with 95% confidence intervals.
+
+    Args:
+        results: Evaluations by the policy's name.
+        notes: What else to say about a policy, such as its parameters.
+    """
+    notes = notes or {}
+    lines = [
+        "| policy | liquidated PnL, ticks | PnL sd | units a decision | mean inventory | return | parameters |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for name, result in sorted(results.items(), key=lambda item: -item[1].pnl.mean()):
+        mean, half = result.pnl_interval()
+        lines.append(
+            f"| {name} | {mean:.0f} ± {half:.0f} | {result.pnl.std(ddof=1):.0f} | {result.traded.mean():.2f} "
+            f"| {result.inventory.mean():.1f} | {result.episode_return.mean():.1f} | {notes.get(name, '')} |"
+        )
+    return "\n".join(lines)
 
 
 def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:

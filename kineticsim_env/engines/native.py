@@ -37,6 +37,7 @@ class NativeEngine:
         self.device = device
         self._sizes = dict(sizes)
         self._tensors = tensors
+        self._bound: dict[str, int | None] = {}
         self._struct = state.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
@@ -46,7 +47,8 @@ class NativeEngine:
         """Point fields of the struct at tensors that live as long as the engine."""
         for name, tensor in tensors.items():
             self._tensors[name] = tensor
-            setattr(self._struct, name, tensor.data_ptr() if tensor.numel() else None)
+            self._bound[name] = tensor.data_ptr() if tensor.numel() else None
+            setattr(self._struct, name, self._bound[name])
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
@@ -73,8 +75,8 @@ class NativeEngine:
         for name, tensor in tensors.items():
             setattr(struct, name, None if tensor is None else tensor.data_ptr())
         self._execute(mode, decisions * auctions)
-        for name in tensors:
-            setattr(struct, name, None)
+        for name in tensors:  # back to what is bound, if anything
+            setattr(struct, name, self._bound.get(name))
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         raise NotImplementedError

@@ -1,0 +1,196 @@
+"""The command line: `python -m kineticsim_env doctor | simulate`."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from kineticsim_env import __version__, doctor
+from kineticsim_env.config import PRESETS, MarketConfig
+from kineticsim_env.engines import ENGINES
+from kineticsim_env.errors import KineticSimError
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.state import SERIES
+from kineticsim_env.studies import plots, statistics
+
+_BOOK_SAMPLES = 10  # times that a run pauses to look at its books
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: The words after the program's name; those of the process if None.
+
+    Returns:
+        The exit code: 0, 1 if the doctor finds no compiled engine, 2 for what the package refuses.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        return options.command(options)
+    except (KineticSimError, TypeError, ValueError, ModuleNotFoundError, OSError, MemoryError) as error:
+        print(f"error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def simulate(options: argparse.Namespace) -> int:
+    """Run an ensemble, print its statistics, save its series and a picture."""
+    config = MarketConfig.preset(options.preset, **_changes(options.set))
+    for name, path in (("--save", options.save), ("--plot", options.plot)):
+        if path and not Path(path).absolute().parent.is_dir():
+            raise ValueError(f"{name}: got {str(path)!r}, but there is no folder {str(Path(path).parent)!r}")
+    if options.plot:
+        plots.require_matplotlib()
+    if options.auctions < 1:
+        raise ValueError(f"--auctions: got {options.auctions}, allowed is 1 or more")
+    markets = options.markets if options.markets is not None or config.per_market else 1024
+    simulator = Simulator(config, markets, engine=options.engine, device=options.device, seed=options.seed)
+    record = SERIES if options.save or options.plot else ("last_price", "volume")
+    simulator.run(1, record, progress=False)  # compiles what is not compiled yet
+    simulator.reset(seed=options.seed)
+    simulator.run(options.warmup)
+    series, summary, seconds = _run(simulator, options.auctions, record)
+    simulator.check_errors()
+    agents = np.broadcast_to(np.asarray(config.num_agents, dtype=np.float64), (simulator.num_markets,)).sum()
+    _print_summary(simulator, options, summary.table(series["last_price"], series["volume"]), agents, seconds)
+    host = {name: values.cpu().numpy() for name, values in series.items()}
+    if options.save:
+        _save(options, simulator, host)
+    if options.plot:
+        bid, ask = simulator.bid[0].cpu().numpy(), simulator.ask[0].cpu().numpy()
+        plots.ensemble(options.plot, host, bid, ask, int(simulator.price_origin[0]))
+        print(f"picture: {options.plot}")
+    return 0
+
+
+def _run(
+    simulator: Simulator, auctions: int, record: Sequence[str]
+) -> tuple[dict[str, torch.Tensor], statistics.RunSummary, float]:
+    """Run with a few pauses to look at the books; return the series, what was seen, and the seconds of the running."""
+    summary, seconds, begin = statistics.RunSummary(), 0.0, 0
+    shape = (simulator.num_markets, auctions)
+    series = {name: torch.zeros(shape, dtype=torch.int32, device=simulator.device) for name in record}
+    stops = np.unique(np.linspace(0, auctions, min(auctions, _BOOK_SAMPLES) + 1).astype(int))[1:]
+    with tqdm(total=auctions, unit="auction", desc="simulate", delay=2, leave=False) as bar:
+        for stop in stops.tolist():
+            _synchronize(simulator.device)
+            started = time.perf_counter()
+            part = simulator.run(stop - begin, record, progress=False)
+            _synchronize(simulator.device)
+            seconds += time.perf_counter() - started
+            for name, values in part.items():
+                series[name][:, begin:stop] = values
+            summary.sample_book(simulator.bid, simulator.ask)
+            bar.update(stop - begin)
+            begin = stop
+    return series, summary, seconds
+
+
+def _print_summary(
+    simulator: Simulator,
+    options: argparse.Namespace,
+    table: Sequence[tuple[str, statistics.Mean]],
+    agents: float,
+    seconds: float,
+) -> None:
+    device = torch.cuda.get_device_name(simulator.device) if simulator.device.type == "cuda" else "CPU"
+    after = f" after {options.warmup:,} of warm-up" if options.warmup else ""
+    print(f"{simulator.num_markets:,} markets, {options.auctions:,} auctions each{after}, seed {options.seed}")
+    print(f"\n{'mean over markets':32s} {'':>14s}   standard error")
+    for name, value in table:
+        error = "-" if math.isnan(value.error) else f"{value.error:.3g}"
+        mean = "undefined" if math.isnan(value.mean) else f"{value.mean:,.4f}"
+        note = f"   ({value.count:,} markets)" if 0 < value.count < simulator.num_markets else ""
+        print(f"{name:32s} {mean:>14s} ± {error}{note}")
+    events = agents * options.auctions
+    print(f"\n{events / seconds:.3g} agent-events/s: {events:.3g} in {seconds:.3g} s")
+    print(f"engine {simulator.engine_name}, device {simulator.device} ({device})")
+
+
+def _save(options: argparse.Namespace, simulator: Simulator, series: dict[str, np.ndarray]) -> None:
+    """Write the series and what made them; `np.load(path)` reads it."""
+    fields = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in simulator.config.to_dict().items()
+    }
+    with open(options.save, "wb") as file:  # an open file, as NumPy would add .npz to another ending
+        np.savez_compressed(
+            file,
+            **series,
+            bid=simulator.bid.cpu().numpy(),
+            ask=simulator.ask.cpu().numpy(),
+            price_origin=simulator.price_origin.cpu().numpy(),
+            config=np.array(json.dumps(fields)),
+            seed=np.array(options.seed),
+            warmup=np.array(options.warmup),
+        )
+    print(f"series: {options.save} ({', '.join(series)}: one row per market)")
+
+
+def _changes(words: Sequence[str]) -> dict[str, Any]:
+    """Read `field=value` words; a value is a number, None, a word, or a list with one value per market."""
+    changes: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ValueError(f"--set: got {word!r}, allowed is field=value, e.g. --set num_agents=64")
+        if name in changes:
+            raise ValueError(f"--set: got {name!r} twice")
+        try:
+            changes[name] = ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError):
+            changes[name] = text.strip()
+    return changes
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kineticsim_env", description="Ensembles of limit-order-book markets.")
+    parser.add_argument("--version", action="version", version=f"kineticsim_env {__version__}")
+    commands = parser.add_subparsers(metavar="command", required=True)
+    check = commands.add_parser("doctor", help="say which engines run here, what is missing and how to get it")
+    check.set_defaults(command=lambda options: doctor.main())
+    run = commands.add_parser(
+        "simulate",
+        help="run an ensemble, print its statistics, save its series and a picture",
+        description="Run an ensemble of markets without learners and print its statistics.",
+        epilog=f"Fields of --set: {', '.join(field.name for field in dataclasses.fields(MarketConfig))}. "
+        "A list such as --set 'noise_spread=[3,6]' gives one value per market.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    run.add_argument("--preset", default="paper", help=f"the market: {' or '.join(PRESETS)}")
+    run.add_argument("--markets", type=int, help="how many (1024, or as many as a list in --set is long)")
+    run.add_argument("--auctions", type=int, default=500, help="auctions of each market")
+    run.add_argument("--warmup", type=int, default=0, help="auctions before those that are counted")
+    run.add_argument("--seed", type=int, default=0, help="market m is seeded with this + m")
+    run.add_argument("--engine", default="auto", help=", ".join(ENGINES))
+    run.add_argument("--device", help="cpu, cuda or cuda:N")
+    run.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the market")
+    run.add_argument("--save", metavar="RUN.npz", help="where to write the series and the final books")
+    run.add_argument("--plot", metavar="RUN.png", help="where to draw paths, volume, a book and the returns")
+    run.set_defaults(command=simulate)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Pictures of simulated markets, drawn with matplotlib (`pip install matplotlib`), loaded when first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
+_STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 11, "legend.frameon": False}
+
+
+def require_matplotlib() -> None:
+    """Raise `ModuleNotFoundError` with the command that installs matplotlib, if it is missing."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("pictures need matplotlib: pip install matplotlib", name="matplotlib") from error
+
+
+def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[float, float] = (5.4, 3.5)) -> None:
+    """Write a picture of several panels; each function in `draw` is given its axes.
+
+    Drawn without pyplot, so that no window opens and the caller's settings stay as they are.
+    """
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    rows = -(-len(draw) // columns)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        for panel, function in zip(panels, draw, strict=False):
+            function(panel)
+        for panel in panels[len(draw) :]:
+            panel.set_visible(False)
+        figure.savefig(path, dpi=130)
+
+
+def price_paths(axes: Any, price: np.ndarray, fundamental: np.ndarray, markets: int = 3) -> None:
+    """Draw the last prices of the first markets, and their fundamentals behind them; `[M, S]` each."""
+    for market, colour in zip(range(min(markets, len(price))), ("#1f6fb4", "#d98a1c", "#3c8c4a"), strict=False):
+        axes.step(
+            range(1, price.shape[1] + 1), price[market], where="mid", lw=0.9, color=colour, label=f"market {market}"
+        )
+        axes.plot(range(1, price.shape[1] + 1), fundamental[market], lw=1.6, ls=(0, (4, 2)), alpha=0.6, color=colour)
+    axes.plot([], [], lw=1.6, ls=(0, (4, 2)), alpha=0.6, color=GREY, label="fundamental")
+    axes.set(title="Price paths", xlabel="auction", ylabel="last price, ticks")
+    axes.legend(fontsize=8, ncols=2)
+
+
+def traded_volume(axes: Any, volume: np.ndarray) -> None:
+    """Draw the volume of market 0 and the mean over markets; `[M, S]`."""
+    auctions = np.arange(1, volume.shape[1] + 1)
+    edges = np.linspace(0, len(auctions), min(150, len(auctions)) + 1).astype(int)  # at most 150 bars
+    bars = np.add.reduceat(volume[0].astype(np.int64), edges[:-1]) / np.diff(edges)
+    axes.bar(auctions[edges[:-1]], bars, width=np.diff(edges), align="edge", color="#b9c4cf", label="market 0")
+    mean = volume.mean(0)
+    mean = np.add.reduceat(mean, edges[:-1]) / np.diff(edges)
+    axes.plot(auctions[edges[:-1]], mean, color=GREY, lw=1.2, label=f"mean of {len(volume):,} markets")
+    axes.set(title="Volume", xlabel="auction", ylabel="units an auction")
+    axes.legend(fontsize=8)
+
+
+def book(axes: Any, bid: np.ndarray, ask: np.ndarray, origin: int, title: str = "Book at the end, market 0") -> None:
+    """Draw one market's resting quantities, `[L]` each, where there are any; `origin` is the price of tick 0."""
+    filled = np.flatnonzero(bid + ask)
+    low, high = (filled[0] - 2, filled[-1] + 2) if len(filled) else (0, len(bid) - 1)
+    low, high = max(low, 0), min(high, len(bid) - 1)
+    prices = np.arange(low, high + 1) + origin
+    axes.bar(prices, bid[low : high + 1], color=BUY, label="bids")
+    axes.bar(prices, ask[low : high + 1], color=SELL, label="asks")
+    axes.set(title=title, xlabel="price, ticks", ylabel="resting quantity, units")
+    axes.legend(fontsize=8)
+
+
+def return_histogram(axes: Any, changes: np.ndarray) -> None:
+    """Draw how often each change of the price occurs, with the normal density of the same mean and deviation."""
+    counts = np.bincount((changes - changes.min()).ravel()) if changes.size else np.zeros(1)
+    values = np.arange(len(counts)) + (changes.min() if changes.size else 0)
+    total = max(counts.sum(), 1)
+    mean = float((values * counts).sum() / total)
+    deviation = float(np.sqrt(((values - mean) ** 2 * counts).sum() / total))
+    shown = counts > 0
+    axes.semilogy(values[shown], counts[shown] / total, "o", ms=3, color=BUY, label="all markets")
+    if deviation > 0:
+        at = np.linspace(values[shown].min(), values[shown].max(), 400)
+        density = np.exp(-0.5 * ((at - mean) / deviation) ** 2) / (deviation * np.sqrt(2 * np.pi))
+        axes.semilogy(at, density, color=GREY, lw=1.2, label=f"normal, deviation {deviation:.2f}")
+        axes.set_ylim(bottom=0.3 / total, top=2.0)
+    axes.set(title="Returns", xlabel="change of the last price in an auction, ticks", ylabel="share of auctions")
+    axes.legend(fontsize=8)
+
+
+def ensemble(path: Any, series: Mapping[str, np.ndarray], bid: np.ndarray, ask: np.ndarray, origin: int) -> None:
+    """Write the picture of a run: price paths, volume, the final book of market 0, and the returns.
+
+    Args:
+        path: Where the PNG goes.
+        series: `last_price`, `fundamental` and `volume`, int32 `[M, S]` each.
+        bid: Final bids of market 0, `[L]`.
+        ask: Its final asks.
+        origin: Its price of grid tick 0.
+    """
+    price = np.asarray(series["last_price"])
+    changes = np.diff(price[: max(1, 5_000_000 // max(1, price.shape[1]))].astype(np.int64), axis=1)
+    save_panels(
+        path,
+        [
+            lambda axes: price_paths(axes, price, np.asarray(series["fundamental"])),
+            lambda axes: traded_volume(axes, np.asarray(series["volume"])),
+            lambda axes: book(axes, bid, ask, origin),
+            lambda axes: return_histogram(axes, changes),
+        ],
+    )
+
+
+def curves(
+    axes: Any, x: Sequence[float], lines: Mapping[str, tuple[Any, Any]], title: str, xlabel: str, ylabel: str
+) -> None:
+    """Draw named curves, each a pair of values and half-widths of their 95% intervals."""
+    colours = ("#444444", "#8fb8de", "#1f6fb4", "#0d4377", "#d98a1c", "#c8452f", "#7a3b8f")
+    for (name, (values, widths)), colour in zip(lines.items(), colours, strict=False):
+        axes.errorbar(x, values, yerr=widths, marker="o", ms=3.5, lw=1.3, capsize=2, color=colour, label=name)
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axes.set_xticks(list(x))
+    axes.legend(fontsize=8)
