@@ -44,7 +44,8 @@ class MarketMakingVectorEnv(VectorEnv):
         auctions_per_step: Auctions a decision.
         replace: `"maker"` takes the place of a built-in maker, None adds a trader.
         stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.
-        copy: Whether results are copies; False returns live tensors, which the next step overwrites.
+        copy: Whether results are copies; False returns live tensors, which the next step overwrites. (NumPy results
+            from a GPU are always copies.)
         validate: Check the error words before every step, at the price of a synchronisation on CUDA.
         max_episode_steps: Another name for `horizon`, which it overrides.
         render_mode: None.

@@ -93,10 +93,12 @@ def test_an_unseeded_environment_draws_from_np_random():
     one, two, three = make(), make(), make()
     for env in (one, two):
         env.np_random = np.random.default_rng(5)
-    first = one.reset()[0]
-    np.testing.assert_array_equal(first, two.reset()[0])
-    assert (first != three.reset()[0]).any()
-    assert (first != one.reset()[0]).any()
+    for env in (one, two, three):
+        env.reset()
+    seeds = [int(env.simulator.tensors["seed"]) for env in (one, two, three)]
+    assert seeds[0] == seeds[1] != seeds[2]
+    one.reset()
+    assert int(one.simulator.tensors["seed"]) == seeds[0] and int(one.simulator.tensors["episode"]) == 1
 
 
 def test_a_checkpoint_goes_on():

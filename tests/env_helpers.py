@@ -1,0 +1,146 @@
+"""What the tests of agreeing engines share: random environments, random actions, and the comparison of two engines."""
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from kineticsim_env.config import CLASSES, MarketConfig, class_counts
+from kineticsim_env.env_core import DISABLED, NEXT_STEP, SAME_STEP, EnvCore
+from kineticsim_env.tasks.market_making import ROLES, make_task
+
+
+@st.composite
+def environments(draw):
+    """Arguments of an `EnvCore`, a seed for the actions, and how many steps to play."""
+    markets = draw(st.integers(1, 4))
+    pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
+
+    def field(*values):
+        """One value, or sometimes one for each market."""
+        if draw(st.integers(0, 5)) == 0:
+            return [pick(*values) for _ in range(markets)]
+        return pick(*values)
+
+    weights = np.array([draw(st.integers(0, 4)) for _ in CLASSES]) + np.array([0, 0, 0, draw(st.booleans())])
+    weights = weights if weights.sum() else np.array([1, 0, 0, 0])
+    shares = dict(zip(CLASSES, (weights / weights.sum()).tolist(), strict=True))
+    levels = pick(32, 64, 128, 256)
+    window = pick(0, 3, levels // 4)
+    config = MarketConfig(
+        **shares,
+        num_levels=levels,
+        num_agents=pick(1, 2, 7, 16, 33, 64),
+        init_price=field(levels // 2, 3, levels - 2),
+        init_depth=field(0, 1, 8),
+        max_order_qty=field(1, 4, 65535),
+        noise_spread=field(0, 3, 12),
+        market_order_prob=field(0.0, 0.1, 0.5, 1.0),
+        maker_half_spread=field(0, 1, 8),
+        walk_prob=field(0.0, 0.3) if window else 0.0,
+        jump_prob=field(0.0, 0.1) if window else 0.0,
+        jump_size=field(0, 4, 50),
+        cancel_prob=field(0.0, 0.4, 1.0),
+        window=window,
+        tie=field("lowest", "mid"),
+        residue=field("rest", "cancel"),
+        population=pick("fixed", "fixed", "multinomial"),
+        max_quote_qty=field(3, 1 << 20),
+        inventory_limit=pick(None, None, 5),
+        fee=field(0, 7),
+    )
+    roles = draw(st.lists(st.sampled_from(ROLES), min_size=1, max_size=draw(st.sampled_from((1, 4, 32)))))
+    left = class_counts(config, 1)[0] if config.population == "fixed" else np.full(4, 32)
+    slots = []
+    for role in roles:
+        index = CLASSES.index(role)
+        replaces = left[index] > 0 and draw(st.booleans())
+        left[index] -= int(replaces)
+        slots.append(role if replaces else None)
+    task = make_task(
+        {
+            "horizon": pick(1, 2, 5, 9),
+            "action_type": pick("continuous", "discrete"),
+            "max_offset": pick(1, 4, 10, 300),
+            "max_qty": pick(1, 8, 5000),
+            "inventory_limit": pick(None, 1, 40),
+            "reward": pick("pnl", "inventory", "asymmetric"),
+            "mark": pick("fundamental", "mid", "liquidation"),
+            "inventory_penalty": pick(0.0, 0.01, 0.3),
+            "dampening": pick(0.5, 0.7),
+            "reward_scale": pick(1.0, 10.0, 0.3),
+            "max_loss": pick(None, None, 1.0, 50.0),
+            "max_target": pick(1, 40, 65535),
+            "leftover_penalty": pick(0.0, 10.0, 0.7),
+            "warmup": pick(0, 3, 20),
+            "bank_size": pick(0, 1, 5),
+            "bank_per_market": pick(1, 3),
+        }
+    )
+    kwargs = {
+        "slots": slots,
+        "autoreset": pick(NEXT_STEP, SAME_STEP, DISABLED),
+        "stagger": draw(st.booleans()),
+        "auctions_per_step": pick(1, 1, 2, 5),
+    }
+    return (config, markets, task, roles), kwargs, draw(st.integers(0, 2**32)), pick(3, 8, 20)
+
+
+def make_cores(arguments, kwargs, engines):
+    """The same environment on several engines."""
+    rest = {"device": None, "prefer_cpu": "", "validate": False}
+    return [EnvCore(*arguments, engine=engine, **rest, **kwargs) for engine in engines]
+
+
+def draw_actions(core, generator, bad):
+    """Actions that are often extreme, and now and then outside their space or NaN."""
+    shape = (core.simulator.num_markets, len(core.roles))
+    if core.task.action_type == "discrete":
+        choices = np.array([[generator.integers(0, 49 if role == "maker" else 15) for role in core.roles]] * shape[0])
+        wrong = np.array([-(2**40), -1, 15, 49, 2**40])[generator.integers(0, 5, shape)]
+        return {"choices": torch.from_numpy(np.where(generator.random(shape) < bad, wrong, choices))}
+    actions = generator.uniform(-1, 1, (*shape, 4)).astype(np.float32)
+    extreme = np.array([-1, 0, 1], dtype=np.float32)[generator.integers(0, 3, actions.shape)]
+    actions = np.where(generator.random(actions.shape) < 0.3, extreme, actions)
+    wrong = np.array([np.nan, np.inf, -np.inf, 1.5, -(2.0**30)], dtype=np.float32)[
+        generator.integers(0, 5, actions.shape)
+    ]
+    return {"actions": torch.from_numpy(np.where(generator.random(actions.shape) < bad, wrong, actions))}
+
+
+def check_agreement(environment, bad, engines):
+    """Play an environment on several engines, with resets between, and compare every tensor after every launch."""
+    arguments, kwargs, seed, steps = environment
+    cores = make_cores(arguments, kwargs, engines)
+    generator = np.random.default_rng(seed)
+    for core in cores:
+        core.reset(seed)
+    assert_same(cores, "after the reset")
+    for t in range(steps):
+        actions = draw_actions(cores[0], generator, bad)
+        launch(cores, actions)
+        assert_same(cores, f"after step {t}")
+        assert bool((cores[0].tensors["observation"].abs() <= 1).all())
+        mask = generator.random(arguments[1]) < 0.2
+        if mask.any():
+            again = seed + t if generator.random() < 0.3 else None
+            for core in cores:
+                core.simulator.tensors["error"].zero_()  # a reset would raise
+                core.reset(again, mask)
+            assert_same(cores, f"after the reset behind step {t}")
+
+
+def launch(cores, actions):
+    """Step past the checks, so that bad actions and finished episodes get to the engines."""
+    for core in cores:
+        on_device = {name: tensor.to(core.device) for name, tensor in actions.items()}
+        core._engine.launch(1, auctions=core.auctions_per_step, **on_device)
+
+
+def assert_same(cores, when):
+    """Compare every tensor of two environments, bit for bit."""
+    first, second = ({**core.tensors, **core.simulator.tensors, "fills": core.fills} for core in cores)
+    for name in first:
+        one, two = first[name].cpu(), second[name].cpu()
+        if one.dtype == torch.float32:  # as bits, so that -0.0 is not 0.0
+            one, two = one.view(torch.int32), two.view(torch.int32)
+        assert torch.equal(one, two), f"{name} {when}: {first[name].tolist()} is not {second[name].tolist()}"
