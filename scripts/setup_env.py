@@ -226,7 +226,7 @@ def install(wanted: dict[str, str], required: list[str]) -> None:
     """Install packages, all at once or, where that fails, one by one, the required ones first."""
     command = [*pip(), "install", "--disable-pip-version-check", "--no-input", "-c", str(write_constraints())]
     if is_shared():
-        command += ["--retries", "1"]
+        command += ["--retries", "1", "--timeout", "15"]
     if "torch" not in wanted or "torch" in installed():
         command.append("--quiet")
     else:
