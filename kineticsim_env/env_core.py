@@ -217,6 +217,8 @@ class EnvCore:
         Raises:
             TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
         """
+        if not isinstance(saved, Mapping):
+            raise TypeError(f"state: got {type(saved).__name__}, allowed is a mapping, as state_dict returns it")
         for name in _SAVED:
             want, got = self.tensors[name], saved.get(name)
             if not isinstance(got, torch.Tensor) or got.dtype != want.dtype or got.shape != want.shape:
