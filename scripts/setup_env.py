@@ -235,7 +235,8 @@ def install(wanted: dict[str, str], required: list[str]) -> None:
     def run(names: list[str], *options: str) -> bool:
         return subprocess.run([*command, *options, *(name + wanted[name] for name in names)]).returncode == 0
 
-    say("installing " + (", ".join(missing(wanted)) or "what constraints.txt has in another version"))
+    lacking = ", ".join(missing(wanted))
+    say(f"installing {lacking}" if lacking else "checking .venv against constraints.txt")
     if run(list(wanted)) or len(wanted) == 1:
         return
     say("that failed; trying one by one")
