@@ -146,7 +146,8 @@ class Simulator:
         fills = torch.zeros((self.num_markets, len(self.slots), 2), dtype=torch.int64, device=self.device)
         self._before()
         if auctions:
-            self.engine.launch(0, auctions=auctions, new_quotes=given, fills=fills)
+            one = None if given is None else given[None]  # engines take [T, M, K, ...]
+            self.engine.launch(0, auctions=auctions, new_quotes=one, fills=fills[None])
         return fills
 
     def rollout(self, quotes: Any, auctions: int = 1, record: Sequence[str] = ()) -> Rollout:
