@@ -1,0 +1,141 @@
+"""The engines give the same bits: books, statistics, fills, accounts, series and value, whatever is thrown at them."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from strategies import (
+    OPTIONS,
+    STYLES,
+    Play,
+    assert_same,
+    fitting_slots,
+    make_config,
+    make_move,
+    open_simulator,
+    play_together,
+    plays,
+)
+
+import kineticsim_env as ks
+from kineticsim_env.config import CLASSES
+
+PAIRS = [("cpu", "numpy"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)]
+EVERYTHING = frozenset((*OPTIONS, "limit", "fee", "cap"))
+LIVELY = (("run", 3), ("rollout", 3, 2, "near", 1), ("step", 3, "wide", 2), ("reset", "next episode", True, 3))
+LIVELY += (("rollout", 2, 1, "one_tick", 4), ("run", 2))
+
+
+@pytest.mark.parametrize("engines", PAIRS)
+@settings(max_examples=400, derandomize=True)
+@given(play=plays())
+def test_random_plays(engines, play):
+    play_together(play, engines)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("forced", ["KS_FORCE_SHUFFLE=1", "KS_FORCE_SHUFFLE=1 KS_WARPS=1"])
+@settings(max_examples=40, derandomize=True)
+@given(play=plays(levels=(32, 128, 256)))
+def test_path_before_sm_80(forced, play):
+    play_together(play, ("cpu", f"cuda {forced}"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("warps", [1, 2, 4])
+@settings(max_examples=40, derandomize=True)
+@given(play=plays(levels=(128,)))
+def test_any_number_of_warps_shares_a_market(warps, play):
+    play_together(play, ("cpu", f"cuda KS_WARPS={warps}"))
+
+
+# L, A, M: the smallest and largest grids, odd sizes, few and many markets, more agents than ticks and fewer.
+SHAPES = [(8, 1, 1), (8, 300, 33), (16, 3, 5), (32, 1100, 60), (64, 1023, 65), (128, 256, 300), (128, 65, 1200)]
+SHAPES += [(256, 129, 31), (512, 33, 129), (1024, 257, 33), (2048, 31, 3), (4096, 5, 2), (8192, 700, 2)]
+
+
+@pytest.mark.parametrize("engines", PAIRS)
+@pytest.mark.parametrize("options", [frozenset(), EVERYTHING], ids=["plain", "options"])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "L{} A{} M{}".format(*shape))
+def test_shapes(engines, options, shape):
+    levels, agents, markets = shape
+    config = make_config(5, levels, agents, options, markets).replace(max_order_qty=9, num_agents=agents)
+    slots = fitting_slots(config, markets, [None, "noise", "maker"])
+    play_together(Play(config, markets, slots, 7, LIVELY), engines)
+
+
+@pytest.mark.parametrize("engines", PAIRS)
+def test_every_combination_of_options(engines):
+    for size in range(len(OPTIONS) + 1):
+        for options in itertools.combinations(OPTIONS, size):
+            config = make_config(size, 64, 50, frozenset(options)).replace(init_depth=8, max_order_qty=4)
+            play_together(Play(config, 9, (None, None), 11, (("run", 20), *LIVELY, ("run", 10))), engines)
+
+
+@pytest.mark.parametrize("engines", PAIRS)
+@pytest.mark.parametrize("population", ["fixed", "multinomial"])
+def test_every_class_replaced(engines, population):
+    shares = dict(noise=0.4, momentum=0.2, maker=0.2, fundamental=0.2, num_agents=20)
+    config = ks.MarketConfig.preset("trading", population=population, **shares)
+    for name, count in zip(CLASSES, (8, 4, 4, 4), strict=True):
+        for many in (1, count):  # one of the class, or all of it
+            play_together(Play(config, 17, (name,) * many, 3, LIVELY), engines)
+    everybody = tuple(name for name, count in zip(CLASSES, (8, 4, 4, 4), strict=True) for _ in range(count))
+    play_together(Play(config, 17, everybody, 3, LIVELY), engines)
+
+
+@pytest.mark.parametrize("engines", PAIRS)
+@pytest.mark.parametrize("options", [frozenset(), EVERYTHING], ids=["plain", "options"])
+@pytest.mark.parametrize("style", STYLES)
+def test_adversarial_quotes_of_32_slots(engines, options, style):
+    config = make_config(8, 32, 40, options).replace(init_depth=100, max_order_qty=50)
+    moves = tuple(("rollout", 3, 1 + seed % 3, style, seed) for seed in range(4))
+    play_together(Play(config, 33, (None,) * 32, 5, (("run", 5), *moves, ("run", 5))), engines)
+
+
+@pytest.mark.parametrize("engines", PAIRS)
+@pytest.mark.parametrize("population", [frozenset(), frozenset({"multinomial"})], ids=["fixed", "multinomial"])
+def test_every_field_per_market(engines, population):
+    config = make_config(2, 128, 200, EVERYTHING | population, markets=40, per_market=True)
+    assert len(config.per_market) == 22, "a new field of MarketConfig needs a per-market value here"
+    slots = fitting_slots(config, 40, [None, "noise", "maker", "fundamental"])
+    play_together(Play(config, 40, slots, 9, (*LIVELY, ("reset", "many seeds", True, 1), *LIVELY)), engines)
+
+
+@pytest.mark.parametrize("engines", PAIRS)
+def test_long_run(engines):
+    """A long chunk of the market that the tasks use: what drifts apart slowly shows."""
+    config = ks.MarketConfig.preset("trading")
+    play_together(Play(config, 33, ("maker", None), 1, (("run", 400), *LIVELY, ("run", 200))), engines)
+
+
+@pytest.mark.parametrize("engines", [*PAIRS, ("numpy", "cpu"), pytest.param(("cuda", "cpu"), marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("cut", range(len(LIVELY) + 1))
+@pytest.mark.parametrize("population", ["fixed", "multinomial"])
+def test_a_run_cut_and_resumed_on_another_engine(engines, cut, population):
+    config = ks.MarketConfig.preset("trading", population=population)
+    play = Play(config, 19, ("noise", None, "maker"), 21, LIVELY)
+    never_cut, before = (open_simulator(engines[0], play) for _ in range(2))
+    after = open_simulator(engines[1], Play(config, 19, play.slots, 999, ()))
+    after.run(5)  # what it did before must not matter
+    for number, move in enumerate(LIVELY):
+        if number == cut:
+            after.load_state_dict(before.state_dict())
+        wanted = make_move(never_cut, move)
+        assert_same(make_move(before if number < cut else after, move), wanted, f"cut at {cut}, move {number}:")
+    if cut == len(LIVELY):
+        after.load_state_dict(before.state_dict())
+    assert_same({k: v.cpu() for k, v in after.state_dict().items()}, {k: v.cpu() for k, v in never_cut.tensors.items()})
+
+
+@pytest.mark.parametrize("engine", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_comparison_sees_one_unit(engine):
+    """The tests above can fail: one unit more in one book of one market is found."""
+    play = Play(ks.MarketConfig(num_levels=32, init_price=16, num_agents=9), 3, (None,), 1, ())
+    first, second = open_simulator("cpu", play), open_simulator(engine, play)
+    second.bid[1, 3] += 1
+    with pytest.raises(pytest.fail.Exception, match=r"state bid\[1, 3\]: got .*, wanted"):
+        assert_same(make_move(second, ("reload",)), make_move(first, ("reload",)))
+    assert isinstance(second.bid, torch.Tensor) and np.asarray(second.bid.cpu()).dtype == np.int32
