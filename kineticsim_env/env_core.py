@@ -173,7 +173,7 @@ class EnvCore:
                 self._fill_bank()
         self._engine.launch(_ENV_RESET, reset_mask=chosen)
 
-    def step(self, **actions: torch.Tensor) -> None:
+    def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
         """Play one decision of every market: `actions` float32 `[M, K, 4]` or `choices` int64 `[M, K]`, checked."""
         if self._validate:
             self.simulator.check_errors()
@@ -182,7 +182,7 @@ class EnvCore:
             raise gym.error.ResetNeeded(
                 f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
             )
-        self._engine.launch(_ENV_STEP, auctions=self.auctions_per_step, **actions)
+        self._engine.launch(_ENV_STEP, auctions=self.auctions_per_step, actions=actions, choices=choices)
 
     def check_actions(self, actions: Any, shape: tuple[int, ...], limit: int = 0) -> torch.Tensor:
         """Return actions as a contiguous tensor on the device, or raise and change nothing.

@@ -73,7 +73,7 @@ def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) ->
     return MarketParallelEnv(learners, **arguments)
 
 
-class MarketParallelEnv(ParallelEnv):
+class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
     """One market in which learners replace built-in agents; the module's page describes it.
 
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
@@ -232,13 +232,11 @@ class MarketParallelEnv(ParallelEnv):
         """Return the actions of all agents as one tensor for the engine, or raise."""
         slots = len(self.possible_agents)
         given = torch.zeros((1, slots) if self._discrete else (1, slots, 4), dtype=self._dtype)
+        rows = given.view(1, slots, -1)
         for slot, agent in enumerate(self.possible_agents):
-            space, name = self.action_spaces[agent], f"actions[{agent!r}]"
-            if self._discrete:
-                given[0, slot] = int(check_host_actions(actions[agent], (), int(space.n), name))
-            else:
-                row = check_host_actions(actions[agent], space.shape, 0, name)
-                given[0, slot, : len(row)] = torch.from_numpy(row)
+            limit = self.core.task.num_choices(self._role[agent])
+            row = check_host_actions(actions[agent], self.action_spaces[agent].shape, limit, f"actions[{agent!r}]")
+            rows[0, slot, : row.size] = torch.from_numpy(row)
         return given.to(self.core.device)
 
     def _observations(self) -> dict[str, np.ndarray]:

@@ -69,7 +69,7 @@ class MarketMakingEnv(gym.Env):
         )
         self.observation_space = self.core.task.observation_space("maker")
         self.action_space = self.core.task.action_space("maker")
-        self._discrete = self.core.task.action_type == "discrete"
+        self._limit = self.core.task.num_choices("maker")
         self._state: bool | None = None  # whether the episode has ended; None before the first reset
 
     def reset(
@@ -106,8 +106,8 @@ class MarketMakingEnv(gym.Env):
             why = "was never reset" if self._state is None else "has ended its episode"
             raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
         core = self.core
-        if self._discrete:
-            core.step(choices=core.check_actions(action, (), 49).view(1, 1))
+        if self._limit:
+            core.step(choices=core.check_actions(action, (), self._limit).view(1, 1))
         else:
             core.step(actions=core.check_actions(action, (4,)).view(1, 1, 4))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])

@@ -116,10 +116,9 @@ class MarketMakingVectorEnv(VectorEnv):
         self.single_action_space = self.core.task.action_space("maker")
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        discrete = self.core.task.action_type == "discrete"
-        self._limit = int(self.single_action_space.n) if discrete else 0
-        self._input = "choices" if discrete else "actions"
-        self._action_shape = (self.num_envs,) if discrete else (self.num_envs, 4)
+        self._limit = self.core.task.num_choices("maker")
+        self._input = "choices" if self._limit else "actions"
+        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, 4)
 
     def _make_views(self) -> None:
         """Make the live views [M, ...] of the core's tensors that `copy=False` returns."""
@@ -128,7 +127,7 @@ class MarketMakingVectorEnv(VectorEnv):
         reward, *self._flags = unpack_small(core.small, self.num_envs, 1)
         self._reward = reward[:, 0]
         self._same_step = core.autoreset == SAME_STEP
-        self._live = (self._observation, self._final, self._reward, *self._flags)
+        self._live: tuple[Any, ...] = (self._observation, self._final, self._reward, *self._flags)
         if self.output == "numpy" and core.host:
             self._live = tuple(tensor.numpy() for tensor in self._live)
 

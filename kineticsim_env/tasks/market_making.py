@@ -208,10 +208,17 @@ class MarketMakingTask:
             "role": numbers + [0] * (state.CONSTANTS["kMaxSlots"] - len(numbers)),
         }
 
+    def num_choices(self, role: str) -> int:
+        """Return how many discrete actions a role has, 0 if its actions are continuous."""
+        if self.action_type == "continuous":
+            return 0
+        return _MAKER_CHOICES if role == "maker" else _ORDER_CHOICES
+
     def action_space(self, role: str) -> spaces.Box | spaces.Discrete:
         """Return a new action space for a role."""
-        if self.action_type == "discrete":
-            return spaces.Discrete(_MAKER_CHOICES if role == "maker" else _ORDER_CHOICES)
+        choices = self.num_choices(role)
+        if choices:
+            return spaces.Discrete(choices)
         return spaces.Box(-1.0, 1.0, (4 if role == "maker" else 2,), np.float32)
 
     def observation_space(self, role: str) -> spaces.Box:
