@@ -56,8 +56,9 @@ def simulate(options: argparse.Namespace) -> int:
             raise ValueError(f"{name}: got {str(path)!r}, but there is no folder {str(Path(path).parent)!r}")
     if options.plot:
         plots.require_matplotlib()
-    if options.auctions < 1:
-        raise ValueError(f"--auctions: got {options.auctions}, allowed is 1 or more")
+    for name, value, least in (("--auctions", options.auctions, 1), ("--warmup", options.warmup, 0)):
+        if value < least:
+            raise ValueError(f"{name}: got {value}, allowed is {least} or more")
     markets = options.markets if options.markets is not None or config.per_market else 1024
     simulator = Simulator(config, markets, engine=options.engine, device=options.device, seed=options.seed)
     record = SERIES if options.save or options.plot else ("last_price", "volume")
@@ -109,8 +110,10 @@ def _print_summary(
     seconds: float,
 ) -> None:
     device = torch.cuda.get_device_name(simulator.device) if simulator.device.type == "cuda" else "CPU"
+    counted = ((simulator.num_markets, "market"), (options.auctions, "auction"))
     after = f" after {options.warmup:,} of warm-up" if options.warmup else ""
-    print(f"{simulator.num_markets:,} markets, {options.auctions:,} auctions each{after}, seed {options.seed}")
+    markets, auctions = (f"{n:,} {word}{'s' * (n > 1)}" for n, word in counted)
+    print(f"{markets}, {auctions} each{after}, seed {options.seed}")
     print(f"\n{'mean over markets':32s} {'':>14s}   standard error")
     for name, value in table:
         error = "-" if math.isnan(value.error) else f"{value.error:.3g}"
@@ -176,14 +179,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Run an ensemble of markets without learners and print its statistics.",
         epilog=f"Fields of --set: {', '.join(field.name for field in dataclasses.fields(MarketConfig))}. "
         "A list such as --set 'noise_spread=[3,6]' gives one value per market.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    run.add_argument("--preset", default="paper", help=f"the market: {' or '.join(PRESETS)}")
-    run.add_argument("--markets", type=int, help="how many (1024, or as many as a list in --set is long)")
-    run.add_argument("--auctions", type=int, default=500, help="auctions of each market")
-    run.add_argument("--warmup", type=int, default=0, help="auctions before those that are counted")
-    run.add_argument("--seed", type=int, default=0, help="market m is seeded with this + m")
-    run.add_argument("--engine", default="auto", help=", ".join(ENGINES))
+    run.add_argument("--preset", default="paper", help=f"the market: {' or '.join(PRESETS)} (default: paper)")
+    run.add_argument("--markets", type=int, help="how many (default: 1024, or as many as a list in --set is long)")
+    run.add_argument("--auctions", type=int, default=500, help="auctions of each market (default: 500)")
+    run.add_argument("--warmup", type=int, default=0, help="auctions before those that are counted (default: 0)")
+    run.add_argument("--seed", type=int, default=0, help="market m is seeded with this + m (default: 0)")
+    run.add_argument("--engine", default="auto", help=f"{', '.join(ENGINES)} (default: auto)")
     run.add_argument("--device", help="cpu, cuda or cuda:N")
     run.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the market")
     run.add_argument("--save", metavar="RUN.npz", help="where to write the series and the final books")

@@ -41,14 +41,15 @@ def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[fl
 
 def price_paths(axes: Any, price: np.ndarray, fundamental: np.ndarray, markets: int = 3) -> None:
     """Draw the last prices of the first markets, and their fundamentals behind them; `[M, S]` each."""
-    for market, colour in zip(range(min(markets, len(price))), ("#1f6fb4", "#d98a1c", "#3c8c4a"), strict=False):
-        axes.step(
-            range(1, price.shape[1] + 1), price[market], where="mid", lw=0.9, color=colour, label=f"market {market}"
-        )
-        axes.plot(range(1, price.shape[1] + 1), fundamental[market], lw=1.6, ls=(0, (4, 2)), alpha=0.6, color=colour)
-    axes.plot([], [], lw=1.6, ls=(0, (4, 2)), alpha=0.6, color=GREY, label="fundamental")
+    auctions = range(1, price.shape[1] + 1)
+    shades = (("#8fb8de", "#0d4377"), ("#f0bd7d", "#9a5a05"), ("#a3d1ab", "#1f5f2d"))
+    for market, (light, dark) in zip(range(min(markets, len(price))), shades, strict=False):
+        axes.step(auctions, price[market], where="mid", lw=0.8, color=light, label=f"market {market}")
+        axes.plot(auctions, fundamental[market], lw=1.5, color=dark, label="its fundamental")
     axes.set(title="Price paths", xlabel="auction", ylabel="last price, ticks")
-    axes.legend(fontsize=8, ncols=2)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low - 0.22 * (high - low), high)  # room for the legend
+    axes.legend(fontsize=8, ncols=3, loc="lower left")
 
 
 def traded_volume(axes: Any, volume: np.ndarray) -> None:
@@ -126,4 +127,30 @@ def curves(
         axes.errorbar(x, values, yerr=widths, marker="o", ms=3.5, lw=1.3, capsize=2, color=colour, label=name)
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.set_xticks(list(x))
+    axes.legend(fontsize=8)
+
+
+def mean_book(axes: Any, bid: np.ndarray, ask: np.ndarray, mid2: np.ndarray, reach: int = 24) -> None:
+    """Draw the mean over markets of the resting quantity by distance from the mid.
+
+    Args:
+        axes: Where to.
+        bid: Resting bids `[M, L]`.
+        ask: Resting asks.
+        mid2: Twice the mid on the grid, `[M]`.
+        reach: How many ticks to each side.
+    """
+    distance = np.arange(-reach, reach + 1)
+    for side, name, colour in ((bid, "bids", BUY), (ask, "asks", SELL)):
+        middle = (mid2 >> 1) if name == "bids" else ((mid2 + 1) >> 1)  # a half tick counts as in a maker's quotes
+        ticks = middle[:, None] + distance[None, :]
+        inside = (ticks >= 0) & (ticks < side.shape[1])
+        quantity = np.take_along_axis(side, np.clip(ticks, 0, side.shape[1] - 1), axis=1)
+        mean = np.where(inside, quantity, 0).mean(0)
+        axes.bar(distance, mean, color=colour, label=name)
+    axes.set(
+        title=f"Mean book at the end, {len(bid):,} markets",
+        xlabel="distance from the mid, ticks",
+        ylabel="resting quantity, units",
+    )
     axes.legend(fontsize=8)
