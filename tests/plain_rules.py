@@ -70,3 +70,33 @@ def order(moment: Moment, kind: str, agent: int, fields: dict) -> Order:
     if marketable:
         tick = last if side > 0 else 0
     return Order(side > 0, tick, quantity, marketable)
+
+
+def admitted(quote: list[int], inventory: int, limit: int | None, largest: int) -> list[int]:
+    """Return a quote (bid price, bid quantity, ask price, ask quantity) as it comes through the door."""
+    bid, bid_qty, ask, ask_qty = quote
+    bid, ask = (min(max(price, -(2**30)), 2**30) for price in (bid, ask))
+    room_to_buy = largest if limit is None else max(0, limit - inventory)
+    room_to_sell = largest if limit is None else max(0, limit + inventory)
+    bid_qty = min(max(bid_qty, 0), largest, room_to_buy)
+    ask_qty = min(max(ask_qty, 0), largest, room_to_sell)
+    if bid_qty and ask_qty and bid >= ask:  # the smaller side goes, or both
+        bid_qty, ask_qty = (bid_qty if bid_qty > ask_qty else 0), (ask_qty if ask_qty > bid_qty else 0)
+    return [bid, bid_qty, ask, ask_qty]
+
+
+def clear(buy: list[int], sell: list[int], target: int | None = None) -> tuple[int, int, list[int], list[int]]:
+    """Return price, volume and the residual sides of a call auction, by trying every price."""
+    levels = range(len(buy))
+    volumes = [min(sum(buy[p:]), sum(sell[: p + 1])) for p in levels]
+    volume = max(volumes)
+    best = [p for p in levels if volumes[p] == volume]
+    price = best[0] if target is None else min(best, key=lambda p: abs(p - target))
+    left_buy, left_sell = list(buy), list(sell)
+    for side, ticks in ((left_buy, reversed(levels)), (left_sell, levels)):
+        open_volume = volume
+        for p in ticks:  # the best prices trade first
+            traded = min(open_volume, side[p])
+            side[p] -= traded
+            open_volume -= traded
+    return price, volume, left_buy, left_sell
