@@ -22,6 +22,17 @@ def test_too_few_values_have_no_error(values, count):
     assert found.count == count and math.isnan(found.error)
 
 
+def test_deviation_and_its_error():
+    rng = np.random.default_rng(3)
+    values, noise = rng.normal(2.0, 3.0, 40_000), rng.normal(0.0, 4.0, 40_000)
+    found = statistics.deviation_and_error(values)
+    assert found.mean == values.std(ddof=1)
+    assert found.error == pytest.approx(3.0 / math.sqrt(2 * len(values)), rel=0.03)  # of a normal sample's deviation
+    paired = statistics.deviation_and_error(values + noise, values)
+    assert paired.mean == pytest.approx(2.0, abs=4 * paired.error)
+    assert statistics.deviation_and_error(values, values).error == 0.0
+
+
 def test_spread_of_two_sided_one_sided_and_empty_books():
     bid, ask = torch.zeros((4, 8), dtype=torch.int32), torch.zeros((4, 8), dtype=torch.int32)
     bid[0, [1, 2]], ask[0, [5, 7]] = 3, 1

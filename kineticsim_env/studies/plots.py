@@ -61,7 +61,7 @@ def traded_volume(axes: Any, volume: np.ndarray) -> None:
     mean = volume.mean(0)
     mean = np.add.reduceat(mean, edges[:-1]) / np.diff(edges)
     axes.plot(auctions[edges[:-1]], mean, color=GREY, lw=1.2, label=f"mean of {len(volume):,} markets")
-    axes.set(title="Volume", xlabel="auction", ylabel="units an auction")
+    axes.set(title="Volume", xlabel="auction", ylabel="units an auction", ylim=(0, 1.3 * max(bars.max(), 1)))
     axes.legend(fontsize=8)
 
 
@@ -119,12 +119,19 @@ def ensemble(path: Any, series: Mapping[str, np.ndarray], bid: np.ndarray, ask: 
 
 
 def curves(
-    axes: Any, x: Sequence[float], lines: Mapping[str, tuple[Any, Any]], title: str, xlabel: str, ylabel: str
+    axes: Any,
+    x: Sequence[float],
+    lines: Mapping[str, tuple[Any, Any]],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    colours: Sequence[str] = ("#444444", "#8fb8de", "#1f6fb4", "#0d4377", "#d98a1c", "#c8452f"),
 ) -> None:
-    """Draw named curves, each a pair of values and half-widths of their 95% intervals."""
-    colours = ("#444444", "#8fb8de", "#1f6fb4", "#0d4377", "#d98a1c", "#c8452f", "#7a3b8f")
+    """Draw named curves, each a pair of values and half-widths of their 95% intervals; earlier ones are wider."""
+    width = 1.2 + 0.25 * len(lines)
     for (name, (values, widths)), colour in zip(lines.items(), colours, strict=False):
-        axes.errorbar(x, values, yerr=widths, marker="o", ms=3.5, lw=1.3, capsize=2, color=colour, label=name)
+        axes.errorbar(x, values, yerr=widths, marker="o", ms=2 + width, lw=width, capsize=2, color=colour, label=name)
+        width -= 0.25
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.set_xticks(list(x))
     axes.legend(fontsize=8)
@@ -141,13 +148,13 @@ def mean_book(axes: Any, bid: np.ndarray, ask: np.ndarray, mid2: np.ndarray, rea
         reach: How many ticks to each side.
     """
     distance = np.arange(-reach, reach + 1)
-    for side, name, colour in ((bid, "bids", BUY), (ask, "asks", SELL)):
+    for side, name, colour, shift in ((bid, "bids", BUY, -0.22), (ask, "asks", SELL, 0.22)):
         middle = (mid2 >> 1) if name == "bids" else ((mid2 + 1) >> 1)  # a half tick counts as in a maker's quotes
         ticks = middle[:, None] + distance[None, :]
         inside = (ticks >= 0) & (ticks < side.shape[1])
         quantity = np.take_along_axis(side, np.clip(ticks, 0, side.shape[1] - 1), axis=1)
         mean = np.where(inside, quantity, 0).mean(0)
-        axes.bar(distance, mean, color=colour, label=name)
+        axes.bar(distance + shift, mean, width=0.44, color=colour, label=name)
     axes.set(
         title=f"Mean book at the end, {len(bid):,} markets",
         xlabel="distance from the mid, ticks",

@@ -45,6 +45,23 @@ def mean_and_error(values: Any) -> Mean:
     return Mean(mean, error, count)
 
 
+def deviation_and_error(values: np.ndarray, against: np.ndarray | None = None) -> Mean:
+    """Return the standard deviation over markets with its standard error, or the paired difference of two.
+
+    The error is that of the deviation's influence function, so it holds for any distribution.
+    """
+
+    def influence(sample: np.ndarray) -> tuple[float, np.ndarray]:
+        deviation = float(sample.std(ddof=1))
+        return deviation, ((sample - sample.mean()) ** 2 - deviation**2) / (2 * deviation)
+
+    value, effect = influence(values)
+    if against is not None:
+        other, other_effect = influence(against)
+        value, effect = value - other, effect - other_effect
+    return Mean(value, float(effect.std(ddof=1) / math.sqrt(len(values))), len(values))
+
+
 def best_prices(bid: torch.Tensor, ask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Find the best grid ticks of books int32 `[M, L]`; -1 and L mark an empty side."""
     levels = bid.shape[-1]

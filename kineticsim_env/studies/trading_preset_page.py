@@ -1,0 +1,293 @@
+"""The text of `docs/trading_preset.md` around the figures that `trading_preset.py` measures."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.studies.statistics import Mean, deviation_and_error, mean_and_error
+
+Games = Mapping[tuple[float, int], Any]  # by skew and half-spread
+
+
+def page(
+    games: Games,
+    rivals: Mapping[str, Games],
+    watched: Mapping[str, Any],
+    preset: MarketConfig,
+    setting: Mapping[str, Any],
+) -> str:
+    """Return the page in Markdown.
+
+    Args:
+        games: Every maker on the preset.
+        rivals: The makers on each candidate, without skew and with `setting["skew"]`.
+        watched: The markets without learners, `"trading"` and each candidate.
+        preset: The preset.
+        setting: What else the text names: engine, command, seconds, markets, size, limit, warmup, auctions, skew, seed.
+    """
+    skews = sorted({skew for skew, _ in games})
+    halves = sorted({half for _, half in games})
+    best = {skew: max(halves, key=lambda half, s=skew: games[s, half].pnl.mean()) for skew in skews}
+    best_skew = max(skews[1:], key=lambda skew: games[skew, best[skew]].pnl.mean())
+    plain, skewed = games[0.0, best[0.0]], games[best_skew, best[best_skew]]
+    market = watched["trading"]
+    checks = _checks(games, market, halves, best, plain, skewed)
+    fields = ", ".join(
+        f"`{name}={value!r}`" for name, value in preset.to_dict().items() if value != MarketConfig().to_dict()[name]
+    )
+    gain = mean_and_error(skewed.pnl - plain.pnl).mean / plain.pnl.mean()
+    calm = 1 - skewed.pnl.std() / plain.pnl.std()
+    text = f"""# The market that the tasks use
+
+<!-- Written by `{setting["command"]}`; edit kineticsim_env/studies/trading_preset_page.py instead. -->
+
+The published market is pinned to its opening price: nobody in it knows anything, so a maker risks nothing, and whoever
+pushes the price finds momentum traders who follow. The preset `"trading"` is a market in which making a market is a
+problem: its fundamental price walks and jumps, traders who know it pick off stale quotes, orders are cancelled, and the
+book is thin enough that the distance of a quote matters.
+
+`MarketConfig.preset("trading")` differs from the defaults in {fields}.
+
+![paths and books](images/trading_market.png)
+
+## What was measured
+
+A scripted maker is added to the market (it replaces nobody). Before every auction it quotes {setting["size"]} units on
+each side: the bid at `(mid2 >> 1) - half_spread - offset`, the ask at `((mid2 + 1) >> 1) + half_spread - offset`, with
+`offset = round(skew * inventory)`. Its inventory is limited to {setting["limit"]} units either way. After
+{setting["warmup"]} auctions of warm-up it trades for {setting["auctions"]}; then its inventory is unwound through the
+market, at most `max_order_qty` units an auction (`kineticsim_env.evaluation.liquidate`). **Liquidated PnL** is the cash
+that is left, in ticks x units. There are no fees.
+
+All makers meet the same {setting["markets"]:,} markets (seeds from {setting["seed"]}), so that differences between them
+are paired; ± is half of a 95% confidence interval over markets, and sd the deviation from market to market.
+
+{_machine(setting)}
+
+## What a good market for this task must show
+
+{_table(("condition", "measured", ""), checks)}
+
+## Makers by half-spread
+
+Without skew; units bought and sold are per auction.
+
+{_maker_table(games, 0.0, halves)}
+
+With the best of the skews, {best_skew:g} ticks a unit:
+
+{_maker_table(games, best_skew, halves)}
+
+![fills, PnL, risk and inventory by half-spread](images/trading_maker.png)
+
+## Skewing the quotes against inventory
+
+Liquidated PnL, and in brackets its deviation from market to market:
+
+{_skew_table(games, skews, halves)}
+
+The best half-spread of each skew, and its paired difference to the best maker without skew (half-spread {best[0.0]}):
+
+{_gain_table(games, skews, best)}
+
+Against the best maker without skew, the best one with a skew of {best_skew:g} gains {100 * gain:.1f}% in the mean and
+takes {100 * calm:.0f}% off the deviation: moving the quotes costs some spread and saves losses on inventory, which
+nearly cancel in the mean, but what remains is far less of a gamble. That is what the inventory penalty of the task's
+default reward asks for. Too strong a skew pushes quotes across the mid, and pays for it.
+
+## The market itself
+
+Without learners, over the same {setting["auctions"]} auctions: the spread is {_pm(market.spread, 2)} ticks where the
+book has two sides ({100 * market.two_sided.mean:.1f}% of the books), and the change of the last price from auction to
+auction has a deviation of {_pm(market.volatility, 2)} ticks. The resting quantity of both sides does not grow with the
+auctions since the opening:
+
+{_depth_table(market)}
+
+The deepest book seen held {market.deepest:,} units.
+
+## Why not another
+
+The same makers, on {setting["rival_markets"]:,} markets of each candidate: liquidated PnL by half-spread without skew,
+and the best maker with a skew of {setting["skew"]:g}. Agents are noise / momentum / maker / fundamental.
+
+{_candidate_table(games, rivals, watched, halves, setting["skew"])}
+
+{chr(10).join(f"- **{name}**: {why}" for name, why in setting["verdicts"].items())}
+"""
+    return "\n\n".join(_wrapped(paragraph) for paragraph in text.rstrip().split("\n\n")) + "\n"
+
+
+def _checks(games: Games, market: Any, halves: Sequence[int], best: Any, plain: Any, skewed: Any) -> list[list[str]]:
+    """State the conditions, what was measured, and whether they hold (at 95%, where there is an interval)."""
+    fills = [mean_and_error(games[0.0, half].bought + games[0.0, half].sold).mean for half in halves]
+    steps = [later / earlier for earlier, later in zip(fills, fills[1:], strict=False)]
+    ends = [mean_and_error(plain.pnl - games[0.0, half].pnl) for half in (halves[0], halves[-1])]
+    gain = mean_and_error(skewed.pnl - plain.pnl)
+    risk = deviation_and_error(skewed.pnl, plain.pnl)
+    sides = [mean_and_error(games[0.0, half].bought - games[0.0, half].sold) for half in halves]
+    worst = max(sides, key=lambda side: abs(side.mean) / side.error)
+    asymmetry = max(abs(side.mean) / fill for side, fill in zip(sides, fills, strict=True))
+    depth = list(market.depth.values())
+    growth = abs(depth[-1].mean - depth[0].mean)
+    rows = [
+        ("mean spread without learners at least 3 ticks", _pm(market.spread, 2), market.spread.mean >= 3),
+        (
+            "fills fall smoothly with the half-spread",
+            " > ".join(f"{fill:.2f}" for fill in fills),
+            all(0.4 < step < 1 for step in steps),
+        ),
+        (
+            "best half-spread inside, at 2 ticks or more",
+            f"{best[0.0]} ticks; ahead of {halves[0]} by {_pm(ends[0])}, of {halves[-1]} by {_pm(ends[1])}",
+            2 <= best[0.0] < halves[-1] and all(end.mean > end.interval() for end in ends),
+        ),
+        ("skewing against inventory is better in the mean", f"{_pm(gain)} (paired)", gain.mean > gain.interval()),
+        (
+            "and in risk",
+            f"sd {_pm(risk)} (paired); mean / sd {_ratio(skewed.pnl):.2f} instead of {_ratio(plain.pnl):.2f}",
+            risk.mean < -risk.interval(),
+        ),
+        (
+            "buying and selling symmetric",
+            f"bought less sold at most {100 * asymmetry:.2f}% of the fills; worst {_pm(worst, 4)} units an auction",
+            asymmetry < 0.01,
+        ),
+        (
+            "books finite",
+            f"{depth[0].mean:.1f} units resting after {min(market.depth)} auctions, "
+            f"{depth[-1].mean:.1f} after {max(market.depth):,}",
+            growth < 0.05 * depth[0].mean,
+        ),
+    ]
+    return [[name, value, "holds" if holds else "**does not hold**"] for name, value, holds in rows]
+
+
+def _maker_table(games: Games, skew: float, halves: Sequence[int]) -> str:
+    rows = []
+    for half in halves:
+        game = games[skew, half]
+        pnl, risk = mean_and_error(game.pnl), deviation_and_error(game.pnl)
+        rows.append(
+            [
+                str(half),
+                f"{game.bought.mean():.3f}",
+                f"{game.sold.mean():.3f}",
+                _pm(mean_and_error(game.bought - game.sold), 4),
+                f"{game.held.mean():.1f}",
+                _pm(pnl),
+                f"{risk.mean:.0f}",
+                f"{_ratio(game.pnl):.2f}",
+            ]
+        )
+    heads = ("half-spread", "bought", "sold", "bought - sold", "mean inventory", "liquidated PnL", "sd", "mean / sd")
+    return _table(heads, rows)
+
+
+def _skew_table(games: Games, skews: Sequence[float], halves: Sequence[int]) -> str:
+    rows = [
+        [
+            str(half),
+            *(f"{_pm(mean_and_error(games[s, half].pnl))} ({games[s, half].pnl.std(ddof=1):.0f})" for s in skews),
+        ]
+        for half in halves
+    ]
+    return _table(("half-spread", *(f"skew {skew:g}" for skew in skews)), rows)
+
+
+def _gain_table(games: Games, skews: Sequence[float], best: Mapping[float, int]) -> str:
+    plain = games[0.0, best[0.0]]
+    rows = []
+    for skew in skews:
+        game = games[skew, best[skew]]
+        pnl, risk = mean_and_error(game.pnl), deviation_and_error(game.pnl)
+        differences = ["", ""]
+        if skew:
+            differences = [_pm(mean_and_error(game.pnl - plain.pnl)), _pm(deviation_and_error(game.pnl, plain.pnl))]
+        low = f"{np.quantile(game.pnl, 0.05):.0f}"
+        rows.append([f"{skew:g}", str(best[skew]), _pm(pnl), _pm(risk), f"{_ratio(game.pnl):.2f}", low, *differences])
+    heads = ("skew", "half-spread", "PnL", "sd", "mean / sd", "5% quantile", "PnL gained", "sd gained")
+    return _table(heads, rows)
+
+
+def _depth_table(market: Any) -> str:
+    heads = ("auctions", *(f"{auctions:,}" for auctions in market.depth))
+    return _table(heads, [["units", *(_pm(depth, 1) for depth in market.depth.values())]])
+
+
+def _candidate_table(
+    games: Games, rivals: Mapping[str, Games], watched: Mapping[str, Any], halves: Sequence[int], skew: float
+) -> str:
+    rows = []
+    for name, found in {"**`trading`**": games, **rivals}.items():
+        market = watched.get(name, watched["trading"])
+        best = max(halves, key=lambda half, found=found: found[skew, half].pnl.mean())
+        game = found[skew, best]
+        rows.append(
+            [
+                name,
+                " / ".join(map(str, market.counts)),
+                _pm(market.spread, 2),
+                f"{100 * market.two_sided.mean:.1f}%",
+                " ".join(f"{found[0.0, half].bought.mean() + found[0.0, half].sold.mean():.2f}" for half in halves),
+                " ".join(f"{found[0.0, half].pnl.mean():.0f}" for half in halves),
+                f"{_pm(mean_and_error(game.pnl))} at {best} (sd {game.pnl.std(ddof=1):.0f})",
+            ]
+        )
+    at = " ".join(map(str, halves))
+    heads = ("market", "agents", "spread", "two-sided", f"fills at {at}", f"PnL at {at}", "best with skew")
+    return _table(heads, rows)
+
+
+def _wrapped(paragraph: str) -> str:
+    """Break the lines of running text and lists at 120 characters; leave tables, headings and pictures."""
+    if paragraph.startswith(("|", "#", "!", "<")):
+        return paragraph
+    lines = paragraph.splitlines() if paragraph.startswith("- ") else [" ".join(paragraph.split())]
+    wrapped = [
+        textwrap.fill(line, 120, subsequent_indent="  " * line.startswith("- "), break_on_hyphens=False)
+        for line in lines
+    ]
+    return "\n".join(wrapped)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _ratio(pnl: np.ndarray) -> float:
+    return float(pnl.mean() / pnl.std(ddof=1))
+
+
+def _pm(value: Mean, digits: int = 0) -> str:
+    return f"{value.mean:.{digits}f} ± {value.interval():.{digits}f}"
+
+
+def _machine(setting: Mapping[str, Any]) -> str:
+    return (
+        f"Measured on {datetime.date.today().isoformat()} with `{setting['command']}` in "
+        f"{setting['seconds'] / 60:.1f} minutes: {setting['engine']} engine, {_processor()}, Python "
+        f"{platform.python_version()}, torch {torch.__version__}. The figures are the same on every engine."
+    )
+
+
+def _processor() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores"
