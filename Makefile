@@ -7,7 +7,7 @@ SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-gpu lint clean
+.PHONY: help demo test test-gpu sanitize lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -23,6 +23,11 @@ test:  ## run the test suite; tests that need a GPU are skipped where there is n
 test-gpu:  ## run the GPU tests and write docs/gpu_report.json; fails without a GPU
 	@$(SETUP) test-gpu
 	$(VENV_PYTHON) scripts/gpu_report.py
+
+sanitize:  ## watch a small run of every kernel variant with compute-sanitizer (memcheck and racecheck) on a GPU
+	@$(SETUP) test-gpu
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
 
 lint:  ## check style (ruff), format (ruff) and types (ty)
 	@$(SETUP) lint

@@ -1,0 +1,52 @@
+"""A small run of every kernel variant, for `make sanitize` to watch with compute-sanitizer on a CUDA GPU.
+
+One warp and several warps a market, all options, learned slots at one tick, window shifts, environment steps of every
+role across episode ends and resets, in sizes that leave part of the last block without a market.
+"""
+
+import torch
+
+from kineticsim_env import MarketConfig, Simulator
+from kineticsim_env.env_core import SAME_STEP, EnvCore
+from kineticsim_env.tasks.market_making import MarketMakingTask
+
+
+def markets(levels: int, warps: int, options: bool) -> None:
+    """Run, quote and reset seven markets."""
+    changes = {"num_levels": levels, "init_price": levels // 2, "num_agents": 70}
+    changes["window"] = min(8, levels // 2 - 1)
+    config = MarketConfig.preset("trading", **changes) if options else MarketConfig(**{**changes, "window": 0})
+    for slots in (0, 3):
+        simulator = Simulator(config, 7, engine="cuda", slots=slots)
+        simulator.engine.force = {"KS_WARPS": warps}  # ty: ignore[invalid-assignment]
+        simulator.run(5, record=("last_price", "volume", "mid2", "fundamental"))
+        if slots:
+            quotes = torch.tensor([levels // 2 + 1, 5, levels // 2 + 3, 5], dtype=torch.int32, device="cuda")
+            simulator.rollout(quotes.expand(3, 7, slots, 4).contiguous(), auctions=2)
+        simulator.reset()
+        simulator.run(2)
+        simulator.check_errors()
+
+
+def environment(mark: str, levels: int) -> None:
+    """Step one learner of each role over the end of an episode."""
+    task = MarketMakingTask(horizon=3, mark=mark, warmup=5, bank_size=4)
+    roles = ("maker", "momentum", "noise")
+    config = MarketConfig.preset("trading", num_levels=levels, init_price=levels // 2)
+    core = EnvCore(
+        config, 5, task, roles, slots=roles, engine="cuda", device=None, prefer_cpu="", autoreset=SAME_STEP,
+        stagger=True, auctions_per_step=2, validate=False,
+    )  # fmt: skip
+    core.reset(seed=3)
+    for _ in range(5):
+        core.step(actions=torch.rand((5, 3, 4), device="cuda") * 2 - 1)
+    core.close()
+
+
+if __name__ == "__main__":
+    for case in ((16, 1, True), (128, 1, True), (128, 1, False), (128, 4, True), (512, 2, True), (2048, 8, False)):
+        markets(*case)
+    for case in (("fundamental", 128), ("liquidation", 512)):
+        environment(*case)
+    torch.cuda.synchronize()
+    print("the workload is done")
