@@ -131,17 +131,17 @@ def _save(options: argparse.Namespace, simulator: Simulator, series: dict[str, n
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in simulator.config.to_dict().items()
     }
+    arrays: dict[str, Any] = {
+        **series,
+        "bid": simulator.bid.cpu().numpy(),
+        "ask": simulator.ask.cpu().numpy(),
+        "price_origin": simulator.price_origin.cpu().numpy(),
+        "config": np.array(json.dumps(fields)),
+        "seed": np.array(options.seed),
+        "warmup": np.array(options.warmup),
+    }
     with open(options.save, "wb") as file:  # an open file, as NumPy would add .npz to another ending
-        np.savez_compressed(
-            file,
-            **series,
-            bid=simulator.bid.cpu().numpy(),
-            ask=simulator.ask.cpu().numpy(),
-            price_origin=simulator.price_origin.cpu().numpy(),
-            config=np.array(json.dumps(fields)),
-            seed=np.array(options.seed),
-            warmup=np.array(options.warmup),
-        )
+        np.savez_compressed(file, **arrays)
     print(f"series: {options.save} ({', '.join(series)}: one row per market)")
 
 

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
-_STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 11, "legend.frameon": False}
+_STYLE: dict[Any, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "legend.frameon": False,
+}
 
 
 def require_matplotlib() -> None:
@@ -58,9 +63,9 @@ def traded_volume(axes: Any, volume: np.ndarray) -> None:
     edges = np.linspace(0, len(auctions), min(150, len(auctions)) + 1).astype(int)  # at most 150 bars
     bars = np.add.reduceat(volume[0].astype(np.int64), edges[:-1]) / np.diff(edges)
     axes.bar(auctions[edges[:-1]], bars, width=np.diff(edges), align="edge", color="#b9c4cf", label="market 0")
-    mean = volume.mean(0)
-    mean = np.add.reduceat(mean, edges[:-1]) / np.diff(edges)
-    axes.plot(auctions[edges[:-1]], mean, color=GREY, lw=1.2, label=f"mean of {len(volume):,} markets")
+    if len(volume) > 1:
+        mean = np.add.reduceat(volume.mean(0), edges[:-1]) / np.diff(edges)
+        axes.plot(auctions[edges[:-1]], mean, color=GREY, lw=1.2, label=f"mean of {len(volume):,} markets")
     axes.set(title="Volume", xlabel="auction", ylabel="units an auction", ylim=(0, 1.3 * max(bars.max(), 1)))
     axes.legend(fontsize=8)
 

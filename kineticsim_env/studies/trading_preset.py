@@ -7,7 +7,6 @@ after 300 auctions what it holds is unwound through the market. All runs share t
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,11 +39,11 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "64 agents, close to the mid": dict(num_agents=64, noise_spread=3, maker_half_spread=1, market_order_prob=0.1),
 }
 VERDICTS = {
-    "16 agents": "a maker earns somewhat more, but there is one built-in maker and no momentum agent: learners in these "
-    "roles would have nobody to replace, or would leave the role empty.",
+    "16 agents": "a maker earns somewhat more, but there is one built-in maker and no momentum agent: learners in "
+    "these roles would have nobody to replace, or would leave the role empty.",
     "32 agents": "the spread is below 3 ticks, and a maker earns less than half.",
-    "20 agents, one momentum": "close to the preset, but a learner that takes the place of the one momentum agent leaves "
-    "no other; with three of them the herd is there whoever learns.",
+    "20 agents, one momentum": "close to the preset, but a learner that takes the place of the one momentum agent "
+    "leaves no other; with three of them the herd is there whoever learns.",
     "64 agents, close to the mid": "what one would try first: a spread of hardly more than one tick leaves nothing to "
     "earn and nothing to learn.",
 }
@@ -180,7 +179,6 @@ def main() -> None:
     options = parser.parse_args()
     plots.require_matplotlib()
     (options.docs / "images").mkdir(parents=True, exist_ok=True)
-    started = time.perf_counter()
     preset = MarketConfig.preset("trading")
     others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
     few = max(2, options.markets // 4)
@@ -205,7 +203,6 @@ def main() -> None:
     setting = {
         "engine": Simulator(preset, 2, engine=options.engine).engine_name,
         "command": f"python -m kineticsim_env.studies.trading_preset --markets {options.markets}",
-        "seconds": time.perf_counter() - started,
         "markets": options.markets,
         "rival_markets": few,
         "seed": "7 * 2^32",

@@ -33,7 +33,7 @@ def page(
         rivals: The makers on each candidate, without skew and with `setting["skew"]`.
         watched: The markets without learners, `"trading"` and each candidate.
         preset: The preset.
-        setting: What else the text names: engine, command, seconds, markets, size, limit, warmup, auctions, skew, seed.
+        setting: What else the text names: engine, command, markets, size, limit, warmup, auctions, skew, seed.
     """
     skews = sorted({skew for skew, _ in games})
     halves = sorted({half for _, half in games})
@@ -276,8 +276,8 @@ def _pm(value: Mean, digits: int = 0) -> str:
 
 def _machine(setting: Mapping[str, Any]) -> str:
     return (
-        f"Measured on {datetime.date.today().isoformat()} with `{setting['command']}` in "
-        f"{setting['seconds'] / 60:.1f} minutes: {setting['engine']} engine, {_processor()}, Python "
+        f"Measured on {datetime.date.today().isoformat()} with `{setting['command']}`, "
+        f"{setting['engine']} engine, {_processor()}, Python "
         f"{platform.python_version()}, torch {torch.__version__}. The figures are the same on every engine."
     )
 
