@@ -74,9 +74,11 @@ class NativeEngine:
         struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
         for name, tensor in tensors.items():
             setattr(struct, name, None if tensor is None else tensor.data_ptr())
-        self._execute(mode, decisions * auctions)
-        for name in tensors:  # back to what is bound, if anything
-            setattr(struct, name, self._bound.get(name))
+        try:
+            self._execute(mode, decisions * auctions)
+        finally:  # after an error too, or the next launch writes where these tensors were
+            for name in tensors:  # back to what is bound, if anything
+                setattr(struct, name, self._bound.get(name))
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         raise NotImplementedError
