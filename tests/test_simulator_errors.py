@@ -1,0 +1,338 @@
+"""Wrong calls of `Simulator`: the error names what came and what is allowed, and the state is as it was before."""
+
+import numpy as np
+import pytest
+import torch
+from strategies import ENGINES, assert_same
+
+import kineticsim_env as ks
+from kineticsim_env import simulator
+from kineticsim_env.errors import EngineUnavailable, MarketError
+
+every_engine = pytest.mark.parametrize("engine", ENGINES)
+CONFIG = ks.MarketConfig(num_levels=16, init_price=8, num_agents=12)  # 8 noise, 2 momentum and 2 makers
+GOOD = np.zeros((3, 2, 4), np.int32)
+
+OPENINGS = [
+    (dict(config={"num_agents": 3}), TypeError, r"config: got dict, allowed is a MarketConfig"),
+    (dict(config="paper"), TypeError, r"config: got str"),
+    (dict(num_markets=0), ValueError, r"num_markets: got 0, allowed is 1 to"),
+    (dict(num_markets=-3), ValueError, r"num_markets: got -3"),
+    (dict(num_markets=2**31), ValueError, r"num_markets: got 2147483648"),
+    (dict(num_markets=2.0), TypeError, r"num_markets: got 2\.0, allowed is a whole number from 1"),
+    (dict(num_markets=True), TypeError, r"num_markets: got True"),
+    (dict(num_markets="3"), TypeError, r"num_markets: got '3'"),
+    (dict(engine="gpu"), ValueError, r"engine: got 'gpu', allowed are 'auto', 'cuda', 'cpu', 'numpy'"),
+    (dict(engine=None), ValueError, r"engine: got None"),
+    (dict(device="cuda"), ValueError, r"device: got 'cuda' with engine='numpy'"),
+    (dict(device="abc"), ValueError, r"device: got 'abc', allowed are None, 'cpu', 'cuda' or 'cuda:N'"),
+    (dict(device="meta"), ValueError, r"device: got 'meta'"),
+    (dict(slots=33), ValueError, r"slots: got 33, allowed is up to 32"),
+    (dict(slots=(None,) * 33), ValueError, r"slots: got 33, allowed is up to 32"),
+    (dict(slots=-1), ValueError, r"slots: got -1"),
+    (dict(slots=1.0), TypeError, r"slots: got 1\.0, allowed is a count"),
+    (dict(slots=True), TypeError, r"slots: got True"),
+    (dict(slots=None), TypeError, r"slots: got None"),
+    (dict(slots="maker"), TypeError, r"slots: got the string 'maker'.*\('maker',\)"),
+    (dict(slots=("maker", "taker")), ValueError, r"slots: got 'taker', allowed are None, 'noise', 'momentum'"),
+    (dict(slots=(["noise"],)), ValueError, r"slots: got \['noise'\]"),
+    (dict(slots=("maker",) * 3), ValueError, r"slots: got 3 that replace a maker agent, allowed is up to 2"),
+    (dict(slots=("fundamental",)), ValueError, r"slots: got 1 that replace a fundamental agent, allowed is up to 0"),
+    (dict(seed=None), TypeError, r"seed: got None"),
+]
+SEEDS = [
+    (1.5, TypeError, r"seed: got 1\.5, allowed is an int, or 3 of them"),
+    (True, TypeError, r"seed: got True"),
+    ("7", TypeError, r"seed: got '7'"),
+    ([1, 2], ValueError, r"seed: got shape \[2\], allowed is an int, or 3 of them"),
+    ([[1, 2, 3]], ValueError, r"seed: got shape \[1, 3\]"),
+    ([1, 2, 3.5], TypeError, r"seed: got \[1, 2, 3\.5\]"),
+    (torch.ones(3), TypeError, r"seed: got tensor"),
+    (2**63 - 2, ValueError, r"seed: got 9223372036854775806, allowed is -2\^63 to 2\^63 - num_markets"),
+    (-(2**63) - 1, TypeError, r"seed: got -9223372036854775809"),
+    (np.array([1, 2, 2**63], np.uint64), ValueError, r"seed: got 9223372036854775808"),
+]
+CALLS = [
+    (lambda sim: sim.run(-1), ValueError, r"auctions: got -1, allowed is 0 to"),
+    (lambda sim: sim.run(1.0), TypeError, r"auctions: got 1\.0, allowed is a whole number"),
+    (lambda sim: sim.run(True), TypeError, r"auctions: got True"),
+    (lambda sim: sim.run(2**31), ValueError, r"auctions: got 2147483648"),
+    (lambda sim: sim.run(3, record="volume"), TypeError, r"record: got 'volume', allowed is a sequence of last_price"),
+    (lambda sim: sim.run(3, record=("price",)), ValueError, r"record: got 'price', allowed are last_price, volume"),
+    (lambda sim: sim.run(3, record=7), TypeError, r"record: got 7"),
+    (lambda sim: sim.step(GOOD, auctions="2"), TypeError, r"auctions: got '2'"),
+    (lambda sim: sim.step(GOOD, auctions=-1), ValueError, r"auctions: got -1"),
+    (lambda sim: sim.step(GOOD[0]), ValueError, r"quotes: got shape \[2, 4\], allowed is int32 \[3, 2, 4\]"),
+    (lambda sim: sim.step(GOOD[:2]), ValueError, r"quotes: got shape \[2, 2, 4\]"),
+    (lambda sim: sim.step(GOOD[..., :3]), ValueError, r"quotes: got shape \[3, 2, 3\]"),
+    (lambda sim: sim.step(GOOD.astype(float)), TypeError, r"quotes: got float64, allowed is int32"),
+    (lambda sim: sim.step(GOOD * np.nan), TypeError, r"quotes: got float64"),
+    (lambda sim: sim.step(GOOD > 0), TypeError, r"quotes: got bool"),
+    (lambda sim: sim.step(GOOD + np.int64(2**31)), ValueError, r"quotes: got 2147483648, allowed .* fit int32"),
+    (lambda sim: sim.step(GOOD - np.int64(2**31 + 1)), ValueError, r"quotes: got -2147483649"),
+    (lambda sim: sim.step([[[1, 2], [3]]]), ValueError, r"quotes: got nested sequences of unequal lengths"),
+    (lambda sim: sim.step("buy"), TypeError, r"quotes: got <U3"),
+    (lambda sim: sim.step(torch.zeros(3, 2, 4, device=sim.device)), TypeError, r"quotes: got torch.float32"),
+    (lambda sim: sim.step(torch.zeros(3, 2, 4, dtype=torch.int64)), TypeError, r"quotes: got torch.int64"),
+    (lambda sim: sim.step(torch.zeros(3, 2, 4, dtype=torch.int32, device="meta")), ValueError, r"tensor on meta"),
+    (lambda sim: sim.rollout(GOOD), ValueError, r"quotes: got shape \[3, 2, 4\], allowed is int32 \[T, 3, 2, 4\]"),
+    (lambda sim: sim.rollout(None), TypeError, r"quotes: got object"),
+    (lambda sim: sim.rollout(GOOD[None], auctions=0), ValueError, r"auctions: got 0, allowed is 1 to"),
+    (lambda sim: sim.rollout(GOOD[None], record=("x",)), ValueError, r"record: got 'x'"),
+    (lambda sim: sim.reset(mask=[1, 0, 1]), ValueError, r"mask: got int64 \[3\], allowed is bool \[3\] or None"),
+    (lambda sim: sim.reset(mask=[True]), ValueError, r"mask: got bool \[1\]"),
+    (lambda sim: sim.reset(seed=1, mask="all"), ValueError, r"mask: got <U3 \[\]"),
+    (lambda sim: sim.reset(mask=torch.ones(3)), ValueError, r"mask: got torch.float32 \[3\]"),
+]
+STATES = [
+    ("bid", lambda x: x[:2], r"state\['bid'\]: got torch.int32 \(2, 16\), allowed is torch.int32 \(3, 16\)"),
+    ("bid", lambda x: x.long(), r"state\['bid'\]: got torch.int64"),
+    ("bid", lambda x: x.numpy(force=True), r"state\['bid'\]: got ndarray"),
+    ("bid", lambda x: x - 1, r"state\['bid'\]: got -1, allowed is 0 or more"),
+    ("ask", lambda x: x + 2**28, r"state\['ask'\]: got .*, allowed is a side's total below 2\^31"),
+    ("ask", lambda x: x + 1, r"state\['ask'\]: got 1, allowed is above every bid \(the book is crossed\)"),
+    ("bid", lambda x: x.roll(2, 1), r"state\['ask'\]: .*crossed"),  # locked at one tick
+    ("price_origin", lambda x: x + 2**29 + 1, r"state\['price_origin'\]: got 536870913, allowed is -2\^29 to 2\^29"),
+    ("price_origin", lambda x: torch.full_like(x, -(2**31)), r"state\['price_origin'\]: got -2147483648"),
+    ("fundamental_price", lambda x: x - 2**31, r"state\['fundamental_price'\]: got -21474836\d\d, allowed is -2\^30"),
+    ("last_tick", lambda x: torch.full_like(x, -(2**31)), r"state\['last_tick'\]: got -2147483648"),
+    ("last_tick", lambda x: x + 2**30, r"state\['last_tick'\]: got 10737418\d\d"),
+    ("t", lambda x: x - 100, r"state\['t'\]: got -\d+, allowed is 0 or more"),
+    ("t", lambda x: x + 2**32, r"state\['t'\]: got 4294967300, allowed is below 2\^32"),
+    ("episode", lambda x: x - 1, r"state\['episode'\]: got -1"),
+    ("volume", lambda x: x - 2**40, r"state\['volume'\]: got -\d+"),
+    ("trades", lambda x: x - 2**40, r"state\['trades'\]: got -\d+"),
+    ("error", lambda x: x + 1, r"state\['error'\]: got 1, allowed is 0"),
+    ("quotes", lambda x: x * 0 - 1, r"state\['quotes'\]: got -1, allowed is quantities from 0 to 2\^20"),
+    ("quotes", lambda x: x * 0 + 2**20 + 1, r"state\['quotes'\]: got 1048577"),
+    ("quotes", lambda x: torch.full_like(x, -(2**31)), r"state\['quotes'\]: got -2147483648"),
+]  # fmt: skip
+
+
+def open_three(engine, **changes):
+    sim = ks.Simulator(CONFIG.replace(**changes), 3, engine=engine, slots=("noise", None))
+    sim.run(4)
+    return sim
+
+
+def refused(sim, call, error, match):
+    """Check that a call raises, and that neither the state nor what follows has changed."""
+    before, twin = {name: tensor.clone() for name, tensor in sim.tensors.items()}, sim.branch()
+    with pytest.raises(error, match=match):
+        call(sim)
+    assert_same({k: v.cpu() for k, v in sim.tensors.items()}, {k: v.cpu() for k, v in before.items()})
+    sim.run(2)
+    twin.run(2)
+    assert_same({k: v.cpu() for k, v in sim.tensors.items()}, {k: v.cpu() for k, v in twin.tensors.items()})
+
+
+@pytest.mark.parametrize(("arguments", "error", "match"), OPENINGS, ids=str)
+def test_wrong_openings(arguments, error, match):
+    with pytest.raises(error, match=match):
+        ks.Simulator(**{"config": CONFIG, "num_markets": 3, "engine": "numpy", **arguments})
+
+
+@every_engine
+@pytest.mark.parametrize(("seed", "error", "match"), SEEDS, ids=lambda x: str(x)[:30])
+def test_wrong_seeds(engine, seed, error, match):
+    with pytest.raises(error, match=match):
+        ks.Simulator(CONFIG, 3, engine=engine, seed=seed)
+    refused(open_three(engine), lambda sim: sim.reset(seed=seed, mask=[True, False, True]), error, match)
+
+
+@every_engine
+@pytest.mark.parametrize(("call", "error", "match"), CALLS, ids=[match[:30] for *_, match in CALLS])
+def test_wrong_calls(engine, call, error, match):
+    refused(open_three(engine), call, error, match)
+
+
+@every_engine
+@pytest.mark.parametrize(("name", "change", "match"), STATES, ids=[f"{n} {m[-25:]}" for n, _, m in STATES])
+def test_wrong_states(engine, name, change, match):
+    sim = open_three(engine)
+    saved = sim.state_dict()
+    refused(sim, lambda sim: sim.load_state_dict({**saved, name: change(saved[name])}), ValueError, match)
+
+
+@every_engine
+def test_wrong_names_of_a_state(engine):
+    sim = open_three(engine)
+    saved = sim.state_dict()
+    less = {name: value for name, value in saved.items() if name != "trades"}
+    refused(sim, lambda sim: sim.load_state_dict(less), ValueError, r"missing or unknown names \['trades'\]")
+    more = {**saved, "spread": saved["t"]}
+    refused(sim, lambda sim: sim.load_state_dict(more), ValueError, r"missing or unknown names \['spread'\]")
+    refused(sim, lambda sim: sim.load_state_dict(None), TypeError, r"state: got NoneType, allowed is a mapping")
+
+
+@every_engine
+def test_quotes_without_slots(engine):
+    sim = ks.Simulator(CONFIG, 3, engine=engine)
+    refused(sim, lambda sim: sim.step(GOOD), ValueError, r"quotes: got quotes, but this simulator has no slots")
+
+
+def test_wrong_lengths_of_per_market_fields():
+    config = CONFIG.replace(noise_spread=[1, 2, 3, 4])
+    with pytest.raises(ValueError, match=r"noise_spread: got 4 per-market values, allowed is num_markets = 3"):
+        ks.Simulator(config, 3, engine="numpy")
+    few = ks.MarketConfig(num_agents=[256, 10])
+    with pytest.raises(ValueError, match=r"slots: got 3 that replace a maker agent, allowed is up to 1"):
+        ks.Simulator(few, 2, engine="numpy", slots=("maker",) * 3)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_cuda_without_a_gpu():
+    with pytest.raises(EngineUnavailable, match=r"engine 'cuda' cannot run: .+"):
+        ks.Simulator(CONFIG, 3, engine="cuda")
+
+
+@pytest.mark.gpu
+def test_wrong_devices():
+    sim = open_three("cuda")
+    refused(sim, lambda sim: sim.step(torch.from_numpy(GOOD)), ValueError, r"quotes: got a tensor on cpu, .* on cuda:0")
+    with pytest.raises(ValueError, match=r"device: got 'cuda:99', allowed is an index below"):
+        ks.Simulator(CONFIG, 3, engine="cuda", device="cuda:99")
+    with pytest.raises(ValueError, match=r"device: got 'cpu' with engine='cuda'"):
+        ks.Simulator(CONFIG, 3, engine="cuda", device="cpu")
+
+
+# Markets that have to stop --------------------------------------------------------------------------------------------
+
+HEAVY = dict(noise=0, maker=1, momentum=0, max_order_qty=65535, maker_half_spread=3)  # nothing trades, books grow
+on_the_host = pytest.mark.parametrize("engine", ["numpy", "cpu"])
+
+
+def open_heavy(engine, markets, full):
+    """Open markets of which one, `full`, has room for some auctions only."""
+    sim = ks.Simulator(CONFIG.replace(**HEAVY), markets, engine=engine, seed=5)
+    saved = sim.state_dict()
+    saved["bid"][full, 0] = 2**31 - 2_000_000
+    sim.load_state_dict(saved)
+    return sim
+
+
+def auctions_left(markets, full):
+    sim = open_heavy("numpy", markets, full)
+    for n in range(100):
+        try:
+            sim.run(1)
+        except MarketError:
+            return n
+    raise AssertionError("the market never overflows")
+
+
+@on_the_host
+@pytest.mark.parametrize(("markets", "full"), [(3, 1), (1, 0), (1500, 1400)])
+def test_overflow_leaves_every_market_as_it_was(engine, markets, full):
+    left = auctions_left(markets, full)
+    assert left >= 3
+    sim = open_heavy(engine, markets, full)
+    match = rf"market {full}\b.*\bt ?= ?{left}\b.*2\^31"
+    refused_runs = (lambda sim: sim.run(left + 1), lambda sim: sim.run(left + 50, record=("volume",)))
+    for call in refused_runs:
+        before = sim.state_dict()
+        with pytest.raises(MarketError, match=match):
+            call(sim)
+        assert_same(sim.state_dict(), before)
+    sim.run(left)
+    with pytest.raises(MarketError, match=match):
+        sim.run(1)
+    assert sim.t.tolist() == [left] * markets
+    sim.reset()
+    sim.run(left + 1)  # an opening book has room again
+
+
+@on_the_host
+def test_a_long_run_that_fails_late_is_undone(engine, monkeypatch):
+    left = auctions_left(3, 1)
+    sim = open_heavy(engine, 3, 1)
+    before = sim.state_dict()
+    monkeypatch.setitem(simulator._EVENTS_PER_PIECE, engine, 1)  # pieces of one auction
+    with pytest.raises(MarketError, match=r"market 1\b"):
+        sim.run(left + 1, progress=False)
+    assert_same(sim.state_dict(), before)
+
+
+@on_the_host
+def test_overflow_by_quotes(engine):
+    """Learned quotes count: 32 slots of the largest size, on a book that has little room left."""
+    sim = ks.Simulator(CONFIG, 2, engine=engine, slots=32)
+    saved = sim.state_dict()
+    saved["bid"][1, 0] = 2**31 - 2**24
+    sim.load_state_dict(saved)
+    quotes = np.broadcast_to(np.array([0, 2**20, 0, 0], np.int32), (2, 32, 4))
+    before = sim.state_dict()
+    with pytest.raises(MarketError, match=r"market 1\b"):
+        sim.step(quotes)
+    assert_same(sim.state_dict(), before)
+    sim.step(quotes[:, :] // 4)
+
+
+@on_the_host
+def test_a_window_that_leaves_its_range(engine):
+    sim = ks.Simulator(CONFIG.replace(window=2), 3, engine=engine)
+    saved = sim.state_dict()
+    saved["price_origin"][2] = 2**29
+    saved["bid"][2], saved["ask"][2] = torch.eye(16)[13] * 8, torch.eye(16)[15] * 8
+    sim.load_state_dict(saved)
+    before = sim.state_dict()
+    with pytest.raises(MarketError, match=r"market 2\b.*2\^29"):
+        sim.run(1)
+    assert_same(sim.state_dict(), before)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("markets", "full"), [(3, 1), (1500, 1400)])
+@pytest.mark.parametrize("look", ["check_errors", "state_dict", "reset", "branch", "close"])
+def test_a_market_stops_alone_on_cuda(markets, full, look):
+    left = auctions_left(markets, full)
+    sim, host = open_heavy("cuda", markets, full), open_heavy("cpu", markets, full)
+    sim.run(left + 4)
+    host.run(left)
+    stopped = {name: tensor[full].clone() for name, tensor in sim.tensors.items() if name != "error"}
+    assert_same({k: v.cpu() for k, v in stopped.items()}, {name: host.tensors[name][full] for name in stopped})
+    with pytest.raises(MarketError, match=rf"market {full}: at t = {left} .*2\^31"):
+        getattr(sim, look)()
+    sim.check_errors()  # raises once
+    sim.run(3)
+    others = [m for m in range(markets) if m != full]
+    healthy = ks.Simulator(sim.config, markets, engine="cpu", seed=5)
+    healthy.run(left + 7)
+    assert torch.equal(sim.bid.cpu()[others], healthy.bid[others]) and int(sim.t[full]) == left
+    mask = torch.arange(markets) == full
+    sim.reset(seed=5, mask=mask)
+    sim.run(left + 7)
+    assert torch.equal(sim.bid[full].cpu(), healthy.bid[full]) and not sim.tensors["error"].any()
+
+
+@pytest.mark.parametrize("engine", ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_error_words(engine):
+    """A stopped market is raised for once and stays stopped until its reset; a bad action is forgotten then."""
+    sim = open_three(engine)
+    sim.tensors["error"][1] = 1
+    with pytest.raises(MarketError, match=r"market 1: at t = 4 "):
+        sim.check_errors()
+    sim.check_errors()
+    sim.run(2)
+    assert sim.t.tolist() == [6, 4, 6]
+    sim.tensors["error"][2] = 2
+    with pytest.raises(MarketError, match=r"market 2: got a NaN action"):
+        sim.check_errors()
+    sim.tensors["error"][0] = 4
+    with pytest.raises(MarketError, match=r"market 0: got an action outside its space"):
+        sim.reset()
+    assert sim.t.tolist() == [6, 4, 6], "a reset that raises resets nothing"
+    sim.reset()
+    assert not sim.tensors["error"].any() and sim.t.tolist() == [0, 0, 0]
+    sim.run(2)
+    assert sim.t.tolist() == [2, 2, 2]
+
+
+def test_validate_looks_before_every_call():
+    sim = ks.Simulator(CONFIG, 3, engine="numpy", slots=1, validate=True)
+    for call in (lambda: sim.run(1), sim.step, lambda: sim.rollout(GOOD[None, :, :1])):
+        sim.tensors["error"][2] = 8
+        with pytest.raises(MarketError, match=r"market 2: .*2\^29"):
+            call()
+        sim.reset()
+        call()
