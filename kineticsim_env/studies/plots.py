@@ -54,7 +54,7 @@ def price_paths(axes: Any, price: np.ndarray, fundamental: np.ndarray, markets: 
     axes.set(title="Price paths", xlabel="auction", ylabel="last price, ticks")
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.22 * (high - low), high)  # room for the legend
-    axes.legend(fontsize=8, ncols=3, loc="lower left")
+    axes.legend(fontsize=8, ncols=min(markets, len(price)), loc="lower left")
 
 
 def traded_volume(axes: Any, volume: np.ndarray) -> None:
