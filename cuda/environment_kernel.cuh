@@ -1,5 +1,8 @@
 // environment_kernel.cuh: one environment step or reset of the market on chip, in the same launch as its auctions.
 // Loops and memory only: actions, rewards and observations are tasks.h's, in the order of docs/environment.md.
+//
+// A step is short, so what it costs is waiting for global memory: everything is read at the start, at once, and written
+// at the end; what threads tell each other goes over the market's desk in shared memory.
 #pragma once
 
 #include "persistent_kernel.cuh"
@@ -7,39 +10,90 @@
 
 namespace ks {
 
+// One slot as all threads of the market see it.
+struct DeskSlot {
+  int64_t cash, inventory, fees;
+  Quote quote;
+};
+
+// What a market's threads share besides the book. Its slots follow it in memory.
+struct Desk {
+  int32_t mid_history[kHistory + 1];
+  int32_t volume_history[kHistory];
+  int32_t action_error;
+
+  __device__ __forceinline__ DeskSlot& slot(int k) { return reinterpret_cast<DeskSlot*>(this + 1)[k]; }
+};
+
+constexpr int kHistoryInts = 2 * kHistory + 1;  // both histories, in one row
+static_assert(sizeof(Desk) == 4 * kDeskInts && sizeof(DeskSlot) == 4 * kDeskSlotInts, "layout.h tells the launcher");
+static_assert(sizeof(Desk) % 8 == 0, "its slots hold int64");
+
 template <int kLevels, int kWarps, bool kOptions>
 struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
   using Market = MarketOnChip<kLevels, kWarps, kOptions, true>;
-  using Market::account, Market::bid, Market::ask, Market::error, Market::episode, Market::first_tick,
+  using Market::account, Market::ask, Market::bid, Market::error, Market::episode, Market::first_tick,
       Market::fundamental, Market::group, Market::key, Market::last_tick, Market::launch, Market::leads, Market::m,
       Market::origin, Market::owns_slot, Market::p, Market::prev_mid2, Market::quote, Market::stopped, Market::t,
       Market::trades, Market::volume;
 
-  using Market::Market;
+  Desk& desk;
+  const TaskParams& task;
+  bool done, terminated, truncated;
+  int32_t elapsed;
+  int64_t prev_value;  // of this thread's slot
+  float reward;
 
-  __device__ __forceinline__ int32_t* mid_history() const { return launch.mid_history + m * (kHistory + 1); }
-  __device__ __forceinline__ int32_t* volume_history() const { return launch.volume_history + m * kHistory; }
+  static __device__ __forceinline__ int shared_ints(int slots) {
+    return Market::kSharedInts + kDeskInts + kDeskSlotInts * slots;
+  }
+
+  __device__ __forceinline__ EnvironmentOnChip(const Launch& launch, int64_t m, int* shared)
+      : Market(launch, m, shared), desk(*reinterpret_cast<Desk*>(shared + Market::kSharedInts)), task(launch.task),
+        done(launch.done[m]), terminated(false), truncated(false), elapsed(launch.elapsed[m]),
+        prev_value(0), reward(0.0f) {
+    const int i = group.thread();
+    if (i < kHistoryInts) desk.mid_history[i] = *history(i);
+    if (i == kHistoryInts) desk.action_error = 0;
+    if (owns_slot()) prev_value = launch.prev_value[slot_row()];
+  }
+
+  // Place i of the two histories in global memory; on the desk they are one row.
+  __device__ __forceinline__ int32_t* history(int i) const {
+    return i <= kHistory ? launch.mid_history + m * (kHistory + 1) + i
+                         : launch.volume_history + m * kHistory + (i - kHistory - 1);
+  }
+
   __device__ __forceinline__ int64_t slot_row() const { return m * launch.slots + group.lane; }
 
-  __device__ __forceinline__ void write_flags(bool terminated, bool truncated) {
-    if (!leads()) return;
-    launch.terminated[m] = terminated;
-    launch.truncated[m] = truncated;
+  __device__ __forceinline__ void store_environment() {
+    this->store();
+    const int i = group.thread();
+    if (i < kHistoryInts) *history(i) = desk.mid_history[i];
+    if (owns_slot()) {
+      launch.prev_value[slot_row()] = prev_value;
+      launch.reward[slot_row()] = reward;
+    }
+    if (leads()) {
+      launch.done[m] = done;
+      launch.elapsed[m] = elapsed;
+      launch.terminated[m] = terminated;
+      launch.truncated[m] = truncated;
+    }
   }
 
   __device__ __forceinline__ void slot_direction(int k, int64_t inventory, int32_t& side, int64_t& remaining) const {
     side = 0;
     remaining = kMaxPrice;
-    if (launch.task.role[k] == kMomentum) side = momentum_side(mid_history(), key, t, k);
-    if (launch.task.role[k] == kNoise) {
-      const Target target = noise_target(launch.task, key, k, inventory);
+    if (task.role[k] == kMomentum) side = momentum_side(desk.mid_history, key, t, k);
+    if (task.role[k] == kNoise) {
+      const Target target = noise_target(task, key, k, inventory);
       side = target.side;
       remaining = target.remaining;
     }
   }
 
   __device__ __forceinline__ void reset(bool explicit_reset) {
-    const TaskParams& task = launch.task;
     episode += 1;
     t = 0;
     key = episode_key(launch.seed[m], episode);
@@ -66,44 +120,39 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
     }
     quote = Quote{0, 0, 0, 0};
     account = Account{0, 0, 0};
-    if (owns_slot()) launch.prev_value[slot_row()] = 0;
+    prev_value = 0;
+    done = false;
+    elapsed = explicit_reset && task.stagger && episode == 0 ? word_choice(random_word(key, 0, kStaggerWord), task.horizon)
+                                                             : 0;
     if (explicit_reset) error = 0;
     const int32_t mid2 = this->mark();
     group.sync();  // every reader of the old history is done
-    if (leads()) {
-      launch.done[m] = 0;
-      launch.elapsed[m] = explicit_reset && task.stagger && episode == 0
-                              ? word_choice(random_word(key, 0, kStaggerWord), task.horizon)
-                              : 0;
-      for (int i = 0; i <= kHistory; ++i) mid_history()[i] = mid2;
-      for (int i = 0; i < kHistory; ++i) volume_history()[i] = 0;
-    }
-    group.sync();
+    const int i = group.thread();
+    if (i < kHistoryInts) desk.mid_history[i] = i <= kHistory ? mid2 : 0;
   }
 
   // Write the observation of every slot, a feature a thread, to `out` and (not null) to `copy`.
   __device__ __forceinline__ void observe(float* out, float* copy) {
-    this->store_slots();
+    if (owns_slot()) desk.slot(group.lane) = DeskSlot{account.cash, account.inventory, account.fees, quote};
     this->publish();
     int32_t best_bid, best_ask;
     this->local_best(best_bid, best_ask);
     this->group_best(best_bid, best_ask);
     group.sync();
-    View<const int32_t*> view{this->buy,       this->sell,       kLevels, best_bid,           best_ask,
-                              mid_history()[0], last_tick,        origin,  mid_history(),      volume_history(),
-                              0,               launch.elapsed[m], p.inventory_limit, 0,        0,
-                              {0, 0, 0, 0},    {0, 0, 0}};
+    View<const int32_t*> view{this->buy, this->sell, kLevels, best_bid, best_ask, desk.mid_history[0], last_tick, origin,
+                              desk.mid_history, desk.volume_history, 0, elapsed, p.inventory_limit, 0, 0,
+                              {0, 0, 0, 0}, {0, 0, 0}};
     for (int k = 0; k < launch.slots; ++k) {
-      const int64_t row = m * launch.slots + k;
-      const int32_t* q = launch.quotes + 4 * row;
-      view.role = launch.task.role[k];
-      view.quote = Quote{q[0], q[1], q[2], q[3]};
-      view.account = Account{launch.cash[row], launch.inventory[row], launch.fees[row]};
-      slot_direction(k, view.account.inventory, view.side, view.remaining);
+      const DeskSlot& slot = desk.slot(k);
+      view.role = task.role[k];
+      view.quote = slot.quote;
+      view.account = Account{slot.cash, slot.inventory, slot.fees};
+      slot_direction(k, slot.inventory, view.side, view.remaining);
+      const int64_t row = (m * launch.slots + k) * kObservation;
       for (int i = group.thread(); i < kObservation; i += Market::kThreads) {
-        const float feature = observation_feature(launch.task, view, i);
-        out[row * kObservation + i] = feature;
-        if (copy) copy[row * kObservation + i] = feature;
+        const float feature = observation_feature(task, view, i);
+        out[row + i] = feature;
+        if (copy) copy[row + i] = feature;
       }
     }
     group.sync();
@@ -112,69 +161,59 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
   // What the launch asks of this market: a step, the reset that follows or replaces it, or an explicit reset.
   __device__ __forceinline__ void step_or_reset() {
     const bool explicit_reset = launch.env_mode == kEnvReset;
-    bool restart;
-    if (explicit_reset) {
-      if (launch.reset_mask && !launch.reset_mask[m]) return;
-      restart = true;
-    } else if (stopped()) {
-      restart = false;
-    } else if (launch.done[m]) {
-      if (owns_slot()) launch.reward[slot_row()] = 0.0f;
-      if (launch.task.autoreset == kDisabled) return;
-      restart = true;
-    } else {
-      restart = advance();
-    }
-    if (stopped() && !explicit_reset) {
-      if (owns_slot()) launch.reward[slot_row()] = 0.0f;
-      write_flags(false, false);
-    } else if (restart) {
-      const bool keeps_flags = !explicit_reset && launch.task.autoreset == kSameStep;
-      reset(explicit_reset);
-      if (!keeps_flags) {
+    if (explicit_reset && launch.reset_mask && !launch.reset_mask[m]) return;
+    bool restart = explicit_reset;
+    if (!explicit_reset && !stopped()) {
+      if (!done) {
+        restart = advance();
+      } else if (task.autoreset == kDisabled) {  // it stays as it is, and so do its flags
         if (owns_slot()) launch.reward[slot_row()] = 0.0f;
-        write_flags(false, false);
+        return;
+      } else {
+        restart = true;
       }
+    }
+    if (restart) {
+      reset(explicit_reset);
       observe(launch.observation, nullptr);
     }
-    this->store();
+    store_environment();
   }
 
   // One decision and everything that follows from it; true if the market has to be reset in this same step.
   __device__ __forceinline__ bool advance() {
-    const TaskParams& task = launch.task;
-    const int32_t mid2_before = mid_history()[0], fundamental_before = fundamental;
+    group.sync();  // the desk is laid
+    const int32_t mid2_before = desk.mid_history[0], fundamental_before = fundamental;
     const int64_t volume_before = volume;
     const Account before = account;
     Quote fresh = quote;
-    int32_t action_error = 0;
     if (owns_slot()) {
       const int k = group.lane;
-      int32_t side;
+      int32_t side, action_error = 0;
       int64_t most;
       slot_direction(k, account.inventory, side, most);
       fresh = task.action_type == kContinuous
                   ? decode_continuous(task, task.role[k], launch.actions + slot_row() * kActionSize, mid2_before, side,
                                       most, quote, action_error)
                   : decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2_before, side, most, action_error);
-      if (action_error) atomicOr(launch.error + m, action_error);
+      if (action_error) atomicOr(&desk.action_error, action_error);
     }
     this->decision(true, fresh, 0);
     group.sync();
-    error |= launch.error[m];  // what other slots' actions added
+    error |= desk.action_error;
     if (stopped()) return false;
     this->write_fills(m * launch.slots);
 
     const int32_t mid2 = this->mark();
-    const int32_t elapsed = launch.elapsed[m] + 1;
+    elapsed += 1;
+    const int i = group.thread();
+    const int32_t older = i < kHistoryInts ? desk.mid_history[i] : 0;
     group.sync();  // every thread has read the old history
+    if (i < kHistory || (i > kHistory && i < kHistoryInts - 1)) desk.mid_history[i + 1] = older;
     if (leads()) {
-      for (int i = kHistory; i > 0; --i) mid_history()[i] = mid_history()[i - 1];
-      for (int i = kHistory - 1; i > 0; --i) volume_history()[i] = volume_history()[i - 1];
       const int64_t fresh_volume = volume - volume_before;
-      mid_history()[0] = mid2;
-      volume_history()[0] = fresh_volume < 0x7fffffff ? (int32_t)fresh_volume : 0x7fffffff;
-      launch.elapsed[m] = elapsed;
+      desk.mid_history[0] = mid2;
+      desk.volume_history[0] = fresh_volume < 0x7fffffff ? (int32_t)fresh_volume : 0x7fffffff;
     }
     if (task.mark == kLiquidationMark) this->publish();
     group.sync();
@@ -192,20 +231,18 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
       value = marked_value(task, account, mark2, cash);
       loses = task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss;
     }
-    const bool terminated = kWarps > 1 ? __syncthreads_or(loses) : __any_sync(kAllLanes, loses);
-    const bool truncated = !terminated && elapsed >= task.horizon;
-    const bool ends = terminated || truncated;
+    terminated = kWarps > 1 ? __syncthreads_or(loses) : __any_sync(kAllLanes, loses);
+    truncated = !terminated && elapsed >= task.horizon;
+    done = terminated || truncated;
     if (owns_slot()) {
       int32_t side;
       int64_t remaining;
       slot_direction(group.lane, account.inventory, side, remaining);
-      launch.reward[slot_row()] = reward_of(task, task.role[group.lane], before, account, launch.prev_value[slot_row()],
-                                            value, mark2_before, mark2, ends, remaining);
-      launch.prev_value[slot_row()] = value;
+      reward = reward_of(task, task.role[group.lane], before, account, prev_value, value, mark2_before, mark2, done,
+                         remaining);
+      prev_value = value;
     }
-    write_flags(terminated, truncated);
-    if (leads()) launch.done[m] = ends;
-    const bool again = ends && task.autoreset == kSameStep;
+    const bool again = done && task.autoreset == kSameStep;
     observe(launch.final_observation, again ? nullptr : launch.observation);
     return again;
   }

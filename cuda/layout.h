@@ -23,6 +23,12 @@ constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of every observation
 constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
 
+// The CUDA kernel's launch shape, which its launcher needs too. Shared memory is counted in ints.
+constexpr int kMarketsPerBlock = 4;   // where one warp holds a market; several warps: one market a block
+constexpr int kScratchInts = 4;       // a warp, where several warps share a market
+constexpr int kDeskInts = 10;         // of an environment's market
+constexpr int kDeskSlotInts = 10;     // and of each of its slots
+
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped
 constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept

@@ -374,11 +374,9 @@ struct Market {
       view.quote = quotes[k];
       view.account = accounts[k];
       slot_direction(k, view.side, view.remaining);
-      if (k == 0)
-        for (int i = 0; i < kMarketFeatures; ++i) row[i] = market_feature(view, i);
-      else
-        std::memcpy(row, rows, kMarketFeatures * sizeof(float));
-      for (int i = 0; i < kOwnFeatures; ++i) row[kMarketFeatures + i] = own_feature(task, view, i);
+      const int first_own = k == 0 ? 0 : kMarketFeatures;  // all slots see the same market
+      if (k > 0) std::memcpy(row, rows, kMarketFeatures * sizeof(float));
+      for (int i = first_own; i < kObservation; ++i) row[i] = observation_feature(task, view, i);
     }
   }
 

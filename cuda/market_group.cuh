@@ -27,7 +27,7 @@ __device__ __forceinline__ int warp_sum(int x) { return __reduce_add_sync(kAllLa
 
 template <int kWarps>
 struct Group {
-  static constexpr int kScratch = kWarps > 1 ? 4 * kWarps : 0;  // ints of shared memory: two buffers of two rows
+  static constexpr int kScratch = kWarps > 1 ? kScratchInts * kWarps : 0;  // two buffers of two rows
 
   int* scratch;
   int lane, warp;

@@ -7,24 +7,20 @@
 //   -DKS_TASK=0 persistent_kernel.cu
 #include "environment_kernel.cuh"
 
-#if KS_WARPS > 1
-constexpr int kMarketsPerBlock = 1;
-#else
-constexpr int kMarketsPerBlock = 4;
-#endif
+constexpr int kPerBlock = KS_WARPS > 1 ? 1 : ks::kMarketsPerBlock;
 
-extern "C" __global__ void __launch_bounds__(32 * KS_WARPS * kMarketsPerBlock)
+extern "C" __global__ void __launch_bounds__(32 * KS_WARPS * kPerBlock)
     ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   using namespace ks;
-  extern __shared__ int shared[];
-  const int64_t m = (int64_t)blockIdx.x * kMarketsPerBlock + (kMarketsPerBlock > 1 ? threadIdx.x >> 5 : 0);
+  extern __shared__ __align__(16) int shared[];
+  const int64_t m = (int64_t)blockIdx.x * kPerBlock + (kPerBlock > 1 ? threadIdx.x >> 5 : 0);
   if (m >= launch.markets) return;
 #if KS_TASK
   using Kernel = EnvironmentOnChip<KS_LEVELS, KS_WARPS, KS_OPTIONS != 0>;
 #else
   using Kernel = MarketOnChip<KS_LEVELS, KS_WARPS, KS_OPTIONS != 0, KS_SLOTS != 0>;
 #endif
-  Kernel market(launch, m, shared + (threadIdx.x >> 5) / KS_WARPS * Kernel::kSharedInts);
+  Kernel market(launch, m, shared + (threadIdx.x >> 5) / KS_WARPS * Kernel::shared_ints(launch.slots));
 #if KS_TASK
   market.step_or_reset();
 #else

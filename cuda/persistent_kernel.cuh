@@ -15,6 +15,8 @@ struct MarketOnChip {
   static constexpr int kGrid = kThreads * kTicks;  // kLevels, or 32 for the smallest grids
   static constexpr int kSharedInts = 2 * kGrid + Group<kWarps>::kScratch;
 
+  static __device__ __forceinline__ int shared_ints(int) { return kSharedInts; }
+
   const Launch& launch;
   const int64_t m;
   const MarketParams p;

@@ -21,8 +21,6 @@ enum EnvMode { kRun = 0, kEnvStep = 1, kEnvReset = 2 };
 constexpr int kQuoteChoices = 7;         // discrete, each side of a maker: none, or one of 6 offsets
 constexpr int kDirectionalChoices = 15;  // discrete, momentum and noise: hold, or 7 offsets x 2 sizes
 
-KS_RULE float squash(float x, float scale) { return x / (fabsf(x) + scale); }
-
 // What a noise learner has to trade in this episode: side +1 or -1, and how much of it is left.
 struct Target {
   int32_t side;
@@ -170,53 +168,65 @@ struct View {
   Account account;
 };
 
+// A feature is one division, whichever it is, so that the lanes of a warp that compute different ones stay together.
+struct Ratio {
+  float numerator, denominator;
+};
+
+KS_RULE Ratio squash(float x, float scale) { return Ratio{x, fabsf(x) + scale}; }
+
 template <typename Book>
-KS_RULE float market_feature(const View<Book>& view, int i) {
+KS_RULE Ratio market_ratio(const View<Book>& view, int i) {
+  int64_t x = 0;
   if (i < 2 * kDepth) {
-    int32_t tick = i < kDepth ? (view.mid2 >> 1) - view.origin - i : ((view.mid2 + 1) >> 1) - view.origin + (i - kDepth);
-    if (tick < 0 || tick >= view.levels) return 0.0f;
-    return squash((float)(i < kDepth ? view.bid[tick] : view.ask[tick]), 8.0f);
+    const bool buys = i < kDepth;
+    const int32_t tick = buys ? (view.mid2 >> 1) - view.origin - i : ((view.mid2 + 1) >> 1) - view.origin + (i - kDepth);
+    if (tick >= 0 && tick < view.levels) x = (buys ? view.bid : view.ask)[tick];
+  } else if (i == 2 * kDepth) {
+    if (view.best_bid >= 0 && view.best_ask != kNoTick) x = view.best_ask - view.best_bid;
+  } else if (i == 2 * kDepth + 1) {
+    x = 2 * (int64_t)(view.last_tick + view.origin) - view.mid2;
+  } else if (i < 2 * kDepth + 2 + kHistory) {
+    const int32_t* mids = view.mid_history + (i - 2 * kDepth - 2);
+    x = (int64_t)mids[0] - mids[1];
+  } else {
+    x = view.volume_history[i - 2 * kDepth - 2 - kHistory];
   }
-  i -= 2 * kDepth;
-  if (i == 0) {
-    bool both = view.best_bid >= 0 && view.best_ask != kNoTick;
-    return both ? squash((float)(view.best_ask - view.best_bid), 8.0f) : 0.0f;
-  }
-  if (i == 1) return squash((float)(2 * (view.last_tick + view.origin) - view.mid2), 8.0f);
-  i -= 2;
-  if (i < kHistory) return squash((float)((int64_t)view.mid_history[i] - view.mid_history[i + 1]), 8.0f);
-  return squash((float)view.volume_history[i - kHistory], 32.0f);
+  return squash((float)x, i < 2 * kDepth + 2 + kHistory ? 8.0f : 32.0f);
 }
 
 template <typename Book>
-KS_RULE float own_feature(const TaskParams& task, const View<Book>& view, int i) {
+KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
   const Quote& q = view.quote;
-  float max_qty = (float)task.max_qty;
-  bool buys = q.bid_qty > 0;  // a directional learner has at most one side
+  const bool maker = view.role == kMaker;
+  const bool buys = q.bid_qty > 0;  // a directional learner has at most one side
+  const int32_t standing = buys ? q.bid_qty : q.ask_qty;
+  const float max_qty = (float)task.max_qty;
   switch (i) {
     case 0:
-      if (view.role == kNoise) return (float)(view.side * view.remaining) / (float)task.max_target;
-      if (view.inventory_limit > 0) return (float)view.account.inventory / (float)view.inventory_limit;
+      if (view.role == kNoise) return Ratio{(float)(view.side * view.remaining), (float)task.max_target};
+      if (view.inventory_limit > 0) return Ratio{(float)view.account.inventory, (float)view.inventory_limit};
       return squash((float)view.account.inventory, (float)(8 * task.max_qty));
     case 1: return squash((float)(2 * view.account.cash + view.account.inventory * view.mid2) * 0.5f, 1000.0f);
-    case 2: return (float)(task.horizon - view.elapsed) / (float)task.horizon;
+    case 2: return Ratio{(float)(task.horizon - view.elapsed), (float)task.horizon};
     case 3:
-      if (view.role != kMaker) return (float)view.side;
-      return q.bid_qty > 0 ? squash((float)((int64_t)view.mid2 - 2 * (int64_t)q.bid_price), 16.0f) : 0.0f;
+      if (!maker) return Ratio{(float)view.side, 1.0f};
+      return squash(buys ? (float)((int64_t)view.mid2 - 2 * (int64_t)q.bid_price) : 0.0f, 16.0f);
     case 4:
-      if (view.role == kMaker) return (float)q.bid_qty / max_qty;
-      if (q.bid_qty <= 0 && q.ask_qty <= 0) return 0.0f;
-      return squash((float)((int64_t)view.mid2 - 2 * (int64_t)(buys ? q.bid_price : q.ask_price)), 16.0f);
+      if (maker) return Ratio{(float)q.bid_qty, max_qty};
+      return squash(standing > 0 ? (float)((int64_t)view.mid2 - 2 * (int64_t)(buys ? q.bid_price : q.ask_price)) : 0.0f,
+                    16.0f);
     case 5:
-      if (view.role != kMaker) return (float)(buys ? q.bid_qty : q.ask_qty) / max_qty;
-      return q.ask_qty > 0 ? squash((float)(2 * (int64_t)q.ask_price - view.mid2), 16.0f) : 0.0f;
-    default: return view.role == kMaker ? (float)q.ask_qty / max_qty : 0.0f;
+      if (!maker) return Ratio{(float)standing, max_qty};
+      return squash(q.ask_qty > 0 ? (float)(2 * (int64_t)q.ask_price - view.mid2) : 0.0f, 16.0f);
+    default: return Ratio{maker ? (float)q.ask_qty : 0.0f, max_qty};
   }
 }
 
 template <typename Book>
 KS_RULE float observation_feature(const TaskParams& task, const View<Book>& view, int i) {
-  return i < kMarketFeatures ? market_feature(view, i) : own_feature(task, view, i - kMarketFeatures);
+  const Ratio ratio = i < kMarketFeatures ? market_ratio(view, i) : own_ratio(task, view, i - kMarketFeatures);
+  return ratio.numerator / ratio.denominator;
 }
 
 }  // namespace ks

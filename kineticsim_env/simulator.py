@@ -297,10 +297,11 @@ class Simulator:
     @property
     def mid2(self) -> torch.Tensor:
         """Doubled absolute mid of the resting built-in book, int32 `[M]`, a copy; one-sided: twice the last price."""
-        ticks = torch.arange(self.config.num_levels, dtype=torch.int32, device=self.device)
-        best_bid = torch.where(self.bid > 0, ticks, -1).amax(1)
-        best_ask = torch.where(self.ask > 0, ticks, self.config.num_levels).amin(1)
-        both = (best_bid >= 0) & (best_ask < self.config.num_levels)
+        levels = self.config.num_levels
+        ticks = torch.arange(1, levels + 1, dtype=torch.int32, device=self.device)
+        best_bid = ((self.bid > 0) * ticks).amax(1) - 1  # products, as they are several times faster than where
+        best_ask = levels - ((self.ask > 0) * ticks.flip(0)).amax(1)
+        both = (best_bid >= 0) & (best_ask < levels)
         grid = torch.where(both, best_bid + best_ask, 2 * self.tensors["last_tick"])
         return (grid + 2 * self.tensors["price_origin"]).to(torch.int32)
 

@@ -18,7 +18,6 @@ from kineticsim_env.errors import MarketError
 
 _INT32_LIMIT = 2**31
 _MAX_ORIGIN = 2**29
-_MARKETS_PER_BLOCK = 4  # of the one-warp kernel, as in cuda/persistent_kernel.cu
 
 
 class NativeEngine:
@@ -180,9 +179,12 @@ class CudaEngine(NativeEngine):
             }
             warps = defines["KS_WARPS"]
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
-            per_block = _MARKETS_PER_BLOCK if warps == 1 else 1
-            grid = max(levels, 32 * warps)
-            shared = 4 * (2 * grid + (4 * warps if warps > 1 else 0)) * per_block
+            constants = state.CONSTANTS
+            per_block = constants["kMarketsPerBlock"] if warps == 1 else 1
+            ints = 2 * max(levels, 32 * warps) + (constants["kScratchInts"] * warps if warps > 1 else 0)
+            if defines["KS_TASK"]:
+                ints += constants["kDeskInts"] + constants["kDeskSlotInts"] * self._sizes["K"]
+            shared = 4 * ints * per_block
             self._plans[mode] = (kernel, -(-markets // per_block), 32 * warps * per_block, shared)
         return self._plans[mode]
 
