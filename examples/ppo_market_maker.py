@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env import policies
+from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env, format_table, grid_search
 
 
@@ -301,7 +302,10 @@ GRIDS = {
 def scripted_makers(envs: gym.vector.VectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the scripted makers, the best of each grid on training seeds, and how their grids went."""
     task = envs.unwrapped.core.task
-    makers: dict[str, policies.Policy] = {"no trade": policies.NoTrade(task), "random quotes": policies.RandomQuotes(task)}
+    makers: dict[str, policies.Policy] = {
+        "no trade": policies.NoTrade(task),
+        "random quotes": policies.RandomQuotes(task),
+    }
     notes = {}
     for name, (make, grid) in GRIDS.items():
         best, rows = grid_search(make, grid, envs, seed)
@@ -323,7 +327,8 @@ def draw_curve(curve: list[dict], intervals: dict[str, tuple[float, float]], pat
     axis.plot(steps / 1e6, pnl, marker=".", label="PPO (training seeds)")
     for number, (name, (mean, _)) in enumerate(item for item in intervals.items() if item[0] != "PPO (learned)"):
         axis.axhline(mean, color=f"C{number + 1}", linestyle="--", linewidth=1, label=f"{name} (held-out seeds)")
-    axis.set(xlabel="training steps, millions", ylabel="liquidated PnL an episode, ticks", title="Learning to make a market")
+    axis.set(xlabel="training steps, millions", ylabel="liquidated PnL an episode, ticks")
+    axis.set_title("Learning to make a market")
     floor = min(mean for name, (mean, _) in intervals.items() if name != "random quotes")
     axis.set_ylim(bottom=max(float(pnl.min()), floor - 500), top=None)
     axis.legend(fontsize=8)
@@ -352,8 +357,8 @@ def draw_episode(agent: Agent, envs: gym.vector.VectorEnv, path: Path) -> None:
         inventory, cash = int(simulator.inventory[0, 0]), int(simulator.cash[0, 0])
         value = int(simulator.fundamental_price[0])
         bought, sold = envs.unwrapped.fills[0].tolist()
-        rows.append((mid, np.floor(mid) - offset[0], np.ceil(mid) + offset[1], value, inventory, cash + inventory * value,
-                     float(simulator.last_price[0]), bought, sold))  # fmt: skip
+        bid, ask, pnl = np.floor(mid) - offset[0], np.ceil(mid) + offset[1], cash + inventory * value
+        rows.append((mid, bid, ask, value, inventory, pnl, float(simulator.last_price[0]), bought, sold))
     mid, bid, ask, value, inventory, pnl, price, bought, sold = np.array(rows).T
     time_axis = np.arange(len(mid))
     figure, axes = plt.subplots(3, 1, figsize=(9, 8), sharex=True, height_ratios=[3, 1, 1], layout="constrained")
@@ -374,19 +379,19 @@ def draw_episode(agent: Agent, envs: gym.vector.VectorEnv, path: Path) -> None:
     plt.close(figure)
 
 
-
 def main(args: Args) -> dict[str, float]:
     """Train, compare and draw; returns mean liquidated PnL by policy."""
     torch.manual_seed(args.seed)
     args.output.mkdir(parents=True, exist_ok=True)
+    engine, device = choose_engine(args.engine)
     market = {
         "reward": args.reward,
         "inventory_penalty": args.inventory_penalty,
         "reward_scale": args.reward_scale,
         "auctions_per_step": args.auctions_per_step,
-        "engine": args.engine,
+        "engine": engine,
     }
-    on_gpu = args.engine == "cuda" or (args.engine == "auto" and torch.cuda.is_available())
+    on_gpu, slow = device.type == "cuda", engine == "numpy"
     args.num_envs = args.num_envs or (16384 if on_gpu else 256)
     args.num_steps = args.num_steps or (32 if on_gpu else 64)
     args.total_steps = args.total_steps or (600_000_000 if on_gpu else 20_000_000)
@@ -394,9 +399,8 @@ def main(args: Args) -> dict[str, float]:
     agent = Agent(
         envs.single_observation_space.shape[0], envs.single_action_space.shape[0], args.hidden, args.initial_std
     ).to(envs.unwrapped.device)
-    slow = envs.unwrapped.simulator.engine_name == "numpy"
     args.eval_envs = args.eval_envs or (512 if slow else 2048)
-    training = {"warm_seed": envs.unwrapped.core.task.warm_seed, **market}  # scripted makers are fitted where PPO trains
+    training = {"warm_seed": envs.unwrapped.core.task.warm_seed, **market}  # where PPO trains, others are fitted
     print(f"{args.num_envs} markets on {envs.unwrapped.simulator}")
 
     curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, **training))
@@ -413,7 +417,7 @@ def main(args: Args) -> dict[str, float]:
         json.dumps({"args": dataclasses.asdict(args), "curve": curve, "pnl": intervals}, indent=1, default=str) + "\n"
     )
     draw_curve(curve, intervals, args.output / "learning_curve.png")
-    draw_episode(agent, evaluation_env(1, **{**market, "engine": "auto"}), args.output / "episode.png")
+    draw_episode(agent, evaluation_env(1, **market), args.output / "episode.png")
     print(f"pictures, table and checkpoint are in {args.output}{os.sep}")
     return {name: mean for name, (mean, _) in intervals.items()}
 
