@@ -48,7 +48,7 @@ def load(sim, **changes):
     """Change some of a simulator's state."""
     saved = sim.state_dict()
     for name, value in changes.items():
-        saved[name] = torch.as_tensor(np.asarray(value)).to(saved[name]).broadcast_to(saved[name].shape).clone()
+        saved[name] = torch.as_tensor(value).to(saved[name]).broadcast_to(saved[name].shape).clone()
     sim.load_state_dict(saved)
 
 
@@ -210,6 +210,7 @@ def test_every_auction_conserves_quantity_and_cash(engine, style, seed):
     config = config.replace(inventory_limit=[None, 40, 10**6][seed], max_quote_qty=[2**20, 30, 2**20][seed])
     sim = ks.Simulator(config, 4, engine=engine, seed=seed, slots=6)
     counts = class_counts(config, 1)[0].tolist()
+    load(sim, price_origin=[0, 50, -40, 2**20])  # money is in absolute prices
     for n in range(12):
         before = {name: value.tolist() for name, value in sim.state_dict().items()}
         quotes = make_quotes(sim, style, 100 * seed + n)[0]

@@ -51,6 +51,11 @@ def test_per_market_shares_and_agents():
     assert draw([5, 6, 7], num_agents=[30, 3, 9], **columns) == wanted
 
 
+def test_the_last_class_takes_what_rounding_leaves(monkeypatch):
+    monkeypatch.setattr(population, "_mix64", lambda z: np.full_like(z, 2**64 - 1))
+    assert draw([1, 2], num_agents=5, noise=1 - 9e-10, momentum=0, maker=0, fundamental=0) == [[0, 0, 0, 5]] * 2
+
+
 def test_blocks_do_not_matter(monkeypatch):
     whole = draw(range(20), num_agents=100, **SHARES)
     monkeypatch.setattr(population, "_BLOCK", 60)  # three agents of each of 20 markets at once

@@ -254,6 +254,21 @@ def test_a_long_run_that_fails_late_is_undone(engine, monkeypatch):
 
 
 @on_the_host
+@pytest.mark.parametrize("side", ["bid", "ask"])
+def test_a_sides_total_stays_below_2_to_31(engine, side):
+    """To the unit: 2^31 - 1 clears, 2^31 does not."""
+    lone = CONFIG.replace(num_agents=1, noise=1, momentum=0, maker=0, init_depth=0)
+    sim = ks.Simulator(lone, 1, engine=engine, slots=("noise",))
+    saved = sim.state_dict()
+    saved[side][0, 4] = 2**31 - 10
+    sim.load_state_dict(saved)
+    quote = np.array([[[3, 10, 0, 0] if side == "bid" else [0, 0, 5, 10]]], np.int32)
+    refused(sim, lambda sim: sim.step(quote), MarketError, r"market 0\b")
+    sim.step(quote * [1, 9, 1, 9] // [1, 10, 1, 10])
+    assert sim.quotes.sum() == (12 if side == "bid" else 14)
+
+
+@on_the_host
 def test_overflow_by_quotes(engine):
     """Learned quotes count: 32 slots of the largest size, on a book that has little room left."""
     sim = ks.Simulator(CONFIG, 2, engine=engine, slots=32)
