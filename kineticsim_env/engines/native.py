@@ -14,7 +14,7 @@ import torch
 
 from kineticsim_env import build, state
 from kineticsim_env.config import MAX_QUOTE_QTY
-from kineticsim_env.errors import MarketError
+from kineticsim_env.errors import EngineUnavailable, MarketError
 
 _INT32_LIMIT = 2**31
 _MAX_ORIGIN = 2**29
@@ -96,6 +96,11 @@ class CpuEngine(NativeEngine):
         self._library = build.load_cpu()
         self._library.ks_cpu_launch.restype = ctypes.c_int64
         self._library.ks_cpu_launch.argtypes = [ctypes.c_void_p]
+        self._library.ks_sizeof_launch.restype = self._library.ks_sizeof_params.restype = ctypes.c_int64
+        ours = (ctypes.sizeof(state.Launch), 4 * len(state.PARAMS_FIELDS))
+        theirs = (self._library.ks_sizeof_launch(), self._library.ks_sizeof_params())
+        if ours != theirs:  # a field of layout.h that state.py reads otherwise than the compiler does
+            raise EngineUnavailable(f"layout.h: Python reads structs of {ours} bytes, the compiler of {theirs}")
         self._safe_auctions = 0
         super().__init__(device, sizes, tensors)
 
