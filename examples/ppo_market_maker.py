@@ -11,6 +11,7 @@ searched on training seeds under the same limits.
 import dataclasses
 import json
 import os
+import platform
 import time
 from pathlib import Path
 from typing import Literal
@@ -299,6 +300,14 @@ GRIDS = {
 }
 
 
+def machine_name(device: torch.device) -> str:
+    """Say what the figures were measured on."""
+    software = f"torch {torch.__version__}, Python {platform.python_version()}"
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}, {software}"
+    return f"{os.cpu_count()} {platform.machine()} cores, {software}"
+
+
 def scripted_makers(envs: gym.vector.VectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the scripted makers, the best of each grid on training seeds, and how their grids went."""
     task = envs.unwrapped.core.task
@@ -413,9 +422,14 @@ def main(args: Args) -> dict[str, float]:
     print(f"\n{args.eval_envs} held-out episodes, 95% confidence intervals\n\n{table}\n")
     (args.output / "table.md").write_text(table + "\n")
     intervals = {name: result.pnl_interval() for name, result in results.items()}
-    (args.output / "results.json").write_text(
-        json.dumps({"args": dataclasses.asdict(args), "curve": curve, "pnl": intervals}, indent=1, default=str) + "\n"
-    )
+    record = {
+        "args": dataclasses.asdict(args),
+        "machine": machine_name(device),
+        "curve": curve,
+        "pnl": intervals,
+        "notes": notes,
+    }
+    (args.output / "results.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
     draw_curve(curve, intervals, args.output / "learning_curve.png")
     draw_episode(agent, evaluation_env(1, **market), args.output / "episode.png")
     print(f"pictures, table and checkpoint are in {args.output}{os.sep}")

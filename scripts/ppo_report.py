@@ -1,0 +1,68 @@
+"""Write docs/ppo_results.md from the results.json files of runs of examples/ppo_market_maker.py.
+
+    python scripts/ppo_report.py runs/cpu runs/gpu_seed1 runs/gpu_seed2 ...
+
+The pictures of the first run are copied beside the page.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+LEARNED = "PPO (learned)"
+HEAD = """# The learned market maker against scripted ones
+
+<!-- Written by `python scripts/ppo_report.py`; edit that file instead. -->
+
+`examples/ppo_market_maker.py` trains on the seeds `seed * 2^32 + m`, and everyone is compared on held-out ones (from
+2^62, with warm starts that no training run has seen) by **liquidated PnL**: cash after the inventory was unwound through
+the market at the end of the episode, at most `max_order_qty` units an auction. The scripted makers trade under the
+learner's own limits, and their parameters are the best of a grid on training seeds. Intervals are 95%, over episodes.
+"""
+
+
+def row(run: dict) -> str:
+    """Return the summary line of one run."""
+    last = run["curve"][-1]
+    mean, half = run["pnl"][LEARNED]
+    others = {name: value for name, value in run["pnl"].items() if name != LEARNED}
+    rival, (rival_mean, rival_half) = max(others.items(), key=lambda item: item[1][0])
+    apart = "yes" if mean - half > rival_mean + rival_half else "no"
+    first = next((p for p in run["curve"] if p["pnl"] - p["half"] > rival_mean + rival_half), None)
+    ahead = f"{first['seconds']:.0f} s" if first else "never"
+    return (
+        f"| {run['args']['seed']} | {run['args']['num_envs']} | {last['steps'] / 1e6:.0f} M | {last['seconds']:.0f} s "
+        f"| {last['steps'] / last['seconds'] / 1e6:.2f} M | {mean:.0f} ± {half:.0f} "
+        f"| {rival}: {rival_mean:.0f} ± {rival_half:.0f} | {apart} | {ahead} |"
+    )
+
+
+def main(folders: list[str]) -> None:
+    """Read the runs, write the page, copy the pictures of the first."""
+    runs = [json.loads((Path(folder) / "results.json").read_text()) for folder in folders]
+    parts = [HEAD]
+    for machine in dict.fromkeys(run["machine"] for run in runs):
+        chosen = [run for run in runs if run["machine"] == machine]
+        parts.append(f"## {machine}\n")
+        parts.append(
+            "| seed | markets | steps | training time | steps/s | learned | best scripted | apart | ahead after |"
+        )
+        parts.append("|---:|---:|---:|---:|---:|---:|---|---|---:|")
+        parts += [row(run) for run in chosen]
+        parts.append(
+            "\nSteps/s are of the whole loop: rollout, advantages, updates, and the evaluations in between. *Ahead after* "
+            "is the first evaluation (on training seeds) whose interval lies above the best scripted maker's.\n"
+        )
+        table = (Path(folders[runs.index(chosen[0])]) / "table.md").read_text().strip()
+        parts.append(f"Seed {chosen[0]['args']['seed']} in full:\n\n{table}\n")
+    parts.append("![learning curve](images/ppo_learning_curve.png)\n\n![one episode](images/ppo_episode.png)\n")
+    for name in ("learning_curve", "episode"):
+        shutil.copy(Path(folders[0]) / f"{name}.png", DOCS / "images" / f"ppo_{name}.png")
+    (DOCS / "ppo_results.md").write_text("\n".join(parts))
+    print(f"wrote {DOCS / 'ppo_results.md'}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
