@@ -17,9 +17,10 @@ HEAD = """# The learned market maker against scripted ones
 <!-- Written by `python scripts/ppo_report.py`; edit that file instead. -->
 
 `examples/ppo_market_maker.py` trains on the seeds `seed * 2^32 + m`, and everyone is compared on held-out ones (from
-2^62, with warm starts that no training run has seen) by **liquidated PnL**: cash after the inventory was unwound through
-the market at the end of the episode, at most `max_order_qty` units an auction. The scripted makers trade under the
-learner's own limits, and their parameters are the best of a grid on training seeds. Intervals are 95%, over episodes.
+2^62, with warm starts that no training run has seen) by **liquidated PnL**: cash after the inventory was unwound
+through the market at the end of the episode, at most `max_order_qty` units an auction. The scripted makers trade under
+the learner's own limits, and their parameters are the best of a grid on training seeds. Intervals are 95%, over
+episodes.
 """
 
 
@@ -46,14 +47,12 @@ def main(folders: list[str]) -> None:
     for machine in dict.fromkeys(run["machine"] for run in runs):
         chosen = [run for run in runs if run["machine"] == machine]
         parts.append(f"## {machine}\n")
-        parts.append(
-            "| seed | markets | steps | training time | steps/s | learned | best scripted | apart | ahead after |"
-        )
+        parts.append("| seed | markets | steps | time | steps/s | learned | best scripted | apart | ahead after |")
         parts.append("|---:|---:|---:|---:|---:|---:|---|---|---:|")
         parts += [row(run) for run in chosen]
         parts.append(
-            "\nSteps/s are of the whole loop: rollout, advantages, updates, and the evaluations in between. *Ahead after* "
-            "is the first evaluation (on training seeds) whose interval lies above the best scripted maker's.\n"
+            "\nSteps/s are of the whole loop: rollout, advantages, updates, and the evaluations in between. "
+            "*Ahead after* is the first evaluation (on training seeds) whose interval lies above the best scripted maker's.\n"
         )
         table = (Path(folders[runs.index(chosen[0])]) / "table.md").read_text().strip()
         parts.append(f"Seed {chosen[0]['args']['seed']} in full:\n\n{table}\n")
