@@ -145,7 +145,7 @@ class CpuEngine(NativeEngine):
         growth = int((agents * self._rows["max_order_qty"]).max())
         room = _INT32_LIMIT - 1 - largest - self._sizes["K"] * MAX_QUOTE_QTY
         origin_room = _MAX_ORIGIN - int(self._tensors["price_origin"].abs().max())
-        safe = min(room // max(growth, 1), origin_room // self._sizes["L"])
+        safe = min(room // max(growth, 1), origin_room // (8 * self._sizes["L"]))
         # A reset inside a launch swaps in a warm start: a small book, but one that the sums above have not seen.
         return max(0, min(safe, 1 << 16))
 
