@@ -1,0 +1,214 @@
+"""README.md and docs/ say what is true: their Python runs, their commands and files exist, their links lead somewhere.
+
+Written for whatever pages there are: a new page in docs/ is checked without a word here.
+"""
+
+import argparse
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kineticsim_env import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPTIONAL = ("array_api_compat", "matplotlib", "pettingzoo", "stable_baselines3", "tensorboard", "tyro")
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_SOURCE_FILE = re.compile(r"`((?:[\w.]+/)*[\w.]+\.(?:py|h|cuh|cu|cpp|toml|md))`")
+
+
+def blocks(language: str) -> list:
+    """Return the fenced blocks of all pages in a language, as parameters named by page and line."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        for match in _FENCE.finditer(text):
+            if match.group(1) == language:
+                line = text.count("\n", 0, match.start()) + 1
+                found.append(pytest.param(match.group(2), id=f"{page.name}:{line}"))
+    return found
+
+
+def prose(page: Path) -> str:
+    """Return a page's text without its fenced blocks."""
+    return _FENCE.sub("", page.read_text())
+
+
+def commands() -> list:
+    """Return every command of the bash blocks, and of the lines of prose that name one of ours, without comments."""
+    found = {}
+    for block in blocks("bash"):
+        for line in block.values[0].replace("\\\n", " ").splitlines():
+            if words := shlex.split(line, comments=True):
+                found[" ".join(words)] = words
+    for page in PAGES:
+        for text in re.findall(r"`((?:make|pytest|python -m kineticsim_env|pip install) [^`]*)`", prose(page)):
+            words = shlex.split(text)
+            found[" ".join(words)] = words
+    return [pytest.param(words, id=text) for text, words in found.items()]
+
+
+# Python ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_blocks_run(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        exec(compile(code, "<documentation>", "exec"), {"__name__": "documentation"})
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in OPTIONAL:
+            pytest.skip(str(error))
+        raise
+
+
+def test_the_readme_shows_every_way_in():
+    code = (ROOT / "README.md").read_text()
+    for words in (
+        "ks.Simulator(",
+        ".rollout(",
+        "record=",
+        ".branch()",
+        "gym.make_vec(",
+        "gym.make(",
+        "ks.parallel_env(",
+    ):
+        assert words in code, words
+
+
+# Commands -------------------------------------------------------------------------------------------------------------
+
+
+def targets() -> set[str]:
+    """Return the targets of the Makefile."""
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def check_make(words: list[str]) -> None:
+    assert words[1] in targets()
+
+
+def check_pip(words: list[str]) -> None:
+    """Check that what is installed is this checkout or this package, with extras that it has."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for word in words[2:]:
+        name, bracket, listed = word.partition("[")
+        if name in (".", "kineticsim-env") and bracket:
+            assert set(listed.rstrip("]").split(",")) <= set(extras)
+
+
+def check_module(words: list[str], folder: Path, monkeypatch) -> None:
+    """Run `python -m kineticsim_env ...`; of other modules see that they exist."""
+    if words[2] != "kineticsim_env":
+        assert importlib.util.find_spec(words[2])
+        return
+    arguments = [word for word in words[3:] if word != "|"]
+    if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
+        assert set(arguments) <= {"doctor", "simulate"}
+        return
+    if "--plot" in arguments:
+        pytest.importorskip("matplotlib")
+    monkeypatch.chdir(folder)
+    if arguments == ["simulate"]:  # named, not shown
+        arguments = ["simulate", "--markets", "2", "--auctions", "2"]
+    assert cli.main(arguments) in ((0, 1) if arguments == ["doctor"] else (0,))
+    for option in ("--save", "--plot"):
+        if option in arguments:
+            assert (folder / arguments[arguments.index(option) + 1]).stat().st_size
+
+
+def check_script(words: list[str]) -> None:
+    """See that a script exists, and that it knows the options."""
+    assert (ROOT / words[1]).is_file()
+    if not all(importlib.util.find_spec(name) for name in ("tyro", "tensorboard")):
+        pytest.skip("the examples need the extra 'train'")
+    done = subprocess.run([sys.executable, words[1], "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for option in (word for word in words[2:] if word.startswith("--")):
+        assert option.partition("=")[0] in done.stdout
+
+
+@pytest.mark.parametrize("words", commands())
+def test_commands_exist(words, tmp_path, monkeypatch):
+    if words[0] == "make":
+        check_make(words)
+    elif words[:2] == ["pip", "install"]:
+        check_pip(words)
+    elif words[:2] == ["python", "-m"]:
+        check_module(words, tmp_path, monkeypatch)
+    elif words[0] == "python":
+        check_script(words)
+    elif words[0] == "pytest":
+        assert all((ROOT / word).is_file() for word in words[1:] if not word.startswith("-"))
+    else:
+        pytest.fail(f"nobody checks the command {words[0]!r}")
+
+
+def test_the_readme_names_all_subcommands():
+    parser = cli._parser()
+    action = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    readme = (ROOT / "README.md").read_text()
+    for name in action.choices:
+        assert f"python -m kineticsim_env {name}" in readme
+
+
+# Files and links ------------------------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_pictures_resolve(page):
+    missing = []
+    for link in _LINK.findall(prose(page)):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            missing.append(link)
+    assert not missing, f"{page.name} links to what is not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_files_exist(page):
+    package = ROOT / "kineticsim_env"
+    places = (ROOT, page.parent, package, package / "studies", package / "engines", ROOT / "cuda")
+    names = set(_SOURCE_FILE.findall(prose(page)))
+    assert not {name for name in names if not any((place / name).exists() for place in places)}
+
+
+def test_the_map_of_the_code_is_whole():
+    """docs/architecture.md has a line for every source file."""
+    listed = set(_SOURCE_FILE.findall((ROOT / "docs" / "architecture.md").read_text()))
+    folders = ("cuda", "kineticsim_env", "examples", "scripts")
+    endings = (".py", ".h", ".cuh", ".cu", ".cpp")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in endings]
+    files = {path.relative_to(ROOT).as_posix() for path in paths}
+    assert files
+    assert files - listed == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_registry_no_personal_path(page):
+    # In two pieces each, as .ci/run looks for them in this file too.
+    registries = ["py" + "pi.org", "pythonhosted" + ".org", "conda" + ".anaconda.org"]
+    paths = [r"/(?:home|Users)/" + r"\w", "/ro" + "ot/", "/work" + "/", r"[A-Z]:\\Users"]
+    assert not re.findall("|".join([*map(re.escape, registries), *paths]), page.read_text())
+
+
+def test_no_placeholder_stays():
+    for page in PAGES:
+        assert not re.findall(r"\b(?:TODO|FIXME|XXX|TBD)\b", page.read_text()), page.name
