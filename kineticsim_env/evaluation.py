@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
 from kineticsim_env.config import MAX_PRICE
@@ -36,8 +38,12 @@ class Evaluation:
 
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
-    """Return the mean and the half width of its 95% interval, from the normal approximation."""
-    return float(values.mean()), 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5
+    """Return the mean and the half width of its 95% interval, from the normal approximation; of one value nan."""
+    return float(values.mean()), 1.96 * _deviation(values) / len(values) ** 0.5
+
+
+def _deviation(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
 
 
 def evaluation_env(num_envs: int, **kwargs: Any) -> MarketMakingVectorEnv:
@@ -56,26 +62,53 @@ def evaluation_env(num_envs: int, **kwargs: Any) -> MarketMakingVectorEnv:
 def evaluate(policy: Policy, envs: MarketMakingVectorEnv, seed: int = HELD_OUT_SEED) -> Evaluation:
     """Play one episode in every market, unwind, and count.
 
+    An episode ends at the horizon, or where `max_loss` terminates it; its inventory is unwound from there.
+
     Args:
         policy: Maps observations `[M, 37]` to actions.
         envs: From `evaluation_env`.
         seed: Of the episodes; market m gets `seed + m`.
+
+    Raises:
+        ValueError: If the environment is not one of `evaluation_env`.
     """
+    _check_envs(envs)
+    simulator, task = envs.simulator, envs.core.task
     observation, _ = envs.reset(seed=seed)
-    simulator = envs.simulator
-    total = torch.zeros(envs.num_envs, dtype=torch.float64, device=envs.device)
-    traded, held, alive = torch.zeros_like(total), torch.zeros_like(total), torch.ones_like(total, dtype=torch.bool)
-    for _ in range(envs.core.task.horizon):
+    pnl = torch.zeros(envs.num_envs, dtype=torch.float64, device=envs.device)
+    total, traded, held, lived = (torch.zeros_like(pnl) for _ in range(4))
+    alive = torch.ones_like(pnl, dtype=torch.bool)
+    for _ in range(task.horizon):
         held += simulator.inventory[:, 0].abs() * alive
+        lived += alive
         observation, reward, terminated, truncated, _ = envs.step(policy(observation))
         total += reward * alive
         traded += envs.fills.sum(1) * alive
-        alive &= ~(terminated | truncated)
-        if envs.core.task.max_loss is not None and bool(terminated.any()):
+        if task.max_loss is not None and bool(terminated.any()):
+            # Such an episode is over here: unwind it in a copy of the market, and keep what that gives. The market
+            # itself must start anew to take further steps; they no longer count.
+            pnl = torch.where(terminated & alive, _liquidated_pnl(simulator.branch()), pnl)
+            alive &= ~terminated
             envs.reset(options={"reset_mask": terminated})
-    pnl = liquidate(simulator)[:, 0] - simulator.fees[:, 0] / 1000
-    horizon = envs.core.task.horizon
-    return Evaluation(*(value.double().cpu().numpy() for value in (pnl, total, traded / horizon, held / horizon)))
+            if not bool(alive.any()):
+                break
+    if bool(alive.any()):
+        pnl = torch.where(alive, _liquidated_pnl(simulator), pnl)
+    return Evaluation(*(value.cpu().numpy() for value in (pnl, total, traded / lived, held / lived)))
+
+
+def _check_envs(envs: MarketMakingVectorEnv) -> None:
+    """Refuse environments whose accounts are gone, or not whole episodes, when the horizon is reached."""
+    fits = isinstance(envs, MarketMakingVectorEnv) and envs.autoreset_mode is AutoresetMode.DISABLED
+    if not fits or envs.output != "torch" or envs.core._stagger:
+        raise ValueError(
+            f"envs: got {envs}, allowed is what evaluation_env returns (DISABLED, torch output, no stagger)"
+        )
+
+
+def _liquidated_pnl(simulator: Simulator) -> torch.Tensor:
+    """Unwind, and return the first slot's money in ticks, float64 `[M]`."""
+    return liquidate(simulator)[:, 0].double() - simulator.fees[:, 0].double() / 1000
 
 
 def grid_search(
@@ -98,6 +131,9 @@ def grid_search(
         The best parameters, and every (parameters, mean PnL, half width of its 95% interval), best first.
     """
     rows = []
+    empty = [key for key, values in grid.items() if not len(values)]
+    if empty:
+        raise ValueError(f"grid[{empty[0]!r}]: got no values, allowed is at least one")
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     name = getattr(make, "__name__", "policy")
     for parameters in tqdm(combinations, desc=f"grid search {name}", leave=False, disable=not progress, delay=2):
@@ -122,7 +158,7 @@ def format_table(results: Mapping[str, Evaluation], notes: Mapping[str, str] | N
     for name, result in sorted(results.items(), key=lambda item: -item[1].pnl.mean()):
         mean, half = result.pnl_interval()
         lines.append(
-            f"| {name} | {mean:.0f} ± {half:.0f} | {result.pnl.std(ddof=1):.0f} | {result.traded.mean():.2f} "
+            f"| {name} | {mean:.0f} ± {half:.0f} | {_deviation(result.pnl):.0f} | {result.traded.mean():.2f} "
             f"| {result.inventory.mean():.1f} | {result.episode_return.mean():.1f} | {notes.get(name, '')} |"
         )
     return "\n".join(lines)

@@ -94,9 +94,9 @@ class AvellanedaStoikov:
     """The maker of Avellaneda and Stoikov (2008), "High-frequency trading in a limit order book", equations 29 and 30.
 
     It quotes around a reservation price that is moved against its inventory q, `mid - q * risk * tau`, at a half-spread
-    of `risk * tau / 2 + ln(1 + gamma / kappa) / gamma`, where `risk` stands for their gamma * sigma^2 (ticks per unit and
-    unit of time) and tau is the time left as a share of the episode. With `stationary` tau stays 1, as in their section
-    on the infinite horizon, which does better in long episodes.
+    of `risk * tau / 2 + ln(1 + gamma / kappa) / gamma`, where `risk` stands for their gamma * sigma^2 (ticks per unit
+    and unit of time) and tau is the time left as a share of the episode. With `stationary` tau stays 1, as in their
+    section on the infinite horizon, which does better in long episodes.
     """
 
     task: MarketMakingTask
@@ -163,7 +163,9 @@ class PumpAndDump(_Clocked):
 class PriceWall(_Clocked):
     """Shows a wall of bids it hopes not to be filled on, to lift the mid, and sells one unit at a time above it.
 
-    It swaps sides at half time. Any inventory that the wall brings is carried, as nobody would pay for unwinding it.
+    It swaps sides at half time. Any inventory that the wall brings is carried, as nobody would pay for unwinding it. At
+    a distance from about two ticks it is no attack any more but an awkward maker, and earns like one: it then trades at
+    a profit on either side.
     """
 
     def __init__(self, task: MarketMakingTask, distance: float = 1.0) -> None:
