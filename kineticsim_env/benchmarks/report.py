@@ -206,8 +206,9 @@ def _correctness(measured: Measured) -> list[str]:
         for row in rows
     ]
     agree = sum(bool(row["agrees"]) for row in measured.rows)
-    shape = f"Below M={rows[0]['markets']:,}, A={rows[0]['agents']}; equal hashes are equal books and statistics."
+    shape = f"Below M={rows[0]['markets']:,}, A={rows[0]['agents']}: equal hashes are equal ends."
     text = f"{agree} of {len(measured.rows)} rows ended with the oracle's bits. {shape}"
+    text += " A backend that ran fewer steps has another hash, and was compared at these steps."
     return [f"## Correctness\n\n{text}\n\n{_table(head, body)}"]
 
 

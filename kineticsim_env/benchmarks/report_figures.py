@@ -104,7 +104,8 @@ def _lines(axes: Any, measured: Measured, sweep: str, lines: dict[str, Any], lab
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30 if len(ticks) > 6 else 0)
     axes.minorticks_off()
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=7)
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 3}  # above: curves fill the panel
+    axes.legend(fontsize=7, markerscale=0.5 if agreement else 1.0, **place)
 
 
 def _speedups(measured: Measured) -> list[Panel]:
@@ -135,7 +136,7 @@ def _bars(axes: Any, measured: Measured, rates: dict[str, float], bases: list[st
     axes.set_yticks(range(len(names)), names)
     axes.set(xscale="log", xlabel="speedup, fixed workload")
     axes.margins(x=0.15)
-    axes.legend(fontsize=7, loc="lower right")
+    axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 def _latency(measured: Measured) -> list[Panel]:
