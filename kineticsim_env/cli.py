@@ -91,7 +91,7 @@ def bench(options: argparse.Namespace) -> int:
         backends=_words(options.backends),
         quick=options.quick,
         resume=options.resume,
-        row_seconds=options.row_seconds,
+        run_seconds=options.run_seconds,
     )
     print(f"{report.summary(data)}\nmeasurements: {output}")
     return 0
@@ -232,7 +232,7 @@ def _add_bench(commands: Any) -> None:
     measure.add_argument("--resume", action="store_true", help="go on with the file: leave the rows that it has")
     measure.add_argument("--backends", metavar="A,B", help="only these, by their names in the tables")
     measure.add_argument("--sweeps", metavar="A,B", help=f"only these of: {', '.join(suite.SWEEPS)}")
-    measure.add_argument("--row-seconds", type=float, help="what a row may take; slower backends run fewer steps")
+    measure.add_argument("--run-seconds", type=float, help="what one run may take; slower backends run fewer steps")
     measure.set_defaults(command=bench)
     page = measure.add_subparsers(metavar="report").add_parser("report", help="make tables and figures from a file")
     page.add_argument("file", help="the JSON file")

@@ -63,7 +63,7 @@ class Double:
 
 
 def measure(tmp_path, *doubles, points=POINTS, **more):
-    return suite.run_suite(tmp_path / "file.json", table=points, candidates=doubles, row_seconds=1.0, **more)
+    return suite.run_suite(tmp_path / "file.json", table=points, candidates=doubles, run_seconds=0.3, **more)
 
 
 def test_a_row_has_every_column(tmp_path):
@@ -134,12 +134,12 @@ def test_without_an_oracle_there_is_no_figure(tmp_path, monkeypatch):
 
 
 def test_a_slow_backend_runs_fewer_steps_and_says_so(tmp_path):
-    slow = Double(step_seconds=0.02)  # 20 steps are 0.4 s, a run may take a third of a second
+    slow = Double(step_seconds=0.02)  # 20 steps are 0.4 s, a run may take 0.3 s
     (row,) = measure(tmp_path, slow)["rows"]
     assert 1 <= row["steps"] < 20 and row["asked"]["steps"] == 20 and row["notes"] == "too slow for 20 steps"
     assert slow.prepared[-1].steps == row["steps"] and slow.runs[-1] == row["steps"]
     assert row["agrees"] is True and row["us_per_step"] >= 0.02 * 1e6
-    assert f"({row['steps']} steps)" in report.summary(load(tmp_path / "file.json"))
+    assert f"({row['steps']} step" in report.summary(load(tmp_path / "file.json"))
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(10.0, 20), (0.1, 5), (0.001, 1)])
@@ -161,6 +161,9 @@ def test_resume_leaves_what_is_done(tmp_path):
     done = [(row["sweep"], row["backend"]) for row in data["rows"]]
     assert sorted(done) == [("fixed", "double"), ("fixed", "other"), ("markets", "double"), ("markets", "other")]
     assert len(later.prepared) == 1
+    measure(tmp_path, Double("wrong", flaw="ask"), points=points, resume=True)
+    data = measure(tmp_path, Double("wrong"), points=points, resume=True)  # mended
+    assert len(data["rows"]) == 6 and all(row["agrees"] for row in data["rows"])
     idle = Double()
     measure(tmp_path, idle, points=points, resume=True)
     assert not idle.prepared
@@ -200,6 +203,22 @@ def test_the_environment_is_compared_and_timed(tmp_path, monkeypatch):
     step = environment._step
     monkeypatch.setattr(environment, "_step", lambda: (step(), environment._results[1].add_(1)))
     assert "reward of market 0 after step 1" in environment.first_difference()[0]
+
+
+@pytest.mark.gpu
+def test_device_rows_on_a_gpu(tmp_path):
+    from kineticsim_env.benchmarks.engine_backends import Engine
+
+    environments = suite.environment_backends()
+    points = [Point("markets", Workload(64, steps=50), 2), Point("env agents", suite._env_workload(64, 32, 120), 2)]
+    data = measure(tmp_path, Engine("cuda"), Engine("cpu"), *environments, points=points)
+    rows = {row["backend"]: row for row in data["rows"]}
+    assert set(rows) == {"CUDA engine", "C++", "environment (CUDA graph)", "environment (Python)"}
+    for row in rows.values():
+        assert row["agrees"] is True and row["seconds_min"] > 0, row["notes"] or row["first_difference"]
+        assert row["timer"] == ("clock" if row["backend"] == "C++" else "events")
+    assert rows["CUDA engine"]["digest"] == rows["C++"]["digest"] and rows["CUDA engine"]["peak_bytes"] > 64 * 128 * 8
+    assert data["machines"][0]["gpu"] and rows["C++"]["peak_bytes"] is None
 
 
 def test_the_points_are_the_papers_and_more():
@@ -318,7 +337,7 @@ def test_quick_ends_in_a_table(doubles, tmp_path, capsys):
         (["--backends", "cupy"], "--backends: got 'cupy', allowed are NumPy, torch eager"),
         (["--resume"], "--resume: got no --output"),
         (["--output", "/no/such/folder/x.json"], "--output: got '/no/such/folder/x.json'"),
-        (["--row-seconds", "0"], "--row-seconds: got 0.0"),
+        (["--run-seconds", "0"], "--run-seconds: got 0.0"),
         (["report", "/no/such/file.json", "--output", "x"], "No such file"),
     ],
 )

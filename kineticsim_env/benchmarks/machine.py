@@ -51,7 +51,7 @@ def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 def device_name(machine: dict[str, Any], device: str) -> str:
     """Return what a row calls its device."""
-    return machine["gpu"] if device == "cuda" else f"{machine['cpu']}, {machine['threads']} threads"
+    return machine["gpu" if device == "cuda" else "cpu"]
 
 
 def clocks() -> dict[str, str]:

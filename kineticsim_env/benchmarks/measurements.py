@@ -23,7 +23,7 @@ from kineticsim_env.errors import EngineUnavailable
 
 FORMAT = 1
 
-_ROW_SECONDS = {"cuda": 6.0, "cpu": 4.0}  # what the trials of a row and the run before them may take together
+_RUN_SECONDS = {"cuda": 1.0, "cpu": 0.35}  # what one run may take; a row has its trials and two more
 _HALVINGS = 3  # how often a point of the grids' sweep that does not fit in memory is tried with half the markets
 
 
@@ -39,8 +39,8 @@ class Point:
 class Measurements:
     """The file, and how one backend's rows get into it."""
 
-    def __init__(self, path: Path, resume: bool, row_seconds: float | None) -> None:
-        self.path, self._row_seconds = path, row_seconds
+    def __init__(self, path: Path, resume: bool, run_seconds: float | None) -> None:
+        self.path, self._run_seconds = path, run_seconds
         self.oracle = verify.Oracle()
         self.data: dict[str, Any] = {"format": FORMAT, "machines": [], "unavailable": {}, "refused": [], "rows": []}
         if path.exists() and not resume:
@@ -60,8 +60,9 @@ class Measurements:
             machines.append(here)
 
     def has(self, point: Point, backend: Any) -> bool:
-        """Say whether the file has the row."""
-        return any(_key(row) == _asked(point, backend) for row in self.data["rows"] + self.data["refused"])
+        """Say whether the file has the row; one that failed or was wrong is measured again."""
+        done = [row for row in self.data["rows"] if row["agrees"]] + self.data["refused"]
+        return any(_key(row) == _asked(point, backend) for row in done)
 
     def is_usable(self, backend: Any) -> bool:
         """Say whether a backend runs here; note why not."""
@@ -96,14 +97,15 @@ class Measurements:
                     backend.close()
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
+        again = {_asked(point, backend) for point in group}
+        self.data["rows"] = [row for row in self.data["rows"] if _key(row) not in again]
         self.data["rows"] += rows or [self._row(point, backend, workload, notes=note) for point in group]
         self.save()
 
     def _rows(self, backend: Any, workload: Workload, group: Sequence[Point]) -> list[dict[str, Any]]:
         memory = timing.PeakMemory(backend)
         compile_seconds = _prepare(backend, workload)
-        runs = 1 + max(point.trials for point in group)
-        a_run = (self._row_seconds or _ROW_SECONDS[backend.device]) / runs
+        a_run = self._run_seconds or _RUN_SECONDS[backend.device]
         steps, first_call = timing.affordable_steps(backend, workload.steps, a_run)
         if steps < workload.steps:
             workload = dataclasses.replace(workload, steps=steps)
@@ -210,7 +212,7 @@ def _prepare(backend: Any, workload: Workload) -> float:
     return time.perf_counter() - started
 
 
-def _figures(workload: Workload, seconds: Sequence[float], environment: bool) -> dict[str, float | None]:
+def _figures(workload: Workload, seconds: Sequence[float], environment: bool) -> dict[str, Any]:
     """Return the columns that come from the trials, None where there are none."""
     names = ("seconds_median", "seconds_min", "seconds_max", "events_per_s", "us_per_step", "ns_per_event")
     if not seconds:

@@ -294,7 +294,7 @@ def _rate(value: float) -> str:
 def _cell(row: Row | None, column: str = "events_per_s") -> str:
     if row is None:
         return "-"
-    few = f" ({row['steps']:,} steps)" if row["steps"] < row["asked"]["steps"] else ""
+    few = f" ({row['steps']:,} step{'s' * (row['steps'] > 1)})" if row["steps"] < row["asked"]["steps"] else ""
     fewer = f" (M={row['markets']:,})" if row["markets"] < row["asked"]["markets"] else ""
     return _rate(row[column]) + few + fewer
 

@@ -114,7 +114,7 @@ def _speedups(measured: Measured) -> list[Panel]:
     bases = [name for name in _PAPER_BARS if name in fixed] or list(fixed)[-1:]
     if len(fixed) > 1:
         panels.append(lambda axes: _bars(axes, measured, fixed, bases))
-    ours = measured.ours("markets")
+    ours = measured.ours("markets") or ""
     lines: dict[str, Any] = {}
     for name in measured.names("markets")[1:]:
         rows = [(at, rows) for at, rows in measured.by_point("markets").items() if ours in rows and name in rows]

@@ -30,8 +30,9 @@ LEFT_OUT = {
     "levels": ("NumPy", "C++ 1 core", "torch eager", "torch.compile"),
     "steps": ("NumPy", "C++ 1 core", "torch eager", "torch.compile"),
 }
+SLOW_TO_COMPILE = ("torch.compile",)  # in a quick run at the fixed workload only
 
-_QUICK_ROW_SECONDS = 1.0
+_QUICK_RUN_SECONDS = 0.2
 
 
 def points(sweeps: Sequence[str] | None = None, quick: bool = False) -> list[Point]:
@@ -86,8 +87,9 @@ def all_backends() -> list[Any]:
 
 
 def environment_backends() -> list[Any]:
-    """Return the ways to step the environment."""
-    return [EnvironmentSteps("cuda", graph=True), EnvironmentSteps("cuda"), EnvironmentSteps("cpu")]
+    """Return the ways to step the environment; the C++ engine's only where there is no GPU."""
+    gpu = [EnvironmentSteps("cuda", graph=True), EnvironmentSteps("cuda")]
+    return gpu if torch.cuda.is_available() else [*gpu, EnvironmentSteps("cpu")]
 
 
 def run_suite(
@@ -97,7 +99,7 @@ def run_suite(
     backends: Sequence[str] | None = None,
     quick: bool = False,
     resume: bool = False,
-    row_seconds: float | None = None,
+    run_seconds: float | None = None,
     table: Sequence[Point] | None = None,
     candidates: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def run_suite(
         backends: Names of backends, whatever their case; all if None.
         quick: Take the points that a CPU measures in about a minute.
         resume: Go on with the file: rows that it has are left.
-        row_seconds: What the runs of one row may take together; a backend that would take longer runs fewer steps.
+        run_seconds: What one run may take; a backend that would take longer runs fewer steps.
         table: Points to measure in place of the suite's own.
         candidates: Backends in place of `all_backends()` and `environment_backends()`.
 
@@ -117,15 +119,15 @@ def run_suite(
         What the file holds.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else JAX takes most of the GPU
-    if row_seconds is not None and not row_seconds > 0:
-        raise ValueError(f"--row-seconds: got {row_seconds}, allowed is a number above 0")
+    if run_seconds is not None and not run_seconds > 0:
+        raise ValueError(f"--run-seconds: got {run_seconds}, allowed is a number above 0")
     asked = list(table) if table is not None else points(sweeps, quick)
     known = list(candidates) if candidates is not None else [*all_backends(), *environment_backends()]
     chosen = _choose(known, backends)
-    suite = Measurements(Path(output), resume, row_seconds or (_QUICK_ROW_SECONDS if quick else None))
+    suite = Measurements(Path(output), resume, run_seconds or (_QUICK_RUN_SECONDS if quick else None))
     suite.data["backends"] = [backend.name for backend in known]  # the order of the tables
     usable = [backend for backend in chosen if suite.is_usable(backend)]
-    tasks = [(point, backend) for point in asked for backend in usable if _belongs(point, backend)]
+    tasks = [(point, backend) for point in asked for backend in usable if _belongs(point, backend, quick)]
     waiting = [task for task in tasks if not suite.has(*task)]
     with tqdm(total=len(tasks), initial=len(tasks) - len(waiting), unit="row", file=sys.stderr) as bar:
         for workload in dict.fromkeys(point.workload for point, _ in waiting):
@@ -153,8 +155,10 @@ def _choose(candidates: Sequence[Any], names: Sequence[str] | None) -> list[Any]
     return [backend for name, backend in known.items() if name in wanted]
 
 
-def _belongs(point: Point, backend: Any) -> bool:
-    """Say whether a backend is measured at a point: environments in their sweeps only, and `LEFT_OUT`."""
+def _belongs(point: Point, backend: Any, quick: bool) -> bool:
+    """Say whether a backend is measured at a point: environments in their sweeps only, and what is left out."""
+    if quick and backend.name in SLOW_TO_COMPILE and point.sweep != "fixed":
+        return False
     if (point.sweep in ENV_SWEEPS) != hasattr(backend, "first_difference"):
         return False
     return backend.name not in LEFT_OUT.get(point.sweep, ())

@@ -46,9 +46,9 @@ def trial(backend: Any, steps: int) -> float:
 def trials(backend: Any, steps: int, count: int) -> list[float]:
     """Return the seconds of several trials, after runs that are not counted."""
     warm_until = time.perf_counter() + _WARM
-    seconds = [trial(backend, steps)]
+    trial(backend, steps)
     while time.perf_counter() < warm_until:
-        seconds.append(trial(backend, steps))
+        trial(backend, steps)
     return [trial(backend, steps) for _ in range(count)]
 
 
@@ -66,9 +66,10 @@ def affordable_steps(backend: Any, steps: int, seconds: float) -> tuple[int, flo
     backend.reset()
     first_call = clocked(backend, lambda: backend.run(1))
     a_step = clocked(backend, lambda: backend.run(1))
-    if a_step * steps > seconds:  # perhaps it is only slow to start: look at a longer run
-        longer = max(2, min(steps, int(_PROBE * seconds / a_step)))
-        if _PROBE * seconds >= a_step:
+    if a_step * steps > seconds:  # perhaps it was only disturbed, or is slow to start: look at longer runs
+        a_step = min(a_step, clocked(backend, lambda: backend.run(1)))
+        longer = min(steps, int(_PROBE * seconds / a_step))
+        if longer > 1:
             clocked(backend, lambda: backend.run(longer))  # a length that it may have to compile for
             a_step = clocked(backend, lambda: backend.run(longer)) / longer
     return max(1, min(steps, int(seconds / a_step))), first_call
