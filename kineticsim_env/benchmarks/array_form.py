@@ -1,7 +1,7 @@
 """The market as whole-array operations: what the torch and JAX baselines compute, and the constants that they need.
 
-It is the model of docs/model.md at the preset `"paper"`, rewritten so that a step has few operations on arrays [M, A] or
-[M, L], with the same bits:
+It is the model of docs/model.md at the preset `"paper"`, rewritten so that a step has few operations on arrays [M, A]
+or [M, L], with the same bits:
 
 - *Orders.* A price depends on the mid, and otherwise on the side and on an offset of at most `reach` ticks or on being
   marketable. So quantities are first summed in `2 * (2 * reach + 2)` bins a market, and only the bins are priced.

@@ -215,8 +215,8 @@ def _eager_step(form: ArrayForm, t: dict[str, torch.Tensor]) -> Callable[[], Non
     noise_high, taker_low, taker_shifted = word_high[:noise], word_low[:takers], shifted_low[:takers]
     low, side, place, fired = t["low"], t["side"], t["place"], t["fired"]
     noise_place, momentum_place, momentum_side = place[:noise], place[noise:], side[noise:]
-    quantity, bins, taker_bins, maker_bins, sums = t["quantity"], t["bin"], t["bin"][:takers], t["maker_bins"], t["sums"]
-    sums_by_market, where = sums.T, t["where"]
+    quantity, bins, taker_bins, maker_bins = t["quantity"], t["bin"], t["bin"][:takers], t["maker_bins"]
+    sums, sums_by_market, where = t["sums"], t["sums"].T, t["where"]
     increase, cumulated, increase_by_side = t["increase"], t["cumulated"], t["increase"].view(markets, 2, levels)
     book, demand, supply, executable = t["book"], t["book"][:, 0], t["book"][:, 1], t["executable"]
     counts, reached, reached_sides, reached_supply = t["counts"], t["reached"], t["reached"][:, :2], t["reached"][:, 2]
@@ -351,7 +351,7 @@ class TorchCompile(_TorchBackend):
 
     def _make_calls(self, form: ArrayForm) -> list[tuple[int, Callable[[], object]]]:
         # A function of its own for each shape, so that torch's limit on recompilations of one function is not met.
-        compiled = torch.compile(functools.partial(_compiled_step, form), fullgraph=True, dynamic=False)
+        compiled = torch.compile(_compiled_step(form), fullgraph=True, dynamic=False)
         names = (*self._state, "agent_steps")
         step = functools.partial(compiled, *(self._tensors[name] for name in names))
         step()
@@ -363,63 +363,69 @@ def _logical_shift(x: torch.Tensor, by: int) -> torch.Tensor:
     return (x >> by) & ((1 << (64 - by)) - 1)
 
 
-def _compiled_step(
-    form: ArrayForm,
-    base: torch.Tensor,
-    prev_mid2: torch.Tensor,
-    last2: torch.Tensor,
-    volume: torch.Tensor,
-    trades: torch.Tensor,
-    demand: torch.Tensor,
-    supply: torch.Tensor,
-    time: torch.Tensor,
-    agent_steps: torch.Tensor,
-) -> None:
-    """Advance by a step, in place; what `torch.compile` traces."""
-    reach, width, levels, lanes, lane_bits = form.reach, form.width, form.levels, form.lanes, form.lane_bits
-    buys, sells = ((side > volume[:, None]).sum(1, dtype=int32) for side in (demand, supply))
-    mid2 = torch.where((buys > 0) & (sells > 0), buys - sells + (levels - 1), last2)
-    move = (mid2 - prev_mid2)[:, None]
+def _compiled_step(form: ArrayForm) -> Callable[..., None]:
+    """Return the function that `torch.compile` traces: it advances its arguments by a step."""
+    reach, width, levels, bins = form.reach, form.width, form.levels, form.bins
+    lanes, lane_bits = form.lanes, form.lane_bits
+    agents, noise, takers, max_quantity = form.agents, form.noise, form.takers, form.max_quantity
+    spread, half_spread, threshold, key_step = form.spread, form.half_spread, form.threshold, form.key_step
 
-    word = base[:, None] + agent_steps
-    word = (word ^ _logical_shift(word, 30)) * _FIRST
-    word = (word ^ _logical_shift(word, 27)) * _SECOND
-    word = word ^ _logical_shift(word, 31)
-    low, high = (word & 0xFFFFFFFF), _logical_shift(word, 32)
-    quantity = 1 + ((high & 0xFFFF) * form.max_quantity >> 16)
-    agent = torch.arange(form.agents, device=base.device)
-    sells_by_chance = low < (1 << 31)
-    sells_makers = ((agent + time) & 1) == 1
-    is_noise, is_maker = agent < form.noise, agent >= form.takers
-    momentum_sells = torch.where(move == 0, sells_by_chance, move < 0)
-    side = torch.where(is_noise, sells_by_chance, torch.where(is_maker, sells_makers, momentum_sells)).to(int64)
-    noise_place = ((high >> 16) * (2 * form.spread + 1) >> 16) + (reach - form.spread)
-    other_place = reach + (2 * side - 1) * torch.where(is_maker, form.half_spread, -1)
-    fired = ((low & 0xFFFFFF) < form.threshold) & ~is_maker
-    place = torch.where(fired, width, torch.where(is_noise, noise_place, other_place)) + (width + 1) * side
-    lane, slot = place & (lanes - 1), place // lanes
-    packed = quantity << (lane * lane_bits)
-    slots = [torch.where(slot == i, packed, 0).sum(1) for i in range(-(-form.bins // lanes))]
+    def step(
+        base: torch.Tensor,
+        prev_mid2: torch.Tensor,
+        last2: torch.Tensor,
+        volume: torch.Tensor,
+        trades: torch.Tensor,
+        demand: torch.Tensor,
+        supply: torch.Tensor,
+        time: torch.Tensor,
+        agent_steps: torch.Tensor,
+    ) -> None:
+        buys, sells = ((side > volume[:, None]).sum(1, dtype=int32) for side in (demand, supply))
+        mid2 = torch.where((buys > 0) & (sells > 0), buys - sells + (levels - 1), last2)
+        move = (mid2 - prev_mid2)[:, None]
 
-    def bin_sum(i: int) -> torch.Tensor:
-        return ((slots[i // lanes] >> (i % lanes * lane_bits)) & ((1 << lane_bits) - 1)).to(int32)[:, None]
+        word = base[:, None] + agent_steps
+        word = (word ^ _logical_shift(word, 30)) * _FIRST
+        word = (word ^ _logical_shift(word, 27)) * _SECOND
+        word = word ^ _logical_shift(word, 31)
+        low, high = (word & 0xFFFFFFFF), _logical_shift(word, 32)
+        quantity = 1 + ((high & 0xFFFF) * max_quantity >> 16)
+        agent = torch.arange(agents, device=base.device)
+        sells_by_chance = low < (1 << 31)
+        sells_makers = ((agent + time) & 1) == 1
+        is_noise, is_maker = agent < noise, agent >= takers
+        momentum_sells = torch.where(move == 0, sells_by_chance, move < 0)
+        side = torch.where(is_noise, sells_by_chance, torch.where(is_maker, sells_makers, momentum_sells)).to(int64)
+        noise_place = ((high >> 16) * (2 * spread + 1) >> 16) + (reach - spread)
+        other_place = reach + (2 * side - 1) * torch.where(is_maker, half_spread, -1)
+        fired = ((low & 0xFFFFFF) < threshold) & ~is_maker
+        place = torch.where(fired, width, torch.where(is_noise, noise_place, other_place)) + (width + 1) * side
+        lane, slot = place & (lanes - 1), place >> (lanes.bit_length() - 1)
+        packed = quantity << (lane * lane_bits)
+        slots = [torch.where(slot == i, packed, 0).sum(1) for i in range(-(-bins // lanes))]
 
-    tick = torch.arange(levels, dtype=int32, device=base.device)
-    higher, more = demand + bin_sum(width), supply + bin_sum(2 * width + 1)
-    for j in range(width):
-        floor = (mid2 >> 1) + (j - reach)
-        price = (floor + (mid2 & floor & 1)).clamp(0, levels - 1)[:, None]
-        higher = higher + torch.where(tick <= price, bin_sum(j), 0)
-        more = more + torch.where(tick >= price, bin_sum(width + 1 + j), 0)
-    new_volume = torch.minimum(higher, more).amax(1)
-    lowest = (more < new_volume[:, None]).sum(1, dtype=int32)
-    traded = new_volume > volume
+        def bin_sum(i: int) -> torch.Tensor:
+            return ((slots[i // lanes] >> (i % lanes * lane_bits)) & ((1 << lane_bits) - 1)).to(int32)[:, None]
 
-    demand.copy_(torch.maximum(higher, new_volume[:, None]))
-    supply.copy_(torch.maximum(more, new_volume[:, None]))
-    last2.copy_(torch.where(traded, 2 * lowest, last2))
-    trades.add_(traded)
-    volume.copy_(new_volume)
-    prev_mid2.copy_(mid2)
-    base.add_(form.key_step)
-    time.add_(1)
+        tick = torch.arange(levels, dtype=int32, device=base.device)
+        higher, more = demand + bin_sum(width), supply + bin_sum(2 * width + 1)
+        for j in range(width):
+            floor = (mid2 >> 1) + (j - reach)
+            price = (floor + (mid2 & floor & 1)).clamp(0, levels - 1)[:, None]
+            higher = higher + torch.where(tick <= price, bin_sum(j), 0)
+            more = more + torch.where(tick >= price, bin_sum(width + 1 + j), 0)
+        new_volume = torch.minimum(higher, more).amax(1)
+        lowest = (more < new_volume[:, None]).sum(1, dtype=int32)
+        traded = new_volume > volume
+
+        demand.copy_(torch.maximum(higher, new_volume[:, None]))
+        supply.copy_(torch.maximum(more, new_volume[:, None]))
+        last2.copy_(torch.where(traded, 2 * lowest, last2))
+        trades.add_(traded)
+        volume.copy_(new_volume)
+        prev_mid2.copy_(mid2)
+        base.add_(key_step)
+        time.add_(1)
+
+    return step
