@@ -219,68 +219,86 @@ class Trainer:
                 "charts/reward_per_decision": self.rewards.mean() * args.reward_scale,
             }
 
+    def save(self, update: int, curve: list[dict], seconds: float) -> None:
+        """Write the checkpoint; a run that is stopped while it does so keeps the one before."""
+        saved = {
+            "agent": self.agent.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "envs": self.envs.unwrapped.state_dict(),
+            "rng": torch.get_rng_state(),
+            "update": update,
+            "seconds": seconds,
+            "curve": json.dumps(curve),
+        }
+        if self.device.type == "cuda":
+            saved["cuda_rng"] = torch.cuda.get_rng_state(self.device)
+        unfinished = self.args.output / "checkpoint.pt.tmp"
+        torch.save(saved, unfinished)
+        unfinished.replace(self.args.output / "checkpoint.pt")
+
+    def load(self) -> tuple[int, list[dict], float]:
+        """Take over the checkpoint; returns its update, learning curve and seconds spent."""
+        checkpoint = self.args.output / "checkpoint.pt"
+        if not checkpoint.exists():
+            raise SystemExit(f"--resume: there is no {checkpoint}; start without --resume")
+        saved = torch.load(checkpoint, map_location=self.device, weights_only=True)
+        self.agent.load_state_dict(saved["agent"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.envs.unwrapped.load_state_dict(saved["envs"])
+        self.observation = self.envs.unwrapped.observation.clone()
+        torch.set_rng_state(saved["rng"].cpu())
+        if "cuda_rng" in saved and self.device.type == "cuda":
+            torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.device)
+        return saved["update"], json.loads(saved["curve"]), saved["seconds"]
+
 
 def train(args: Args, envs: gym.vector.VectorEnv, agent: Agent, held_out: gym.vector.VectorEnv) -> list[dict]:
     """Train, log, evaluate now and then, and leave a checkpoint; returns the learning curve."""
     trainer = Trainer(args, envs, agent)
-    checkpoint = args.output / "checkpoint.pt"
-    updates, first, curve, spent = args.total_steps // (args.num_envs * args.num_steps), 0, [], 0.0
+    batch = args.num_envs * args.num_steps
+    updates, first, curve, spent = max(1, args.total_steps // batch), 0, [], 0.0
     trainer.observation, _ = envs.reset(seed=args.seed << 32)
     if args.resume:
-        saved = torch.load(checkpoint, map_location=envs.unwrapped.device, weights_only=True)
-        agent.load_state_dict(saved["agent"])
-        trainer.optimizer.load_state_dict(saved["optimizer"])
-        envs.unwrapped.load_state_dict(saved["envs"])
-        trainer.observation = envs.unwrapped.observation.clone()
-        torch.set_rng_state(saved["rng"].cpu())
-        first, curve, spent = saved["update"], json.loads(saved["curve"]), saved["seconds"]
+        first, curve, spent = trainer.load()
     every = args.eval_every or max(1, updates // 20)
-    writer = SummaryWriter(args.output / "tensorboard", purge_step=first or None) if args.track else None
+    writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if args.track else None
     started = time.perf_counter() - spent
-    bar = tqdm(total=updates * args.num_envs * args.num_steps, unit="step", unit_scale=True, desc="training")
-    bar.update(first * args.num_envs * args.num_steps)
+    bar = tqdm(total=updates * batch, unit="step", unit_scale=True, desc="training")
+    bar.update(first * batch)
     fraction, next_eval = first / max(1, updates), time.perf_counter()
     for update in range(first, updates):
         elapsed = time.perf_counter() - started
         fraction = max(update / updates, elapsed / (60 * args.time_limit_minutes) if args.time_limit_minutes else 0.0)
         due = time.perf_counter() >= next_eval if args.time_limit_minutes else update % every == 0
-        if due or fraction >= 1.0:
+        if (due or fraction >= 1.0) and not (curve and curve[-1]["steps"] == update * batch):
             next_eval = time.perf_counter() + 60 * args.time_limit_minutes / 20
             mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
-            steps = update * args.num_envs * args.num_steps
-            curve.append({"steps": steps, "seconds": elapsed, "pnl": mean, "half": half})
+            curve.append({"steps": update * batch, "seconds": elapsed, "pnl": mean, "half": half})
             bar.set_postfix_str(f"liquidated PnL {mean:.0f} ± {half:.0f}")
             if writer:
-                writer.add_scalar("charts/liquidated_pnl", mean, steps)
+                writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
+            trainer.save(update, curve, time.perf_counter() - started)
         if fraction >= 1.0:
             break
         trainer.rollout()
         scalars = trainer.update(args.learning_rate * (1.0 - 0.9 * min(1.0, fraction)))
-        bar.update(args.num_envs * args.num_steps)
+        bar.update(batch)
         if writer and update % 10 == 0:
             for name, value in scalars.items():
-                writer.add_scalar(name, float(value), (update + 1) * args.num_envs * args.num_steps)
-            rate = (update + 1) * args.num_envs * args.num_steps / (time.perf_counter() - started)
-            writer.add_scalar("charts/SPS", rate, (update + 1) * args.num_envs * args.num_steps)
+                writer.add_scalar(name, value.item(), (update + 1) * batch)
+            rate = (update + 1) * batch / (time.perf_counter() - started)
+            writer.add_scalar("charts/SPS", rate, (update + 1) * batch)
     else:
-        update = updates
+        update = max(first, updates)
     if envs.unwrapped.device.type == "cuda":
         torch.cuda.synchronize()
-    seconds, steps = time.perf_counter() - started, update * args.num_envs * args.num_steps
+    seconds, steps = time.perf_counter() - started, update * batch
     bar.close()
     print(f"trained {steps:,} steps in {seconds:.0f} s: {steps / seconds:,.0f} steps/s, evaluations included")
-    mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
-    curve.append({"steps": steps, "seconds": seconds, "pnl": mean, "half": half})
-    saved = {
-        "agent": agent.state_dict(),
-        "optimizer": trainer.optimizer.state_dict(),
-        "envs": envs.unwrapped.state_dict(),
-        "rng": torch.get_rng_state(),
-        "update": update,
-        "seconds": seconds,
-        "curve": json.dumps(curve),
-    }
-    torch.save(saved, checkpoint)
+    if not (curve and curve[-1]["steps"] == steps):
+        mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
+        curve.append({"steps": steps, "seconds": seconds, "pnl": mean, "half": half})
+    trainer.save(update, curve, seconds)
     envs.unwrapped.check_errors()
     if writer:
         writer.close()
@@ -437,4 +455,8 @@ def main(args: Args) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    arguments = tyro.cli(Args)
+    try:
+        main(arguments)
+    except KeyboardInterrupt:
+        raise SystemExit(f"\nstopped; --resume goes on from the checkpoint in {arguments.output}{os.sep}") from None
