@@ -14,12 +14,13 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
 import torch
 import tyro
+from gymnasium.spaces import flatdim
 from torch import nn
 from torch.distributions import Normal
 from torch.utils.tensorboard import SummaryWriter
@@ -29,6 +30,7 @@ import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env import policies
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env, format_table, grid_search
+from kineticsim_env.vector_env import MarketMakingVectorEnv
 
 
 @dataclasses.dataclass
@@ -148,15 +150,15 @@ def advantages(
 class Trainer:
     """The rollout's buffers, the optimiser and one update."""
 
-    def __init__(self, args: Args, envs: gym.vector.VectorEnv, agent: Agent) -> None:
+    def __init__(self, args: Args, envs: MarketMakingVectorEnv, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
-        self.device = envs.unwrapped.device
+        self.device = envs.device
         shape = (args.num_steps, args.num_envs)
 
         def buffer(*more: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(*shape, *more, dtype=dtype, device=self.device)
 
-        size, actions = envs.single_observation_space.shape[0], envs.single_action_space.shape[0]
+        size, actions = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
         self.observations, self.finals, self.actions = buffer(size), buffer(size), buffer(actions)
         self.log_probs, self.rewards = buffer(), buffer()
         self.terminated, self.ends = buffer(dtype=torch.bool), buffer(dtype=torch.bool)
@@ -224,7 +226,7 @@ class Trainer:
         saved = {
             "agent": self.agent.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "envs": self.envs.unwrapped.state_dict(),
+            "envs": self.envs.state_dict(),
             "rng": torch.get_rng_state(),
             "update": update,
             "seconds": seconds,
@@ -244,15 +246,15 @@ class Trainer:
         saved = torch.load(checkpoint, map_location=self.device, weights_only=True)
         self.agent.load_state_dict(saved["agent"])
         self.optimizer.load_state_dict(saved["optimizer"])
-        self.envs.unwrapped.load_state_dict(saved["envs"])
-        self.observation = self.envs.unwrapped.observation.clone()
+        self.envs.load_state_dict(saved["envs"])
+        self.observation = self.envs.observation.clone()
         torch.set_rng_state(saved["rng"].cpu())
         if "cuda_rng" in saved and self.device.type == "cuda":
             torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.device)
         return saved["update"], json.loads(saved["curve"]), saved["seconds"]
 
 
-def train(args: Args, envs: gym.vector.VectorEnv, agent: Agent, held_out: gym.vector.VectorEnv) -> list[dict]:
+def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: MarketMakingVectorEnv) -> list[dict]:
     """Train, log, evaluate now and then, and leave a checkpoint; returns the learning curve."""
     trainer = Trainer(args, envs, agent)
     batch = args.num_envs * args.num_steps
@@ -290,7 +292,7 @@ def train(args: Args, envs: gym.vector.VectorEnv, agent: Agent, held_out: gym.ve
             writer.add_scalar("charts/SPS", rate, (update + 1) * batch)
     else:
         update = max(first, updates)
-    if envs.unwrapped.device.type == "cuda":
+    if envs.device.type == "cuda":
         torch.cuda.synchronize()
     seconds, steps = time.perf_counter() - started, update * batch
     bar.close()
@@ -299,7 +301,7 @@ def train(args: Args, envs: gym.vector.VectorEnv, agent: Agent, held_out: gym.ve
         mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
         curve.append({"steps": steps, "seconds": seconds, "pnl": mean, "half": half})
     trainer.save(update, curve, seconds)
-    envs.unwrapped.check_errors()
+    envs.check_errors()
     if writer:
         writer.close()
     return curve
@@ -326,9 +328,9 @@ def machine_name(device: torch.device) -> str:
     return f"{os.cpu_count()} {platform.machine()} cores, {software}"
 
 
-def scripted_makers(envs: gym.vector.VectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
+def scripted_makers(envs: MarketMakingVectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the scripted makers, the best of each grid on training seeds, and how their grids went."""
-    task = envs.unwrapped.core.task
+    task = envs.core.task
     makers: dict[str, policies.Policy] = {
         "no trade": policies.NoTrade(task),
         "random quotes": policies.RandomQuotes(task),
@@ -365,14 +367,14 @@ def draw_curve(curve: list[dict], intervals: dict[str, tuple[float, float]], pat
 
 
 @torch.no_grad()
-def draw_episode(agent: Agent, envs: gym.vector.VectorEnv, path: Path) -> None:
+def draw_episode(agent: Agent, envs: MarketMakingVectorEnv, path: Path) -> None:
     """Draw one held-out episode: prices and quotes, inventory, and marked PnL."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    core, simulator = envs.unwrapped.core, envs.unwrapped.simulator
+    core, simulator = envs.core, envs.simulator
     agent = agent.to(core.device)
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
     rows = []
@@ -383,7 +385,7 @@ def draw_episode(agent: Agent, envs: gym.vector.VectorEnv, path: Path) -> None:
         observation = envs.step(action)[0]
         inventory, cash = int(simulator.inventory[0, 0]), int(simulator.cash[0, 0])
         value = int(simulator.fundamental_price[0])
-        bought, sold = envs.unwrapped.fills[0].tolist()
+        bought, sold = envs.fills[0].tolist()
         bid, ask, pnl = np.floor(mid) - offset[0], np.ceil(mid) + offset[1], cash + inventory * value
         rows.append((mid, bid, ask, value, inventory, pnl, float(simulator.last_price[0]), bought, sold))
     mid, bid, ask, value, inventory, pnl, price, bought, sold = np.array(rows).T
@@ -411,7 +413,7 @@ def main(args: Args) -> dict[str, float]:
     torch.manual_seed(args.seed)
     args.output.mkdir(parents=True, exist_ok=True)
     engine, device = choose_engine(args.engine)
-    market = {
+    market: dict[str, Any] = {
         "reward": args.reward,
         "inventory_penalty": args.inventory_penalty,
         "reward_scale": args.reward_scale,
@@ -422,13 +424,13 @@ def main(args: Args) -> dict[str, float]:
     args.num_envs = args.num_envs or (16384 if on_gpu else 256)
     args.num_steps = args.num_steps or (32 if on_gpu else 64)
     args.total_steps = args.total_steps or (600_000_000 if on_gpu else 20_000_000)
-    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, **market)
+    envs: Any = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, **market)
     agent = Agent(
-        envs.single_observation_space.shape[0], envs.single_action_space.shape[0], args.hidden, args.initial_std
-    ).to(envs.unwrapped.device)
+        flatdim(envs.single_observation_space), flatdim(envs.single_action_space), args.hidden, args.initial_std
+    ).to(envs.device)
     args.eval_envs = args.eval_envs or (512 if slow else 2048)
-    training = {"warm_seed": envs.unwrapped.core.task.warm_seed, **market}  # where PPO trains, others are fitted
-    print(f"{args.num_envs} markets on {envs.unwrapped.simulator}")
+    training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
+    print(f"{args.num_envs} markets on {envs.simulator}")
 
     curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, **training))
 

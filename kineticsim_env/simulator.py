@@ -104,7 +104,7 @@ class Simulator:
         piece = max(1, int(_EVENTS_PER_PIECE[self.engine_name] / (self.num_markets * self._per_auction)))
         if auctions <= piece and not progress:
             if auctions:
-                self.engine.launch(0, auctions=auctions, **{f"series_{name}": part for name, part in series.items()})
+                self.engine.launch(0, auctions=auctions, **_named_series(series))
             return series
         before = {name: tensor.clone() for name, tensor in self.tensors.items()} if self.device.type == "cpu" else {}
         try:
@@ -123,7 +123,7 @@ class Simulator:
             for begin in range(0, auctions, piece):
                 length = min(piece, auctions - begin)
                 parts = self._new_series(tuple(series), length)
-                self.engine.launch(0, auctions=length, **{f"series_{name}": part for name, part in parts.items()})
+                self.engine.launch(0, auctions=length, **_named_series(parts))
                 for name, part in parts.items():
                     series[name][:, begin : begin + length] = part
                 if self.device.type == "cuda":
@@ -169,7 +169,7 @@ class Simulator:
         series = self._new_series(record, decisions * auctions)
         self._before()
         if decisions:
-            parts = {f"series_{name}": part for name, part in series.items()}
+            parts = _named_series(series)
             self.engine.launch(
                 0, decisions=decisions, auctions=auctions, new_quotes=given, fills=fills, value=value, **parts
             )
@@ -455,6 +455,11 @@ class Simulator:
             "last_tick": price[:, 0],
             "fundamental_price": column["fundamental_price"][:, 0],
         }
+
+
+def _named_series(series: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """Return recorded series by their names in `struct Launch`."""
+    return {f"series_{name}": part for name, part in series.items()}
 
 
 def _check_markets(config: MarketConfig, num_markets: int | None) -> int:

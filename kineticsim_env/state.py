@@ -10,6 +10,7 @@ import ctypes
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -82,10 +83,10 @@ def parse_constants(text: str) -> dict[str, int]:
 
 
 def _structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]) -> type[ctypes.Structure]:
-    members: list[tuple[str, object]] = []
+    members: list[tuple[str, Any]] = []
     for field in fields.values():
-        kind: object = ctypes.c_void_p if field.pointer else (nested.get(field.ctype) or _CTYPES[field.ctype])
-        members.append((field.name, kind * field.length if field.length else kind))  # type: ignore[operator]
+        kind: Any = ctypes.c_void_p if field.pointer else (nested.get(field.ctype) or _CTYPES[field.ctype])
+        members.append((field.name, kind * field.length if field.length else kind))
     return type(name, (ctypes.Structure,), {"_fields_": members})
 
 

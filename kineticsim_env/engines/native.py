@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,16 +60,16 @@ class NativeEngine:
         self._struct.params_stride = int(len(packed) > 1)
         self._rows = rows
 
-    def set_task(self, task: Mapping[str, object]) -> None:
+    def set_task(self, task: Mapping[str, Any]) -> None:
         """Take over the task's settings by the names of `struct TaskParams`."""
         for name, value in task.items():
             if state.TASK_FIELDS[name].length:
-                getattr(self._struct.task, name)[:] = list(value)  # type: ignore[call-overload]
+                getattr(self._struct.task, name)[:] = list(value)
             else:
                 setattr(self._struct.task, name, value)
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
-        """Run one launch: `mode` 0 run, 1 environment step, 2 environment reset; tensors by their names in the struct."""
+        """Run one launch: `mode` 0 run, 1 environment step, 2 environment reset; tensors by the struct's names."""
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
         for name, tensor in tensors.items():
