@@ -366,11 +366,12 @@ class Simulator:
     def _new_series(self, record: Sequence[str], length: int) -> dict[str, torch.Tensor]:
         if isinstance(record, str) or not isinstance(record, Iterable):
             raise TypeError(f"record: got {record!r}, allowed is a sequence of {', '.join(state.SERIES)}")
-        for name in record:
+        names = tuple(record)  # an iterator can be read once
+        for name in names:
             if name not in state.SERIES:
                 raise ValueError(f"record: got {name!r}, allowed are {', '.join(state.SERIES)}")
         shape = (self.num_markets, length)
-        return {name: torch.zeros(shape, dtype=torch.int32, device=self.device) for name in record}
+        return {name: torch.zeros(shape, dtype=torch.int32, device=self.device) for name in names}
 
     def _check_quotes(self, quotes: Any, shape: tuple[int | None, ...]) -> torch.Tensor:
         if not self.slots:

@@ -1,0 +1,20 @@
+"""What a careless or hostile caller does: every case once went wrong."""
+
+import copy
+import pickle
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import kineticsim_env as ks
+from kineticsim_env import build
+
+
+def test_an_iterator_of_names_is_recorded():
+    """It can be read once, and was used up by the check: the series came back empty."""
+    sim = ks.Simulator(engine="numpy", slots=1)
+    assert sim.run(2, record=iter(["volume"]))["volume"].shape == (1, 2)
+    played = sim.rollout(np.zeros((3, 1, 1, 4), np.int32), record=(name for name in ("mid2", "volume")))
+    assert list(played.series) == ["mid2", "volume"]
