@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -482,7 +482,7 @@ def _check_slots(slots: int | Sequence[str | None]) -> tuple[str | None, ...]:
         if _count("slots", slots, 0) > most:
             raise ValueError(f"slots: got {slots}, allowed is up to {most}")
         return (None,) * int(slots)
-    if not isinstance(slots, Iterable):
+    if not isinstance(slots, Iterable) or isinstance(slots, (Mapping, Set)):  # the order says which slot is which
         raise TypeError(f"slots: got {slots!r}, allowed is a count up to {most}, or a sequence of classes and None")
     names = tuple(slots)
     if len(names) > most:

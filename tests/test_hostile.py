@@ -18,3 +18,10 @@ def test_an_iterator_of_names_is_recorded():
     assert sim.run(2, record=iter(["volume"]))["volume"].shape == (1, 2)
     played = sim.rollout(np.zeros((3, 1, 1, 4), np.int32), record=(name for name in ("mid2", "volume")))
     assert list(played.series) == ["mid2", "volume"]
+
+
+@pytest.mark.parametrize("slots", [{"maker": 2}, {"maker", "noise"}, frozenset(["maker"])], ids=str)
+def test_slots_without_an_order(slots):
+    """A dict in the manner of `parallel_env(learners=...)` was taken for one slot a key."""
+    with pytest.raises(TypeError, match=r"slots: got .*, allowed is a count up to 32, or a sequence"):
+        ks.Simulator(engine="numpy", slots=slots)
