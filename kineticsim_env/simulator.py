@@ -71,7 +71,9 @@ class Simulator:
         self.config = config
         self.num_markets = _check_markets(config, num_markets)
         self.slots = _check_slots(slots)
-        self.validate = validate
+        if not isinstance(validate, (bool, np.bool_)):
+            raise TypeError(f"validate: got {validate!r}, allowed are True and False")
+        self.validate = bool(validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
@@ -407,7 +409,10 @@ class Simulator:
         if isinstance(seed, (bool, float)) or (isinstance(seed, torch.Tensor) and seed.dtype.is_floating_point):
             raise TypeError(f"seed: got {seed!r}, allowed is an int, or {self.num_markets} of them")
         try:
-            array = np.asarray(seed.cpu() if isinstance(seed, torch.Tensor) else seed)
+            try:
+                array = np.asarray(seed.cpu() if isinstance(seed, torch.Tensor) else seed)
+            except ValueError as error:  # nested sequences of unequal lengths
+                raise TypeError from error
             if array.dtype.kind not in "iu":
                 raise TypeError
             if array.ndim and array.size and int(array.max()) >= 2**63:

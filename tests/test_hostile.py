@@ -25,3 +25,10 @@ def test_slots_without_an_order(slots):
     """A dict in the manner of `parallel_env(learners=...)` was taken for one slot a key."""
     with pytest.raises(TypeError, match=r"slots: got .*, allowed is a count up to 32, or a sequence"):
         ks.Simulator(engine="numpy", slots=slots)
+
+
+def test_ragged_seeds_and_a_wrong_validate():
+    with pytest.raises(TypeError, match=r"seed: got \[\[1\], \[2, 3\]\], allowed is an int, or 2 of them"):
+        ks.Simulator(num_markets=2, engine="numpy", seed=[[1], [2, 3]])
+    with pytest.raises(TypeError, match=r"validate: got 'yes', allowed are True and False"):
+        ks.Simulator(engine="numpy", validate="yes")
