@@ -32,3 +32,20 @@ def test_ragged_seeds_and_a_wrong_validate():
         ks.Simulator(num_markets=2, engine="numpy", seed=[[1], [2, 3]])
     with pytest.raises(TypeError, match=r"validate: got 'yes', allowed are True and False"):
         ks.Simulator(engine="numpy", validate="yes")
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "numpy",
+        pytest.param("cpu", marks=pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")),
+    ],
+)
+@pytest.mark.parametrize("make", [copy.deepcopy, pickle.dumps])
+def test_copies_are_refused(engine, make):
+    """A deep copy on NumPy had state tensors that its engine never wrote to."""
+    env = gym.make("KineticSim/MarketMaking-v0", engine=engine, bank_size=2, warmup=1).unwrapped
+    for victim in (env, env.simulator):
+        with pytest.raises(TypeError, match=r"cannot be copied or pickled; use Simulator.branch\(\)"):
+            make(victim)
+    assert env.simulator.branch().run(2) == {}

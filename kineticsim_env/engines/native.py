@@ -19,6 +19,7 @@ from kineticsim_env.errors import EngineUnavailable, MarketError
 
 _INT32_LIMIT = 2**31
 _MAX_ORIGIN = 2**29
+NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 
 
 class NativeEngine:
@@ -79,6 +80,10 @@ class NativeEngine:
         finally:  # after an error too, or the next launch writes where these tensors were
             for name in tensors:  # back to what is bound, if anything
                 setattr(struct, name, self._bound.get(name))
+
+    def __reduce__(self) -> str:
+        """Refuse to be copied or pickled: the struct points at this engine's own tensors."""
+        raise TypeError(NO_COPY)
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         raise NotImplementedError
