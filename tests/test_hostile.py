@@ -49,3 +49,26 @@ def test_copies_are_refused(engine, make):
         with pytest.raises(TypeError, match=r"cannot be copied or pickled; use Simulator.branch\(\)"):
             make(victim)
     assert env.simulator.branch().run(2) == {}
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "numpy",
+        pytest.param("cpu", marks=pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")),
+    ],
+)
+def test_a_live_book_that_was_written_to(engine):
+    """On C++ it was an AssertionError, and with python -O something else."""
+    sim = ks.Simulator(num_markets=2, engine=engine)
+    sim.run(1)
+    sim.bid[0, 5] = 2**31 - 1
+    with pytest.raises(ks.MarketError, match=r"market 0.*2\^31"):
+        sim.run(1)
+    sim.bid.zero_()
+    try:
+        sim.reset(seed=0)
+    except ks.MarketError:  # the error word of what went before
+        sim.reset(seed=0)
+    sim.run(1)
+    assert sim.t.tolist() == [1, 1]

@@ -134,13 +134,15 @@ class CpuEngine(NativeEngine):
                 saved = {name: tensor.clone() for name, tensor in self._tensors.items()}
         failed = self._library.ks_cpu_launch(ctypes.addressof(self._struct))
         if failed >= 0:
-            assert saved is not None, "a market stopped although its bounds said that it could not"
             t = int(self._tensors["t"][failed])
             stopped = int(self._tensors["error"][failed])
+            self._safe_auctions = 0
+            reason = market_stopped(int(failed), t, stopped)
+            if saved is None:  # its bounds said that it could not: somebody wrote to live tensors since
+                raise MarketError(f"{reason}; tensors were changed by hand, so the state before the call is lost")
             for name, tensor in saved.items():
                 self._tensors[name].copy_(tensor)
-            self._safe_auctions = 0
-            raise MarketError(market_stopped(int(failed), t, stopped))
+            raise MarketError(reason)
         self._safe_auctions -= total_auctions
 
     def _count_safe_auctions(self) -> int:
