@@ -70,6 +70,8 @@ class EnvCore:
         for name, value in (("stagger", stagger), ("validate", validate)):
             if not isinstance(value, (bool, np.bool_)):
                 raise TypeError(f"{name}: got {value!r}, allowed are True and False")
+        if not prefer_cpu and num_markets == 1:
+            prefer_cpu = "one market is faster there"
         if not prefer_cpu and torch.cuda._is_in_bad_fork():
             prefer_cpu = "this process was forked from one that used CUDA"
         name, device = choose_engine(engine, device, prefer_cpu=prefer_cpu)

@@ -72,3 +72,17 @@ def test_a_live_book_that_was_written_to(engine):
         sim.reset(seed=0)
     sim.run(1)
     assert sim.t.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("markets", "output", "wanted"), [(1, "torch", "cpu"), (2, "torch", "cuda")])
+def test_auto_means_cpu_for_one_market(monkeypatch, markets, output, wanted):
+    """Torch output of a single market took CUDA."""
+    asked = []
+
+    def choose(engine, device=None, *, prefer_cpu=""):
+        asked.append("cpu" if prefer_cpu else "cuda")
+        return "numpy", torch.device("cpu")
+
+    monkeypatch.setattr("kineticsim_env.env_core.choose_engine", choose)
+    gym.make_vec("KineticSim/MarketMaking-v0", num_envs=markets, output=output, bank_size=2, warmup=1)
+    assert asked == [wanted]
