@@ -86,3 +86,19 @@ def test_auto_means_cpu_for_one_market(monkeypatch, markets, output, wanted):
     monkeypatch.setattr("kineticsim_env.env_core.choose_engine", choose)
     gym.make_vec("KineticSim/MarketMaking-v0", num_envs=markets, output=output, bank_size=2, warmup=1)
     assert asked == [wanted]
+
+
+def test_cli_looks_at_its_files_and_memory_first(tmp_path, capsys, monkeypatch):
+    from kineticsim_env import cli
+
+    few = ["simulate", "--markets", "2", "--auctions", "3", "--engine", "numpy"]
+    assert cli.main([*few, "--save", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "--save: got" in said.err and "which is a folder" in said.err and not said.out
+
+    def full(*args, **kwargs):
+        raise RuntimeError("can't allocate memory")
+
+    monkeypatch.setattr(cli, "Simulator", full)
+    assert cli.main(few) == 2
+    assert capsys.readouterr().err == "error: can't allocate memory\n"
