@@ -134,12 +134,16 @@ class EnvCore:
         if own:
             fields = {name: np.repeat(getattr(config, name), size) for name in config.per_market}
             config = config.replace(**fields)
+        seeds: int | np.ndarray = task.warm_seed
+        if config.population == "multinomial":  # by the market's own seed, so that its place in the batch is no matter
+            owners = self.simulator.tensors["seed"].cpu().numpy()[:, None]
+            seeds = (owners * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
         bank = Simulator(
             config,
             size * markets if own else size,
             engine=self.simulator.engine_name,
             device=self.device,
-            seed=task.warm_seed,
+            seed=seeds,
         )
         if config.population == "multinomial":  # the market's own agents, not those of the snapshot's seed
             bank._counts = np.repeat(self.simulator._counts, size, axis=0)

@@ -25,8 +25,8 @@ class MarketMakingVectorEnv(VectorEnv):
     """M markets with one learned maker each: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`.
 
     The task, its spaces and its arguments: `MarketMakingTask`. Market m of an environment seeded s plays the tape of
-    seed s + m, whatever M is. Beyond Gymnasium's interface, `simulator`, `fills` and `observation` show the markets
-    live.
+    seed s + m, whatever M is; only where fields are given per market do its warm starts depend on m too. Beyond
+    Gymnasium's interface, `simulator`, `fills` and `observation` show the markets live.
 
     With `output="torch"` nothing waits for the GPU: actions and results are tensors on `device`, in the order of the
     current stream. With `copy=False` a step also allocates nothing and returns the same tensors every time, so that it

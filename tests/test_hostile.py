@@ -102,3 +102,15 @@ def test_cli_looks_at_its_files_and_memory_first(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(cli, "Simulator", full)
     assert cli.main(few) == 2
     assert capsys.readouterr().err == "error: can't allocate memory\n"
+
+
+def test_a_market_of_drawn_agents_does_not_depend_on_its_place():
+    """Its warm starts were seeded by its place in the batch, so that no single market had them."""
+    config = ks.MarketConfig.preset("trading", population="multinomial")
+    settings = {"config": config, "engine": "numpy", "warmup": 20}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, stagger=False, **settings)
+    env = gym.make("KineticSim/MarketMaking-v0", **settings)
+    for seed in (10, 2**63 - 3):
+        observations, _ = envs.reset(seed=seed)
+        for m in range(3):
+            np.testing.assert_array_equal(observations[m], env.reset(seed=seed + m)[0])
