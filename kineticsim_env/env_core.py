@@ -178,6 +178,10 @@ class EnvCore:
                 simulator._reseed_population()
                 self._fill_bank()
         self._engine.launch(_ENV_RESET, reset_mask=chosen)
+        if chosen is None:
+            self.fills.zero_()
+        else:
+            self.fills.masked_fill_(chosen[:, None, None], 0)
 
     def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
         """Play one decision of every market: `actions` float32 `[M, K, 4]` or `choices` int64 `[M, K]`, checked."""

@@ -114,3 +114,15 @@ def test_a_market_of_drawn_agents_does_not_depend_on_its_place():
         observations, _ = envs.reset(seed=seed)
         for m in range(3):
             np.testing.assert_array_equal(observations[m], env.reset(seed=seed + m)[0])
+
+
+@pytest.mark.parametrize("mask", [None, [True, False, True]])
+def test_a_reset_forgets_the_fills_of_the_last_decision(mask):
+    """The infos of a reset told of trades of the episode before."""
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, engine="numpy", warmup=20)
+    envs.reset(seed=0)
+    while not envs.unwrapped.fills.sum(1).all():
+        envs.step(np.tile(np.float32([-1, -1, 1, 1]), (3, 1)))
+    envs.reset(options=None if mask is None else {"reset_mask": np.array(mask)})
+    kept = envs.unwrapped.fills.sum(1) > 0
+    assert kept.tolist() == ([False] * 3 if mask is None else [not chosen for chosen in mask])
