@@ -6,6 +6,7 @@ one launch a step. How results are handed out (NumPy or torch, copied or live, p
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,8 @@ class EnvCore:
             auctions_per_step: Auctions a decision.
             validate: Check the error words before every step.
         """
+        if isinstance(config.inventory_limit, int) and config.inventory_limit > 0:
+            task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
         self.task, self.roles, self.autoreset = task, tuple(roles), autoreset
         self.auctions_per_step = check_count("auctions_per_step", auctions_per_step)
         for name, value in (("stagger", stagger), ("validate", validate)):

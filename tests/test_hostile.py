@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env import build
+from kineticsim_env import build, policies
+from kineticsim_env.evaluation import evaluation_env
 
 
 def test_an_iterator_of_names_is_recorded():
@@ -126,3 +127,15 @@ def test_a_reset_forgets_the_fills_of_the_last_decision(mask):
     envs.reset(options=None if mask is None else {"reset_mask": np.array(mask)})
     kept = envs.unwrapped.fills.sum(1) > 0
     assert kept.tolist() == ([False] * 3 if mask is None else [not chosen for chosen in mask])
+
+
+def test_policies_read_the_inventory_under_the_limit_of_the_config():
+    """They scaled by the task's limit, four times too large here, so that Avellaneda-Stoikov skewed as much too far."""
+    config = ks.MarketConfig.preset("trading", inventory_limit=10)
+    envs = evaluation_env(16, engine="numpy", config=config, warmup=20)
+    observation, _ = envs.reset(seed=0)
+    for _ in range(5):
+        observation, *_ = envs.step(policies.FixedSpread(envs.core.task, 1)(observation))
+    inventory = envs.simulator.inventory[:, 0]
+    assert inventory.any()
+    torch.testing.assert_close(policies.inventory_of(envs.core.task, observation), inventory.float())
