@@ -51,6 +51,7 @@ class NativeEngine:
             self._bound[name] = tensor.data_ptr() if tensor.numel() else None
             setattr(self._struct, name, self._bound[name])
 
+    @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
         packed = np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
@@ -71,6 +72,9 @@ class NativeEngine:
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
         """Run one launch: `mode` 0 run, 1 environment step, 2 environment reset; tensors by the struct's names."""
+        for name, tensor in self._tensors.items():  # 2 us, so that no launch ever writes to memory that was given back
+            if tensor.data_ptr() != self._bound[name] and tensor.numel():
+                raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
         for name, tensor in tensors.items():
