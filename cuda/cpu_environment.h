@@ -77,6 +77,7 @@ struct Environment : Market {
     const TaskParams& task = launch.task;
     if (launch.done[m] || stopped()) {
       std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
+      if (launch.fills) std::fill(launch.fills + 2 * m * slots, launch.fills + 2 * (m + 1) * slots, 0);
       if (!stopped() && task.autoreset == kDisabled) return;
       launch.terminated[m] = launch.truncated[m] = 0;
       if (stopped()) return;

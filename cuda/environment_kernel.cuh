@@ -163,6 +163,10 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
     const bool explicit_reset = launch.env_mode == kEnvReset;
     if (explicit_reset && launch.reset_mask && !launch.reset_mask[m]) return;
     bool restart = explicit_reset;
+    if (!explicit_reset && (stopped() || done)) {
+      this->bought = this->sold = 0;
+      this->write_fills(m * launch.slots);
+    }
     if (!explicit_reset && !stopped()) {
       if (!done) {
         restart = advance();
@@ -201,8 +205,8 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
     this->decision(true, fresh, 0);
     group.sync();
     error |= desk.action_error;
-    if (stopped()) return false;
     this->write_fills(m * launch.slots);
+    if (stopped()) return false;
 
     const int32_t mid2 = this->mark();
     elapsed += 1;

@@ -14,12 +14,13 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
 import torch
 import tyro
+from gymnasium.spaces import flatdim
 from torch import nn
 from torch.distributions import Normal
 from torch.utils.tensorboard import SummaryWriter
@@ -29,6 +30,7 @@ import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env import policies
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env, format_table, grid_search
+from kineticsim_env.vector_env import MarketMakingVectorEnv
 
 
 @dataclasses.dataclass
@@ -148,15 +150,15 @@ def advantages(
 class Trainer:
     """The rollout's buffers, the optimiser and one update."""
 
-    def __init__(self, args: Args, envs: gym.vector.VectorEnv, agent: Agent) -> None:
+    def __init__(self, args: Args, envs: MarketMakingVectorEnv, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
-        self.device = envs.unwrapped.device
+        self.device = envs.device
         shape = (args.num_steps, args.num_envs)
 
         def buffer(*more: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(*shape, *more, dtype=dtype, device=self.device)
 
-        size, actions = envs.single_observation_space.shape[0], envs.single_action_space.shape[0]
+        size, actions = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
         self.observations, self.finals, self.actions = buffer(size), buffer(size), buffer(actions)
         self.log_probs, self.rewards = buffer(), buffer()
         self.terminated, self.ends = buffer(dtype=torch.bool), buffer(dtype=torch.bool)
@@ -219,69 +221,87 @@ class Trainer:
                 "charts/reward_per_decision": self.rewards.mean() * args.reward_scale,
             }
 
+    def save(self, update: int, curve: list[dict], seconds: float) -> None:
+        """Write the checkpoint; a run that is stopped while it does so keeps the one before."""
+        saved = {
+            "agent": self.agent.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "envs": self.envs.state_dict(),
+            "rng": torch.get_rng_state(),
+            "update": update,
+            "seconds": seconds,
+            "curve": json.dumps(curve),
+        }
+        if self.device.type == "cuda":
+            saved["cuda_rng"] = torch.cuda.get_rng_state(self.device)
+        unfinished = self.args.output / "checkpoint.pt.tmp"
+        torch.save(saved, unfinished)
+        unfinished.replace(self.args.output / "checkpoint.pt")
 
-def train(args: Args, envs: gym.vector.VectorEnv, agent: Agent, held_out: gym.vector.VectorEnv) -> list[dict]:
+    def load(self) -> tuple[int, list[dict], float]:
+        """Take over the checkpoint; returns its update, learning curve and seconds spent."""
+        checkpoint = self.args.output / "checkpoint.pt"
+        if not checkpoint.exists():
+            raise SystemExit(f"--resume: there is no {checkpoint}; start without --resume")
+        saved = torch.load(checkpoint, map_location=self.device, weights_only=True)
+        self.agent.load_state_dict(saved["agent"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.envs.load_state_dict(saved["envs"])
+        self.observation = self.envs.observation.clone()
+        torch.set_rng_state(saved["rng"].cpu())
+        if "cuda_rng" in saved and self.device.type == "cuda":
+            torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.device)
+        return saved["update"], json.loads(saved["curve"]), saved["seconds"]
+
+
+def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: MarketMakingVectorEnv) -> list[dict]:
     """Train, log, evaluate now and then, and leave a checkpoint; returns the learning curve."""
     trainer = Trainer(args, envs, agent)
-    checkpoint = args.output / "checkpoint.pt"
-    updates, first, curve, spent = args.total_steps // (args.num_envs * args.num_steps), 0, [], 0.0
+    batch = args.num_envs * args.num_steps
+    updates, first, curve, spent = max(1, args.total_steps // batch), 0, [], 0.0
     trainer.observation, _ = envs.reset(seed=args.seed << 32)
     if args.resume:
-        saved = torch.load(checkpoint, map_location=envs.unwrapped.device, weights_only=True)
-        agent.load_state_dict(saved["agent"])
-        trainer.optimizer.load_state_dict(saved["optimizer"])
-        envs.unwrapped.load_state_dict(saved["envs"])
-        trainer.observation = envs.unwrapped.observation.clone()
-        torch.set_rng_state(saved["rng"].cpu())
-        first, curve, spent = saved["update"], json.loads(saved["curve"]), saved["seconds"]
+        first, curve, spent = trainer.load()
     every = args.eval_every or max(1, updates // 20)
-    writer = SummaryWriter(args.output / "tensorboard", purge_step=first or None) if args.track else None
+    writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if args.track else None
     started = time.perf_counter() - spent
-    bar = tqdm(total=updates * args.num_envs * args.num_steps, unit="step", unit_scale=True, desc="training")
-    bar.update(first * args.num_envs * args.num_steps)
+    bar = tqdm(total=updates * batch, unit="step", unit_scale=True, desc="training")
+    bar.update(first * batch)
     fraction, next_eval = first / max(1, updates), time.perf_counter()
     for update in range(first, updates):
         elapsed = time.perf_counter() - started
         fraction = max(update / updates, elapsed / (60 * args.time_limit_minutes) if args.time_limit_minutes else 0.0)
         due = time.perf_counter() >= next_eval if args.time_limit_minutes else update % every == 0
-        if due or fraction >= 1.0:
+        if (due or fraction >= 1.0) and not (curve and curve[-1]["steps"] == update * batch):
             next_eval = time.perf_counter() + 60 * args.time_limit_minutes / 20
             mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
-            steps = update * args.num_envs * args.num_steps
-            curve.append({"steps": steps, "seconds": elapsed, "pnl": mean, "half": half})
+            curve.append({"steps": update * batch, "seconds": elapsed, "pnl": mean, "half": half})
             bar.set_postfix_str(f"liquidated PnL {mean:.0f} ± {half:.0f}")
             if writer:
-                writer.add_scalar("charts/liquidated_pnl", mean, steps)
+                writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
+            trainer.save(update, curve, time.perf_counter() - started)
         if fraction >= 1.0:
             break
         trainer.rollout()
         scalars = trainer.update(args.learning_rate * (1.0 - 0.9 * min(1.0, fraction)))
-        bar.update(args.num_envs * args.num_steps)
+        bar.update(batch)
         if writer and update % 10 == 0:
             for name, value in scalars.items():
-                writer.add_scalar(name, float(value), (update + 1) * args.num_envs * args.num_steps)
-            rate = (update + 1) * args.num_envs * args.num_steps / (time.perf_counter() - started)
-            writer.add_scalar("charts/SPS", rate, (update + 1) * args.num_envs * args.num_steps)
+                writer.add_scalar(name, value.item(), (update + 1) * batch)
+            rate = (update + 1) * batch / (time.perf_counter() - started)
+            writer.add_scalar("charts/SPS", rate, (update + 1) * batch)
     else:
-        update = updates
-    if envs.unwrapped.device.type == "cuda":
+        update = max(first, updates)
+    if envs.device.type == "cuda":
         torch.cuda.synchronize()
-    seconds, steps = time.perf_counter() - started, update * args.num_envs * args.num_steps
+    seconds, steps = time.perf_counter() - started, update * batch
     bar.close()
     print(f"trained {steps:,} steps in {seconds:.0f} s: {steps / seconds:,.0f} steps/s, evaluations included")
-    mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
-    curve.append({"steps": steps, "seconds": seconds, "pnl": mean, "half": half})
-    saved = {
-        "agent": agent.state_dict(),
-        "optimizer": trainer.optimizer.state_dict(),
-        "envs": envs.unwrapped.state_dict(),
-        "rng": torch.get_rng_state(),
-        "update": update,
-        "seconds": seconds,
-        "curve": json.dumps(curve),
-    }
-    torch.save(saved, checkpoint)
-    envs.unwrapped.check_errors()
+    if not (curve and curve[-1]["steps"] == steps):
+        mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
+        curve.append({"steps": steps, "seconds": seconds, "pnl": mean, "half": half})
+    trainer.save(update, curve, seconds)
+    envs.check_errors()
     if writer:
         writer.close()
     return curve
@@ -308,9 +328,9 @@ def machine_name(device: torch.device) -> str:
     return f"{os.cpu_count()} {platform.machine()} cores, {software}"
 
 
-def scripted_makers(envs: gym.vector.VectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
+def scripted_makers(envs: MarketMakingVectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the scripted makers, the best of each grid on training seeds, and how their grids went."""
-    task = envs.unwrapped.core.task
+    task = envs.core.task
     makers: dict[str, policies.Policy] = {
         "no trade": policies.NoTrade(task),
         "random quotes": policies.RandomQuotes(task),
@@ -347,14 +367,14 @@ def draw_curve(curve: list[dict], intervals: dict[str, tuple[float, float]], pat
 
 
 @torch.no_grad()
-def draw_episode(agent: Agent, envs: gym.vector.VectorEnv, path: Path) -> None:
+def draw_episode(agent: Agent, envs: MarketMakingVectorEnv, path: Path) -> None:
     """Draw one held-out episode: prices and quotes, inventory, and marked PnL."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    core, simulator = envs.unwrapped.core, envs.unwrapped.simulator
+    core, simulator = envs.core, envs.simulator
     agent = agent.to(core.device)
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
     rows = []
@@ -365,7 +385,7 @@ def draw_episode(agent: Agent, envs: gym.vector.VectorEnv, path: Path) -> None:
         observation = envs.step(action)[0]
         inventory, cash = int(simulator.inventory[0, 0]), int(simulator.cash[0, 0])
         value = int(simulator.fundamental_price[0])
-        bought, sold = envs.unwrapped.fills[0].tolist()
+        bought, sold = envs.fills[0].tolist()
         bid, ask, pnl = np.floor(mid) - offset[0], np.ceil(mid) + offset[1], cash + inventory * value
         rows.append((mid, bid, ask, value, inventory, pnl, float(simulator.last_price[0]), bought, sold))
     mid, bid, ask, value, inventory, pnl, price, bought, sold = np.array(rows).T
@@ -393,7 +413,7 @@ def main(args: Args) -> dict[str, float]:
     torch.manual_seed(args.seed)
     args.output.mkdir(parents=True, exist_ok=True)
     engine, device = choose_engine(args.engine)
-    market = {
+    market: dict[str, Any] = {
         "reward": args.reward,
         "inventory_penalty": args.inventory_penalty,
         "reward_scale": args.reward_scale,
@@ -404,13 +424,13 @@ def main(args: Args) -> dict[str, float]:
     args.num_envs = args.num_envs or (16384 if on_gpu else 256)
     args.num_steps = args.num_steps or (32 if on_gpu else 64)
     args.total_steps = args.total_steps or (600_000_000 if on_gpu else 20_000_000)
-    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, **market)
+    envs: Any = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, **market)
     agent = Agent(
-        envs.single_observation_space.shape[0], envs.single_action_space.shape[0], args.hidden, args.initial_std
-    ).to(envs.unwrapped.device)
+        flatdim(envs.single_observation_space), flatdim(envs.single_action_space), args.hidden, args.initial_std
+    ).to(envs.device)
     args.eval_envs = args.eval_envs or (512 if slow else 2048)
-    training = {"warm_seed": envs.unwrapped.core.task.warm_seed, **market}  # where PPO trains, others are fitted
-    print(f"{args.num_envs} markets on {envs.unwrapped.simulator}")
+    training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
+    print(f"{args.num_envs} markets on {envs.simulator}")
 
     curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, **training))
 
@@ -437,4 +457,8 @@ def main(args: Args) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    arguments = tyro.cli(Args)
+    try:
+        main(arguments)
+    except KeyboardInterrupt:
+        raise SystemExit(f"\nstopped; --resume goes on from the checkpoint in {arguments.output}{os.sep}") from None

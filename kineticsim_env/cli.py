@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         return options.command(options)
-    except (KineticSimError, TypeError, ValueError, ModuleNotFoundError, OSError, MemoryError) as error:
+    except (KineticSimError, TypeError, ValueError, ModuleNotFoundError, OSError, RuntimeError, MemoryError) as error:
         print(f"error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -55,6 +55,8 @@ def simulate(options: argparse.Namespace) -> int:
     for name, path in (("--save", options.save), ("--plot", options.plot)):
         if path and not Path(path).absolute().parent.is_dir():
             raise ValueError(f"{name}: got {str(path)!r}, but there is no folder {str(Path(path).parent)!r}")
+        if path and Path(path).is_dir():
+            raise ValueError(f"{name}: got {str(path)!r}, which is a folder, allowed is a file")
     if options.plot:
         plots.require_matplotlib()
     for name, value, least in (("--auctions", options.auctions, 1), ("--warmup", options.warmup, 0)):

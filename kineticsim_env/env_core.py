@@ -6,6 +6,7 @@ one launch a step. How results are handed out (NumPy or torch, copied or live, p
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from kineticsim_env import state
+from kineticsim_env.checks import check_count, check_mask, check_seeds
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.simulator import Simulator
@@ -33,6 +35,7 @@ class EnvCore:
         host: Whether the tensors are in host memory.
     """
 
+    @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
     def __init__(
         self,
         config: MarketConfig,
@@ -65,11 +68,20 @@ class EnvCore:
             auctions_per_step: Auctions a decision.
             validate: Check the error words before every step.
         """
+        if isinstance(config.inventory_limit, int) and config.inventory_limit > 0:
+            task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
         self.task, self.roles, self.autoreset = task, tuple(roles), autoreset
-        self.auctions_per_step = check_count("auctions_per_step", auctions_per_step)
+        self.auctions_per_step = check_count("auctions_per_step", auctions_per_step, 1)
+        if task.horizon * self.auctions_per_step >= 2**32:
+            raise ValueError(
+                f"horizon: got {task.horizon} decisions of {self.auctions_per_step} auctions, allowed are episodes of "
+                "less than 2^32 auctions"
+            )
         for name, value in (("stagger", stagger), ("validate", validate)):
             if not isinstance(value, (bool, np.bool_)):
                 raise TypeError(f"{name}: got {value!r}, allowed are True and False")
+        if not prefer_cpu and num_markets == 1:
+            prefer_cpu = "one market is faster there"
         if not prefer_cpu and torch.cuda._is_in_bad_fork():
             prefer_cpu = "this process was forked from one that used CUDA"
         name, device = choose_engine(engine, device, prefer_cpu=prefer_cpu)
@@ -101,6 +113,7 @@ class EnvCore:
 
     # Warm starts ------------------------------------------------------------------------------------------------------
 
+    @torch.inference_mode(False)
     def _fill_bank(self) -> None:
         """Run markets without learners for `warmup` auctions, and keep them as the starts of episodes."""
         task, simulator = self.task, self.simulator
@@ -132,12 +145,16 @@ class EnvCore:
         if own:
             fields = {name: np.repeat(getattr(config, name), size) for name in config.per_market}
             config = config.replace(**fields)
+        seeds: int | np.ndarray = task.warm_seed
+        if config.population == "multinomial":  # by the market's own seed, so that its place in the batch is no matter
+            owners = self.simulator.tensors["seed"].cpu().numpy()[:, None]
+            seeds = (owners * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
         bank = Simulator(
             config,
             size * markets if own else size,
             engine=self.simulator.engine_name,
             device=self.device,
-            seed=task.warm_seed,
+            seed=seeds,
         )
         if config.population == "multinomial":  # the market's own agents, not those of the snapshot's seed
             bank._counts = np.repeat(self.simulator._counts, size, axis=0)
@@ -159,8 +176,8 @@ class EnvCore:
                 through.
         """
         simulator = self.simulator
-        seeds = None if seed is None else simulator._check_seeds(seed)
-        chosen = None if mask is None else simulator.check_mask("reset_mask", mask)
+        seeds = None if seed is None else check_seeds(seed, simulator.num_markets, self.device)
+        chosen = None if mask is None else check_mask("reset_mask", mask, simulator.num_markets, self.device)
         if chosen is not None and not bool(chosen.any()):
             raise ValueError("reset_mask: got no True, allowed is a mask with at least one True, or None for all")
         simulator.check_errors()
@@ -172,6 +189,10 @@ class EnvCore:
                 simulator._reseed_population()
                 self._fill_bank()
         self._engine.launch(_ENV_RESET, reset_mask=chosen)
+        if chosen is None:
+            self.fills.zero_()
+        else:
+            self.fills.masked_fill_(chosen[:, None, None], 0)
 
     def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
         """Play one decision of every market: `actions` float32 `[M, K, 4]` or `choices` int64 `[M, K]`, checked."""
@@ -271,15 +292,6 @@ def unpack_small(small: torch.Tensor, markets: int, slots: int) -> tuple[torch.T
         flags[begin + markets : begin + 2 * markets],
         flags[begin + 2 * markets :],
     )
-
-
-def check_count(name: str, value: Any) -> int:
-    """Return a whole number from 1, or raise."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: got {value!r}, allowed is a whole number from 1")
-    if not 1 <= value < 2**31:
-        raise ValueError(f"{name}: got {value}, allowed is 1 to 2^31 - 1")
-    return int(value)
 
 
 def _mismatch(

@@ -53,8 +53,8 @@ def evaluation_env(num_envs: int, **kwargs: Any) -> MarketMakingVectorEnv:
         num_envs: M, one episode each.
         **kwargs: As in `MarketMakingVectorEnv`; the learner's own, so that everyone trades in its market.
     """
-    defaults = {"warm_seed": HELD_OUT_WARM_SEED}
-    fixed = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "copy": False}
+    defaults: dict[str, Any] = {"warm_seed": HELD_OUT_WARM_SEED}
+    fixed: dict[str, Any] = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "copy": False}
     return MarketMakingVectorEnv(num_envs=num_envs, **{**defaults, **kwargs, **fixed})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,16 @@ import torch
 from tqdm import tqdm
 
 from kineticsim_env import state
+from kineticsim_env.checks import (
+    check_count,
+    check_mask,
+    check_num_markets,
+    check_quotes,
+    check_saved_state,
+    check_seeds,
+    check_series,
+    check_slots,
+)
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter_rows
 from kineticsim_env.engines import choose_engine, make_engine
 from kineticsim_env.engines.native import market_stopped
@@ -69,9 +79,11 @@ class Simulator:
         if not isinstance(config, MarketConfig):
             raise TypeError(f"config: got {type(config).__name__}, allowed is a MarketConfig")
         self.config = config
-        self.num_markets = _check_markets(config, num_markets)
-        self.slots = _check_slots(slots)
-        self.validate = validate
+        self.num_markets = check_num_markets(config, num_markets)
+        self.slots = check_slots(slots)
+        if not isinstance(validate, (bool, np.bool_)):
+            raise TypeError(f"validate: got {validate!r}, allowed are True and False")
+        self.validate = bool(validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
@@ -80,6 +92,7 @@ class Simulator:
         self._replaced = {name: self.slots.count(name) for name in CLASSES}
         self._counts = class_counts(config, self.num_markets if config.per_market else 1)
         self._set_rows()
+        self._latest = 0  # no market's t is above it
         self._per_auction = float(np.max(np.asarray(config.num_agents))) + config.num_levels / 4
         if seed is None:
             raise TypeError(f"seed: got None, allowed is an int, or {self.num_markets} of them")
@@ -98,13 +111,13 @@ class Simulator:
         Returns:
             The recorded series, int32 `[M, auctions]` each.
         """
-        auctions = _count("auctions", auctions, 0)
+        auctions = check_count("auctions", auctions, 0)
         series = self._new_series(record, auctions)
-        self._before()
+        self._before(auctions)
         piece = max(1, int(_EVENTS_PER_PIECE[self.engine_name] / (self.num_markets * self._per_auction)))
         if auctions <= piece and not progress:
             if auctions:
-                self.engine.launch(0, auctions=auctions, **{f"series_{name}": part for name, part in series.items()})
+                self.engine.launch(0, auctions=auctions, **_named_series(series))
             return series
         before = {name: tensor.clone() for name, tensor in self.tensors.items()} if self.device.type == "cpu" else {}
         try:
@@ -123,7 +136,7 @@ class Simulator:
             for begin in range(0, auctions, piece):
                 length = min(piece, auctions - begin)
                 parts = self._new_series(tuple(series), length)
-                self.engine.launch(0, auctions=length, **{f"series_{name}": part for name, part in parts.items()})
+                self.engine.launch(0, auctions=length, **_named_series(parts))
                 for name, part in parts.items():
                     series[name][:, begin : begin + length] = part
                 if self.device.type == "cuda":
@@ -141,10 +154,10 @@ class Simulator:
         Returns:
             int64 `[M, K, 2]`: units bought and sold.
         """
-        auctions = _count("auctions", auctions, 0)
-        given = None if quotes is None else self._check_quotes(quotes, (self.num_markets, len(self.slots), 4))
+        auctions = check_count("auctions", auctions, 0)
+        given = None if quotes is None else check_quotes(quotes, (self.num_markets, len(self.slots), 4), self.device)
         fills = torch.zeros((self.num_markets, len(self.slots), 2), dtype=torch.int64, device=self.device)
-        self._before()
+        self._before(auctions)
         if auctions:
             one = None if given is None else given[None]  # engines take [T, M, K, ...]
             self.engine.launch(0, auctions=auctions, new_quotes=one, fills=fills[None])
@@ -161,15 +174,15 @@ class Simulator:
         Returns:
             `Rollout(fills, value, series)`.
         """
-        auctions = _count("auctions", auctions, 1)
-        given = self._check_quotes(quotes, (None, self.num_markets, len(self.slots), 4))
+        auctions = check_count("auctions", auctions, 1)
+        given = check_quotes(quotes, (None, self.num_markets, len(self.slots), 4), self.device)
         decisions = given.shape[0]
         fills = torch.zeros((*given.shape[:3], 2), dtype=torch.int64, device=self.device)
         value = torch.zeros(given.shape[:3], dtype=torch.int64, device=self.device)
         series = self._new_series(record, decisions * auctions)
-        self._before()
+        self._before(decisions * auctions)
         if decisions:
-            parts = {f"series_{name}": part for name, part in series.items()}
+            parts = _named_series(series)
             self.engine.launch(
                 0, decisions=decisions, auctions=auctions, new_quotes=given, fills=fills, value=value, **parts
             )
@@ -190,8 +203,8 @@ class Simulator:
             MarketError: If an error word was set since the last look (see `check_errors`); nothing is reset then, and a
                 second call goes through.
         """
-        seeds = None if seed is None else self._check_seeds(seed)
-        chosen = self.check_mask("mask", mask)
+        seeds = None if seed is None else check_seeds(seed, self.num_markets, self.device)
+        chosen = check_mask("mask", mask, self.num_markets, self.device)
         self.check_errors()
         tensors = self.tensors
         if seeds is None:
@@ -224,19 +237,10 @@ class Simulator:
             TypeError, ValueError: If a tensor is missing, unknown, of another shape or dtype, or out of range; the
                 present state is untouched then.
         """
-        if not isinstance(saved, Mapping):
-            raise TypeError(f"state: got {type(saved).__name__}, allowed is a mapping, as state_dict returns it")
-        if set(saved) != set(self.tensors):
-            odd = sorted(set(saved) ^ set(self.tensors))
-            raise ValueError(f"state: got missing or unknown names {odd}, allowed are {sorted(self.tensors)}")
-        for name, tensor in self.tensors.items():
-            got = saved[name]
-            if not isinstance(got, torch.Tensor) or got.dtype != tensor.dtype or got.shape != tensor.shape:
-                found = f"{got.dtype} {tuple(got.shape)}" if isinstance(got, torch.Tensor) else type(got).__name__
-                raise ValueError(f"state[{name!r}]: got {found}, allowed is {tensor.dtype} {tuple(tensor.shape)}")
-        _check_ranges(saved, self.config.num_levels)
+        check_saved_state(saved, self.tensors, self.config.num_levels)
         for name, tensor in self.tensors.items():
             tensor.copy_(saved[name])
+        self._latest = int(self.tensors["t"].max())
         self._reseed_population()
         self.engine.state_changed()
 
@@ -359,79 +363,21 @@ class Simulator:
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    def _before(self) -> None:
+    def _before(self, auctions: int) -> None:
+        """Refuse to go beyond t = 2^32, where random words would repeat; looks at t only when it can come to that."""
         if self.validate:
             self.check_errors()
+        if self._latest + auctions >= 2**32:
+            self._latest = int(self.tensors["t"].max())
+            if self._latest + auctions >= 2**32:
+                raise MarketError(
+                    f"auctions: got {auctions} at t = {self._latest}, allowed is t below 2^32; reset first"
+                )
+        self._latest += auctions
 
     def _new_series(self, record: Sequence[str], length: int) -> dict[str, torch.Tensor]:
-        if isinstance(record, str) or not isinstance(record, Iterable):
-            raise TypeError(f"record: got {record!r}, allowed is a sequence of {', '.join(state.SERIES)}")
-        for name in record:
-            if name not in state.SERIES:
-                raise ValueError(f"record: got {name!r}, allowed are {', '.join(state.SERIES)}")
         shape = (self.num_markets, length)
-        return {name: torch.zeros(shape, dtype=torch.int32, device=self.device) for name in record}
-
-    def _check_quotes(self, quotes: Any, shape: tuple[int | None, ...]) -> torch.Tensor:
-        if not self.slots:
-            raise ValueError(
-                "quotes: got quotes, but this simulator has no slots; allowed is None, or Simulator(slots=...)"
-            )
-        wanted = f"int32 {['T' if size is None else size for size in shape]} on {self.device}".replace("'", "")
-        if isinstance(quotes, torch.Tensor):
-            given = quotes
-        else:
-            try:
-                array = np.asarray(quotes)
-            except ValueError as error:
-                raise ValueError(f"quotes: got nested sequences of unequal lengths, allowed is {wanted}") from error
-            if array.dtype.kind not in "iu":
-                raise TypeError(f"quotes: got {array.dtype}, allowed is {wanted}")
-            unfit = array[(array < -(2**31)) | (array >= 2**31)] if array.dtype.itemsize > 2 else array[:0]
-            if unfit.size:
-                raise ValueError(f"quotes: got {unfit.flat[0]}, allowed are values that fit int32")
-            given = torch.from_numpy(np.ascontiguousarray(array, dtype=np.int32)).to(self.device)
-        if given.dtype != torch.int32:
-            raise TypeError(f"quotes: got {given.dtype}, allowed is {wanted}")
-        fits = given.dim() == len(shape) and all(
-            want is None or want == have for want, have in zip(shape, given.shape, strict=True)
-        )
-        if not fits:
-            raise ValueError(f"quotes: got shape {list(given.shape)}, allowed is {wanted}")
-        if given.device != self.device:
-            raise ValueError(f"quotes: got a tensor on {given.device}, allowed is {wanted}")
-        return given.contiguous()
-
-    def _check_seeds(self, seed: Any) -> torch.Tensor:
-        if isinstance(seed, (bool, float)) or (isinstance(seed, torch.Tensor) and seed.dtype.is_floating_point):
-            raise TypeError(f"seed: got {seed!r}, allowed is an int, or {self.num_markets} of them")
-        try:
-            array = np.asarray(seed.cpu() if isinstance(seed, torch.Tensor) else seed)
-            if array.dtype.kind not in "iu":
-                raise TypeError
-            if array.ndim and array.size and int(array.max()) >= 2**63:
-                raise ValueError(f"seed: got {array.max()}, allowed is -2^63 to 2^63 - 1")
-            if array.ndim == 0:
-                first = int(array)
-                if not -(2**63) <= first <= 2**63 - self.num_markets:
-                    raise ValueError(f"seed: got {seed}, allowed is -2^63 to 2^63 - num_markets")
-                array = first + np.arange(self.num_markets, dtype=np.int64)
-        except (TypeError, OverflowError) as error:
-            raise TypeError(f"seed: got {seed!r}, allowed is an int, or {self.num_markets} of them") from error
-        if array.shape != (self.num_markets,):
-            raise ValueError(f"seed: got shape {list(array.shape)}, allowed is an int, or {self.num_markets} of them")
-        return torch.from_numpy(array.astype(np.int64)).to(self.device)
-
-    def check_mask(self, name: str, mask: Any) -> torch.Tensor:
-        """Return a bool mask `[M]` on the device; all True for None."""
-        if mask is None:
-            return torch.ones(self.num_markets, dtype=torch.bool, device=self.device)
-        given = mask if isinstance(mask, torch.Tensor) else np.asarray(mask)
-        if given.dtype not in (torch.bool, np.bool_) or tuple(given.shape) != (self.num_markets,):
-            raise ValueError(
-                f"{name}: got {given.dtype} {list(given.shape)}, allowed is bool [{self.num_markets}] or None"
-            )
-        return torch.as_tensor(given).to(self.device)
+        return {name: torch.zeros(shape, dtype=torch.int32, device=self.device) for name in check_series(record)}
 
     def _reseed_population(self) -> None:
         if self.config.population == "multinomial":
@@ -457,69 +403,6 @@ class Simulator:
         }
 
 
-def _check_markets(config: MarketConfig, num_markets: int | None) -> int:
-    lengths = config.per_market
-    if num_markets is None:
-        return next(iter(lengths.values()), 1)
-    count = _count("num_markets", num_markets, 1)
-    for name, length in lengths.items():
-        if length != count:
-            raise ValueError(f"{name}: got {length} per-market values, allowed is num_markets = {count}")
-    return count
-
-
-def _check_slots(slots: int | Sequence[str | None]) -> tuple[str | None, ...]:
-    most = state.CONSTANTS["kMaxSlots"]
-    if isinstance(slots, str):
-        raise TypeError(f"slots: got the string {slots!r}, allowed is a count, or a sequence such as ({slots!r},)")
-    if isinstance(slots, (int, np.integer)):
-        if _count("slots", slots, 0) > most:
-            raise ValueError(f"slots: got {slots}, allowed is up to {most}")
-        return (None,) * int(slots)
-    if not isinstance(slots, Iterable):
-        raise TypeError(f"slots: got {slots!r}, allowed is a count up to {most}, or a sequence of classes and None")
-    names = tuple(slots)
-    if len(names) > most:
-        raise ValueError(f"slots: got {len(names)}, allowed is up to {most}")
-    for name in names:
-        if name is not None and name not in CLASSES:
-            raise ValueError(f"slots: got {name!r}, allowed are None, {', '.join(map(repr, CLASSES))}")
-    return names
-
-
-def _count(name: str, value: Any, least: int) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: got {value!r}, allowed is a whole number from {least}")
-    if not least <= value < 2**31:
-        raise ValueError(f"{name}: got {value}, allowed is {least} to 2^31 - 1")
-    return int(value)
-
-
-def _check_ranges(saved: Mapping[str, torch.Tensor], levels: int) -> None:
-    """Refuse a state that no market can be in."""
-
-    def refuse(name: str, bad: torch.Tensor, allowed: str) -> None:
-        if bool(bad.any()):
-            raise ValueError(f"state[{name!r}]: got {saved[name][bad].flatten()[0].item()}, allowed is {allowed}")
-
-    for name in ("bid", "ask"):
-        refuse(name, saved[name] < 0, "0 or more")
-        refuse(name, (saved[name].sum(1) >= 2**31)[:, None].expand_as(saved[name]), "a side's total below 2^31")
-    bids, asks = saved["bid"] > 0, saved["ask"] > 0
-    crossed = bids.flip(1).cummax(1).values.flip(1) & asks  # an ask at or below a bid
-    refuse("ask", crossed, "above every bid (the book is crossed)")
-    wide = {name: saved[name].long() for name in ("price_origin", "fundamental_price", "last_tick", "quotes")}
-    refuse("price_origin", wide["price_origin"].abs() > 2**29, "-2^29 to 2^29")
-    refuse("fundamental_price", wide["fundamental_price"].abs() > 2**30, "-2^30 to 2^30")
-    # A grid that follows quotes without trading leaves the last price behind; its doubled value has to fit an int32.
-    last_price = wide["last_tick"] + wide["price_origin"]
-    far = (wide["last_tick"].abs() >= 2**30) | (last_price.abs() > 2**29 + 2 * levels)
-    refuse("last_tick", far, f"within 2^30, and with price_origin within 2^29 + {2 * levels}")
-    refuse("error", saved["error"] != 0, "0 (a market that has stopped needs a reset)")
-    for name in ("t", "episode", "volume", "trades"):
-        refuse(name, saved[name] < 0, "0 or more")
-    refuse("t", saved["t"] >= 2**32, "below 2^32")
-    if saved["quotes"].numel():
-        quantity = torch.arange(4, device=saved["quotes"].device) % 2 == 1
-        refuse("quotes", (wide["quotes"].abs() > 2**30) & ~quantity, "prices within 2^30")
-        refuse("quotes", ((wide["quotes"] < 0) | (wide["quotes"] > 2**20)) & quantity, "quantities from 0 to 2^20")
+def _named_series(series: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """Return recorded series by their names in `struct Launch`."""
+    return {f"series_{name}": part for name, part in series.items()}

@@ -13,8 +13,9 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import SAME_STEP, EnvCore, check_count, unpack_small
+from kineticsim_env.env_core import SAME_STEP, EnvCore, unpack_small
 from kineticsim_env.tasks.market_making import make_task
 
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)  # as numbered in cuda/tasks.h
@@ -25,8 +26,8 @@ class MarketMakingVectorEnv(VectorEnv):
     """M markets with one learned maker each: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`.
 
     The task, its spaces and its arguments: `MarketMakingTask`. Market m of an environment seeded s plays the tape of
-    seed s + m, whatever M is. Beyond Gymnasium's interface, `simulator`, `fills` and `observation` show the markets
-    live.
+    seed s + m, whatever M is; only where fields are given per market do its warm starts depend on m too. Beyond
+    Gymnasium's interface, `simulator`, `fills` and `observation` show the markets live.
 
     With `output="torch"` nothing waits for the GPU: actions and results are tensors on `device`, in the order of the
     current stream. With `copy=False` a step also allocates nothing and returns the same tensors every time, so that it
@@ -54,6 +55,7 @@ class MarketMakingVectorEnv(VectorEnv):
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
 
+    @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
     def __init__(
         self,
         num_envs: int = 1,
@@ -79,7 +81,7 @@ class MarketMakingVectorEnv(VectorEnv):
             TypeError, ValueError: Naming the argument, what came and what is allowed.
             EngineUnavailable: If the engine asked for cannot run here.
         """
-        self.num_envs = check_count("num_envs", num_envs)
+        self.num_envs = check_count("num_envs", num_envs, 1)
         self.autoreset_mode = check_autoreset(autoreset_mode)
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)

@@ -52,7 +52,8 @@ def main(folders: list[str]) -> None:
         parts += [row(run) for run in chosen]
         parts.append(
             "\nSteps/s are of the whole loop: rollout, advantages, updates, and the evaluations in between. "
-            "*Ahead after* is the first evaluation (on training seeds) whose interval lies above the best scripted maker's.\n"
+            "*Ahead after* is the first evaluation (on training seeds) whose interval lies above the best scripted "
+            "maker's.\n"
         )
         table = (Path(folders[runs.index(chosen[0])]) / "table.md").read_text().strip()
         parts.append(f"Seed {chosen[0]['args']['seed']} in full:\n\n{table}\n")

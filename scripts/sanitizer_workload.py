@@ -4,6 +4,8 @@ One warp and several warps a market, all options, learned slots at one tick, win
 role across episode ends and resets, in sizes that leave part of the last block without a market.
 """
 
+from typing import Any
+
 import torch
 
 from kineticsim_env import MarketConfig, Simulator
@@ -13,9 +15,9 @@ from kineticsim_env.tasks.market_making import MarketMakingTask
 
 def markets(levels: int, warps: int, options: bool) -> None:
     """Run, quote and reset seven markets."""
-    changes = {"num_levels": levels, "init_price": levels // 2, "num_agents": 70}
+    changes: dict[str, Any] = {"num_levels": levels, "init_price": levels // 2, "num_agents": 70}
     changes["window"] = min(8, levels // 2 - 1)
-    config = MarketConfig.preset("trading", **changes) if options else MarketConfig(**{**changes, "window": 0})
+    config = MarketConfig.preset("trading", **changes) if options else MarketConfig(**changes).replace(window=0)
     for slots in (0, 3):
         simulator = Simulator(config, 7, engine="cuda", slots=slots)
         simulator.engine.force = {"KS_WARPS": warps}  # ty: ignore[invalid-assignment]

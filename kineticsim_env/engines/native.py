@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from kineticsim_env.errors import EngineUnavailable, MarketError
 
 _INT32_LIMIT = 2**31
 _MAX_ORIGIN = 2**29
+NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 
 
 class NativeEngine:
@@ -49,6 +51,7 @@ class NativeEngine:
             self._bound[name] = tensor.data_ptr() if tensor.numel() else None
             setattr(self._struct, name, self._bound[name])
 
+    @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
         packed = np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
@@ -59,16 +62,19 @@ class NativeEngine:
         self._struct.params_stride = int(len(packed) > 1)
         self._rows = rows
 
-    def set_task(self, task: Mapping[str, object]) -> None:
+    def set_task(self, task: Mapping[str, Any]) -> None:
         """Take over the task's settings by the names of `struct TaskParams`."""
         for name, value in task.items():
             if state.TASK_FIELDS[name].length:
-                getattr(self._struct.task, name)[:] = list(value)  # type: ignore[call-overload]
+                getattr(self._struct.task, name)[:] = list(value)
             else:
                 setattr(self._struct.task, name, value)
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
-        """Run one launch: `mode` 0 run, 1 environment step, 2 environment reset; tensors by their names in the struct."""
+        """Run one launch: `mode` 0 run, 1 environment step, 2 environment reset; tensors by the struct's names."""
+        for name, tensor in self._tensors.items():  # 2 us, so that no launch ever writes to memory that was given back
+            if tensor.data_ptr() != self._bound[name] and tensor.numel():
+                raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
         for name, tensor in tensors.items():
@@ -78,6 +84,10 @@ class NativeEngine:
         finally:  # after an error too, or the next launch writes where these tensors were
             for name in tensors:  # back to what is bound, if anything
                 setattr(struct, name, self._bound.get(name))
+
+    def __reduce__(self) -> str:
+        """Refuse to be copied or pickled: the struct points at this engine's own tensors."""
+        raise TypeError(NO_COPY)
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         raise NotImplementedError
@@ -128,13 +138,15 @@ class CpuEngine(NativeEngine):
                 saved = {name: tensor.clone() for name, tensor in self._tensors.items()}
         failed = self._library.ks_cpu_launch(ctypes.addressof(self._struct))
         if failed >= 0:
-            assert saved is not None, "a market stopped although its bounds said that it could not"
             t = int(self._tensors["t"][failed])
             stopped = int(self._tensors["error"][failed])
+            self._safe_auctions = 0
+            reason = market_stopped(int(failed), t, stopped)
+            if saved is None:  # its bounds said that it could not: somebody wrote to live tensors since
+                raise MarketError(f"{reason}; tensors were changed by hand, so the state before the call is lost")
             for name, tensor in saved.items():
                 self._tensors[name].copy_(tensor)
-            self._safe_auctions = 0
-            raise MarketError(market_stopped(int(failed), t, stopped))
+            raise MarketError(reason)
         self._safe_auctions -= total_auctions
 
     def _count_safe_auctions(self) -> int:

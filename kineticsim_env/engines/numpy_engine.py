@@ -10,6 +10,7 @@ import torch
 
 from kineticsim_env import state
 from kineticsim_env.engines import numpy_reference
+from kineticsim_env.engines.native import NO_COPY
 
 
 class NumpyEngine:
@@ -45,6 +46,10 @@ class NumpyEngine:
         """Run one launch; see `NativeEngine.launch`."""
         inputs = {name: None if tensor is None else tensor.numpy() for name, tensor in tensors.items()}
         numpy_reference.launch(self._args | {"env_mode": mode, "decisions": decisions, "auctions": auctions} | inputs)
+
+    def __reduce__(self) -> str:
+        """Refuse to be copied or pickled: a copy's views would no longer be those of its simulator's tensors."""
+        raise TypeError(NO_COPY)
 
     def state_changed(self) -> None:
         """Nothing is remembered between launches."""

@@ -77,6 +77,28 @@ def market_blocks(args: dict[str, Any]) -> Iterator[np.ndarray]:
 class Markets:
     """The state of some markets as int64 arrays, one attribute for each name of the state table."""
 
+    bid: np.ndarray
+    ask: np.ndarray
+    prev_mid2: np.ndarray
+    last_tick: np.ndarray
+    price_origin: np.ndarray
+    fundamental_price: np.ndarray
+    seed: np.ndarray
+    episode: np.ndarray
+    t: np.ndarray
+    volume: np.ndarray
+    trades: np.ndarray
+    error: np.ndarray
+    quotes: np.ndarray
+    cash: np.ndarray
+    inventory: np.ndarray
+    fees: np.ndarray
+    elapsed: np.ndarray
+    done: np.ndarray
+    mid_history: np.ndarray
+    volume_history: np.ndarray
+    prev_value: np.ndarray
+
     def __init__(self, args: dict[str, Any], rows: np.ndarray):
         self.rows, self.num_levels = rows, args["levels"]
         self.params = {name: np.broadcast_to(x, args["markets"])[rows] for name, x in args["params"].items()}

@@ -31,6 +31,8 @@ def step(args: dict[str, Any], rows: np.ndarray) -> None:
 
     resting = rows[stopped | done]
     args["reward"][resting] = 0
+    if args["fills"] is not None:
+        args["fills"][0, resting] = 0
     lowered = rows[stopped] if task["autoreset"] == DISABLED else resting
     args["terminated"][lowered] = args["truncated"][lowered] = 0
     if task["autoreset"] != DISABLED:

@@ -1,0 +1,141 @@
+"""What a careless or hostile caller does: every case once went wrong."""
+
+import copy
+import pickle
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import kineticsim_env as ks
+from kineticsim_env import build, policies
+from kineticsim_env.evaluation import evaluation_env
+
+
+def test_an_iterator_of_names_is_recorded():
+    """It can be read once, and was used up by the check: the series came back empty."""
+    sim = ks.Simulator(engine="numpy", slots=1)
+    assert sim.run(2, record=iter(["volume"]))["volume"].shape == (1, 2)
+    played = sim.rollout(np.zeros((3, 1, 1, 4), np.int32), record=(name for name in ("mid2", "volume")))
+    assert list(played.series) == ["mid2", "volume"]
+
+
+@pytest.mark.parametrize("slots", [{"maker": 2}, {"maker", "noise"}, frozenset(["maker"])], ids=str)
+def test_slots_without_an_order(slots):
+    """A dict in the manner of `parallel_env(learners=...)` was taken for one slot a key."""
+    with pytest.raises(TypeError, match=r"slots: got .*, allowed is a count up to 32, or a sequence"):
+        ks.Simulator(engine="numpy", slots=slots)
+
+
+def test_ragged_seeds_and_a_wrong_validate():
+    with pytest.raises(TypeError, match=r"seed: got \[\[1\], \[2, 3\]\], allowed is an int, or 2 of them"):
+        ks.Simulator(num_markets=2, engine="numpy", seed=[[1], [2, 3]])
+    with pytest.raises(TypeError, match=r"validate: got 'yes', allowed are True and False"):
+        ks.Simulator(engine="numpy", validate="yes")
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "numpy",
+        pytest.param("cpu", marks=pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")),
+    ],
+)
+@pytest.mark.parametrize("make", [copy.deepcopy, pickle.dumps])
+def test_copies_are_refused(engine, make):
+    """A deep copy on NumPy had state tensors that its engine never wrote to."""
+    env = gym.make("KineticSim/MarketMaking-v0", engine=engine, bank_size=2, warmup=1).unwrapped
+    for victim in (env, env.simulator):
+        with pytest.raises(TypeError, match=r"cannot be copied or pickled; use Simulator.branch\(\)"):
+            make(victim)
+    assert env.simulator.branch().run(2) == {}
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "numpy",
+        pytest.param("cpu", marks=pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")),
+    ],
+)
+def test_a_live_book_that_was_written_to(engine):
+    """On C++ it was an AssertionError, and with python -O something else."""
+    sim = ks.Simulator(num_markets=2, engine=engine)
+    sim.run(1)
+    sim.bid[0, 5] = 2**31 - 1
+    with pytest.raises(ks.MarketError, match=r"market 0.*2\^31"):
+        sim.run(1)
+    sim.bid.zero_()
+    try:
+        sim.reset(seed=0)
+    except ks.MarketError:  # the error word of what went before
+        sim.reset(seed=0)
+    sim.run(1)
+    assert sim.t.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("markets", "output", "wanted"), [(1, "torch", "cpu"), (2, "torch", "cuda")])
+def test_auto_means_cpu_for_one_market(monkeypatch, markets, output, wanted):
+    """Torch output of a single market took CUDA."""
+    asked = []
+
+    def choose(engine, device=None, *, prefer_cpu=""):
+        asked.append("cpu" if prefer_cpu else "cuda")
+        return "numpy", torch.device("cpu")
+
+    monkeypatch.setattr("kineticsim_env.env_core.choose_engine", choose)
+    gym.make_vec("KineticSim/MarketMaking-v0", num_envs=markets, output=output, bank_size=2, warmup=1)
+    assert asked == [wanted]
+
+
+def test_cli_looks_at_its_files_and_memory_first(tmp_path, capsys, monkeypatch):
+    from kineticsim_env import cli
+
+    few = ["simulate", "--markets", "2", "--auctions", "3", "--engine", "numpy"]
+    assert cli.main([*few, "--save", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "--save: got" in said.err and "which is a folder" in said.err and not said.out
+
+    def full(*args, **kwargs):
+        raise RuntimeError("can't allocate memory")
+
+    monkeypatch.setattr(cli, "Simulator", full)
+    assert cli.main(few) == 2
+    assert capsys.readouterr().err == "error: can't allocate memory\n"
+
+
+def test_a_market_of_drawn_agents_does_not_depend_on_its_place():
+    """Its warm starts were seeded by its place in the batch, so that no single market had them."""
+    config = ks.MarketConfig.preset("trading", population="multinomial")
+    settings = {"config": config, "engine": "numpy", "warmup": 20}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, stagger=False, **settings)
+    env = gym.make("KineticSim/MarketMaking-v0", **settings)
+    for seed in (10, 2**63 - 3):
+        observations, _ = envs.reset(seed=seed)
+        for m in range(3):
+            np.testing.assert_array_equal(observations[m], env.reset(seed=seed + m)[0])
+
+
+@pytest.mark.parametrize("mask", [None, [True, False, True]])
+def test_a_reset_forgets_the_fills_of_the_last_decision(mask):
+    """The infos of a reset told of trades of the episode before."""
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, engine="numpy", warmup=20)
+    envs.reset(seed=0)
+    while not envs.unwrapped.fills.sum(1).all():
+        envs.step(np.tile(np.float32([-1, -1, 1, 1]), (3, 1)))
+    envs.reset(options=None if mask is None else {"reset_mask": np.array(mask)})
+    kept = envs.unwrapped.fills.sum(1) > 0
+    assert kept.tolist() == ([False] * 3 if mask is None else [not chosen for chosen in mask])
+
+
+def test_policies_read_the_inventory_under_the_limit_of_the_config():
+    """They scaled by the task's limit, four times too large here, so that Avellaneda-Stoikov skewed as much too far."""
+    config = ks.MarketConfig.preset("trading", inventory_limit=10)
+    envs = evaluation_env(16, engine="numpy", config=config, warmup=20)
+    observation, _ = envs.reset(seed=0)
+    for _ in range(5):
+        observation, *_ = envs.step(policies.FixedSpread(envs.core.task, 1)(observation))
+    inventory = envs.simulator.inventory[:, 0]
+    assert inventory.any()
+    torch.testing.assert_close(policies.inventory_of(envs.core.task, observation), inventory.float())

@@ -1,0 +1,229 @@
+"""The PPO example with a tiny budget: the files it leaves, its advantages, its checkpoints, and how it is stopped."""
+
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+for name in ("tyro", "tensorboard", "matplotlib"):
+    pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
+
+SCRIPT = Path(__file__).parent.parent / "examples" / "ppo_market_maker.py"
+TINY = {"num_envs": 8, "num_steps": 16, "total_steps": 8 * 16 * 6, "eval_envs": 32, "eval_every": 2, "engine": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def ppo():
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("ppo_market_maker", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["ppo_market_maker"] = module
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    spec.loader.exec_module(module)
+    yield module
+    torch.set_num_threads(threads)
+    del sys.modules["ppo_market_maker"]
+
+
+def small_grids(ppo, monkeypatch):
+    monkeypatch.setattr(
+        ppo, "GRIDS", {name: (make, {"qty": [4, 8]}) for name, (make, _) in ppo.GRIDS.items()}, raising=True
+    )
+
+
+def test_it_leaves_what_it_promises(ppo, tmp_path, capsys, monkeypatch):
+    small_grids(ppo, monkeypatch)
+    output = tmp_path / "run"
+    pnl = ppo.main(ppo.Args(output=output, **TINY))
+    printed = capsys.readouterr().out
+    policies = {"no trade", "random quotes", "fixed spread", "Avellaneda-Stoikov", "PPO (learned)"}
+    assert set(pnl) == policies and pnl["no trade"] == 0.0
+    table = (output / "table.md").read_text()
+    assert table in printed + "\n" and all(f"| {name} |" in table for name in policies)
+    assert "qty=" in table and "(best of 2)" in table  # the parameters found are shown
+    assert f"pictures, table and checkpoint are in {output}" in printed
+    record = json.loads((output / "results.json").read_text())
+    assert set(record["pnl"]) == policies and record["args"]["num_envs"] == 8
+    assert [point["steps"] for point in record["curve"]] == [0, 256, 512, 768]
+    assert all(np.isfinite(point["pnl"]) for point in record["curve"])
+    for picture in ("learning_curve.png", "episode.png"):
+        content = (output / picture).read_bytes()
+        assert content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) > 10_000
+    assert list((output / "tensorboard").glob("events*"))
+    saved = torch.load(output / "checkpoint.pt", weights_only=True)
+    assert saved["update"] == 6 and not (output / "checkpoint.pt.tmp").exists()
+
+
+def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, tmp_path, monkeypatch):
+    small_grids(ppo, monkeypatch)
+    seen = []
+
+    def spy(policy, envs, seed):
+        seen.append((seed, envs.num_envs, envs.core.task.warm_seed))
+        return evaluate(policy, envs, seed)
+
+    evaluate = ppo.evaluate
+    monkeypatch.setattr(ppo, "evaluate", spy)
+    ppo.main(ppo.Args(output=tmp_path, seed=3, track=False, **{**TINY, "total_steps": 128}))
+    final = [call for call in seen if call[0] == ppo.HELD_OUT_SEED]
+    assert len(final) == 5 and {call[1] for call in final} == {32}
+    during = [call for call in seen if call not in final]
+    assert {call[0] for call in during} == {3 << 32}
+    assert {call[2] for call in final}.isdisjoint({call[2] for call in during})
+
+
+# The arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def slow_advantages(rewards, ends, terminated, values, nexts, gamma, gae_lambda):
+    """The sum of discounted errors, term by term, up to the end of the episode."""
+    length, markets = rewards.shape
+    result = np.zeros((length, markets))
+    for m in range(markets):
+        for t in range(length):
+            weight = 1.0
+            for k in range(t, length):
+                after = 0.0 if terminated[k, m] else nexts[k, m]
+                result[t, m] += weight * (rewards[k, m] + gamma * after - values[k, m])
+                if ends[k, m]:
+                    break
+                weight *= gamma * gae_lambda
+    return result
+
+
+def test_advantages_against_the_definition(ppo):
+    generator = np.random.default_rng(0)
+    rewards, values, nexts = generator.normal(size=(3, 30, 8))
+    ends = generator.random((30, 8)) < 0.2
+    terminated = ends & (generator.random((30, 8)) < 0.5)
+    assert terminated.any() and (ends & ~terminated).any()
+    given = [torch.from_numpy(array) for array in (rewards, ends, terminated, values, nexts)]
+    fast = ppo.advantages(*given, 0.97, 0.9).numpy()
+    slow = slow_advantages(rewards, ends, terminated, values, nexts, 0.97, 0.9)
+    assert fast == pytest.approx(slow, abs=1e-5)  # its weights are float32
+
+
+def test_only_termination_cuts_the_future_off(ppo):
+    def of_one(ended, terminated):
+        flags = torch.tensor([[ended]]), torch.tensor([[terminated]])
+        return float(
+            ppo.advantages(torch.tensor([[1.0]]), *flags, torch.tensor([[2.0]]), torch.tensor([[5.0]]), 0.5, 1)
+        )
+
+    assert of_one(False, False) == of_one(True, False) == 1 + 0.5 * 5 - 2
+    assert of_one(True, True) == 1 - 2
+
+
+# Checkpoints ----------------------------------------------------------------------------------------------------------
+
+
+def train(ppo, output, **changes):
+    """Train without the comparison that follows; returns the agent's parameters and the learning curve."""
+    args = ppo.Args(output=output, **{**TINY, "track": False, **changes})
+    output.mkdir(exist_ok=True)
+    torch.manual_seed(args.seed)
+    envs = gym.make_vec(
+        "KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, engine="cpu", horizon=50
+    )
+    agent = ppo.Agent(37, 4, args.hidden, args.initial_std)
+    curve = ppo.train(args, envs, agent, ppo.evaluation_env(16, engine="cpu", horizon=50))
+    return {name: value.clone() for name, value in agent.state_dict().items()}, curve
+
+
+def stop_at(ppo, monkeypatch, update):
+    """Let the given update be interrupted as Ctrl-C would, half way through."""
+    whole, calls = ppo.Trainer.update, []
+
+    def update_or_stop(self, learning_rate):
+        calls.append(None)
+        scalars = whole(self, learning_rate)
+        if len(calls) == update:
+            raise KeyboardInterrupt
+        return scalars
+
+    monkeypatch.setattr(ppo.Trainer, "update", update_or_stop)
+
+
+@pytest.mark.parametrize("stop", [4, 5, 6])
+def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(ppo, tmp_path, stop):
+    whole, whole_curve = train(ppo, tmp_path / "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(ppo, patch, stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(ppo, tmp_path / "parts")
+    assert torch.load(tmp_path / "parts" / "checkpoint.pt", weights_only=True)["update"] == (stop - 1) // 2 * 2
+    resumed, curve = train(ppo, tmp_path / "parts", resume=True)
+    assert all(torch.equal(resumed[name], value) for name, value in whole.items())
+    assert [(point["steps"], point["pnl"]) for point in curve] == [
+        (point["steps"], point["pnl"]) for point in whole_curve
+    ]
+    ends = [torch.load(tmp_path / run / "checkpoint.pt", weights_only=True) for run in ("whole", "parts")]
+    assert torch.equal(ends[0]["rng"], ends[1]["rng"])
+    for name, tensor in ends[0]["envs"].items():
+        assert torch.equal(tensor, ends[1]["envs"][name]), name
+    assert torch.equal(*(end["optimizer"]["state"][0]["exp_avg"] for end in ends))
+
+
+def test_a_finished_run_can_be_trained_on(ppo, tmp_path):
+    first, curve = train(ppo, tmp_path)
+    same, same_curve = train(ppo, tmp_path, resume=True)
+    assert all(torch.equal(same[name], value) for name, value in first.items()) and same_curve == curve
+    more, more_curve = train(ppo, tmp_path, resume=True, total_steps=8 * 16 * 8)
+    assert not torch.equal(more["log_std"], first["log_std"])
+    assert [point["steps"] for point in more_curve] == [0, 256, 512, 768, 1024]
+
+
+def test_the_learning_rate_falls_to_a_tenth(ppo, tmp_path, monkeypatch):
+    rates, update = [], ppo.Trainer.update
+    monkeypatch.setattr(ppo.Trainer, "update", lambda self, rate: (rates.append(rate), update(self, rate))[1])
+    train(ppo, tmp_path, learning_rate=1.0e-3)
+    assert rates == pytest.approx([1e-3 * (1 - 0.9 * update / 6) for update in range(6)])
+
+
+def test_a_time_limit_ends_training(ppo, tmp_path):
+    began = time.perf_counter()
+    _, curve = train(ppo, tmp_path, total_steps=10**9, time_limit_minutes=1 / 60)
+    assert 0.9 < time.perf_counter() - began < 15
+    assert curve[-1]["steps"] > 0 and (tmp_path / "checkpoint.pt").exists()
+
+
+def test_resuming_nothing_says_so(ppo, tmp_path):
+    with pytest.raises(SystemExit, match="--resume: there is no .*checkpoint.pt"):
+        train(ppo, tmp_path, resume=True)
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def test_help_lists_every_argument_with_its_type(ppo):
+    shown = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, timeout=120)
+    assert shown.returncode == 0, shown.stderr
+    for field in ppo.dataclasses.fields(ppo.Args):
+        assert f"--{field.name.replace('_', '-')}" in shown.stdout
+    assert "INT" in shown.stdout and "FLOAT" in shown.stdout and "PATH" in shown.stdout
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
+    command = [sys.executable, str(SCRIPT), "--output", str(tmp_path), "--num-envs", "8", "--eval-envs", "16"]
+    command += ["--engine", "cpu", "--no-track", "--total-steps", "100000000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "checkpoint.pt").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1 and "Traceback" not in complaint
+    assert f"--resume goes on from the checkpoint in {tmp_path}" in complaint
+    torch.load(tmp_path / "checkpoint.pt", weights_only=True)

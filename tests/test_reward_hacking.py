@@ -1,0 +1,324 @@
+"""Attackers must earn nothing: no reward is paid for moving the price, trading with oneself, or the way time runs out.
+
+All play tapes of the evaluation; "nothing" is an upper 95% bound of the mean return at or below zero. What honest
+quotes earn is told from what a moved price pays by the edge over the fundamental price, leg by leg: a manipulator loses
+on the leg that moves the price and gains on the other, a maker gains on both.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from kineticsim_env import policies
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.env_core import DISABLED, EnvCore
+from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env
+from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.vector_env import MarketMakingVectorEnv
+
+MARKETS = 512
+REWARDS = ("pnl", "inventory", "asymmetric")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """A few hundred markets are too few to share."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@functools.cache
+def environment(num_envs=MARKETS, **arguments):
+    return evaluation_env(num_envs, engine="cpu", **arguments)
+
+
+def returns(make, num_envs=MARKETS, **arguments):
+    """The episodes' returns in ticks of the attacker that `make(task)` returns."""
+    envs = environment(num_envs, **{"reward": "pnl", **arguments})
+    return evaluate(make(envs.core.task), envs).episode_return * envs.core.task.reward_scale
+
+
+def assert_earns_nothing(ticks):
+    mean, half = confidence_interval(np.asarray(ticks))
+    assert mean + half <= 0, f"earned {mean:.1f} ± {half:.1f} ticks an episode"
+
+
+def assert_earns(ticks):
+    mean, half = confidence_interval(np.asarray(ticks))
+    assert mean - half > 0, f"earned {mean:.1f} ± {half:.1f} ticks an episode"
+
+
+# One attacker ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reward", REWARDS)
+@pytest.mark.parametrize("attacker", policies.ATTACKERS)
+def test_attackers_earn_nothing(attacker, reward):
+    assert_earns_nothing(returns(attacker, reward=reward))
+
+
+@pytest.mark.parametrize("period", [2, 3, 4, 6, 10, 50, 100, 300])
+def test_no_period_makes_a_pump_pay(period):
+    assert_earns_nothing(returns(lambda task: policies.PumpAndDump(task, period), 2048 if period == 2 else MARKETS))
+
+
+@pytest.mark.parametrize("distance", [0, 0.6, 1])
+def test_a_wall_near_the_mid_does_not_pay(distance):
+    assert_earns_nothing(returns(lambda task: policies.PriceWall(task, distance)))
+
+
+@pytest.mark.parametrize("make", [*(functools.partial(policies.PumpAndDump, period=p) for p in (2, 4, 20, 100)),
+                                  policies.WashTrade, policies.LastStep])  # fmt: skip
+def test_attacks_on_two_auctions_a_decision(make):
+    assert_earns_nothing(returns(make, auctions_per_step=2))
+
+
+@pytest.mark.parametrize("make", [policies.PumpAndDump, policies.WashTrade, policies.PriceWall, policies.HugeQuantity])
+@pytest.mark.parametrize(("max_qty", "inventory_limit"), [(40, 40), (200, 200), (1000, None)])
+def test_size_does_not_make_attacks_pay(make, max_qty, inventory_limit):
+    assert_earns_nothing(returns(make, 128, max_qty=max_qty, inventory_limit=inventory_limit))
+
+
+class DiscretePump:
+    """Discrete quotes nearest the mid, one side at a time."""
+
+    def __init__(self, task, period):
+        self.clock, self.period = policies._Clocked(task), period
+
+    def __call__(self, observation):
+        buying = self.clock.elapsed(observation) % self.period < self.period / 2
+        return torch.where(buying, 7 * 1, 1)
+
+
+@pytest.mark.parametrize("period", [4, 20, 100, 600])
+def test_discrete_pumps_earn_nothing(period):
+    assert_earns_nothing(returns(lambda task: DiscretePump(task, period), action_type="discrete"))
+
+
+# Where something like an attack earns: by which leg? ------------------------------------------------------------------
+
+
+def legs(make, **arguments):
+    """Edge over the fundamental, ticks a unit, of buys and of sells; and how far the mid was pushed while pressing."""
+    envs = evaluation_env(MARKETS, engine="cpu", reward="pnl", **arguments)
+    policy, simulator = make(envs.core.task), envs.simulator
+    observation, _ = envs.reset(seed=HELD_OUT_SEED)
+    edge, units, pushed, pressed = np.zeros(2), np.zeros(2), 0.0, 0
+    for _ in range(envs.core.task.horizon):
+        cash, held = simulator.cash[:, 0].clone(), simulator.inventory[:, 0].clone()
+        action = policy(observation)
+        observation = envs.step(action)[0]
+        gain = simulator.cash[:, 0] - cash + (simulator.inventory[:, 0] - held) * simulator.fundamental_price
+        for side in (0, 1):
+            alone = (envs.fills[:, side] > 0) & (envs.fills[:, 1 - side] == 0)
+            edge[side] += float(gain[alone].sum())
+            units[side] += float(envs.fills[alone, side].sum())
+        direction = torch.sign(action[:, 2] - action[:, 3])
+        pushed += float((direction * (simulator.mid2 / 2 - simulator.fundamental_price)).sum())
+        pressed += int(direction.abs().sum())
+    return edge / units, pushed / pressed
+
+
+def test_a_wall_far_from_the_mid_earns_as_a_maker_does():
+    edge, pushed = legs(lambda task: policies.PriceWall(task, 3.0))
+    assert edge.min() > 1.0 and abs(pushed) < 0.3
+
+
+def test_pumps_over_long_decisions_earn_by_waiting_only():
+    """Over five auctions a quote at the mid is a patient one: it pays a little, and not for pushing the price."""
+    ticks = returns(lambda task: policies.PumpAndDump(task, 4), auctions_per_step=5)
+    assert ticks.mean() > 0
+    edge, pushed = legs(lambda task: policies.PumpAndDump(task, 4), auctions_per_step=5)
+    assert edge.min() > 0 and abs(pushed) < 0.1
+    honest = returns(lambda task: policies.FixedSpread(task, 4.0), auctions_per_step=5)
+    assert ticks.mean() < honest.mean() / 10
+
+
+def test_momentum_agents_do_not_feed_a_pump():
+    """They do follow it, so the price is pushed further; but it sells no better than it bought."""
+    followed, alone = (
+        legs(policies.PumpAndDump, config=MarketConfig.preset("trading", **shares))
+        for shares in ({}, {"noise": 0.6, "momentum": 0.0})
+    )
+    assert followed[1] > alone[1] + 0.2 > 1
+    assert followed[0].max() < alone[0].min() < 0
+
+
+# Two of one owner -----------------------------------------------------------------------------------------------------
+
+
+def together(roles, policy, num_envs=MARKETS, slots=None, **task):
+    """Returns in ticks `[M, K]` of learners in one market, and the core; `policy(t)` gives their K actions."""
+    settings = MarketMakingTask(**{"reward": "pnl", **task})
+    core = EnvCore(
+        MarketConfig.preset("trading"),
+        num_envs,
+        settings,
+        roles,
+        slots=slots or (None,) * len(roles),
+        engine="cpu",
+        device=None,
+        prefer_cpu="",
+        autoreset=DISABLED,
+        stagger=False,
+        auctions_per_step=1,
+        validate=False,
+    )
+    core.reset(HELD_OUT_SEED)
+    total = torch.zeros(num_envs, len(roles), dtype=torch.float64)
+    for t in range(settings.horizon):
+        rows = torch.tensor(policy(t), dtype=torch.float32)
+        core.step(actions=rows.expand(num_envs, -1, -1).contiguous())
+        total += core.tensors["reward"].double() * settings.reward_scale
+        if bool(core.tensors["done"].any()):
+            break
+    return total.numpy(), core
+
+
+def quotes(offset, bid=8, ask=8):
+    """A maker's action: both quotes at an offset, of these sizes."""
+    return (offset / 5 - 1, offset / 5 - 1, bid / 4 - 1, ask / 4 - 1)
+
+
+@pytest.mark.parametrize("period", [1, 4, 10, 1000])
+def test_two_makers_earn_nothing_by_trading_with_each_other(period):
+    def wash(t):
+        pair = [quotes(0, 8, 0), quotes(0, 0, 8)]
+        return pair if (t // period) % 2 == 0 else pair[::-1]
+
+    total, core = together(("maker", "maker"), wash)
+    assert_earns_nothing(total.sum(1))
+    assert bool((core.simulator.inventory.abs() <= 40).all())
+
+
+@pytest.mark.parametrize("period", [1, 2, 10])
+@pytest.mark.parametrize("offset", [2, 4, 6])
+def test_a_pumper_does_not_help_a_maker(period, offset):
+    def pumped(t):
+        up = (t // period) % 2 == 0
+        return [quotes(0, 8 * up, 8 * (not up)), quotes(offset)]
+
+    alone, _ = together(("maker", "maker"), lambda t: [quotes(0, 0, 0), quotes(offset)], 256)
+    helped, _ = together(("maker", "maker"), pumped, 256)
+    assert_earns(alone.sum(1) - helped.sum(1))
+
+
+@pytest.mark.parametrize("aggression", [0.0, 0.3, 1.0])
+def test_a_momentum_learner_cannot_pump_for_a_maker(aggression):
+    roles = ("momentum", "maker")
+    alone, _ = together(roles, lambda t: [(0, -1, 0, 0), quotes(4)], 256, roles)
+    helped, _ = together(roles, lambda t: [(aggression, 1, 0, 0), quotes(4)], 256, roles)
+    assert_earns_nothing(helped[:, 0])
+    assert_earns(alone.sum(1) - helped.sum(1))
+
+
+# The noise role -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggression", [-1.0, 0.0, 1.0])
+def test_for_a_noise_learner_any_trading_beats_none(aggression):
+    """It is judged by cost, which is least without trades; what is left over has to cost more than any trade."""
+    traded, core = together(("noise",), lambda t: [(aggression, 1, 0, 0)], 256, ("noise",))
+    idle, _ = together(("noise",), lambda t: [(0, -1, 0, 0)], 256, ("noise",))
+    assert_earns_nothing(idle[:, 0])
+    assert_earns(traded[:, 0] - idle[:, 0])
+    assert int(core.simulator.inventory.abs().max()) <= 40
+
+
+def test_ending_the_episode_does_not_spare_a_noise_learner_what_is_left():
+    role, hasty = ("noise",), lambda t: [(1, -0.5, 0, 0)]
+    idle, _ = together(role, lambda t: [(0, -1, 0, 0)], 128, role)
+    target = -idle[:, 0] / 10  # leftover_penalty is 10 ticks
+    assert target == pytest.approx(np.rint(target), abs=1e-3) and target.min() >= 1 and target.max() == 40
+    total, core = together(role, hasty, 128, role, max_loss=1e-3)  # stops at the first market that ended
+    ended = core.tensors["terminated"].numpy()
+    assert ended.any() and not ended.all()
+    leftover = target - np.abs(core.simulator.inventory[:, 0].numpy())
+    spared, _ = together(role, hasty, 128, role, horizon=1)
+    assert int(core.tensors["elapsed"][0]) == 1
+    assert total[ended, 0] == pytest.approx(spared[ended, 0], abs=1e-3)  # truncated or terminated, it pays the same
+    assert (leftover[ended] > 0).any()
+    assert (total[~ended, 0] - spared[~ended, 0]) == pytest.approx(10 * leftover[~ended], abs=1e-3)
+
+
+# How time runs out ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reward", REWARDS)
+@pytest.mark.parametrize("attacker", [policies.HugeQuantity, policies.PumpAndDump, policies.PriceWall])
+def test_a_stop_at_a_loss_does_not_pay(attacker, reward):
+    """Neither does it cap the loss, nor does it spare penalties enough to pay."""
+    assert_earns_nothing(returns(attacker, reward=reward, max_loss=50.0))
+
+
+def test_the_loss_that_ends_an_episode_is_paid_in_full():
+    envs = environment(128, reward="pnl", max_loss=30.0)
+    policy = policies.PumpAndDump(envs.core.task)
+    observation, _ = envs.reset(seed=4)
+    total = torch.zeros(128, dtype=torch.float64)
+    terminated = torch.zeros(128, dtype=torch.bool)
+    while not bool(terminated.any()):
+        observation, reward, terminated, *_ = envs.step(policy(observation))
+        total += 10 * reward
+    simulator = envs.simulator
+    marked = (simulator.cash + simulator.inventory * simulator.fundamental_price[:, None])[:, 0].double()
+    assert total.numpy() == pytest.approx(marked.numpy(), abs=1e-3)
+    assert float(total[terminated].max()) <= -30
+
+
+@pytest.mark.parametrize("attacker", policies.ATTACKERS)
+def test_episodes_that_follow_each_other_pay_attackers_nothing(attacker):
+    """As in training: staggered starts and SAME_STEP autoreset."""
+    envs = MarketMakingVectorEnv(512, engine="cpu", output="torch", reward="pnl", copy=False)
+    policy = attacker(envs.core.task)
+    observation, _ = envs.reset(seed=HELD_OUT_SEED)
+    total = torch.zeros(512, dtype=torch.float64)
+    for _ in range(600):
+        observation, reward, *_ = envs.step(policy(observation))
+        total += reward
+    assert_earns_nothing(total.numpy())
+
+
+def test_resets_at_a_gain_do_not_pay():
+    """A reset while the marked value is up keeps the gains; a fair mark makes that worth nothing."""
+    envs = environment(1024, reward="pnl")
+    policy, simulator = policies.HugeQuantity(envs.core.task), envs.simulator
+    observation, _ = envs.reset(seed=HELD_OUT_SEED)
+    total = torch.zeros(1024, dtype=torch.float64)
+    for _ in range(299):
+        observation, reward, *_ = envs.step(policy(observation))
+        total += 10 * reward
+        up = (simulator.cash + simulator.inventory * simulator.fundamental_price[:, None])[:, 0] > 0
+        if bool(up.any()):
+            observation = envs.reset(options={"reset_mask": up})[0]
+    assert_earns_nothing(total.numpy())
+
+
+# Why the fundamental is the default mark ------------------------------------------------------------------------------
+
+
+def test_a_mid_that_the_learner_moves_prints_money():
+    """Pump and hold, with sizes that no default allows: the mid pays for what the liquidation then loses."""
+    large = {"max_qty": 1000, "inventory_limit": None}
+    envs = {mark: environment(256, reward="pnl", mark=mark, **large) for mark in ("mid", "fundamental", "liquidation")}
+    results = {mark: evaluate(policies.HugeQuantity(each.core.task), each) for mark, each in envs.items()}
+    assert np.array_equal(results["mid"].pnl, results["fundamental"].pnl)  # the same trades, and
+    assert_earns_nothing(results["mid"].pnl)  # a loss in money,
+    assert_earns(results["mid"].episode_return)  # for which the mid pays,
+    assert_earns_nothing(results["fundamental"].episode_return)  # and the fundamental
+    assert_earns_nothing(results["liquidation"].episode_return)  # and the liquidation value do not
+
+
+def test_even_one_last_quote_is_marked_better_at_the_mid():
+    at_mid, at_fundamental = (returns(policies.LastStep, 2048, mark=mark) for mark in ("mid", "fundamental"))
+    assert_earns(at_mid - at_fundamental)
+
+
+@pytest.mark.parametrize("mark", ["mid", "liquidation"])
+@pytest.mark.parametrize("attacker", policies.ATTACKERS)
+def test_within_the_default_limits_no_mark_pays_attackers(attacker, mark):
+    assert_earns_nothing(returns(attacker, 2048 if attacker is policies.LastStep else MARKETS, mark=mark))
