@@ -6,6 +6,7 @@ import torch
 
 from kineticsim_env import build
 from kineticsim_env.benchmarks.backend import Result, Workload
+from kineticsim_env.engines.native import CudaEngine
 from kineticsim_env.simulator import Simulator
 
 _NAMES = {"cuda": "CUDA engine", "cpu": "C++", "numpy": "NumPy"}
@@ -42,7 +43,7 @@ class Engine:
         self.close()
         self._simulator = Simulator(workload.config, workload.markets, engine=self._engine, seed=workload.seed)
         self._seed = workload.seed
-        if hasattr(self._simulator.engine, "prepare"):
+        if isinstance(self._simulator.engine, CudaEngine):
             self._simulator.engine.prepare(0)
         self.synchronize()
 

@@ -6,6 +6,7 @@ only around its calls.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -46,8 +47,6 @@ class JaxScan:
         if importlib.util.find_spec("jax") is None:
             return 'JAX is not installed (pip install jax, or "jax[cuda13]" for a GPU)'
         jax = _jax()
-        if _enable_64_bits(jax) is None:
-            return "this JAX cannot enable 64-bit integers locally (pip install -U jax)"
         try:
             jax.devices(self._platform)
         except RuntimeError as error:
@@ -137,16 +136,11 @@ def _jax() -> Any:
     return jax
 
 
-def _enable_64_bits(jax: Any) -> AbstractContextManager | None:
+def _enable_64_bits(jax: Any) -> AbstractContextManager:
     """Return the context in which JAX has 64-bit types, under its new or its old name."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    if importlib.util.find_spec("jax.experimental") is None:
-        return None
-    import jax.experimental
-
-    found = getattr(jax.experimental, "enable_x64", None)
-    return None if found is None else found(True)
+    return importlib.import_module("jax.experimental").enable_x64()
 
 
 def _make_step(jax: Any, form: ArrayForm) -> Callable[[Any, Any], Any]:

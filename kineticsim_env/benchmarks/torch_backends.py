@@ -100,7 +100,7 @@ class _TorchBackend:
     def _constant(self, name: str, values: np.ndarray | int | list, dtype: torch.dtype) -> None:
         self._tensors[name] = torch.as_tensor(np.asarray(values), device=self.device).to(dtype)
 
-    def _stateful(self, name: str, values: np.ndarray | torch.Tensor | int, dtype: torch.dtype, *shape: int) -> None:
+    def _stateful(self, name: str, values: np.ndarray | int, dtype: torch.dtype, *shape: int) -> None:
         """Allocate a tensor of the state, and what a reset puts there."""
         self._constant(f"{name} at 0", values, dtype)
         self._tensors[f"{name} at 0"] = self._tensors[f"{name} at 0"].expand(shape)
@@ -176,6 +176,7 @@ class TorchEager(_TorchBackend):
         self._constant("one", 1 << 16, int32)
         self._constant("noise_base", (reach - form.spread + width + 1) << 16, int32)
         self._constant("momentum_base", reach - 1 + width + 1, int32)
+        self._constant("marketable_place", 2 * width + 1, int32)
         self._constant("double_levels", 2 * levels, int32)
 
         # A maker's bin changes between its buying and its selling bin at every step: it lives in its rows of `bin`.
@@ -226,6 +227,7 @@ def _eager_step(form: ArrayForm, t: dict[str, torch.Tensor]) -> Callable[[], Non
     volume_column, volume_cells = volume[:, None], volume[:, None, None]
     two_sided, double_price, fixed_side = t["two_sided"], t["double_price"], t["fixed_side"]
     one, noise_base, momentum_base = t["one"], t["noise_base"], t["momentum_base"]
+    marketable_place = t["marketable_place"]
     double_levels, agent_steps, places = t["double_levels"], t["agent_steps"], t["places"]
     key_step, maker_flip = form.key_step, torch.tensor(2 * form.reach + width + 1, device=word.device)
     # The last shift of the hash flips bit 32 where it is not masked, and only the quantity's lowest bit is there: a
@@ -270,7 +272,7 @@ def _eager_step(form: ArrayForm, t: dict[str, torch.Tensor]) -> Callable[[], Non
             noise_place.bitwise_right_shift_(16)
             low.bitwise_and_(0xFFFFFF)
             torch.lt(low, form.threshold, out=fired)
-            place.masked_fill_(fired, 2 * width + 1)
+            torch.where(fired, marketable_place, place, out=place)  # masked_fill_ runs on one core
             torch.add(place, side, alpha=width + 1, out=taker_bins)
         sums.zero_()
         sums.scatter_add_(0, bins, quantity)
@@ -389,20 +391,20 @@ def _compiled_step(form: ArrayForm) -> Callable[..., None]:
         word = (word ^ _logical_shift(word, 30)) * _FIRST
         word = (word ^ _logical_shift(word, 27)) * _SECOND
         word = word ^ _logical_shift(word, 31)
-        low, high = (word & 0xFFFFFFFF), _logical_shift(word, 32)
+        low, high = word.to(int32), (word >> 32).to(int32)
         quantity = 1 + ((high & 0xFFFF) * max_quantity >> 16)
-        agent = torch.arange(agents, device=base.device)
-        sells_by_chance = low < (1 << 31)
+        agent = torch.arange(agents, dtype=int32, device=base.device)
+        sells_by_chance = low >= 0
         sells_makers = ((agent + time) & 1) == 1
         is_noise, is_maker = agent < noise, agent >= takers
         momentum_sells = torch.where(move == 0, sells_by_chance, move < 0)
-        side = torch.where(is_noise, sells_by_chance, torch.where(is_maker, sells_makers, momentum_sells)).to(int64)
-        noise_place = ((high >> 16) * (2 * spread + 1) >> 16) + (reach - spread)
+        side = torch.where(is_noise, sells_by_chance, torch.where(is_maker, sells_makers, momentum_sells)).to(int32)
+        noise_place = (((high >> 16) & 0xFFFF) * (2 * spread + 1) >> 16) + (reach - spread)
         other_place = reach + (2 * side - 1) * torch.where(is_maker, half_spread, -1)
         fired = ((low & 0xFFFFFF) < threshold) & ~is_maker
         place = torch.where(fired, width, torch.where(is_noise, noise_place, other_place)) + (width + 1) * side
         lane, slot = place & (lanes - 1), place >> (lanes.bit_length() - 1)
-        packed = quantity << (lane * lane_bits)
+        packed = quantity.to(int64) << (lane * lane_bits)
         slots = [torch.where(slot == i, packed, 0).sum(1) for i in range(-(-bins // lanes))]
 
         def bin_sum(i: int) -> torch.Tensor:
