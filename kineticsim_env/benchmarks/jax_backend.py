@@ -140,7 +140,8 @@ def _enable_64_bits(jax: Any) -> AbstractContextManager:
     """Return the context in which JAX has 64-bit types, under its new or its old name."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
-    return importlib.import_module("jax.experimental").enable_x64()
+    experimental: Any = importlib.import_module("jax.experimental")
+    return experimental.enable_x64()
 
 
 def _make_step(jax: Any, form: ArrayForm) -> Callable[[Any, Any], Any]:
