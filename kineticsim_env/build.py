@@ -27,7 +27,7 @@ from . import cuda_driver
 from .cache import cache_dir, locked, notice, write
 from .errors import EngineUnavailable
 
-KERNEL_NAME = "ks_market_kernel"
+KERNEL_SOURCE, KERNEL_NAME = "persistent_kernel.cu", "ks_market_kernel"
 MIN_CAPABILITY = (7, 5)
 
 _loaded: dict = {}
@@ -274,15 +274,18 @@ def _target(arch: int, supported: list[int], compiler: str) -> str:
     return f"compute_{max(older)}"
 
 
-def compile_kernel(arch: int, defines: dict[str, int], nvcc: str | None = None) -> bytes:
-    """Compile the kernel for sm_`arch` to a cubin, or to PTX if the compiler is too old for it. Needs no GPU.
+def compile_kernel(
+    arch: int, defines: dict[str, int], nvcc: str | None = None, source_name: str = KERNEL_SOURCE
+) -> bytes:
+    """Compile a kernel for sm_`arch` to a cubin, or to PTX if the compiler is too old for it. Needs no GPU.
 
     Args:
         arch: 90 for compute capability 9.0.
         defines: preprocessor definitions of the variant.
         nvcc: path of the nvcc to use instead of NVRTC.
+        source_name: its file below `cuda_dir()`.
     """
-    source = cuda_dir() / "persistent_kernel.cu"
+    source = cuda_dir() / source_name
     options = ["--std=c++17", "--fmad=false", "-lineinfo", f"-I{cuda_dir()}"]
     options += [f"-D{name}={value}" for name, value in sorted(defines.items())]
     if nvcc is None:
@@ -302,17 +305,25 @@ def compile_kernel(arch: int, defines: dict[str, int], nvcc: str | None = None) 
         return output.read_bytes()
 
 
-def load_kernel(device: torch.device, defines: dict[str, int]) -> cuda_driver.Kernel:
-    """Return a variant of the kernel on a device, from this process, from the cache, or compiled now.
+def load_kernel(
+    device: torch.device, defines: dict[str, int], source_name: str = KERNEL_SOURCE, entry: str = KERNEL_NAME
+) -> cuda_driver.Kernel:
+    """Return a variant of a kernel on a device, from this process, from the cache, or compiled now.
 
     Call it before a CUDA graph is captured: a module cannot be loaded during capture.
+
+    Args:
+        device: the GPU.
+        defines: preprocessor definitions of the variant.
+        source_name: the kernel's file below `cuda_dir()`.
+        entry: its `extern "C"` name in there.
     """
     index = torch.cuda.current_device() if device.index is None else device.index
-    key = (index, *sorted(defines.items()))
-    return _loaded.get(key) or _once(key, lambda: _load_kernel(index, defines))
+    key = (index, source_name, entry, *sorted(defines.items()))
+    return _loaded.get(key) or _once(key, lambda: _load_kernel(index, defines, source_name, entry))
 
 
-def _load_kernel(index: int, defines: dict[str, int]) -> cuda_driver.Kernel:
+def _load_kernel(index: int, defines: dict[str, int], source_name: str, entry: str) -> cuda_driver.Kernel:
     if missing := cuda_unavailable():
         raise EngineUnavailable(missing)
     major, minor = torch.cuda.get_device_capability(index)
@@ -320,21 +331,22 @@ def _load_kernel(index: int, defines: dict[str, int]) -> cuda_driver.Kernel:
     nvrtc = cuda_driver.load_nvrtc()
     nvcc = None if nvrtc else find_nvcc()
     compiler = nvrtc.version if nvrtc else (nvcc, nvcc and os.stat(nvcc).st_mtime_ns)
-    key = _key(torch.__version__, torch.version.cuda, compiler, arch, source_hash(), sorted(defines.items()))
+    variant = (source_name, sorted(defines.items()))
+    key = _key(torch.__version__, torch.version.cuda, compiler, arch, source_hash(), *variant)
     path = cache_dir() / f"kernel-sm_{arch}-{key}.cubin"
     with torch.cuda.device(index):
         torch.zeros(1, device="cuda")  # makes the device's primary context, and makes it current
         if path.exists():
             try:
-                return cuda_driver.Kernel(path.read_bytes(), KERNEL_NAME)
+                return cuda_driver.Kernel(path.read_bytes(), entry)
             except RuntimeError as error:
                 notice(f"compiling again, as {path} cannot be loaded: {error}")
                 path.unlink(missing_ok=True)
         with locked(path):
             if not path.exists():
                 notice(f"compiling the CUDA kernel for sm_{arch}, a few seconds (cached in {path.parent})")
-                write(path, compile_kernel(arch, defines, nvcc))
+                write(path, compile_kernel(arch, defines, nvcc, source_name))
         try:
-            return cuda_driver.Kernel(path.read_bytes(), KERNEL_NAME)
+            return cuda_driver.Kernel(path.read_bytes(), entry)
         except RuntimeError as error:
             raise EngineUnavailable(f"the CUDA kernel was compiled but cannot be loaded: {error}") from error

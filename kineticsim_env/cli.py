@@ -1,4 +1,4 @@
-"""The command line: `python -m kineticsim_env doctor | simulate`."""
+"""The command line: `python -m kineticsim_env doctor | simulate | bench`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import torch
 from tqdm import tqdm
 
 from kineticsim_env import __version__, doctor
+from kineticsim_env.benchmarks import report, suite
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.engines import ENGINES
 from kineticsim_env.errors import KineticSimError
@@ -78,6 +79,30 @@ def simulate(options: argparse.Namespace) -> int:
         bid, ask = simulator.bid[0].cpu().numpy(), simulator.ask[0].cpu().numpy()
         plots.ensemble(options.plot, host, bid, ask, int(simulator.price_origin[0]))
         print(f"picture: {options.plot}")
+    return 0
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Measure the backends, write the file, and print its table."""
+    if options.resume and not options.output:
+        raise ValueError("--resume: got no --output, allowed is one with the file to go on with")
+    output = Path(options.output or f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    data = suite.run_suite(
+        output,
+        sweeps=_words(options.sweeps),
+        backends=_words(options.backends),
+        quick=options.quick,
+        resume=options.resume,
+        run_seconds=options.run_seconds,
+    )
+    print(f"{report.summary(data)}\nmeasurements: {output}")
+    return 0
+
+
+def bench_report(options: argparse.Namespace) -> int:
+    """Write the tables and figures of a file of measurements."""
+    for path in report.write(options.file, options.output):
+        print(path)
     return 0
 
 
@@ -164,6 +189,11 @@ def _changes(words: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
+def _words(text: str | None) -> list[str] | None:
+    """Split a list with commas; None stays None."""
+    return None if text is None else [word.strip() for word in text.split(",")]
+
+
 def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -193,7 +223,23 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--save", metavar="RUN.npz", help="where to write the series and the final books")
     run.add_argument("--plot", metavar="RUN.png", help="where to draw paths, volume, a book and the returns")
     run.set_defaults(command=simulate)
+    _add_bench(commands)
     return parser
+
+
+def _add_bench(commands: Any) -> None:
+    measure = commands.add_parser("bench", help="time the engines and the baselines, each verified first; or report")
+    measure.add_argument("--quick", action="store_true", help="small workloads: about a minute on a CPU")
+    measure.add_argument("--output", metavar="FILE", help="the JSON file to write (default: bench-DATE.json)")
+    measure.add_argument("--resume", action="store_true", help="go on with the file: leave the rows that it has")
+    measure.add_argument("--backends", metavar="A,B", help="only these, by their names in the tables")
+    measure.add_argument("--sweeps", metavar="A,B", help=f"only these of: {', '.join(suite.SWEEPS)}")
+    measure.add_argument("--run-seconds", type=float, help="what one run may take; slower backends run fewer steps")
+    measure.set_defaults(command=bench)
+    page = measure.add_subparsers(metavar="report").add_parser("report", help="make tables and figures from a file")
+    page.add_argument("file", help="the JSON file")
+    page.add_argument("--output", required=True, metavar="FOLDER", help="where tables and figures go")
+    page.set_defaults(command=bench_report)
 
 
 if __name__ == "__main__":

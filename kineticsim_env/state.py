@@ -82,7 +82,8 @@ def parse_constants(text: str) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"constexpr int (k\w+) = (\d+);", text)}
 
 
-def _structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]) -> type[ctypes.Structure]:
+def structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]) -> type[ctypes.Structure]:
+    """Make the ctypes structure of a struct, given those of the structs that it holds."""
     members: list[tuple[str, Any]] = []
     for field in fields.values():
         kind: Any = ctypes.c_void_p if field.pointer else (nested.get(field.ctype) or _CTYPES[field.ctype])
@@ -95,8 +96,8 @@ CONSTANTS = parse_constants(_TEXT)
 PARAMS_FIELDS = parse_struct(_TEXT, "MarketParams")
 TASK_FIELDS = parse_struct(_TEXT, "TaskParams")
 LAUNCH_FIELDS = parse_struct(_TEXT, "Launch")
-TaskParams = _structure("TaskParams", TASK_FIELDS, {})
-Launch = _structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
+TaskParams = structure("TaskParams", TASK_FIELDS, {})
+Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
 
 
 @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it

@@ -112,11 +112,14 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
         return
     arguments = [word for word in words[3:] if word != "|"]
     if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
-        assert set(arguments) <= {"doctor", "simulate"}
+        assert set(arguments) <= {"doctor", "simulate", "bench"}
         return
     if "--plot" in arguments:
         pytest.importorskip("matplotlib")
     monkeypatch.chdir(folder)
+    if arguments[0] == "bench":  # tests/test_benchmarks.py runs it
+        cli._parser().parse_args(arguments)
+        return
     if arguments == ["simulate"]:  # named, not shown
         arguments = ["simulate", "--markets", "2", "--auctions", "2"]
     assert cli.main(arguments) in ((0, 1) if arguments == ["doctor"] else (0,))
