@@ -1,0 +1,193 @@
+"""The market's own behaviour by its mix of agents; `python -m kineticsim_env.studies.stylised_facts` writes the page.
+
+The published sweep over the share of momentum agents, all its populations in one ensemble through per-market shares;
+then the same with many markets a point, and the plane momentum x maker. Returns are changes of the last price.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.studies import plots, statistics
+from kineticsim_env.studies.stylised_facts_figures import draw
+from kineticsim_env.studies.stylised_facts_page import page
+
+MOMENTUM = tuple(round(0.05 * step, 2) for step in range(15))
+MAKER = 0.15  # the published sweep's
+MAKERS = tuple(round(0.05 * step, 2) for step in range(8))  # of the plane
+PUBLISHED_MARKETS, PLANE_MARKETS, AUCTIONS, LAGS = 64, 128, 1000, 20
+EDGE = 2  # a price at most so many ticks from an end of the grid is at that end
+SEED = 11 << 32
+_BLOCK = 1 << 23  # values of a series held at a time
+OTHERS: dict[str, dict[str, Any]] = {  # what else the published text leaves open, at its number of markets
+    "as published": {},
+    '`population="fixed"`': {"population": "fixed"},
+    '`tie="mid"`': {"tie": "mid"},
+    '`residue="cancel"`': {"residue": "cancel"},
+}
+
+
+class Sweep(NamedTuple):
+    """Statistics of P populations with M markets each."""
+
+    shares: np.ndarray  # float64 [P, 2]: momentum and maker
+    values: dict[str, np.ndarray]  # one value per market, [P, M], or one per lag, [P, M, n]
+    pooled_kurtosis: np.ndarray  # [P], of the returns of all markets of a population together
+
+    def mean(self, name: str, point: int, lag: int | None = None) -> statistics.Mean:
+        """Average a statistic over the markets of a point; `lag` counts from 1."""
+        values = self.values[name][point]
+        return statistics.mean_and_error(values if lag is None else values[:, lag - 1])
+
+    def means(self, name: str) -> tuple[list[float], list[float]]:
+        """Return the means of all points, and half of their 95% intervals."""
+        found = [self.mean(name, point) for point in range(len(self.shares))]
+        return [value.mean for value in found], [value.interval() for value in found]
+
+    def point(self, momentum: float) -> int:
+        """Return the index of the first point with this share of momentum agents."""
+        return int(np.argmin(np.abs(self.shares[:, 0] - momentum)))
+
+
+def populations(momentum: Iterable[float], makers: Iterable[float]) -> np.ndarray:
+    """Return the pairs of shares that leave no less than nothing to noise agents; float64 `[P, 2]`."""
+    momentum = tuple(momentum)
+    pairs = [(share, maker) for maker in makers for share in momentum if share + maker <= 1 + 1e-9]
+    return np.array(pairs, dtype=np.float64)
+
+
+def measure(
+    shares: np.ndarray, markets: int, auctions: int = AUCTIONS, lags: int = LAGS, engine: str = "cpu", **changes: Any
+) -> Sweep:
+    """Run every population side by side in one ensemble, and take the statistics of each market.
+
+    Args:
+        shares: float64 `[P, 2]`, momentum and maker; the rest are noise agents.
+        markets: M of each population; market j of population p has the seed `SEED + p * 2^20 + j`, whatever M is.
+        auctions: How many from the opening.
+        lags: Autocorrelations go up to this lag.
+        engine: As in `Simulator`.
+        **changes: Fields of `MarketConfig`; populations are drawn per market unless it says otherwise.
+
+    Returns:
+        The statistics; a long ensemble is run in blocks of markets, which changes no figure.
+    """
+    points = len(shares)
+    block = max(1, min(markets, _BLOCK // (points * auctions)))
+    parts, moments = [], np.zeros((points, 5))
+    with tqdm(total=points * markets, unit="market", desc=f"{points} populations") as bar:
+        for begin in range(0, markets, block):
+            count = min(block, markets - begin)
+            momentum, maker = (np.repeat(column, count) for column in shares.T)
+            mix: dict[str, Any] = {"momentum": momentum, "maker": maker, "population": "multinomial"}
+            mix["noise"] = np.clip(np.round(1 - momentum - maker, 10), 0, 1)
+            config = MarketConfig(**{**mix, **changes})
+            seeds = SEED + (np.arange(points)[:, None] << 20) + np.arange(begin, begin + count)
+            simulator = Simulator(config, engine=engine, seed=seeds.ravel())
+            series = simulator.run(auctions, ("last_price", "mid2", "volume"), progress=False)
+            host = {name: value.cpu().numpy() for name, value in series.items()}
+            found = market_statistics(host["last_price"], host["mid2"], host["volume"], config.num_levels, lags)
+            parts.append({name: value.reshape(points, count, *value.shape[1:]) for name, value in found.items()})
+            change = statistics.returns(host["last_price"]).reshape(points, -1)
+            moments += np.stack([(change**power).sum(1, dtype=np.int64) for power in range(5)], axis=1)
+            bar.update(points * count)
+    values = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+    return Sweep(shares, values, _kurtosis_of_moments(moments))
+
+
+def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, levels: int, lags: int) -> dict:
+    """Return the statistics of each market, `[M]` or `[M, n]`, by name.
+
+    Args:
+        price: int32 `[M, S]`, the last price after each auction.
+        mid2: int32 `[M, S]`, twice the mid before it.
+        volume: int32 `[M, S]`, units traded.
+        levels: Ticks of the grid.
+        lags: Autocorrelations go up to this lag.
+    """
+    change, mid_change = statistics.returns(price), statistics.returns(mid2)
+    size, late = np.abs(change), np.abs(change[:, change.shape[1] // 2 :])
+    twice = change[:, :-1] * change[:, 1:]  # not 0 where the price changed in two auctions running
+    runs = (twice != 0).sum(1)
+
+    def lagged(series: np.ndarray) -> np.ndarray:
+        return np.stack([statistics.autocorrelation(series, lag) for lag in range(1, lags + 1)], axis=1)
+
+    return {
+        "price_sd": statistics.volatility(price),
+        "return_sd": statistics.volatility(change),
+        "mid_sd": statistics.volatility(mid_change) / 2,
+        "kurtosis": statistics.excess_kurtosis(change),
+        "mid_kurtosis": statistics.excess_kurtosis(mid_change),
+        "volume": volume.mean(1),
+        "acf": lagged(change),
+        "acf_abs": lagged(size),
+        "acf_abs_late": lagged(late),  # the second half of the run alone
+        "mid_acf_1": statistics.autocorrelation(mid_change),
+        "changed": (change != 0).mean(1),
+        "changed_again": _ratio(runs, (change[:, :-1] != 0).sum(1)),  # of the changes, those with another behind them
+        "taken_back": _ratio((twice < 0).sum(1), runs),  # of these, those in the other direction
+        "largest": size.max(1).astype(np.float64),
+        "at_bottom": (price[:, -1] <= EDGE).astype(np.float64),
+        "at_top": (price[:, -1] >= levels - 1 - EDGE).astype(np.float64),
+        "reached_edge": ((price <= EDGE) | (price >= levels - 1 - EDGE)).any(1).astype(np.float64),
+    }
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return part / np.where(whole > 0, whole, np.nan)
+
+
+def _kurtosis_of_moments(moments: np.ndarray) -> np.ndarray:
+    """Return the excess kurtosis from sums of powers 0 to 4, `[P, 5]`; the returns are small, so nothing cancels."""
+    mean, second, third, fourth = (moments[:, 1:] / moments[:, :1]).T
+    variance = second - mean**2
+    centred = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return centred / variance**2 - 3
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, draw, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--markets", type=int, default=4096, help="markets a point of the large sweep")
+    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
+    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
+    options = parser.parse_args(arguments)
+    if not 2 <= options.markets <= 1 << 20:
+        parser.error(f"--markets: got {options.markets}, allowed is 2 to {1 << 20}")
+    plots.require_matplotlib()
+    images = options.output / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+    line, plane = populations(MOMENTUM, (MAKER,)), populations(MOMENTUM, MAKERS)
+    small = {
+        name: measure(line, PUBLISHED_MARKETS, engine=options.engine, **changes) for name, changes in OTHERS.items()
+    }
+    large = measure(line, options.markets, engine=options.engine)
+    grid = measure(plane, min(PLANE_MARKETS, options.markets), lags=1, engine=options.engine)
+    draw(images, small["as published"], large, grid)
+    setting = {
+        "command": f"python -m kineticsim_env.studies.stylised_facts --markets {options.markets}",
+        "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
+        "markets": options.markets,
+        "plane_markets": min(PLANE_MARKETS, options.markets),
+        "auctions": AUCTIONS,
+        "edge": EDGE,
+        "seconds": time.perf_counter() - begin,
+    }
+    (options.output / "stylised_facts.md").write_text(page(small, large, grid, setting))
+    print(f"wrote {options.output / 'stylised_facts.md'} in {setting['seconds']:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The study of the market's own behaviour: shapes, one ensemble against single markets, and the page."""
+
+import numpy as np
+import pytest
+
+from kineticsim_env import MarketConfig, Simulator
+from kineticsim_env.studies import statistics, stylised_facts
+
+
+def test_the_mixes_of_the_sweep_and_of_the_plane():
+    line = stylised_facts.populations(stylised_facts.MOMENTUM, (stylised_facts.MAKER,))
+    assert line.shape == (15, 2)
+    assert line[0].tolist() == [0.0, 0.15] and line[-1].tolist() == [0.7, 0.15]
+    plane = stylised_facts.populations(stylised_facts.MOMENTUM, stylised_facts.MAKERS)
+    assert len(plane) == 15 * 8 - 1  # 0.70 + 0.35 is more than everybody
+    assert plane.sum(1).max() <= 1 + 1e-9
+
+
+def test_a_population_in_the_ensemble_is_the_market_alone():
+    shares = np.array([[0.0, 0.15], [0.45, 0.15]])
+    sweep = stylised_facts.measure(shares, 3, auctions=60, lags=2, engine="numpy")
+    config = MarketConfig(momentum=0.45, maker=0.15, noise=0.4, population="multinomial")
+    seeds = stylised_facts.SEED + (1 << 20) + np.arange(3)
+    series = Simulator(config, 3, engine="numpy", seed=seeds).run(60, ("last_price", "volume"))
+    change = statistics.returns(series["last_price"])
+    np.testing.assert_array_equal(sweep.values["volume"][1], series["volume"].numpy().mean(1))
+    np.testing.assert_array_equal(sweep.values["return_sd"][1], statistics.volatility(change))
+    np.testing.assert_array_equal(sweep.values["acf"][1][:, 1], statistics.autocorrelation(change, 2))
+    pooled = statistics.excess_kurtosis(change.reshape(1, -1))[0]
+    assert sweep.pooled_kurtosis[1] == pytest.approx(pooled, rel=1e-9)
+
+
+def test_blocks_of_markets_change_nothing(monkeypatch):
+    shares = np.array([[0.0, 0.15], [0.3, 0.15]])
+    whole = stylised_facts.measure(shares, 5, auctions=20, lags=1, engine="numpy")
+    monkeypatch.setattr(stylised_facts, "_BLOCK", 2 * 2 * 20)
+    parts = stylised_facts.measure(shares, 5, auctions=20, lags=1, engine="numpy")
+    for name, values in whole.values.items():
+        np.testing.assert_array_equal(values, parts.values[name])
+
+
+def test_the_command_writes_the_page_and_its_pictures(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(stylised_facts, "AUCTIONS", 60)
+    monkeypatch.setattr(stylised_facts, "PUBLISHED_MARKETS", 2)
+    monkeypatch.setattr(stylised_facts.measure, "__defaults__", (60, 20, "cpu"))
+    stylised_facts.main(["--markets", "2", "--engine", "cpu", "--output", str(tmp_path)])
+    text = (tmp_path / "stylised_facts.md").read_text()
+    for name in ("sweep", "ensemble", "autocorrelation", "plane"):
+        assert f"images/stylised_{name}.png" in text
+        assert (tmp_path / "images" / f"stylised_{name}.png").stat().st_size
