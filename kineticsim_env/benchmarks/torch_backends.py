@@ -352,7 +352,7 @@ class TorchCompile(_TorchBackend):
         return self._tensors["demand"], self._tensors["supply"]
 
     def _make_calls(self, form: ArrayForm) -> list[tuple[int, Callable[[], object]]]:
-        # A function of its own for each shape, so that torch's limit on recompilations of one function is not met.
+        torch.compiler.reset()  # shapes before this one count towards torch's limit on recompilations of one function
         compiled = torch.compile(_compiled_step(form), fullgraph=True, dynamic=False)
         names = (*self._state, "agent_steps")
         step = functools.partial(compiled, *(self._tensors[name] for name in names))
