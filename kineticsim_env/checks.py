@@ -136,17 +136,27 @@ def check_count(name: str, value: Any, least: int) -> int:
 
 def check_saved_state(saved: Any, tensors: Mapping[str, torch.Tensor], levels: int) -> None:
     """Refuse a saved state of other names, shapes or dtypes than the present one, or one that no market can be in."""
-    if not isinstance(saved, Mapping):
-        raise TypeError(f"state: got {type(saved).__name__}, allowed is a mapping, as state_dict returns it")
+    check_mapping(saved)
     if set(saved) != set(tensors):
         odd = sorted(set(saved) ^ set(tensors))
         raise ValueError(f"state: got missing or unknown names {odd}, allowed are {sorted(tensors)}")
+    check_like(saved, tensors)
+    _check_ranges(saved, levels)
+
+
+def check_mapping(saved: Any) -> None:
+    """Refuse what is not a mapping."""
+    if not isinstance(saved, Mapping):
+        raise TypeError(f"state: got {type(saved).__name__}, allowed is a mapping, as state_dict returns it")
+
+
+def check_like(saved: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+    """Refuse saved tensors that are missing, or of other dtypes or shapes than the present ones."""
     for name, tensor in tensors.items():
-        got = saved[name]
+        got = saved.get(name)
         if not isinstance(got, torch.Tensor) or got.dtype != tensor.dtype or got.shape != tensor.shape:
             found = f"{got.dtype} {tuple(got.shape)}" if isinstance(got, torch.Tensor) else type(got).__name__
             raise ValueError(f"state[{name!r}]: got {found}, allowed is {tensor.dtype} {tuple(tensor.shape)}")
-    _check_ranges(saved, levels)
 
 
 def _check_ranges(saved: Mapping[str, torch.Tensor], levels: int) -> None:

@@ -206,15 +206,22 @@ def _checked(name: str, value: Any) -> Any:
     return _checked_scalar(name, value)
 
 
-def _checked_scalar(name: str, value: Any) -> Any:
-    if name in _CHOICES:
-        if value not in _CHOICES[name]:
-            raise ValueError(f"{name}: got {value!r}, allowed are {', '.join(map(repr, _CHOICES[name]))}")
-        return value
-    if value is None and name in _OPTIONAL:
-        return None
+def check_kind(name: str, value: Any, choices: Mapping[str, Sequence[str]], optional: Sequence[str]) -> bool:
+    """Refuse what is neither a known choice, nor None where that is allowed, nor a number; True if it is a number."""
+    if name in choices:
+        if value not in choices[name]:
+            raise ValueError(f"{name}: got {value!r}, allowed are {', '.join(map(repr, choices[name]))}")
+        return False
+    if value is None and name in optional:
+        return False
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name}: got {value!r} ({type(value).__name__}), allowed is a number")
+    return True
+
+
+def _checked_scalar(name: str, value: Any) -> Any:
+    if not check_kind(name, value, _CHOICES, _OPTIONAL):
+        return value
     if name in _INTEGERS:
         low, high = _INTEGERS[name]
         if value != value or value in (float("inf"), float("-inf")) or int(value) != value:

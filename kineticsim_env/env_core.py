@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from kineticsim_env import state
-from kineticsim_env.checks import check_count, check_mask, check_seeds
+from kineticsim_env.checks import check_count, check_like, check_mapping, check_mask, check_seeds
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.simulator import Simulator
@@ -102,10 +102,8 @@ class EnvCore:
         rows = sizes["M"] * sizes["K"]
         self.tensors = state.allocate([*state.ENV_STATE, "observation", "final_observation"], sizes, self.device)
         self.small = torch.zeros(4 * rows + 3 * sizes["M"], dtype=torch.uint8, device=self.device)
-        names = ("reward", "terminated", "truncated", "ended")
-        parts = dict(zip(names, unpack_small(self.small, sizes["M"], sizes["K"]), strict=True))
-        self.ended = parts.pop("ended")  # terminated or truncated, written by `step`
-        self.tensors |= parts
+        parts = unpack_small(self.small, sizes["M"], sizes["K"])
+        self.tensors |= dict(zip(("reward", "terminated", "truncated"), parts[:3], strict=True))
         fills = torch.zeros((1, sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
         self.fills = fills[0]  # of the last decision
         self._engine.bind({**self.tensors, "fills": fills})
@@ -238,13 +236,8 @@ class EnvCore:
         Raises:
             TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
         """
-        if not isinstance(saved, Mapping):
-            raise TypeError(f"state: got {type(saved).__name__}, allowed is a mapping, as state_dict returns it")
-        for name in _SAVED:
-            want, got = self.tensors[name], saved.get(name)
-            if not isinstance(got, torch.Tensor) or got.dtype != want.dtype or got.shape != want.shape:
-                found = f"{got.dtype} {list(got.shape)}" if isinstance(got, torch.Tensor) else type(got).__name__
-                raise ValueError(f"state[{name!r}]: got {found}, allowed is {want.dtype} {list(want.shape)}")
+        check_mapping(saved)
+        check_like(saved, {name: self.tensors[name] for name in _SAVED})
         elapsed = saved["elapsed"]
         if bool(((elapsed < 0) | (elapsed > self.task.horizon)).any()):
             raise ValueError(f"state['elapsed']: got {int(elapsed.max())}, allowed is 0 to {self.task.horizon}")

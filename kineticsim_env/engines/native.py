@@ -151,15 +151,17 @@ class CpuEngine(NativeEngine):
 
     def _count_safe_auctions(self) -> int:
         """Return how many auctions no market can overflow in, from the largest book and what agents may add."""
-        bid, ask = self._tensors["bid"], self._tensors["ask"]
-        largest = int(torch.maximum(bid.sum(1), ask.sum(1)).max())
+        # Warm starts count: a reset inside a launch swaps them in.
+        books = [self._tensors[name] for name in ("bid", "ask", "bank_bid", "bank_ask") if name in self._tensors]
+        largest = max(int(book.sum(1).max()) for book in books)
         agents = self._rows["first_fundamental"] + self._rows["num_fundamental"]
         growth = int((agents * self._rows["max_order_qty"]).max())
         room = _INT32_LIMIT - 1 - largest - self._sizes["K"] * MAX_QUOTE_QTY
-        origin_room = _MAX_ORIGIN - int(self._tensors["price_origin"].abs().max())
-        safe = min(room // max(growth, 1), origin_room // (8 * self._sizes["L"]))
-        # A reset inside a launch swaps in a warm start: a small book, but one that the sums above have not seen.
-        return max(0, min(safe, 1 << 16))
+        origins = [self._tensors["price_origin"]]
+        if "bank_scalars" in self._tensors:
+            origins.append(self._tensors["bank_scalars"][:, 2])
+        origin_room = _MAX_ORIGIN - max(int(origin.abs().max()) for origin in origins)
+        return max(0, min(room // max(growth, 1), origin_room // (8 * self._sizes["L"])))
 
 
 class CudaEngine(NativeEngine):

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from kineticsim_env import state
-from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 
 ROLES = ("maker", "momentum", "noise")  # as numbered in cuda/tasks.h
 _CHOICES = {
@@ -241,14 +241,8 @@ def make_task(fields: dict[str, Any]) -> MarketMakingTask:
 
 def _checked(name: str, value: Any) -> Any:
     """Return the value as a plain Python object."""
-    if name in _CHOICES:
-        if value not in _CHOICES[name]:
-            raise ValueError(f"{name}: got {value!r}, allowed are {', '.join(map(repr, _CHOICES[name]))}")
+    if not check_kind(name, value, _CHOICES, _OPTIONAL):
         return value
-    if value is None and name in _OPTIONAL:
-        return None
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name}: got {value!r} ({type(value).__name__}), allowed is a number")
     if name in _INTEGERS:
         low, high = _INTEGERS[name]
         if not math.isfinite(value) or int(value) != value or not low <= value <= high:
