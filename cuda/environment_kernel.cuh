@@ -29,11 +29,11 @@ constexpr int kHistoryInts = 2 * kHistory + 1;  // both histories, in one row
 static_assert(sizeof(Desk) == 4 * kDeskInts && sizeof(DeskSlot) == 4 * kDeskSlotInts, "layout.h tells the launcher");
 static_assert(sizeof(Desk) % 8 == 0, "its slots hold int64");
 
-template <int kLevels, int kWarps, bool kOptions>
-struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
-  using Market = MarketOnChip<kLevels, kWarps, kOptions, true>;
-  using Market::account, Market::ask, Market::bid, Market::error, Market::episode, Market::first_tick,
-      Market::fundamental, Market::group, Market::key, Market::last_tick, Market::launch, Market::leads, Market::m,
+template <int kBins, bool kOptions>
+struct EnvironmentOnChip : MarketOnChip<kBins, kOptions, true> {
+  using Market = MarketOnChip<kBins, kOptions, true>;
+  using Market::account, Market::best_ask, Market::best_bid, Market::error, Market::episode, Market::fundamental,
+      Market::key, Market::lane, Market::last_tick, Market::launch, Market::leads, Market::levels, Market::m,
       Market::origin, Market::owns_slot, Market::p, Market::prev_mid2, Market::quote, Market::stopped, Market::t,
       Market::trades, Market::volume;
 
@@ -44,15 +44,15 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
   int64_t prev_value;  // of this thread's slot
   float reward;
 
-  static __device__ __forceinline__ int shared_ints(int slots) {
-    return Market::kSharedInts + kDeskInts + kDeskSlotInts * slots;
+  static __device__ __forceinline__ int shared_ints(const Launch& launch) {
+    return Market::shared_ints(launch) + ((kDeskInts + kDeskSlotInts * launch.slots + 3) & ~3);
   }
 
   __device__ __forceinline__ EnvironmentOnChip(const Launch& launch, int64_t m, int* shared)
-      : Market(launch, m, shared), desk(*reinterpret_cast<Desk*>(shared + Market::kSharedInts)), task(launch.task),
+      : Market(launch, m, shared), desk(*reinterpret_cast<Desk*>(shared + Market::shared_ints(launch))), task(launch.task),
         done(launch.done[m]), terminated(false), truncated(false), elapsed(launch.elapsed[m]),
         prev_value(0), reward(0.0f) {
-    const int i = group.thread();
+    const int i = lane;
     if (i < kHistoryInts) desk.mid_history[i] = *history(i);
     if (i == kHistoryInts) desk.action_error = 0;
     if (owns_slot()) prev_value = launch.prev_value[slot_row()];
@@ -64,17 +64,18 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
                          : launch.volume_history + m * kHistory + (i - kHistory - 1);
   }
 
-  __device__ __forceinline__ int64_t slot_row() const { return m * launch.slots + group.lane; }
+  __device__ __forceinline__ int64_t slot_row() const { return m * launch.slots + lane; }
 
   __device__ __forceinline__ void store_environment() {
     this->store();
-    const int i = group.thread();
+    const int i = lane;
     if (i < kHistoryInts) *history(i) = desk.mid_history[i];
     if (owns_slot()) {
       launch.prev_value[slot_row()] = prev_value;
       launch.reward[slot_row()] = reward;
     }
     if (leads()) {
+      launch.episode[m] = episode;
       launch.done[m] = done;
       launch.elapsed[m] = elapsed;
       launch.terminated[m] = terminated;
@@ -97,22 +98,21 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
     episode += 1;
     t = 0;
     key = episode_key(launch.seed[m], episode);
+    this->first_word = word_counter(key, t, lane);
     volume = trades = 0;
+    if (leads()) launch.trades[m] = 0;
     if (task.bank_size > 0) {
       const int64_t row = word_choice(random_word(key, 0, kWarmStartWord), task.bank_size) +
                           (task.bank_per_market ? m * task.bank_size : 0);
-      this->load_book(launch.bank_bid + row * kLevels, launch.bank_ask + row * kLevels);
+      __syncwarp();
+      this->load_book(launch.bank_bid + row * levels, launch.bank_ask + row * levels);
       const int32_t* scalars = launch.bank_scalars + 4 * row;
       prev_mid2 = scalars[0];
       last_tick = scalars[1];
       origin = scalars[2];
       fundamental = scalars[3];
     } else {
-#pragma unroll
-      for (int i = 0; i < Market::kTicks; ++i) {
-        bid[i] = first_tick + i == p.init_price - 1 ? p.init_depth : 0;
-        ask[i] = first_tick + i == p.init_price + 1 ? p.init_depth : 0;
-      }
+      this->open_book();
       prev_mid2 = 2 * p.init_price;
       last_tick = p.init_price;
       origin = 0;
@@ -126,22 +126,19 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
                                                              : 0;
     if (explicit_reset) error = 0;
     const int32_t mid2 = this->mark();
-    group.sync();  // every reader of the old history is done
-    const int i = group.thread();
+    __syncwarp();  // every reader of the old history is done
+    const int i = lane;
     if (i < kHistoryInts) desk.mid_history[i] = i <= kHistory ? mid2 : 0;
   }
 
   // Write the observation of every slot, a feature a thread, to `out` and (not null) to `copy`.
   __device__ __forceinline__ void observe(float* out, float* copy) {
-    if (owns_slot()) desk.slot(group.lane) = DeskSlot{account.cash, account.inventory, account.fees, quote};
-    this->publish();
-    int32_t best_bid, best_ask;
-    this->local_best(best_bid, best_ask);
-    this->group_best(best_bid, best_ask);
-    group.sync();
-    View<const int32_t*> view{this->buy, this->sell, kLevels, best_bid, best_ask, desk.mid_history[0], last_tick, origin,
+    if (owns_slot()) desk.slot(lane) = DeskSlot{account.cash, account.inventory, account.fees, quote};
+    __syncwarp();
+    View<const int32_t*> view{this->buy, this->sell, levels, best_bid, best_ask, desk.mid_history[0], last_tick, origin,
                               desk.mid_history, desk.volume_history, 0, elapsed, p.inventory_limit, 0, 0,
                               {0, 0, 0, 0}, {0, 0, 0}};
+#pragma unroll 1
     for (int k = 0; k < launch.slots; ++k) {
       const DeskSlot& slot = desk.slot(k);
       view.role = task.role[k];
@@ -149,13 +146,14 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
       view.account = Account{slot.cash, slot.inventory, slot.fees};
       slot_direction(k, slot.inventory, view.side, view.remaining);
       const int64_t row = (m * launch.slots + k) * kObservation;
-      for (int i = group.thread(); i < kObservation; i += Market::kThreads) {
+#pragma unroll 1
+      for (int i = lane; i < kObservation; i += kLanes) {
         const float feature = observation_feature(task, view, i);
         out[row + i] = feature;
         if (copy) copy[row + i] = feature;
       }
     }
-    group.sync();
+    __syncwarp();
   }
 
   // What the launch asks of this market: a step, the reset that follows or replaces it, or an explicit reset.
@@ -186,13 +184,13 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
 
   // One decision and everything that follows from it; true if the market has to be reset in this same step.
   __device__ __forceinline__ bool advance() {
-    group.sync();  // the desk is laid
+    __syncwarp();  // the desk is laid
     const int32_t mid2_before = desk.mid_history[0], fundamental_before = fundamental;
     const int64_t volume_before = volume;
     const Account before = account;
     Quote fresh = quote;
     if (owns_slot()) {
-      const int k = group.lane;
+      const int k = lane;
       int32_t side, action_error = 0;
       int64_t most;
       slot_direction(k, account.inventory, side, most);
@@ -203,24 +201,23 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
       if (action_error) atomicOr(&desk.action_error, action_error);
     }
     this->decision(true, fresh, 0);
-    group.sync();
+    __syncwarp();
     error |= desk.action_error;
     this->write_fills(m * launch.slots);
     if (stopped()) return false;
 
     const int32_t mid2 = this->mark();
     elapsed += 1;
-    const int i = group.thread();
+    const int i = lane;
     const int32_t older = i < kHistoryInts ? desk.mid_history[i] : 0;
-    group.sync();  // every thread has read the old history
+    __syncwarp();  // every thread has read the old history
     if (i < kHistory || (i > kHistory && i < kHistoryInts - 1)) desk.mid_history[i + 1] = older;
     if (leads()) {
       const int64_t fresh_volume = volume - volume_before;
       desk.mid_history[0] = mid2;
       desk.volume_history[0] = fresh_volume < 0x7fffffff ? (int32_t)fresh_volume : 0x7fffffff;
     }
-    if (task.mark == kLiquidationMark) this->publish();
-    group.sync();
+    __syncwarp();
 
     const bool on_fundamental = task.mark == kFundamentalMark;
     const int64_t mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mid2_before;
@@ -229,20 +226,20 @@ struct EnvironmentOnChip : MarketOnChip<kLevels, kWarps, kOptions, true> {
     bool loses = false;
     if (owns_slot()) {
       const int64_t cash = task.mark == kLiquidationMark
-                               ? liquidation_cash<const int32_t*>(this->buy, this->sell, kLevels, account.inventory,
+                               ? liquidation_cash<const int32_t*>(this->buy, this->sell, levels, account.inventory,
                                                                   origin, last_tick)
                                : 0;
       value = marked_value(task, account, mark2, cash);
       loses = task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss;
     }
-    terminated = kWarps > 1 ? __syncthreads_or(loses) : __any_sync(kAllLanes, loses);
+    terminated = __any_sync(kAllLanes, loses);
     truncated = !terminated && elapsed >= task.horizon;
     done = terminated || truncated;
     if (owns_slot()) {
       int32_t side;
       int64_t remaining;
-      slot_direction(group.lane, account.inventory, side, remaining);
-      reward = reward_of(task, task.role[group.lane], before, account, prev_value, value, mark2_before, mark2, done,
+      slot_direction(lane, account.inventory, side, remaining);
+      reward = reward_of(task, task.role[lane], before, account, prev_value, value, mark2_before, mark2, done,
                          remaining);
       prev_value = value;
     }

@@ -23,9 +23,10 @@ constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of every observation
 constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
 
-// The CUDA kernel's launch shape, which its launcher needs too. Shared memory is counted in ints.
-constexpr int kMarketsPerBlock = 4;   // where one warp holds a market; several warps: one market a block
-constexpr int kScratchInts = 4;       // a warp, where several warps share a market
+// The CUDA kernel's shared memory, which its launcher needs too, in ints.
+constexpr int kMarketsPerBlock = 4;   // at most, a warp each
+constexpr int kLanes = 32;            // of a warp; a grid has at least as many ticks
+constexpr int kBinInts = 128;         // of a market's order bins
 constexpr int kDeskInts = 10;         // of an environment's market
 constexpr int kDeskSlotInts = 10;     // and of each of its slots
 
@@ -94,6 +95,7 @@ struct Launch {
   int32_t auctions;
   int32_t params_stride;           // rows from one market's parameters to the next: 0 or 1
   int32_t env_mode;                // 0 run, 1 environment step, 2 environment reset
+  int32_t records;                 // 1: one of the series below is asked for
   const MarketParams* params;      // [M] or [1]
   // State of a market.
   int32_t* bid;                    // [M, L]

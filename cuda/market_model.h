@@ -53,21 +53,48 @@ KS_RULE uint64_t word_counter(uint64_t key, int64_t t, uint64_t index) {
 
 KS_RULE uint64_t random_word(uint64_t key, int64_t t, uint64_t index) { return mix64(word_counter(key, t, index)); }
 
+// Halves of a word. In CUDA the compiler must not see through them: it would turn what follows into 64-bit shifts and
+// masks, for the pipe that the hash already fills.
+#ifdef __CUDA_ARCH__
+KS_RULE uint32_t low_half(uint64_t word) {
+  uint32_t low, high;
+  asm("mov.b64 {%0, %1}, %2;" : "=r"(low), "=r"(high) : "l"(word));
+  return low;
+}
+KS_RULE uint32_t high_half(uint64_t word) {
+  uint32_t low, high;
+  asm("mov.b64 {%0, %1}, %2;" : "=r"(low), "=r"(high) : "l"(word));
+  return high;
+}
+KS_RULE uint32_t multiply_high(uint32_t a, uint32_t b) {
+  uint64_t product;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+  return high_half(product);
+}
+#else
+KS_RULE uint32_t low_half(uint64_t word) { return (uint32_t)word; }
+KS_RULE uint32_t high_half(uint64_t word) { return (uint32_t)(word >> 32); }
+KS_RULE uint32_t multiply_high(uint32_t a, uint32_t b) { return (uint32_t)(((uint64_t)a * b) >> 32); }
+#endif
+
 // Fields of a word: disjoint, so one hash serves all of an agent's draws.
-KS_RULE bool word_is_buy(uint64_t word) { return ((uint32_t)word >> 31) != 0; }
+KS_RULE bool word_is_buy(uint64_t word) { return (low_half(word) >> 31) != 0; }
 KS_RULE bool word_is_marketable(uint64_t word, int32_t threshold) {
-  return (int32_t)((uint32_t)word & 0xffffffu) < threshold;
+#ifdef __CUDA_ARCH__  // a shift can be a multiplication, which a mask cannot
+  return low_half(word) << 8 < (threshold >= 1 << 24 ? 0xffffffffu : (uint32_t)threshold << 8);
+#else
+  return (int32_t)(low_half(word) & 0xffffffu) < threshold;
+#endif
 }
 // (u16 * n) >> 16 of a 16-bit field, as the high half of one 32-bit product with the field in its upper bits.
-KS_RULE int32_t scale_field(uint32_t field_in_upper_bits, int32_t n) {
-  return (int32_t)(((uint64_t)field_in_upper_bits * (uint32_t)n) >> 32);
-}
 KS_RULE int32_t word_quantity(uint64_t word, int32_t max_qty) {
-  return 1 + scale_field((uint32_t)(word >> 32) << 16, max_qty);
+  return 1 + (int32_t)multiply_high(high_half(word) << 16, (uint32_t)max_qty);
 }
-KS_RULE int32_t word_offset(uint64_t word, int32_t spread) {
-  return scale_field((uint32_t)(word >> 32) & 0xffff0000u, 2 * spread + 1) - spread;
+// An offset, counted from the lowest, -spread.
+KS_RULE uint32_t word_offset_index(uint64_t word, int32_t spread) {
+  return multiply_high(high_half(word) & 0xffff0000u, 2 * (uint32_t)spread + 1);
 }
+KS_RULE int32_t word_offset(uint64_t word, int32_t spread) { return (int32_t)word_offset_index(word, spread) - spread; }
 // floor(u * n / 2^32) of the word's high half.
 KS_RULE int32_t word_choice(uint64_t word, int32_t n) { return (int32_t)(((word >> 32) * (uint64_t)n) >> 32); }
 
@@ -91,6 +118,12 @@ KS_RULE int32_t fundamental_direction(int32_t fundamental_price, int32_t mid2, i
 }
 
 KS_RULE int32_t num_agent_indices(const MarketParams& p) { return p.first_fundamental + p.num_fundamental; }
+
+// How far from the mid an order that is not marketable can lie, before rounding.
+KS_RULE int32_t order_reach(const MarketParams& p) {
+  const int32_t reach = max_of(p.noise_spread, p.maker_half_spread);
+  return reach > 1 ? reach : 1;  // momentum and fundamental agents
+}
 
 // Options ------------------------------------------------------------------------------------------------------------
 

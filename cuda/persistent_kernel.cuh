@@ -1,43 +1,36 @@
-// persistent_kernel.cuh: one market on one group of threads. The book is loaded once a launch into registers (kTicks a
-// thread), lives there through every auction, and is stored once; orders meet in a shared-memory histogram through
-// integer atomics. Thread map, scans and chunk loop only: the rules are market_model.h's.
+// persistent_kernel.cuh: one market on one warp. The book is loaded once a launch into shared memory, lives there through
+// every auction, and is stored once. Thread map, memory and chunk loop only: the rules are market_model.h's.
 #pragma once
 
-#include "market_group.cuh"
-#include "market_model.h"
+#include "clearing.cuh"
+#include "order_flow.cuh"
 
 namespace ks {
 
-template <int kLevels, int kWarps, bool kOptions, bool kSlots>
-struct MarketOnChip {
-  static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kTicks = kLevels > kThreads ? kLevels / kThreads : 1;
-  static constexpr int kGrid = kThreads * kTicks;  // kLevels, or 32 for the smallest grids
-  static constexpr int kSharedInts = 2 * kGrid + Group<kWarps>::kScratch;
-
-  static __device__ __forceinline__ int shared_ints(int) { return kSharedInts; }
+template <int kBins, bool kOptions, bool kSlots>
+struct MarketOnChip : OrderFlow<kBins> {
+  using Flow = OrderFlow<kBins>;
+  using Flow::buy, Flow::grid, Flow::lane, Flow::levels, Flow::p, Flow::reach, Flow::sell;
 
   const Launch& launch;
   const int64_t m;
-  const MarketParams p;
-  Group<kWarps> group;
-  int* const buy;   // shared [kGrid]
-  int* const sell;  // shared [kGrid]
-  const int first_tick;
 
-  int32_t bid[kTicks], ask[kTicks];  // the resting book, this thread's ticks
+  int32_t best_bid, best_ask;    // of the resting built-in book; -1 and kNoTick where a side is empty
+  int32_t room;                  // what either side can certainly still take in before it overflows
+  bool roomy;                    // more than this launch can add
+  int32_t chunks;                // of the window that is cleared
   int32_t prev_mid2, last_tick, origin, fundamental;
-  uint64_t key;
-  int64_t episode, t, volume, trades;
+  uint64_t key, first_word;      // first_word: the counter of this lane's first word in this auction
+  int64_t episode, t, volume;
+  uint32_t trades;               // in this launch
   int32_t error, traded;
-  Quote quote;      // lane k of warp 0 holds slot k
+  bool book_is_stored;           // the book in global memory is the valid one: an overflow spoilt the one on chip
+  Quote quote;                   // lane k holds slot k
   Account account;
   int64_t bought, sold;
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, int* shared)
-      : launch(launch), m(m), p(launch.params[m * launch.params_stride]), group(shared + 2 * kGrid), buy(shared),
-        sell(shared + kGrid), first_tick(group.thread() * kTicks), quote{0, 0, 0, 0}, account{0, 0, 0} {
-    load_book(launch.bid + m * kLevels, launch.ask + m * kLevels);
+      : Flow(launch, launch.params[m * launch.params_stride], shared), launch(launch), m(m), book_is_stored(false), quote{0, 0, 0, 0}, account{0, 0, 0} {
     prev_mid2 = launch.prev_mid2[m];
     last_tick = launch.last_tick[m];
     origin = launch.price_origin[m];
@@ -46,58 +39,91 @@ struct MarketOnChip {
     key = episode_key(launch.seed[m], episode);
     t = launch.t[m];
     volume = launch.volume[m];
-    trades = launch.trades[m];
+    trades = 0;
     error = launch.error[m];
     traded = 0;
     bought = sold = 0;
+    first_word = word_counter(key, t, lane);
+    chunks = fixed(window_chunks(reach, grid));
     if (owns_slot()) {
-      const int64_t row = m * launch.slots + group.lane;
+      const int64_t row = m * launch.slots + lane;
       const int32_t* q = launch.quotes + 4 * row;
       quote = Quote{q[0], q[1], q[2], q[3]};
       account = Account{launch.cash[row], launch.inventory[row], launch.fees[row]};
     }
+    load_book(launch.bid + m * levels, launch.ask + m * levels);
   }
 
-  __device__ __forceinline__ bool owns_slot() const {
-    return kSlots && group.warp == 0 && group.lane < launch.slots;
-  }
-  __device__ __forceinline__ bool leads() const { return group.thread() == 0; }
+  __device__ __forceinline__ bool owns_slot() const { return kSlots && lane < launch.slots; }
+  __device__ __forceinline__ bool leads() const { return lane == 0; }
   __device__ __forceinline__ bool stopped() const { return (error & (kErrorOverflow | kErrorOrigin)) != 0; }
 
+  // Rows of 8 ticks and more begin at multiples of 16 bytes.
   __device__ __forceinline__ void load_book(const int32_t* from_bid, const int32_t* from_ask) {
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      const bool on_grid = kGrid == kLevels || first_tick + i < kLevels;
-      bid[i] = on_grid ? from_bid[first_tick + i] : 0;
-      ask[i] = on_grid ? from_ask[first_tick + i] : 0;
+    uint32_t bids = 0, asks = 0;
+    best_bid = -1;
+    best_ask = kNoTick;
+#pragma unroll 1
+    for (int tick = 4 * lane; tick < grid; tick += 4 * kLanes) {
+      const bool on_grid = tick < levels;
+      const int4 none = make_int4(0, 0, 0, 0);
+      const int4 b = on_grid ? *reinterpret_cast<const int4*>(from_bid + tick) : none;
+      const int4 a = on_grid ? *reinterpret_cast<const int4*>(from_ask + tick) : none;
+      *reinterpret_cast<int4*>(buy + tick) = b;
+      *reinterpret_cast<int4*>(sell + tick) = a;
+      bids += (uint32_t)b.x + b.y + b.z + b.w;
+      asks += (uint32_t)a.x + a.y + a.z + a.w;
+      if ((b.x | b.y | b.z | b.w) != 0) best_bid = tick + (b.w > 0 ? 3 : b.z > 0 ? 2 : b.y > 0 ? 1 : 0);
+      if (best_ask == kNoTick && (a.x | a.y | a.z | a.w) != 0)
+        best_ask = tick + (a.x > 0 ? 0 : a.y > 0 ? 1 : a.z > 0 ? 2 : 3);
+    }
+    best_bid = warp_max(best_bid);
+    best_ask = warp_min(best_ask);
+    count_room((uint32_t)warp_sum((int)bids), (uint32_t)warp_sum((int)asks));
+    __syncwarp();
+  }
+
+  // The opening book.
+  __device__ __forceinline__ void open_book() {
+    __syncwarp();
+#pragma unroll 1
+    for (int tick = lane; tick < grid; tick += kLanes) {
+      buy[tick] = tick == p.init_price - 1 ? p.init_depth : 0;
+      sell[tick] = tick == p.init_price + 1 ? p.init_depth : 0;
+    }
+    best_bid = p.init_depth > 0 ? p.init_price - 1 : -1;
+    best_ask = p.init_depth > 0 ? p.init_price + 1 : kNoTick;
+    count_room(p.init_depth, p.init_depth);
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void store_book() {
+    __syncwarp();
+#pragma unroll 1
+    for (int tick = 4 * lane; tick < levels; tick += 4 * kLanes) {
+      *reinterpret_cast<int4*>(launch.bid + m * levels + tick) = *reinterpret_cast<const int4*>(buy + tick);
+      *reinterpret_cast<int4*>(launch.ask + m * levels + tick) = *reinterpret_cast<const int4*>(sell + tick);
     }
   }
 
   __device__ __forceinline__ void store() {
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      if (kGrid == kLevels || first_tick + i < kLevels) {
-        launch.bid[m * kLevels + first_tick + i] = bid[i];
-        launch.ask[m * kLevels + first_tick + i] = ask[i];
-      }
-    }
+    if (!book_is_stored) store_book();
     store_slots();
     if (leads()) {
       launch.prev_mid2[m] = prev_mid2;
       launch.last_tick[m] = last_tick;
       launch.price_origin[m] = origin;
       launch.fundamental_price[m] = fundamental;
-      launch.episode[m] = episode;
       launch.t[m] = t;
       launch.volume[m] = volume;
-      launch.trades[m] = trades;
+      launch.trades[m] += trades;
       launch.error[m] = error;
     }
   }
 
   __device__ __forceinline__ void store_slots() {
     if (!owns_slot()) return;
-    const int64_t row = m * launch.slots + group.lane;
+    const int64_t row = m * launch.slots + lane;
     int32_t* q = launch.quotes + 4 * row;
     q[0] = quote.bid_price, q[1] = quote.bid_qty, q[2] = quote.ask_price, q[3] = quote.ask_qty;
     launch.cash[row] = account.cash;
@@ -105,149 +131,133 @@ struct MarketOnChip {
     launch.fees[row] = account.fees;
   }
 
-  // Copy this thread's resting ticks into the histogram.
-  __device__ __forceinline__ void publish() {
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      buy[first_tick + i] = bid[i];
-      sell[first_tick + i] = ask[i];
-    }
+  // The most that an auction adds to a side.
+  __device__ __forceinline__ int32_t growth() const {
+    return num_agent_indices(p) * p.max_order_qty + (kSlots ? launch.slots * p.max_quote_qty : 0);
   }
 
-  // Best resting prices of this thread's ticks.
-  __device__ __forceinline__ void local_best(int32_t& best_bid, int32_t& best_ask) const {
-    best_bid = -1;
-    best_ask = kNoTick;
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      if (bid[i] > 0) best_bid = first_tick + i;
-      if (ask[kTicks - 1 - i] > 0) best_ask = first_tick + kTicks - 1 - i;
-    }
+  __device__ __forceinline__ void count_room(uint32_t total_buy, uint32_t total_sell) {
+    const int64_t most = (int64_t)growth() * launch.decisions;
+    room = overflows(total_buy, total_sell) ? -1 : 0x7fffffff - max_of((int32_t)total_buy, (int32_t)total_sell);
+    roomy = most * launch.auctions <= room;
   }
 
-  __device__ __forceinline__ void group_best(int32_t& best_bid, int32_t& best_ask) {
-    int32_t negative_ask = -best_ask;
-    group.max_pair(best_bid, negative_ask);
-    best_ask = -negative_ask;
+  __device__ __forceinline__ void next_auction() {
+    t += 1;
+    first_word += kGolden << 32;
   }
 
   // The mark: the doubled mid of the built-in resting book.
-  __device__ __forceinline__ int32_t mark() {
-    int32_t best_bid, best_ask;
-    local_best(best_bid, best_ask);
-    group_best(best_bid, best_ask);
-    return mark_mid2(best_bid, best_ask, last_tick, origin);
+  __device__ __forceinline__ int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
+
+  // Best resting prices among ticks below `below` (bids) and from `from` on (asks).
+  __device__ __forceinline__ int32_t find_bid(int below) const {
+#pragma unroll 1
+    for (int chunk = (below + kLanes - 1) / kLanes - 1; chunk >= 0; --chunk) {
+      const int tick = kLanes * chunk + lane;
+      const unsigned found = __ballot_sync(kAllLanes, tick < below && buy[tick] > 0);
+      if (found) return kLanes * chunk + 31 - __clz(found);
+    }
+    return -1;
   }
 
+  __device__ __forceinline__ int32_t find_ask(int from) const {
+#pragma unroll 1
+    for (int chunk = from / kLanes; chunk < grid / kLanes; ++chunk) {
+      const int tick = kLanes * chunk + lane;
+      const unsigned found = __ballot_sync(kAllLanes, tick >= from && sell[tick] > 0);
+      if (found) return kLanes * chunk + __ffs(found) - 1;
+    }
+    return kNoTick;
+  }
+
+  // Two ticks a lane, as they share a word, from those around the mid on: where nothing rests nothing is hashed.
   __device__ __forceinline__ void cancel() {
-    uint64_t word = 0;
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      const int tick = first_tick + i;
-      if (kTicks == 1 || i % 2 == 0) word = random_word(key, t, kCancelWord + tick / 2);
-      bid[i] = after_cancel(bid[i], p.cancel_threshold, word, tick, 0);
-      ask[i] = after_cancel(ask[i], p.cancel_threshold, word, tick, 1);
-    }
-  }
-
-  // new[tick] = old[tick + shift]; rare, so through shared memory.
-  __device__ __forceinline__ void shift_grid(int32_t shift) {
-    publish();
-    group.sync();
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      const int from = first_tick + i + shift;
-      const bool kept = from >= 0 && from < kLevels && first_tick + i < kLevels;
-      bid[i] = kept ? buy[from] : 0;
-      ask[i] = kept ? sell[from] : 0;
-    }
-    group.sync();
-  }
-
-  // Put one order into the histogram. Selects rather than branches: in most rounds some lane would take each branch.
-  __device__ __forceinline__ void submit(bool buys, int32_t tick, int32_t qty, bool marketable, int32_t& far_buys,
-                                         int32_t& far_sells) {
-    const int near_place = tick + (buys ? 0 : kGrid);  // sell follows buy in shared memory
-    const int far_place = buys ? kLevels - 1 : kGrid;
-    atomicAdd(buy + (marketable ? far_place : near_place), qty);
-    if (kOptions) {  // residue="cancel" needs to know
-      far_buys += marketable && buys ? qty : 0;
-      far_sells += marketable && !buys ? qty : 0;
-    }
-  }
-
-  // Every built-in agent's order; returns what this thread's agents submitted as marketable.
-  __device__ __forceinline__ void submit_orders(int32_t mid2, int32_t ret, int32_t& far_buys, int32_t& far_sells) {
-    far_buys = far_sells = 0;
-    uint64_t counter = word_counter(key, t, group.thread());
-    int a = group.thread();
-    // Rounds in which every thread has a noise agent need no question of class.
-    for (int round = p.num_noise / kThreads; round > 0; --round) {
-      const uint64_t word = mix64(counter);
-      submit(word_is_buy(word), price_near_mid(mid2, word_offset(word, p.noise_spread), kLevels),
-             word_quantity(word, p.max_order_qty), word_is_marketable(word, p.market_order_threshold), far_buys, far_sells);
-      counter += kThreads * kGolden;
-      a += kThreads;
-    }
-    const int agents = num_agent_indices(p);
-    const int32_t value_direction = p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0;
-    for (; a < agents; a += kThreads) {
-      const uint64_t word = mix64(counter);
-      counter += kThreads * kGolden;
-      const bool after_noise = a >= p.first_momentum, after_momentum = a >= p.first_maker;
-      const bool valued = a >= p.first_fundamental, makes = after_momentum && !valued;
-      const int last = !after_noise ? p.num_noise                                        // replaced agents, the last
-                       : !after_momentum ? p.first_momentum + p.num_momentum : makes ? p.first_maker + p.num_maker : agents;
-      const int32_t direction = valued ? value_direction : after_noise && !makes ? ret : 0;
-      const bool buys = makes ? maker_buys(a, t) : directional_buys(direction, word);
-      const int32_t step = makes ? -p.maker_half_spread : 1;
-      const int32_t offset = after_noise ? (buys ? step : -step) : word_offset(word, p.noise_spread);
-      const bool marketable = !makes && word_is_marketable(word, p.market_order_threshold);
-      if (a < last)
-        submit(buys, price_near_mid(mid2, offset, kLevels), word_quantity(word, p.max_order_qty), marketable, far_buys,
-               far_sells);
-    }
-  }
-
-  // Each learned quote's share of what traded at its tick; built-in interest keeps the rest. `residual` holds what is
-  // left of the whole interest per tick, this thread's ticks; on return that of built-in interest alone.
-  __device__ __forceinline__ void ration_quotes(int at_bid, int at_ask) {
-    const bool bids = at_bid >= 0, asks = at_ask != kNoTick;
-    const int32_t bid_total = bids ? buy[at_bid] : 0, ask_total = asks ? sell[at_ask] : 0;
-    uint32_t bid_before = 0, ask_before = 0;  // learned quantity of lower slots at the same tick
-    if (group.warp == 0) {
-      for (int j = 0; j < launch.slots; ++j) {
-        const int other_bid = __shfl_sync(kAllLanes, at_bid, j), other_ask = __shfl_sync(kAllLanes, at_ask, j);
-        const int bid_qty = __shfl_sync(kAllLanes, quote.bid_qty, j), ask_qty = __shfl_sync(kAllLanes, quote.ask_qty, j);
-        if (j < group.lane && other_bid == at_bid) bid_before += bid_qty;
-        if (j < group.lane && other_ask == at_ask) ask_before += ask_qty;
+    const int pairs = grid / 2, first = (prev_mid2 >> 2) - kLanes / 2 + lane;
+    int32_t bid_tick = -1, ask_tick = kNoTick;
+#pragma unroll 1
+    for (int i = 0; i < pairs; i += kLanes) {
+      const int pair = (first + i) & (pairs - 1);
+      int2 b = make_int2(0, 0), a = b;
+      const bool mine = i + lane < pairs;  // of the smallest grids half the lanes have none
+      if (mine) {
+        b = reinterpret_cast<int2*>(buy)[pair];
+        a = reinterpret_cast<int2*>(sell)[pair];
       }
+      if (!__any_sync(kAllLanes, (b.x | b.y | a.x | a.y) != 0)) continue;
+      const uint64_t word = random_word(key, t, kCancelWord + pair);
+      b.x = after_cancel(b.x, p.cancel_threshold, word, 0, 0);
+      b.y = after_cancel(b.y, p.cancel_threshold, word, 1, 0);
+      a.x = after_cancel(a.x, p.cancel_threshold, word, 0, 1);
+      a.y = after_cancel(a.y, p.cancel_threshold, word, 1, 1);
+      if (mine) {
+        reinterpret_cast<int2*>(buy)[pair] = b;
+        reinterpret_cast<int2*>(sell)[pair] = a;
+      }
+      if (b.x + b.y > 0) bid_tick = max_of(bid_tick, 2 * pair + (b.y > 0));
+      if (a.x + a.y > 0) ask_tick = min_of(ask_tick, 2 * pair + (a.x == 0));
     }
-    group.sync();  // totals are read
-    publish();     // the whole residual
-    group.sync();
+    best_bid = warp_max(bid_tick);
+    best_ask = warp_min(ask_tick);
+    __syncwarp();
+  }
+
+  // new[tick] = old[tick + shift], read a chunk ahead of what is written.
+  __device__ __forceinline__ void shift_grid(int32_t shift) {
+#pragma unroll 1
+    for (int i = 0; i < grid; i += kLanes) {
+      const int tick = (shift > 0 ? i : grid - kLanes - i) + lane, from = tick + shift;
+      const bool kept = from >= 0 && from < levels && tick < levels;
+      const int32_t b = kept ? buy[from] : 0, a = kept ? sell[from] : 0;
+      __syncwarp();
+      buy[tick] = b;
+      sell[tick] = a;
+      __syncwarp();
+    }
+    best_bid = find_bid(levels);
+    best_ask = find_ask(0);
+  }
+
+  // The whole interest at the ticks of this lane's quotes, before it trades.
+  __device__ __forceinline__ void read_totals(const Cleared& cleared, int at_bid, int at_ask, int32_t& bid_total,
+                                              int32_t& ask_total) const {
+    if (cleared.holds(at_bid)) bid_total = buy[at_bid];
+    if (cleared.holds(at_ask)) ask_total = sell[at_ask];
+    __syncwarp();
+  }
+
+  // Each learned quote's share of what traded at its tick; built-in interest keeps the rest. On the grid is what is left
+  // of the whole interest; on return that of built-in interest alone. Quotes outside the cleared ticks have traded
+  // wholly (`better`) or not at all.
+  __device__ __forceinline__ void ration_quotes(const Cleared& cleared, int at_bid, int at_ask, int32_t bid_total,
+                                                int32_t ask_total) {
+    const bool bids = cleared.holds(at_bid), asks = cleared.holds(at_ask);
+    uint32_t bid_before = 0, ask_before = 0;  // learned quantity of lower slots at the same tick
+#pragma unroll 1
+    for (int j = 0; j + 1 < launch.slots; ++j) {
+      const int other_bid = __shfl_sync(kAllLanes, at_bid, j), other_ask = __shfl_sync(kAllLanes, at_ask, j);
+      const int bid_qty = __shfl_sync(kAllLanes, quote.bid_qty, j), ask_qty = __shfl_sync(kAllLanes, quote.ask_qty, j);
+      if (j < lane && other_bid == at_bid) bid_before += bid_qty;
+      if (j < lane && other_ask == at_ask) ask_before += ask_qty;
+    }
     const uint64_t word = random_word(key, t, kRationWord);
-    int32_t bid_fill = 0, ask_fill = 0;
+    int32_t bid_fill = !bids && at_bid > cleared.base ? quote.bid_qty : 0;
+    int32_t ask_fill = !asks && at_ask < cleared.base ? quote.ask_qty : 0;
     if (bids) bid_fill = ration(bid_before, quote.bid_qty, bid_total - buy[at_bid], bid_total, (uint32_t)word);
     if (asks) ask_fill = ration(ask_before, quote.ask_qty, ask_total - sell[at_ask], ask_total, (uint32_t)(word >> 32));
-    group.sync();  // residuals are read
+    __syncwarp();  // residuals are read
     quote.bid_qty -= bid_fill;
     quote.ask_qty -= ask_fill;
-    if (bids) atomicSub(buy + at_bid, quote.bid_qty);
-    if (asks) atomicSub(sell + at_ask, quote.ask_qty);
+    if (bids && quote.bid_qty > 0) atomicSub(buy + at_bid, quote.bid_qty);
+    if (asks && quote.ask_qty > 0) atomicSub(sell + at_ask, quote.ask_qty);
     settle(account, bid_fill, ask_fill, (int64_t)last_tick + origin, p.fee);
     bought += bid_fill;
     sold += ask_fill;
-    group.sync();
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      bid[i] = buy[first_tick + i];
-      ask[i] = sell[first_tick + i];
-    }
+    __syncwarp();
   }
 
-  // One auction; docs/model.md numbers its parts.
-  __device__ __forceinline__ void auction(bool has_fresh, const Quote& fresh) {
+  // One auction; docs/model.md numbers its parts. Returns false if the market has to stop.
+  __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
     // 0. Options before the market opens.
     if (kOptions) {
       if ((p.walk_threshold | p.jump_threshold) != 0)
@@ -256,21 +266,19 @@ struct MarketOnChip {
     }
 
     // 1. The mid that everyone sees, then the window, then new quotes.
-    int32_t best_bid, best_ask;
-    local_best(best_bid, best_ask);
-    if (owns_slot()) {
-      best_bid = max_of(best_bid, bid_tick(quote, origin, kLevels));
-      best_ask = min_of(best_ask, ask_tick(quote, origin, kLevels));
+    int32_t bid_seen = best_bid, ask_seen = best_ask;
+    if (kSlots) {
+      bid_seen = max_of(bid_seen, warp_max(owns_slot() ? bid_tick(quote, origin, levels) : -1));
+      ask_seen = min_of(ask_seen, warp_min(owns_slot() ? ask_tick(quote, origin, levels) : kNoTick));
     }
-    group_best(best_bid, best_ask);
-    int32_t mid2 = best_bid >= 0 && best_ask != kNoTick ? best_bid + best_ask : 2 * last_tick;
-    const int32_t ret = sign_of((int64_t)mid2 - prev_mid2);
+    int32_t mid2 = bid_seen >= 0 && ask_seen != kNoTick ? bid_seen + ask_seen : 2 * last_tick;
+    const int32_t ret = clamp_to(mid2 - prev_mid2, -1, 1);
     prev_mid2 = mid2;
     if (kOptions) {
-      if (const int32_t shift = window_shift(p, mid2, kLevels)) {
+      if (const int32_t shift = window_shift(p, mid2, levels)) {
         if (!origin_in_range(origin, shift)) {
           error |= kErrorOrigin;
-          return;
+          return false;
         }
         shift_grid(shift);
         mid2 -= 2 * shift;
@@ -281,126 +289,146 @@ struct MarketOnChip {
     }
     if (kSlots && has_fresh) quote = fresh;
 
-    // 2. Orders.
-    publish();
-    group.sync();
-    int32_t far_buys, far_sells;
-    submit_orders(mid2, ret, far_buys, far_sells);
+    // 2. Orders. A side's total can only overflow when there is no more room: then the book is kept in global memory.
     int at_bid = -1, at_ask = kNoTick;
     bool quoted = false;
     if (kSlots) {
       if (owns_slot()) {
-        at_bid = bid_tick(quote, origin, kLevels);
-        at_ask = ask_tick(quote, origin, kLevels);
-        if (at_bid >= 0) atomicAdd(buy + at_bid, quote.bid_qty);
-        if (at_ask != kNoTick) atomicAdd(sell + at_ask, quote.ask_qty);
+        at_bid = bid_tick(quote, origin, levels);
+        at_ask = ask_tick(quote, origin, levels);
       }
-      const bool mine = at_bid >= 0 || at_ask != kNoTick;
-      quoted = kWarps > 1 ? __syncthreads_or(mine) : __any_sync(kAllLanes, mine);
+      quoted = __any_sync(kAllLanes, at_bid >= 0 || at_ask != kNoTick);
     }
-    group.sync();
+    bool full = false;
+    if (!roomy) {
+      room -= growth();
+      full = room < 0;
+      if (full) store_book();
+    }
+    this->submit_orders(first_word, t, mid2, ret, p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0);
+    Cleared cleared;
+    this->price_bins(mid2, cleared.above, cleared.below);
+    const int32_t far_buys = cleared.above, far_sells = cleared.below;
 
-    // 3. Clearing: demand is the total less a prefix sum, so one scan direction serves both sides.
-    int32_t demand[kTicks + 1], supply[kTicks + 1];  // D[p], and S[p - 1], of this thread's ticks and the next
-    int32_t here_buy[kTicks], here_sell[kTicks];
-    uint32_t sum_buy = 0, sum_sell = 0;
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      here_buy[i] = buy[first_tick + i];
-      here_sell[i] = sell[first_tick + i];
-      sum_buy += here_buy[i];
-      sum_sell += here_sell[i];
+    // 3. Clearing, of the ticks around the mid if they are all that can trade, else of the whole grid.
+    cleared.chunks = chunks;
+    cleared.base = window_base(mid2, chunks, grid);
+    bool here = !full && best_bid <= cleared.top() && best_ask >= cleared.base;
+    if (quoted) {
+      if (cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
+      if (cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
+      cleared.above += warp_sum(at_bid > cleared.top() ? quote.bid_qty : 0);
+      cleared.below += warp_sum(at_ask < cleared.base ? quote.ask_qty : 0);
+      here = here && !__any_sync(kAllLanes, at_bid == levels - 1 || at_ask == 0);  // marketable orders share that tick
+      __syncwarp();
     }
-    uint32_t before_buy, before_sell, total_buy, total_sell;
-    group.scan_pair(sum_buy, sum_sell, before_buy, before_sell, total_buy, total_sell);
-    if (overflows(total_buy, total_sell)) {
-      error |= kErrorOverflow;
-      return;
-    }
-    demand[0] = (int32_t)(total_buy - before_buy);
-    supply[0] = (int32_t)before_sell;
-    int32_t best = 0;
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      demand[i + 1] = demand[i] - here_buy[i];
-      supply[i + 1] = supply[i] + here_sell[i];
-      best = max_of(best, executable_volume(demand[i], supply[i + 1]));
-    }
-    best = group.max_one(best);
-    traded = best;
-    if (best > 0) {
-      int32_t below = 0, reached = 0;
-#pragma unroll
-      for (int i = 0; i < kTicks; ++i) {
-        below += supply[i + 1] < best && (kGrid == kLevels || first_tick + i < kLevels);
-        if (kOptions) reached += demand[i] >= best;
+    Clearing clearing(buy, sell, lane);
+    int32_t bid_total = 0, ask_total = 0;
+    if (chunks == 1) {
+      clearing.clear_chunk<kOptions>(cleared);
+      here = here && cleared.complete();
+      if (here) {
+        if (quoted) read_totals(cleared, at_bid, at_ask, bid_total, ask_total);
+        clearing.leave_residual(cleared.base, cleared.volume);
       }
-      below = group.sum_one(below);
-      if (kOptions) reached = group.sum_one(reached);
-      last_tick = clearing_price(p, mid2, t, below, reached - 1);
-      trades += 1;
+    } else if (here) {
+      if (quoted) read_totals(cleared, at_bid, at_ask, bid_total, ask_total);
+      here = clearing.clear_chunks<kOptions>(cleared);
     }
+    if (!here) {
+      __syncwarp();
+      if (leads()) {
+        buy[levels - 1] += far_buys;
+        sell[0] += far_sells;
+      }
+      __syncwarp();
+      if (at_bid >= 0 && !cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
+      if (at_ask != kNoTick && !cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
+      __syncwarp();
+      cleared = Cleared{0, grid / kLanes, 0, 0};
+      if (full) {
+        const uint32_t total_buy = clearing.quantity(buy, cleared), total_sell = clearing.quantity(sell, cleared);
+        if (overflows(total_buy, total_sell)) {
+          error |= kErrorOverflow;
+          book_is_stored = true;
+          return false;
+        }
+        count_room(total_buy, total_sell);
+      }
+      if (quoted) read_totals(cleared, at_bid, at_ask, bid_total, ask_total);
+      clearing.clear_chunks<kOptions>(cleared);
+    }
+    __syncwarp();
 
     // 4. Fills, by price priority and then pro rata.
-#pragma unroll
-    for (int i = 0; i < kTicks; ++i) {
-      bid[i] = residual_at_tick(best, demand[i], here_buy[i]);
-      ask[i] = residual_at_tick(best, supply[i + 1], here_sell[i]);
+    traded = cleared.volume;
+    if (traded > 0) last_tick = kOptions ? clearing_price(p, mid2, t, cleared.lowest, cleared.highest) : cleared.lowest;
+    trades += traded > 0;
+    if (quoted) {
+      ration_quotes(cleared, at_bid, at_ask, bid_total, ask_total);
+      best_bid = find_bid(cleared.top() + 1);
+      best_ask = find_ask(cleared.base);
+    } else {
+      best_bid = cleared.best_bid;
+      best_ask = cleared.best_ask;
+      if (best_bid < cleared.base || best_ask > cleared.top()) {  // rare: nothing left near the mid
+        if (best_bid < cleared.base) best_bid = find_bid(cleared.base);
+        if (best_ask > cleared.top()) best_ask = find_ask(cleared.top() + 1);
+      }
     }
-    if (kSlots && quoted) ration_quotes(at_bid, at_ask);
-    if (kOptions && p.residue != 0) {
-      far_buys = group.sum_one(far_buys);
-      far_sells = group.sum_one(far_sells);
-      if (first_tick == 0) ask[0] -= min_of(ask[0], far_sells);
-#pragma unroll
-      for (int i = 0; i < kTicks; ++i)
-        if (first_tick + i == kLevels - 1) bid[i] -= min_of(bid[i], far_buys);
+    if (kOptions && p.residue != 0) {  // what rests at a grid's end can only be the best of its side
+      if (best_bid == levels - 1) {
+        if (leads()) buy[levels - 1] -= min_of(buy[levels - 1], far_buys);
+        __syncwarp();
+        best_bid = find_bid(levels);
+      }
+      if (best_ask == 0) {
+        if (leads()) sell[0] -= min_of(sell[0], far_sells);
+        __syncwarp();
+        best_ask = find_ask(0);
+      }
     }
-    volume += best;
-    t += 1;
-    group.sync();  // the histogram is free again
+    volume += traded;
+    next_auction();
+    return true;
   }
 
   // One decision: its quotes (through the door), then `launch.auctions` auctions. `first` counts auctions before it.
   __device__ __forceinline__ void decision(bool has_fresh, Quote fresh, int64_t first) {
     bought = sold = 0;
     if (kSlots && has_fresh) fresh = through_door(fresh, account.inventory, p);
-    const int64_t length = (int64_t)launch.decisions * launch.auctions;
-    const bool records = launch.series_last_price || launch.series_volume || launch.series_fundamental || launch.series_mid2;
-    for (int a = 0; a < launch.auctions && !stopped(); ++a) {
-      auction(has_fresh && a == 0, fresh);
-      if (stopped()) return;
-      if (!records) continue;
-      const int64_t at = m * length + first + a;
-      if (launch.series_last_price && leads()) launch.series_last_price[at] = last_tick + origin;
-      if (launch.series_volume && leads()) launch.series_volume[at] = traded;
-      if (launch.series_fundamental && leads()) launch.series_fundamental[at] = fundamental;
-      if (launch.series_mid2) {
-        const int32_t mid2 = mark();
-        if (leads()) launch.series_mid2[at] = mid2;
-      }
+#pragma unroll 1
+    for (int a = 0; a < launch.auctions; ++a) {
+      if (!auction(has_fresh && a == 0, fresh)) return;
+      if (launch.records) record(m * launch.decisions * launch.auctions + first + a);
     }
   }
 
+  __device__ __forceinline__ void record(int64_t at) {
+    if (!leads()) return;
+    if (launch.series_last_price) launch.series_last_price[at] = last_tick + origin;
+    if (launch.series_volume) launch.series_volume[at] = traded;
+    if (launch.series_fundamental) launch.series_fundamental[at] = fundamental;
+    if (launch.series_mid2) launch.series_mid2[at] = mark();
+  }
+
   __device__ __forceinline__ void write_fills(int64_t row) {
-    if (!kSlots) return;
-    if (launch.value) {
-      const int32_t mid2 = mark();
-      if (owns_slot()) launch.value[row + group.lane] = 2 * account.cash + account.inventory * mid2;
-    }
-    if (launch.fills && owns_slot()) {
-      launch.fills[2 * (row + group.lane)] = bought;
-      launch.fills[2 * (row + group.lane) + 1] = sold;
+    if (!owns_slot()) return;
+    if (launch.value) launch.value[row + lane] = 2 * account.cash + account.inventory * mark();
+    if (launch.fills) {
+      launch.fills[2 * (row + lane)] = bought;
+      launch.fills[2 * (row + lane) + 1] = sold;
     }
   }
 
   __device__ __forceinline__ void run() {
+#pragma unroll 1
     for (int d = 0; d < launch.decisions && !stopped(); ++d) {
       const int64_t row = ((int64_t)d * launch.markets + m) * launch.slots;
       Quote fresh = quote;
       const bool has_fresh = kSlots && launch.new_quotes != nullptr;
       if (has_fresh && owns_slot()) {
-        const int32_t* q = launch.new_quotes + 4 * (row + group.lane);
+        const int32_t* q = launch.new_quotes + 4 * (row + lane);
         fresh = Quote{q[0], q[1], q[2], q[3]};
       }
       decision(has_fresh, fresh, (int64_t)d * launch.auctions);

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import torch
@@ -275,7 +275,7 @@ def _target(arch: int, supported: list[int], compiler: str) -> str:
 
 
 def compile_kernel(
-    arch: int, defines: dict[str, int], nvcc: str | None = None, source_name: str = KERNEL_SOURCE
+    arch: int, defines: Mapping[str, int | str], nvcc: str | None = None, source_name: str = KERNEL_SOURCE
 ) -> bytes:
     """Compile a kernel for sm_`arch` to a cubin, or to PTX if the compiler is too old for it. Needs no GPU.
 
@@ -298,7 +298,8 @@ def compile_kernel(
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernel"
         kind = "--cubin" if target.startswith("sm_") else "--ptx"
-        command = [nvcc, kind, f"-arch={target}", *options, str(source), "-o", str(output)]
+        escaped = [option.replace(",", "\\,") for option in options]  # to nvcc a comma ends an option
+        command = [nvcc, kind, f"-arch={target}", *escaped, str(source), "-o", str(output)]
         run = subprocess.run(command, check=False, capture_output=True, text=True)
         if run.returncode:
             raise EngineUnavailable(f"{nvcc} did not compile {source.name} for {target}:\n{_tail(run.stderr)}")
@@ -306,7 +307,7 @@ def compile_kernel(
 
 
 def load_kernel(
-    device: torch.device, defines: dict[str, int], source_name: str = KERNEL_SOURCE, entry: str = KERNEL_NAME
+    device: torch.device, defines: Mapping[str, int | str], source_name: str = KERNEL_SOURCE, entry: str = KERNEL_NAME
 ) -> cuda_driver.Kernel:
     """Return a variant of a kernel on a device, from this process, from the cache, or compiled now.
 
@@ -323,7 +324,7 @@ def load_kernel(
     return _loaded.get(key) or _once(key, lambda: _load_kernel(index, defines, source_name, entry))
 
 
-def _load_kernel(index: int, defines: dict[str, int], source_name: str, entry: str) -> cuda_driver.Kernel:
+def _load_kernel(index: int, defines: Mapping[str, int | str], source_name: str, entry: str) -> cuda_driver.Kernel:
     if missing := cuda_unavailable():
         raise EngineUnavailable(missing)
     major, minor = torch.cuda.get_device_capability(index)

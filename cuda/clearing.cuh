@@ -1,0 +1,119 @@
+// clearing.cuh: the call auction on one warp, 32 ticks at a time.
+//
+// Only the ticks around the mid are cleared, whatever the grid's size. An auction leaves no bid at or above an ask, so
+// before the next one nothing rests on the far sides of the mid, and new orders lie within `reach` of it, but for the
+// marketable ones at the grid's ends. So beyond the window around the mid there are `above` to buy and `below` to sell;
+// if more than either trades inside, then the clearing price is inside, these are filled, and no other tick trades.
+#pragma once
+
+#include "market_model.h"
+#include "warp.cuh"
+
+namespace ks {
+
+// The ticks that are cleared, and what comes of it.
+struct Cleared {
+  int32_t base, chunks;        // from tick base on, 32 a chunk
+  int32_t above, below;        // to buy at higher ticks, to sell at lower ones
+  int32_t volume;              // that trades
+  int32_t lowest, highest;     // clearing prices to choose from
+  int32_t best_bid, best_ask;  // of what is left; below base, and above top(), if there is none among these ticks
+
+  __device__ __forceinline__ int32_t top() const { return base + kLanes * chunks - 1; }
+  __device__ __forceinline__ bool holds(int32_t tick) const { return tick >= base && tick <= top(); }
+  // Whether what trades among these ticks is all that trades anywhere.
+  __device__ __forceinline__ bool complete() const { return max_of(volume, 1) > max_of(above, below); }
+};
+
+// Chunks of the window [mid - 16 * chunks, mid + 16 * chunks): `reach` and the rounding fit in.
+__device__ __forceinline__ int32_t window_chunks(int32_t reach, int32_t grid) {
+  return min_of((reach + 17) / 16, grid / kLanes);
+}
+__device__ __forceinline__ int32_t window_base(int32_t mid2, int32_t chunks, int32_t grid) {
+  return clamp_to((mid2 >> 1) - kLanes / 2 * chunks, 0, grid - kLanes * chunks);
+}
+
+struct Clearing {
+  int* const buy;
+  int* const sell;
+  const int lane;
+
+  // What a lane knows of its tick in the chunk that was looked at last.
+  int32_t here_buy, here_sell, demand, supply;
+
+  __device__ __forceinline__ Clearing(int* buy, int* sell, int lane) : buy(buy), sell(sell), lane(lane) {}
+
+  __device__ __forceinline__ void look(int32_t first_tick, uint32_t demand_above, uint32_t supply_below) {
+    here_buy = buy[first_tick + lane];
+    here_sell = sell[first_tick + lane];
+    demand = (int32_t)(sum_from_here_up(here_buy) + demand_above);
+    supply = (int32_t)(sum_up_to_here(here_sell) + supply_below);
+  }
+
+  // Count in the chunk that was looked at what the cleared ticks' prices follow from.
+  template <bool kHighest>
+  __device__ __forceinline__ void count(Cleared& cleared) const {
+    cleared.lowest += warp_count(supply < cleared.volume);
+    if (kHighest) cleared.highest += warp_count(demand >= cleared.volume);
+    cleared.best_bid += warp_count(demand > cleared.volume);
+    cleared.best_ask += warp_count(supply <= cleared.volume);
+  }
+
+  __device__ __forceinline__ void leave_residual(int32_t first_tick, int32_t volume) {
+    buy[first_tick + lane] = residual_at_tick(volume, demand, here_buy);
+    sell[first_tick + lane] = residual_at_tick(volume, supply, here_sell);
+  }
+
+  // Clear one chunk, but leave the residual to the caller, who may have to clear more.
+  template <bool kHighest>
+  __device__ __forceinline__ void clear_chunk(Cleared& cleared) {
+    look(cleared.base, cleared.above, cleared.below);
+    cleared.volume = warp_max(executable_volume(demand, supply));
+    start_counts(cleared);
+    count<kHighest>(cleared);
+  }
+
+  // Clear any number of chunks, looking at each twice: for the volume, then for the residual.
+  template <bool kHighest>
+  __device__ __forceinline__ bool clear_chunks(Cleared& cleared) {
+    int32_t best = 0;
+    for_each_chunk(cleared, [&](int32_t) { best = max_of(best, executable_volume(demand, supply)); });
+    cleared.volume = warp_max(best);
+    if (!cleared.complete()) return false;
+    start_counts(cleared);
+    for_each_chunk(cleared, [&](int32_t tick) {
+      count<kHighest>(cleared);
+      leave_residual(tick, cleared.volume);
+    });
+    return true;
+  }
+
+  // A side's quantity in the ticks that are cleared.
+  __device__ __forceinline__ uint32_t quantity(const int* side, const Cleared& cleared) const {
+    uint32_t sum = 0;
+#pragma unroll 1
+    for (int tick = cleared.base + lane; tick <= cleared.top(); tick += kLanes) sum += side[tick];
+    return warp_sum(sum);
+  }
+
+ private:
+  __device__ __forceinline__ void start_counts(Cleared& cleared) const {
+    cleared.lowest = cleared.best_ask = cleared.base;
+    cleared.highest = cleared.best_bid = cleared.base - 1;
+  }
+
+  template <typename Do>
+  __device__ __forceinline__ void for_each_chunk(const Cleared& cleared, Do act) {
+    uint32_t demand_from_here = cleared.above + quantity(buy, cleared), supply_below = cleared.below;
+#pragma unroll 1
+    for (int tick = cleared.base; tick <= cleared.top(); tick += kLanes) {
+      look(tick, 0, supply_below);
+      demand_from_here -= __shfl_sync(kAllLanes, demand, 0);
+      demand += demand_from_here;
+      act(tick);
+      supply_below = __shfl_sync(kAllLanes, supply, kLanes - 1);
+    }
+  }
+};
+
+}  // namespace ks

@@ -1,0 +1,204 @@
+// order_flow.cuh: from the built-in agents' words to quantities per tick. Most of an auction is spent here, and most of
+// that in the hash, so what follows a hash is as short as can be: sums of products and one select, as the pipe for
+// shifts and comparisons is busy with hashes.
+//
+// A price depends on the mid, and otherwise on the side and on an offset of at most `reach` ticks or on being
+// marketable. So quantities are first summed in a few bins of shared memory (kBins of them, in several copies, as lanes
+// that meet in one word wait for each other), and only the bins are priced: 5 operations a bin and auction instead of an
+// order. Where offsets are too many for that (kBins 0), each order is priced and meets the others at its tick.
+#pragma once
+
+#include "market_model.h"
+#include "warp.cuh"
+
+namespace ks {
+
+// A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
+// compiled for them (kineticsim_env/engines/native.py), else read from the market's row.
+#ifndef KS_PARAMETERS
+#define KS_PARAMETERS                                                                                                   \
+  row.num_noise, row.num_momentum, row.num_maker, row.num_fundamental, row.first_momentum, row.first_maker,             \
+      row.first_fundamental, row.init_price, row.init_depth, row.max_order_qty, row.noise_spread,                       \
+      row.market_order_threshold, row.maker_half_spread, row.walk_threshold, row.jump_threshold, row.jump_size,         \
+      row.cancel_threshold, row.window, row.tie, row.residue, row.fundamental_price, row.max_quote_qty,                 \
+      row.inventory_limit, row.fee
+#define KS_LEVELS launch.levels
+constexpr int kUnroll = 1;
+#else
+constexpr int kUnroll = 8;  // the rounds of an auction are known: hashes of several overlap
+#endif
+
+// Bins of a side: the marketable one, then one an offset, up to a multiple of four.
+__device__ __forceinline__ int bins_a_side(int reach) { return (2 * reach + 5) & ~3; }
+
+template <int kBins>
+struct OrderFlow {
+  static constexpr int kCopies = kBins > 0 ? kBinInts / kBins : 1;
+  static constexpr uint32_t kBin = 4 * kCopies;  // bytes
+  static constexpr int kBinsALane = kBins > 32 ? kBins / 32 : 1;
+  static constexpr uint64_t kRound = kLanes * kGolden;  // from a lane's word to its next
+
+  const MarketParams p;
+  const int lane, levels, grid;  // grid: ticks in shared memory, a multiple of a warp
+  int* const sell;               // shared [grid]: the resting book, and within an auction the whole interest
+  int* const buy;                // shared [grid], follows sell
+  int* const bins;               // shared: [sells, buys][width][kCopies], or of kBins 0 [sells, buys] of marketable orders
+  const int reach, width;
+  // Addresses that every auction needs, kept rather than found again.
+  const uint32_t far_bin;        // this lane's copy of the sells' marketable bin
+  const uint32_t side;           // from there to the buys'
+  const int bin_offset;          // of the first bin that this lane prices
+  const uint32_t bin_ticks;      // and the address of its side's tick 0; 0: it prices none
+  const int far_buys_lane;       // has summed the buys' marketable bin
+
+  static __device__ __forceinline__ int grid_of(int levels) { return levels > kLanes ? levels : kLanes; }
+
+  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return 2 * grid_of(KS_LEVELS) + kBinInts; }
+
+  __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* shared)
+      : p{KS_PARAMETERS}, lane(threadIdx.x % kLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(shared), buy(shared + grid), bins(buy + grid), reach(order_reach(p)),
+        width(kBins > 0 ? bins_a_side(reach) : 1), far_bin(fixed(shared_address(bins + lane % kCopies))),
+        side(fixed(kBin * width)), bin_offset(fixed(offset_of(first_bin()))), bin_ticks(fixed(ticks_of(first_bin()))),
+        far_buys_lane(fixed(width * kCopies / 4)) {
+    clear_bins();
+  }
+
+  // What a bin holds: the offset from the mid, and where ticks of its side begin; 0 if it is no near bin.
+  __device__ __forceinline__ int first_bin() const { return lane * 4 / kCopies; }
+  __device__ __forceinline__ int offset_of(int bin) const { return bin - (bin >= width ? width : 0) - 1 - reach; }
+  __device__ __forceinline__ uint32_t ticks_of(int bin) const {
+    const bool near = offset_of(bin) >= -reach && bin < 2 * width && (kBins > 16 || lane % 2 == 0);
+    return near ? shared_address(bin >= width ? buy : sell) : 0;
+  }
+
+  __device__ __forceinline__ void clear_bins() {
+    if (kBins > 0) reinterpret_cast<int4*>(bins)[lane] = make_int4(0, 0, 0, 0);
+    else if (lane < 2) bins[lane] = 0;
+  }
+
+  __device__ __forceinline__ uint32_t near_bin(int offset) const { return far_bin + kBin * (1 + reach + offset); }
+
+  // Where an order goes: to a bin, given its near one on the sells' side, or to its tick.
+  __device__ __forceinline__ uint32_t address(uint32_t buys, uint32_t near, bool marketable) const {
+    return multiply_add(buys, side, marketable ? far_bin : near);
+  }
+  __device__ __forceinline__ uint32_t address_on_grid(int32_t mid2, uint32_t buys, int32_t offset, bool marketable) const {
+    if (marketable) return shared_address(bins + buys);
+    return shared_address(sell + price_near_mid(mid2, offset, levels)) + 4 * grid * buys;
+  }
+
+  __device__ __forceinline__ void noise_order(uint64_t word, int32_t mid2, uint32_t lowest) {
+    const uint32_t buys = word_is_buy(word);
+    const bool marketable = word_is_marketable(word, p.market_order_threshold);
+    uint32_t at;
+    if (kBins > 0) {
+      at = address(buys, multiply_add(word_offset_index(word, p.noise_spread), kBin, lowest), marketable);
+    } else {
+      at = address_on_grid(mid2, buys, word_offset(word, p.noise_spread), marketable);
+    }
+    add_at(at, word_quantity(word, p.max_order_qty));
+  }
+
+  // A momentum or fundamental agent's order.
+  __device__ __forceinline__ void directional_order(uint64_t word, int32_t mid2, int32_t direction, uint32_t cheapest) {
+    const uint32_t buys = directional_buys(direction, word);
+    const bool marketable = word_is_marketable(word, p.market_order_threshold);
+    const uint32_t at = kBins > 0 ? address(buys, multiply_add(buys, 2 * kBin, cheapest), marketable)
+                                  : address_on_grid(mid2, buys, buys ? 1 : -1, marketable);
+    add_at(at, word_quantity(word, p.max_order_qty));
+  }
+
+  // Momentum or fundamental agents, in rounds that have one for every lane.
+  __device__ __forceinline__ void directional_rounds(uint64_t counter, int count, int32_t mid2, int32_t direction) {
+    const uint32_t cheapest = fixed(near_bin(-1));
+#pragma unroll kUnroll
+    for (int round = 0; round < count / kLanes; ++round, counter += kRound)
+      directional_order(mix64(counter), mid2, direction, cheapest);
+  }
+
+  // An order of a round that classes share: what tells them apart is selected, so that all go the same way.
+  __device__ __forceinline__ void mixed_order(uint64_t word, int32_t mid2, int32_t direction, bool noise, bool makes) {
+    const uint32_t buys = directional_buys(direction, word);
+    const bool marketable = word_is_marketable(word, makes ? 0 : p.market_order_threshold);
+    const int32_t step = makes ? -p.maker_half_spread : 1, spread = noise ? p.noise_spread : 0;
+    const int32_t offset = (int32_t)word_offset_index(word, spread) - (noise ? spread : buys ? -step : step);
+    const uint32_t at = kBins > 0 ? address(buys, multiply_add(offset, kBin, near_bin(0)), marketable)
+                                  : address_on_grid(mid2, buys, offset, marketable);
+    add_at(at, word_quantity(word, p.max_order_qty));
+  }
+
+  // All orders of an auction. `first_word` is the counter of this lane's first word. Each class first goes through rounds
+  // that have an agent of it for every lane; what is left of the classes then shares the last rounds.
+  __device__ __forceinline__ void submit_orders(uint64_t first_word, int64_t t, int32_t mid2, int32_t ret, int32_t value) {
+    const uint32_t lowest = fixed(near_bin(-p.noise_spread));
+    uint64_t counter = first_word;
+#pragma unroll kUnroll
+    for (int pair = 0; pair < p.num_noise / (2 * kLanes); ++pair, counter += 2 * kRound) {
+      noise_order(mix64(counter), mid2, lowest);  // two at once share the loop's own instructions
+      noise_order(mix64(counter + kRound), mid2, lowest);
+    }
+    if (p.num_noise & kLanes) noise_order(mix64(counter), mid2, lowest);
+
+    directional_rounds(first_word + (uint64_t)p.first_momentum * kGolden, p.num_momentum, mid2, ret);
+    directional_rounds(first_word + (uint64_t)p.first_fundamental * kGolden, p.num_fundamental, mid2, value);
+
+    if (p.num_maker >= kLanes) {  // a lane's makers all take the same side, as rounds are even: one sum serves them
+      counter = first_word + (uint64_t)p.first_maker * kGolden;
+      int32_t sum = 0;
+#pragma unroll kUnroll
+      for (int round = 0; round < p.num_maker / kLanes; ++round, counter += kRound)
+        sum += word_quantity(mix64(counter), p.max_order_qty);
+      const bool buys = maker_buys(p.first_maker + lane, t);
+      const int32_t offset = buys ? -p.maker_half_spread : p.maker_half_spread;
+      add_at(kBins > 0 ? address(buys, near_bin(offset), false) : address_on_grid(mid2, buys, offset, false), sum);
+    }
+
+    // Leftovers, by their numbers: the classes' in the order noise, momentum, maker, fundamental.
+    const int momentum = p.num_noise % kLanes, maker = momentum + p.num_momentum % kLanes,
+              fundamental = maker + p.num_maker % kLanes, end = fundamental + p.num_fundamental % kLanes;
+#pragma unroll kUnroll
+    for (int first = 0; first < end; first += kLanes) {
+      const int i = first + lane;
+      const bool noise = i < momentum, makes = i >= maker && i < fundamental;
+      const int agent = i + (noise             ? p.num_noise - momentum
+                             : i < maker       ? p.first_momentum + p.num_momentum - maker
+                             : i < fundamental ? p.first_maker + p.num_maker - fundamental
+                                               : p.first_fundamental + p.num_fundamental - end);
+      const int32_t direction = noise ? 0 : i < maker ? ret : !makes ? value : maker_buys(agent, t) ? 1 : -1;
+      if (i < end) mixed_order(mix64(first_word + (uint64_t)(agent - lane) * kGolden), mid2, direction, noise, makes);
+    }
+    __syncwarp();
+  }
+
+  // Price what is in the bins, and empty them; marketable quantity is returned, not put on the grid.
+  __device__ __forceinline__ void price_bins(int32_t mid2, int32_t& far_buys, int32_t& far_sells) {
+    if (kBins == 0) {
+      far_sells = bins[0];
+      far_buys = bins[1];
+      __syncwarp();
+      clear_bins();
+      return;
+    }
+    const int4 four = reinterpret_cast<int4*>(bins)[lane];
+    clear_bins();
+    int32_t sums[4] = {four.x, four.y, four.z, four.w};  // of the bins from `first` on
+    if (kBins <= 32) {
+      sums[0] = (four.x + four.y) + (four.z + four.w);
+      if (kBins == 16) sums[0] += __shfl_xor_sync(kAllLanes, sums[0], 1);
+    } else if (kBins == 64) {
+      sums[0] = four.x + four.y;
+      sums[1] = four.z + four.w;
+    }
+    far_sells = from_lane(sums[0], 0);
+    far_buys = from_lane(sums[0], far_buys_lane);
+#pragma unroll
+    for (int i = 0; i < kBinsALane; ++i) {
+      const uint32_t ticks = i == 0 ? bin_ticks : ticks_of(first_bin() + i);
+      const int offset = i == 0 ? bin_offset : offset_of(first_bin() + i);
+      if (ticks != 0 && sums[i] > 0) add_at(ticks + 4 * price_near_mid(mid2, offset, levels), sums[i]);
+    }
+    __syncwarp();
+  }
+};
+
+}  // namespace ks
