@@ -28,20 +28,27 @@ def ppo():
     sys.modules["ppo_market_maker"] = module
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    sys.path.insert(0, str(SCRIPT.parent))  # as Python does for a script
     spec.loader.exec_module(module)
     yield module
+    sys.path.remove(str(SCRIPT.parent))
     torch.set_num_threads(threads)
     del sys.modules["ppo_market_maker"]
 
 
-def small_grids(ppo, monkeypatch):
-    monkeypatch.setattr(
-        ppo, "GRIDS", {name: (make, {"qty": [4, 8]}) for name, (make, _) in ppo.GRIDS.items()}, raising=True
-    )
+@pytest.fixture(scope="module")
+def comparison(ppo):
+    """What the example does after it has trained."""
+    return sys.modules["ppo_comparison"]
 
 
-def test_it_leaves_what_it_promises(ppo, tmp_path, capsys, monkeypatch):
-    small_grids(ppo, monkeypatch)
+def small_grids(comparison, monkeypatch):
+    grids = {name: (make, {"qty": [4, 8]}) for name, (make, _) in comparison.GRIDS.items()}
+    monkeypatch.setattr(comparison, "GRIDS", grids, raising=True)
+
+
+def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, monkeypatch):
+    small_grids(comparison, monkeypatch)
     output = tmp_path / "run"
     pnl = ppo.main(ppo.Args(output=output, **TINY))
     printed = capsys.readouterr().out
@@ -63,8 +70,8 @@ def test_it_leaves_what_it_promises(ppo, tmp_path, capsys, monkeypatch):
     assert saved["update"] == 6 and not (output / "checkpoint.pt.tmp").exists()
 
 
-def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, tmp_path, monkeypatch):
-    small_grids(ppo, monkeypatch)
+def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, comparison, tmp_path, monkeypatch):
+    small_grids(comparison, monkeypatch)
     seen = []
 
     def spy(policy, envs, seed):
@@ -72,9 +79,10 @@ def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, tmp_path, monkeypatch):
         return evaluate(policy, envs, seed)
 
     evaluate = ppo.evaluate
-    monkeypatch.setattr(ppo, "evaluate", spy)
+    for module in (ppo, comparison):
+        monkeypatch.setattr(module, "evaluate", spy)
     ppo.main(ppo.Args(output=tmp_path, seed=3, track=False, **{**TINY, "total_steps": 128}))
-    final = [call for call in seen if call[0] == ppo.HELD_OUT_SEED]
+    final = [call for call in seen if call[0] == comparison.HELD_OUT_SEED]
     assert len(final) == 5 and {call[1] for call in final} == {32}
     during = [call for call in seen if call not in final]
     assert {call[0] for call in during} == {3 << 32}
