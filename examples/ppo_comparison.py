@@ -126,7 +126,7 @@ def first_ahead(
         agent.load_state_dict(torch.load(snapshot(folder, point["steps"]), weights_only=True))
         mean, half = evaluate(agent.act, held_out, HELD_OUT_SEED).pnl_interval()
         if mean - half > rival[0] + rival[1]:
-            found = {"steps": point["steps"], "seconds": point["seconds"], "pnl": [mean, half]}
+            found = {**point, "pnl": mean, "half": half}
             break
     agent.load_state_dict(last)
     return found
@@ -153,7 +153,10 @@ def compare(args: Any, agent: Any, curve: list[dict], market: dict, training: di
     rival = max(makers, key=lambda name: intervals[name][0])
     ahead = first_ahead(agent, curve, intervals[rival], held_out, args.output)
     if ahead:
-        print(f"ahead of {rival} after {ahead['seconds']:.1f} s of training, {ahead['steps']:,} steps")
+        print(
+            f"ahead of {rival} after {ahead['seconds']:.1f} s of training, {ahead['wall']:.1f} s with evaluations, "
+            f"{ahead['steps']:,} steps"
+        )
     record = {
         "args": dataclasses.asdict(args),
         "machine": machine_name(held_out.device),

@@ -11,11 +11,13 @@ liquidated PnL, with four scripted makers whose parameters were searched on trai
 """
 
 import dataclasses
+import gc
 import itertools
 import json
 import math
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +40,7 @@ from kineticsim_env.vector_env import MarketMakingVectorEnv
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 LOOK_EVERY = 10  # updates between looks at the clock on a GPU
+SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100 MB
 
 
 @dataclasses.dataclass
@@ -55,7 +58,7 @@ class Args:
     track: bool = True
     """write TensorBoard scalars"""
     fast: bool = False
-    """the most steps a second that still learn: one shared trunk and fewer passes; what is given beside it counts"""
+    """one shared trunk, and one pass over each rollout, unless these are given: several times the steps a second"""
 
     total_steps: int = 0
     """environment steps to train for; 0 takes 20 million on a CPU and 600 million on a GPU"""
@@ -74,7 +77,7 @@ class Args:
     num_minibatches: int = 4
     """minibatches an epoch"""
     update_epochs: int = 0
-    """passes over each rollout; 0 takes 4, or 2 with --fast"""
+    """passes over each rollout; 0 takes 4, or 1 with --fast"""
     clip_coef: float = 0.2
     """how far the policy's probability ratio may move"""
     ent_coef: float = 0.0
@@ -122,7 +125,7 @@ class Args:
         self.num_envs = self.num_envs or (65536 if on_gpu else 256)
         self.num_steps = self.num_steps or (32 if on_gpu else 64)
         self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
-        self.update_epochs = self.update_epochs or (2 if self.fast else 4)
+        self.update_epochs = self.update_epochs or (1 if self.fast else 4)
         self.shuffle_block = self.shuffle_block or (64 if on_gpu else 1)
         self.shared_trunk = self.fast if self.shared_trunk is None else self.shared_trunk
         self.compile = on_gpu if self.compile is None else self.compile
@@ -172,7 +175,8 @@ class Agent(nn.Module):
             both = linear(hidden, *self.joined(2)).float()
             return both[..., : self.actions], both[..., self.actions]
         mean, value = observation, observation
-        for number, (actor, critic) in enumerate(zip(self.actor, self.critic, strict=True)):
+        pairs: Any = zip(self.actor, self.critic, strict=True)
+        for number, (actor, critic) in enumerate(pairs):
             mean, value = linear(mean, actor.weight, actor.bias), linear(value, critic.weight, critic.bias)
             if number < 2:
                 mean, value = mean.tanh(), value.tanh()
@@ -180,7 +184,8 @@ class Agent(nn.Module):
 
     def joined(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return weight and bias of one layer of both networks: that of the trunk, or the two side by side."""
-        actor, critic = self.actor[number], self.critic[number]
+        actor: Any = self.actor[number]
+        critic: Any = self.critic[number]
         if actor is critic:
             return actor.weight, actor.bias
         apart = number > 0 and not self.shared  # else both read the same numbers
@@ -207,8 +212,9 @@ class Loss(nn.Module):
         self.agent, self.args = agent, args
 
     def forward(self, chosen: torch.Tensor, block: int, *batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of the chosen blocks of neighbouring markets, and what there is to log: policy, value,
-        entropy, divergence. The batch is observations, actions, log-probabilities, advantages and targets `[T, M]`.
+        """Return the loss of the chosen blocks of neighbouring markets, and its parts for the log.
+
+        The batch is observations, actions, log-probabilities, advantages and targets, `[T, M, ...]` each.
         """
         args, log_std = self.args, self.agent.log_std
         rows = [part.reshape(-1, block, *part.shape[2:])[chosen].flatten(0, 1) for part in batch]
@@ -273,7 +279,7 @@ class Trainer:
     def __init__(self, args: Args, envs: MarketMakingVectorEnv, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
-        self.stream: Any = torch.cuda.Stream() if args.graphs != "none" else None  # the one that captures
+        self.stream: Any = torch.cuda.Stream() if args.graphs == "all" else None
         length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
 
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -301,7 +307,9 @@ class Trainer:
         self.optimizer.step()  # makes its state, which checkpoints are read into in place
         self.optimizer.zero_grad()
         loss = Loss(agent, args)
-        self.sample, self.record, self.gae = sample, record, advantages
+        self.sample: Any = sample
+        self.record: Any = record
+        self.gae: Any = advantages
         if args.compile:
             how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "mode": args.compile_mode}
             self.sample, self.record, self.gae = (torch.compile(f, **how) for f in (sample, record, advantages))
@@ -309,10 +317,9 @@ class Trainer:
         self.loss: nn.Module = loss
         self.wait()
         if RANKS > 1:  # made on the stream that captures, as PyTorch's notes on CUDA graphs ask for
+            warnings.filterwarnings("ignore", "Grad strides do not match")  # of a few kilobytes
             with torch.cuda.stream(self.stream):
-                self.loss = nn.parallel.DistributedDataParallel(
-                    loss, broadcast_buffers=False, gradient_as_bucket_view=True
-                )
+                self.loss = nn.parallel.DistributedDataParallel(loss, broadcast_buffers=False)
                 self.loss._set_ddp_runtime_logging_sample_rate(2**30)  # its statistics wait for the GPU
         self.forget()
 
@@ -372,14 +379,14 @@ class Trainer:
         nexts = torch.where(self.truncated, self.agent(self.finals)[1][self.final_of_step], after)
         ends = self.terminated | self.truncated
         gain = self.gae(self.rewards, ends, self.terminated, self.values, nexts, args.gamma, args.gae_lambda)
-        torch.add(gain, self.values, out=self.targets)
+        self.targets.copy_(gain + self.values)
         self.explained.copy_(1 - gain.var() / self.targets.var())
         moments = torch.stack([gain.mean(), gain.square().mean()])
         if RANKS > 1:
             dist.all_reduce(moments)
             moments /= RANKS
         deviation = (moments[1] - moments[0].square()).sqrt()
-        torch.div(gain - moments[0], deviation + 1e-8, out=self.advantages)
+        self.advantages.copy_((gain - moments[0]) / (deviation + 1e-8))
 
     def learn(self) -> None:
         """Improve the networks on the last rollout.
@@ -454,13 +461,13 @@ class Trainer:
         return saved["update"], json.loads(saved["progress"])
 
 
-def agree(device: torch.device, *values: float) -> list[float]:
-    """Return the first process's values: all must take the same turns."""
-    if RANKS == 1:
-        return list(values)
-    shared = torch.tensor(values, dtype=torch.float64, device=device)
-    dist.broadcast(shared, 0)
-    return shared.tolist()
+def agree(device: torch.device, seconds: float) -> float:
+    """Return the first process's clock: all must take the same turns."""
+    if RANKS > 1:
+        shared = torch.tensor(seconds, dtype=torch.float64, device=device)
+        dist.broadcast(shared, 0)
+        return float(shared)
+    return seconds
 
 
 def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: MarketMakingVectorEnv) -> list[dict]:
@@ -485,43 +492,33 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
     writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if tracked else None
     bar = tqdm(total=updates * batch, unit="step", unit_scale=True, desc="training", disable=RANK > 0)
     bar.update(first * batch)
-    before, began, paused, next_eval = progress["seconds"], time.perf_counter(), 0.0, 0.0
+    limit, fraction, next_eval, next_save = 60 * args.time_limit_minutes, 0.0, 0.0, 0.0
+    began = time.perf_counter() - progress["seconds"]
 
-    def look(update: int) -> None:
-        """Wait for the GPU and read the clock."""
-        trainer.wait()
-        progress["seconds"] = before + time.perf_counter() - began - paused
-        bar.update(update * batch - bar.n)
-
-    def evaluate_and_save(update: int) -> None:
-        nonlocal paused
-        if curve and curve[-1]["steps"] == update * batch:
-            return
-        started = time.perf_counter()
-        mean, half = evaluate(agent.act, held_out, seed).pnl_interval() if RANK == 0 else (0.0, 0.0)
-        curve.append({"steps": update * batch, "seconds": progress["seconds"], "pnl": mean, "half": half})
-        bar.set_postfix_str(f"liquidated PnL {mean:.0f} ± {half:.0f}")
-        if writer:
-            writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
-        if RANK == 0:
-            torch.save(agent.state_dict(), snapshot(args.output, update * batch))
-        trainer.save(update, progress)
-        paused += time.perf_counter() - started
-        progress["evaluating"] += time.perf_counter() - started
-
-    limit, fraction = 60 * args.time_limit_minutes, 0.0
-    update = first
     for update in itertools.count(first):
         due = update >= updates or (not limit and update % every == 0)
         if due or not trainer.cuda or update % LOOK_EVERY == 0:
-            look(update)
-            spent = progress["seconds"] + progress["evaluating"]
-            late = bool(limit) and spent >= next_eval
-            part, late = agree(envs.device, spent / limit if limit else 0.0, late)
-            fraction = max(part, update / updates)
-            if due or late or fraction >= 1.0:
-                evaluate_and_save(update)
-                next_eval = spent + limit / 20
+            trainer.wait()  # for the GPU, so that the clock is right
+            progress["seconds"] = time.perf_counter() - began
+            bar.update(update * batch - bar.n)
+            spent = agree(envs.device, progress["seconds"] + progress["evaluating"])
+            fraction = max(spent / limit if limit else 0.0, update / updates)
+            due = due or fraction >= 1.0 or (bool(limit) and spent >= next_eval)
+            if due and not (curve and curve[-1]["steps"] == update * batch):
+                started, next_eval = time.perf_counter(), spent + limit / 20
+                mean, half = evaluate(agent.act, held_out, seed).pnl_interval() if RANK == 0 else (0.0, 0.0)
+                point = {"steps": update * batch, "seconds": progress["seconds"], "wall": spent}
+                curve.append({**point, "pnl": mean, "half": half})
+                bar.set_postfix_str(f"liquidated PnL {mean:.0f} ± {half:.0f}")
+                if RANK == 0:
+                    torch.save(agent.state_dict(), snapshot(args.output, update * batch))
+                if writer:
+                    writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
+                if spent >= next_save:
+                    trainer.save(update, progress)
+                    next_save = spent + (SAVE_SECONDS if trainer.cuda else 0.0)
+                progress["evaluating"] += time.perf_counter() - started
+                began += time.perf_counter() - started
             if writer and update > first and update % LOOK_EVERY == 0:
                 for name, value in trainer.scalars().items():
                     writer.add_scalar(name, value, update * batch)
@@ -532,14 +529,14 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
     bar.close()
     trainer.save(update, progress)
     envs.check_errors()
+    if writer:
+        writer.close()
     if RANK == 0:
         seconds = progress["seconds"]
         print(
             f"trained {update * batch:,} steps in {seconds:.1f} s: {update * batch / seconds:,.0f} steps/s; apart from "
             f"that {progress['evaluating']:.1f} s for evaluations, {preparing:.1f} s to compile and capture"
         )
-    if writer:
-        writer.close()
     return curve
 
 
@@ -550,8 +547,9 @@ def main(args: Args) -> dict[str, float]:
     engine, device = choose_engine(args.engine)
     if RANKS > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
     torch.manual_seed(args.seed)
-    torch.set_float32_matmul_precision("high")
     args.output.mkdir(parents=True, exist_ok=True)
     args.fill_in(device.type == "cuda")
     args.eval_envs = args.eval_envs or (512 if engine == "numpy" else 2048)
@@ -572,6 +570,7 @@ def main(args: Args) -> dict[str, float]:
         print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
     curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, **training))
     if RANKS > 1:
+        gc.collect()  # graphs that hold on to NCCL must be gone before it is
         dist.destroy_process_group()
     return compare(args, agent, curve, market, training) if RANK == 0 else {}
 
