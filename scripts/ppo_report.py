@@ -50,8 +50,8 @@ def main(folders: list[str]) -> None:
         parts.append("|---:|---:|---:|---:|---:|---:|---|---|---:|")
         parts += [row(run) for run in chosen]
         parts.append(
-            "\nTime and steps/s are of the whole loop: rollout, advantages, updates. The evaluations in between, and on "
-            "a GPU the compiling and capturing before, are counted apart. *Ahead after* is that time at the first "
+            "\nTime and steps/s are of the whole loop: rollout, advantages, updates. The evaluations in between, and "
+            "on a GPU the compiling and capturing before, are counted apart. *Ahead after* is that time at the first "
             "evaluation whose agent, on the held-out seeds, has an interval above the best scripted maker's.\n"
         )
         table = (Path(folders[runs.index(chosen[0])]) / "table.md").read_text().strip()
