@@ -1,36 +1,46 @@
 """Proximal policy optimisation of a market maker, in one file, after CleanRL's `ppo_continuous_action.py`.
 
-The whole rollout stays on the engine's device: the environment's tensors go straight into the networks. At the end the
-learned maker is compared, on held-out seeds and by liquidated PnL, with four scripted makers whose parameters were
-searched on training seeds under the same limits.
+The whole loop stays on the engine's device. On a GPU rollouts and updates are compiled (`torch.compile`), captured once
+as CUDA graphs and replayed; the host only sets the learning rate, and waits for the GPU every tenth update, to look at
+the clock. On a CPU the same code runs as it stands. At the end the learned maker is compared, on held-out seeds and by
+liquidated PnL, with four scripted makers whose parameters were searched on training seeds under the same limits.
 
     python examples/ppo_market_maker.py --help
     python examples/ppo_market_maker.py --time-limit-minutes 3.5
+    torchrun --nproc-per-node=4 examples/ppo_market_maker.py    # one process a GPU; gloo and CPU cores without GPUs
 """
 
 import dataclasses
+import gc
+import itertools
 import json
+import math
 import os
-import platform
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium as gym
-import numpy as np
 import torch
+import torch.distributed as dist
+import torch.nn.functional as F
 import tyro
 from gymnasium.spaces import flatdim
+from ppo_comparison import compare, snapshot
 from torch import nn
-from torch.distributions import Normal
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
-from kineticsim_env import policies
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env, format_table, grid_search
+from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.vector_env import MarketMakingVectorEnv
+
+RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
+LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+LOOK_EVERY = 10  # updates between looks at the clock on a GPU
+SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100 MB
 
 
 @dataclasses.dataclass
@@ -47,13 +57,15 @@ class Args:
     """go on from the checkpoint in the output folder"""
     track: bool = True
     """write TensorBoard scalars"""
+    fast: bool = False
+    """one shared trunk, and one pass over each rollout, unless these are given: several times the steps a second"""
 
     total_steps: int = 0
     """environment steps to train for; 0 takes 20 million on a CPU and 600 million on a GPU"""
     time_limit_minutes: float = 0.0
     """stop training after this long, whatever total_steps says; 0 is no limit"""
     num_envs: int = 0
-    """markets; 0 takes 256 on a CPU and 16384 on a GPU"""
+    """markets, of all processes together; 0 takes 256 on a CPU and 65536 on a GPU"""
     num_steps: int = 0
     """decisions in each market between updates; 0 takes 64 on a CPU and 32 on a GPU"""
     learning_rate: float = 1e-3
@@ -64,8 +76,8 @@ class Args:
     """of generalised advantage estimation"""
     num_minibatches: int = 4
     """minibatches an epoch"""
-    update_epochs: int = 4
-    """passes over each rollout"""
+    update_epochs: int = 0
+    """passes over each rollout; 0 takes 4, or 1 with --fast"""
     clip_coef: float = 0.2
     """how far the policy's probability ratio may move"""
     ent_coef: float = 0.0
@@ -76,8 +88,23 @@ class Args:
     """gradients are clipped to this norm"""
     hidden: int = 64
     """width of the two hidden layers of the policy and of the value network"""
+    shared_trunk: bool | None = None
+    """whether policy and value share their hidden layers; only --fast does if not given"""
     initial_std: float = 0.4
     """standard deviation of the policy's actions at the start"""
+
+    graphs: Literal["auto", "all", "rollout", "none"] = "auto"
+    """what is replayed as CUDA graphs; auto is all on a GPU, and none on a CPU"""
+    compile: bool | None = None
+    """compile networks, loss and advantages with torch.compile; on a GPU if not given"""
+    compile_mode: str = "default"
+    """mode of torch.compile, e.g. max-autotune-no-cudagraphs"""
+    bf16: bool | None = None
+    """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
+    side_by_side: bool | None = None
+    """evaluate the two networks as one with block-diagonal weights: half the kernels; on a GPU if not given"""
+    shuffle_block: int = 0
+    """neighbouring markets that are shuffled together; 0 takes 1 on a CPU and 64 on a GPU"""
 
     reward: Literal["inventory", "pnl", "asymmetric"] = "inventory"
     """what the learner is paid"""
@@ -93,6 +120,24 @@ class Args:
     eval_every: int = 0
     """updates between evaluations during training; 0 makes about twenty"""
 
+    def fill_in(self, on_gpu: bool) -> None:
+        """Replace what was left to the machine and to --fast."""
+        self.num_envs = self.num_envs or (65536 if on_gpu else 256)
+        self.num_steps = self.num_steps or (32 if on_gpu else 64)
+        self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
+        self.update_epochs = self.update_epochs or (1 if self.fast else 4)
+        self.shuffle_block = self.shuffle_block or (64 if on_gpu else 1)
+        self.shared_trunk = self.fast if self.shared_trunk is None else self.shared_trunk
+        self.compile = on_gpu if self.compile is None else self.compile
+        self.bf16 = on_gpu if self.bf16 is None else self.bf16
+        self.side_by_side = on_gpu if self.side_by_side is None else self.side_by_side
+        if self.graphs == "auto":
+            self.graphs = "all" if on_gpu else "none"
+        if self.graphs != "none" and not on_gpu:
+            raise SystemExit(f"--graphs {self.graphs}: CUDA graphs need a GPU, allowed here is none")
+        if self.num_envs % RANKS:
+            raise SystemExit(f"--num-envs: got {self.num_envs}, allowed are multiples of the {RANKS} processes")
+
 
 def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
     """Return a linear layer with orthogonal weights."""
@@ -103,32 +148,113 @@ def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
 
 
 class Agent(nn.Module):
-    """A Gaussian policy and a value network, apart from each other."""
+    """A Gaussian policy and a value network of two hidden layers each, apart from each other or on a shared trunk.
 
-    def __init__(self, observations: int, actions: int, hidden: int, initial_std: float) -> None:
+    They work in the number format of the observations. Rows of these are padded to a multiple of 8 numbers, which
+    tensor cores read at full speed.
+    """
+
+    def __init__(
+        self, observations: int, actions: int, hidden: int, initial_std: float,
+        shared_trunk: bool = False, side_by_side: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.actor = nn.Sequential(
-            layer(observations, hidden), nn.Tanh(), layer(hidden, hidden), nn.Tanh(), layer(hidden, actions, 0.01)
-        )
-        self.critic = nn.Sequential(
-            layer(observations, hidden), nn.Tanh(), layer(hidden, hidden), nn.Tanh(), layer(hidden, 1, 1.0)
-        )
-        self.log_std = nn.Parameter(torch.full((actions,), float(np.log(initial_std))))
+        self.padding = -observations % 8
+        self.actions, self.shared, self.side_by_side = actions, shared_trunk, side_by_side
+        inputs = observations + self.padding
+        self.actor = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, actions, 0.01)])
+        first = self.actor[:2] if shared_trunk else [layer(inputs, hidden), layer(hidden, hidden)]
+        self.critic = nn.ModuleList([*first, layer(hidden, 1, 1.0)])
+        self.log_std = nn.Parameter(torch.full((actions,), math.log(initial_std)))
 
-    def distribution(self, observation: torch.Tensor) -> Normal:
-        """Return the distribution of actions; samples may leave [-1, 1] and are clamped at the environment's door."""
-        return Normal(self.actor(observation), self.log_std.exp(), validate_args=False)
+    def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return mean actions and values, float32, of a batch of padded observations."""
+        if self.shared or self.side_by_side:
+            hidden = linear(observation, *self.joined(0)).tanh()
+            hidden = linear(hidden, *self.joined(1)).tanh()
+            both = linear(hidden, *self.joined(2)).float()
+            return both[..., : self.actions], both[..., self.actions]
+        mean, value = observation, observation
+        pairs: Any = zip(self.actor, self.critic, strict=True)
+        for number, (actor, critic) in enumerate(pairs):
+            mean, value = linear(mean, actor.weight, actor.bias), linear(value, critic.weight, critic.bias)
+            if number < 2:
+                mean, value = mean.tanh(), value.tanh()
+        return mean.float(), value.squeeze(-1).float()
 
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the values of a batch of observations."""
-        return self.critic(observation).squeeze(-1)
+    def joined(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return weight and bias of one layer of both networks: that of the trunk, or the two side by side."""
+        actor: Any = self.actor[number]
+        critic: Any = self.critic[number]
+        if actor is critic:
+            return actor.weight, actor.bias
+        apart = number > 0 and not self.shared  # else both read the same numbers
+        weights = (actor.weight, critic.weight)
+        weight, bias = torch.block_diag(*weights) if apart else torch.cat(weights), torch.cat([actor.bias, critic.bias])
+        extra = -len(bias) % 8
+        return F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra))
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the mean action, inside the space: the policy that is evaluated."""
-        return self.actor(observation).clamp(-1.0, 1.0)
+        return self(F.pad(observation, (0, self.padding)))[0].clamp(-1.0, 1.0)
 
 
-@torch.no_grad()
+def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Apply a layer in the inputs' number format."""
+    return F.linear(inputs, weight.to(inputs.dtype), bias.to(inputs.dtype))
+
+
+class Loss(nn.Module):
+    """PPO's loss on a minibatch; a module, as that is what DistributedDataParallel wraps."""
+
+    def __init__(self, agent: Agent, args: Args) -> None:
+        super().__init__()
+        self.agent, self.args = agent, args
+
+    def forward(self, chosen: torch.Tensor, block: int, *batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss of the chosen blocks of neighbouring markets, and its parts for the log.
+
+        The batch is observations, actions, log-probabilities, advantages and targets, `[T, M, ...]` each.
+        """
+        args, log_std = self.args, self.agent.log_std
+        rows = [part.reshape(-1, block, *part.shape[2:])[chosen].flatten(0, 1) for part in batch]
+        observation, action, log_prob, gain, target = rows
+        mean, value = self.agent(observation)
+        noise = (action - mean) * (-log_std).exp()
+        log_ratio = (-0.5 * noise.square() - log_std - LOG_ROOT_2PI).sum(-1) - log_prob
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
+        policy_loss = -torch.min(gain * ratio, gain * clipped).mean()
+        value_loss = 0.5 * (value - target).square().mean()
+        entropy = (0.5 + LOG_ROOT_2PI + log_std).sum()
+        loss = policy_loss + args.vf_coef * value_loss - args.ent_coef * entropy
+        divergence = ((ratio - 1) - log_ratio).mean()
+        return loss, torch.stack([policy_loss, value_loss, entropy, divergence]).detach()
+
+
+def sample(
+    agent: Agent, live: torch.Tensor,
+    observation: torch.Tensor, action: torch.Tensor, log_prob: torch.Tensor, value: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    """Write one decision into the rollout's buffers; returns the actions, clamped at the environment's door."""
+    observation[:, : live.shape[1]] = live
+    mean, estimate = agent(observation)
+    noise = torch.randn_like(mean)
+    action.copy_(mean + agent.log_std.exp() * noise)
+    log_prob.copy_((-0.5 * noise.square() - agent.log_std - LOG_ROOT_2PI).sum(-1))
+    value.copy_(estimate)
+    return action.clamp(-1.0, 1.0)
+
+
+def record(results: tuple[torch.Tensor, ...], buffers: tuple[torch.Tensor, ...]) -> None:
+    """Write reward, terminated, truncated and, where an episode was cut off, its last observation into the buffers."""
+    *parts, truncated, final = results
+    for buffer, part in zip(buffers, [*parts, truncated], strict=False):
+        buffer.copy_(part)
+    size = final.shape[1]
+    buffers[-1][:, :size] = torch.where(truncated[:, None], final, buffers[-1][:, :size])
+
+
 def advantages(
     rewards: torch.Tensor, ends: torch.Tensor, terminated: torch.Tensor, values: torch.Tensor, nexts: torch.Tensor,
     gamma: float, gae_lambda: float,
@@ -140,88 +266,167 @@ def advantages(
     """
     delta = rewards + gamma * nexts * ~terminated - values
     keep = gamma * gae_lambda * ~ends
-    result, last = torch.empty_like(delta), torch.zeros_like(delta[0])
+    last, result = torch.zeros_like(delta[0]), []
     for t in reversed(range(len(delta))):
         last = delta[t] + keep[t] * last
-        result[t] = last
-    return result
+        result.append(last)
+    return torch.stack(result[::-1])
 
 
 class Trainer:
-    """The rollout's buffers, the optimiser and one update."""
+    """The rollout's buffers, the optimiser, and one update: `rollout`, `estimate` and `learn`, CUDA graphs on a GPU."""
 
     def __init__(self, args: Args, envs: MarketMakingVectorEnv, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
-        self.device = envs.device
-        shape = (args.num_steps, args.num_envs)
+        self.device, self.cuda = envs.device, envs.device.type == "cuda"
+        self.stream: Any = torch.cuda.Stream() if args.graphs == "all" else None
+        length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
 
-        def buffer(*more: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-            return torch.zeros(*shape, *more, dtype=dtype, device=self.device)
+        def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self.device)
 
-        size, actions = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
-        self.observations, self.finals, self.actions = buffer(size), buffer(size), buffer(actions)
-        self.log_probs, self.rewards = buffer(), buffer()
-        self.terminated, self.ends = buffer(dtype=torch.bool), buffer(dtype=torch.bool)
-        self.optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
-        self.observation = torch.empty(0)
+        actions = flatdim(envs.single_action_space)
+        width = flatdim(envs.single_observation_space) + agent.padding
+        kind = torch.bfloat16 if args.bf16 else torch.float32
+        self.observations, self.actions = buffer(length, markets, width, dtype=kind), buffer(length, markets, actions)
+        self.log_probs, self.values, self.rewards = (buffer(length, markets) for _ in range(3))
+        self.terminated, self.truncated = (buffer(length, markets, dtype=torch.bool) for _ in range(2))
+        # Two truncations of a market are at least a horizon apart, so among that many decisions there is at most one.
+        self.finals = buffer(-(-length // horizon), markets, width, dtype=kind)
+        self.final_of_step = torch.arange(length, device=self.device) // horizon
+        self.advantages, self.targets = buffer(length, markets), buffer(length, markets)
+        self.explained, self.losses = buffer(), buffer(4)
+
+        self.block = math.gcd(markets, args.shuffle_block)
+        self.learning_rate = buffer()  # a tensor, so that a captured update reads it
+        self.optimizer = torch.optim.Adam(
+            agent.parameters(), lr=self.learning_rate, eps=1e-5, fused=True, capturable=self.cuda
+        )
+        for parameter in agent.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        self.optimizer.step()  # makes its state, which checkpoints are read into in place
+        self.optimizer.zero_grad()
+        loss = Loss(agent, args)
+        self.sample: Any = sample
+        self.record: Any = record
+        self.gae: Any = advantages
+        if args.compile:
+            how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "mode": args.compile_mode}
+            self.sample, self.record, self.gae = (torch.compile(f, **how) for f in (sample, record, advantages))
+            loss.compile(**how)
+        self.loss: nn.Module = loss
+        self.wait()
+        if RANKS > 1:  # made on the stream that captures, as PyTorch's notes on CUDA graphs ask for
+            warnings.filterwarnings("ignore", "Grad strides do not match")  # of a few kilobytes
+            with torch.cuda.stream(self.stream):
+                self.loss = nn.parallel.DistributedDataParallel(loss, broadcast_buffers=False)
+                self.loss._set_ddp_runtime_logging_sample_rate(2**30)  # its statistics wait for the GPU
+        self.forget()
+
+    def wait(self) -> None:
+        """Wait for the GPU, if there is one."""
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def forget(self) -> None:
+        """Set Adam back to its start, in place."""
+        for state in self.optimizer.state.values():
+            for tensor in state.values():
+                tensor.zero_()
+
+    def prepare(self) -> float:
+        """Compile and capture, with the networks left as they are; returns the seconds it took."""
+        self.wait()
+        started, graphs = time.perf_counter(), self.args.graphs
+        self.learning_rate.zero_()
+        passes = 1 + 11 // (self.args.update_epochs * self.args.num_minibatches)  # DDP wants eleven before a capture
+        if self.args.compile or graphs != "none":
+            with torch.cuda.stream(self.stream):
+                for _ in range(passes):
+                    self.rollout()
+                    self.estimate()
+                    self.learn()
+        self.wait()
+        for name in {"none": (), "rollout": ("rollout",), "all": ("rollout", "estimate", "learn")}[graphs]:
+            graph, phase = torch.cuda.CUDAGraph(), getattr(self, name)
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+                phase()
+            setattr(self, name, graph.replay)
+        self.forget()
+        self.wait()
+        return time.perf_counter() - started
 
     @torch.no_grad()
     def rollout(self) -> None:
         """Play `num_steps` decisions in every market."""
-        observation = self.observation
+        envs = self.envs
         for t in range(self.args.num_steps):
-            distribution = self.agent.distribution(observation)
-            action = distribution.sample()
-            self.observations[t], self.actions[t] = observation, action
-            self.log_probs[t] = distribution.log_prob(action).sum(-1)
-            observation, reward, terminated, _, infos = self.envs.step(action.clamp(-1.0, 1.0))
-            self.rewards[t], self.terminated[t] = reward, terminated
-            self.finals[t], self.ends[t] = infos["final_obs"], infos["_final_obs"]
-        self.observation = observation
+            written = self.observations[t], self.actions[t], self.log_probs[t], self.values[t]
+            action = self.sample(self.agent, envs.observation, *written)
+            _, reward, terminated, truncated, infos = envs.step(action)
+            final = self.finals[t // envs.core.task.horizon]
+            self.record(
+                (reward, terminated, truncated, infos["final_obs"]),
+                (self.rewards[t], self.terminated[t], self.truncated[t], final),
+            )
 
-    def update(self, learning_rate: float) -> dict[str, torch.Tensor]:
-        """Improve the networks on the last rollout; returns what there is to log."""
-        args, agent = self.args, self.agent
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
-        with torch.no_grad():
-            values, nexts = agent.value(self.observations), agent.value(self.finals)
-        advantage = advantages(
-            self.rewards, self.ends, self.terminated, values, nexts, args.gamma, args.gae_lambda
-        ).flatten()
-        target = advantage + values.flatten()
-        observations, actions = self.observations.flatten(0, 1), self.actions.flatten(0, 1)
-        log_probs, old_values = self.log_probs.flatten(), values.flatten()
-        batch = len(target)
-        for _ in range(args.update_epochs):
-            for index in torch.randperm(batch, device=self.device).chunk(args.num_minibatches):
-                distribution = agent.distribution(observations[index])
-                log_ratio = distribution.log_prob(actions[index]).sum(-1) - log_probs[index]
-                ratio = log_ratio.exp()
-                gain = advantage[index]
-                gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-                clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
-                policy_loss = -torch.min(gain * ratio, gain * clipped).mean()
-                value = agent.value(observations[index])
-                value_loss = 0.5 * (value - target[index]).square().mean()
-                entropy = distribution.entropy().sum(-1).mean()
-                loss = policy_loss + args.vf_coef * value_loss - args.ent_coef * entropy
+    @torch.no_grad()
+    def estimate(self) -> None:
+        """Estimate the advantages of the last rollout, with mean 0 and deviation 1 over all processes."""
+        args = self.args
+        last = F.pad(self.envs.observation, (0, self.agent.padding)).to(self.observations.dtype)
+        after = torch.cat([self.values[1:], self.agent(last)[1][None]])
+        nexts = torch.where(self.truncated, self.agent(self.finals)[1][self.final_of_step], after)
+        ends = self.terminated | self.truncated
+        gain = self.gae(self.rewards, ends, self.terminated, self.values, nexts, args.gamma, args.gae_lambda)
+        self.targets.copy_(gain + self.values)
+        self.explained.copy_(1 - gain.var() / self.targets.var())
+        moments = torch.stack([gain.mean(), gain.square().mean()])
+        if RANKS > 1:
+            dist.all_reduce(moments)
+            moments /= RANKS
+        deviation = (moments[1] - moments[0].square()).sqrt()
+        self.advantages.copy_((gain - moments[0]) / (deviation + 1e-8))
+
+    def learn(self) -> None:
+        """Improve the networks on the last rollout.
+
+        What is shuffled are blocks of neighbouring markets at one decision: rows that are read together lie together,
+        and markets do not know of each other, so a block is as good a sample as so many rows from anywhere.
+        """
+        batch = self.observations, self.actions, self.log_probs, self.advantages, self.targets
+        blocks = self.rewards.numel() // self.block
+        for _ in range(self.args.update_epochs):
+            order = torch.rand(blocks, device=self.device).argsort()  # a permutation, without waiting for the GPU
+            for chosen in order.chunk(self.args.num_minibatches):
+                loss, losses = self.loss(chosen, self.block, *batch)
                 self.optimizer.zero_grad()
                 loss.backward()
-                nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm)
+                nn.utils.clip_grad_norm_(self.agent.parameters(), self.args.max_grad_norm)
                 self.optimizer.step()
-        with torch.no_grad():
-            residual = (target - old_values).var() / target.var()
-            return {
-                "losses/policy": policy_loss,
-                "losses/value": value_loss,
-                "losses/entropy": entropy,
-                "losses/approx_kl": ((ratio - 1) - log_ratio).mean(),
-                "losses/explained_variance": 1 - residual,
-                "charts/reward_per_decision": self.rewards.mean() * args.reward_scale,
-            }
+        self.losses.copy_(losses)
 
-    def save(self, update: int, curve: list[dict], seconds: float) -> None:
+    def update(self, learning_rate: float) -> None:
+        """Play, and improve the networks on what was played; returns before a GPU is done."""
+        self.learning_rate.fill_(learning_rate)
+        self.rollout()
+        self.estimate()
+        self.learn()
+
+    def scalars(self) -> dict[str, float]:
+        """Return what there is to log of the last update; waits for the GPU."""
+        names = "losses/policy", "losses/value", "losses/entropy", "losses/approx_kl"
+        return dict(zip(names, self.losses.tolist(), strict=True)) | {
+            "losses/explained_variance": float(self.explained),
+            "charts/reward_per_decision": float(self.rewards.mean()) * self.args.reward_scale,
+        }
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where this process keeps its state."""
+        return self.args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
+
+    def save(self, update: int, progress: dict[str, Any]) -> None:
         """Write the checkpoint; a run that is stopped while it does so keeps the one before."""
         saved = {
             "agent": self.agent.state_dict(),
@@ -229,190 +434,125 @@ class Trainer:
             "envs": self.envs.state_dict(),
             "rng": torch.get_rng_state(),
             "update": update,
-            "seconds": seconds,
-            "curve": json.dumps(curve),
+            "ranks": RANKS,
+            "progress": json.dumps(progress),
         }
-        if self.device.type == "cuda":
+        if self.cuda:
             saved["cuda_rng"] = torch.cuda.get_rng_state(self.device)
-        unfinished = self.args.output / "checkpoint.pt.tmp"
+        unfinished = self.checkpoint.with_suffix(".pt.tmp")
         torch.save(saved, unfinished)
-        unfinished.replace(self.args.output / "checkpoint.pt")
+        unfinished.replace(self.checkpoint)
 
-    def load(self) -> tuple[int, list[dict], float]:
-        """Take over the checkpoint; returns its update, learning curve and seconds spent."""
-        checkpoint = self.args.output / "checkpoint.pt"
-        if not checkpoint.exists():
-            raise SystemExit(f"--resume: there is no {checkpoint}; start without --resume")
-        saved = torch.load(checkpoint, map_location=self.device, weights_only=True)
+    def load(self) -> tuple[int, dict[str, Any]]:
+        """Take over the checkpoint, in place; returns its update and progress."""
+        if not self.checkpoint.exists():
+            raise SystemExit(f"--resume: there is no {self.checkpoint}; start without --resume")
+        saved = torch.load(self.checkpoint, map_location=self.device, weights_only=True)
+        if saved["ranks"] != RANKS:
+            raise SystemExit(f"--resume: {self.checkpoint} is of {saved['ranks']} processes, and here are {RANKS}")
         self.agent.load_state_dict(saved["agent"])
-        self.optimizer.load_state_dict(saved["optimizer"])
+        for state, found in zip(self.optimizer.state.values(), saved["optimizer"]["state"].values(), strict=True):
+            for name, tensor in state.items():
+                tensor.copy_(found[name])
         self.envs.load_state_dict(saved["envs"])
-        self.observation = self.envs.observation.clone()
         torch.set_rng_state(saved["rng"].cpu())
-        if "cuda_rng" in saved and self.device.type == "cuda":
+        if "cuda_rng" in saved and self.cuda:
             torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.device)
-        return saved["update"], json.loads(saved["curve"]), saved["seconds"]
+        return saved["update"], json.loads(saved["progress"])
+
+
+def agree(device: torch.device, seconds: float) -> float:
+    """Return the first process's clock: all must take the same turns."""
+    if RANKS > 1:
+        shared = torch.tensor(seconds, dtype=torch.float64, device=device)
+        dist.broadcast(shared, 0)
+        return float(shared)
+    return seconds
 
 
 def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: MarketMakingVectorEnv) -> list[dict]:
-    """Train, log, evaluate now and then, and leave a checkpoint; returns the learning curve."""
-    trainer = Trainer(args, envs, agent)
+    """Train, log, evaluate now and then, and leave checkpoints; returns the learning curve.
+
+    Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart.
+    """
+    args.fill_in(envs.device.type == "cuda")
+    seed = args.seed << 32
+    trainer, mine = Trainer(args, envs, agent), seed + RANK * envs.num_envs
     batch = args.num_envs * args.num_steps
-    updates, first, curve, spent = max(1, args.total_steps // batch), 0, [], 0.0
-    trainer.observation, _ = envs.reset(seed=args.seed << 32)
+    updates, first = max(1, args.total_steps // batch), 0
+    progress: dict[str, Any] = {"curve": [], "seconds": 0.0, "evaluating": 0.0}
+    envs.reset(seed=mine)
+    preparing = trainer.prepare()
+    envs.reset(seed=mine)
+    torch.manual_seed(args.seed + (RANK << 32))
     if args.resume:
-        first, curve, spent = trainer.load()
-    every = args.eval_every or max(1, updates // 20)
-    writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if args.track else None
-    started = time.perf_counter() - spent
-    bar = tqdm(total=updates * batch, unit="step", unit_scale=True, desc="training")
+        first, progress = trainer.load()
+    curve, every = progress["curve"], args.eval_every or max(1, updates // 20)
+    tracked = args.track and RANK == 0
+    writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if tracked else None
+    bar = tqdm(total=updates * batch, unit="step", unit_scale=True, desc="training", disable=RANK > 0)
     bar.update(first * batch)
-    fraction, next_eval = first / max(1, updates), time.perf_counter()
-    for update in range(first, updates):
-        elapsed = time.perf_counter() - started
-        fraction = max(update / updates, elapsed / (60 * args.time_limit_minutes) if args.time_limit_minutes else 0.0)
-        due = time.perf_counter() >= next_eval if args.time_limit_minutes else update % every == 0
-        if (due or fraction >= 1.0) and not (curve and curve[-1]["steps"] == update * batch):
-            next_eval = time.perf_counter() + 60 * args.time_limit_minutes / 20
-            mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
-            curve.append({"steps": update * batch, "seconds": elapsed, "pnl": mean, "half": half})
-            bar.set_postfix_str(f"liquidated PnL {mean:.0f} ± {half:.0f}")
-            if writer:
-                writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
-            trainer.save(update, curve, time.perf_counter() - started)
+    limit, fraction, next_eval, next_save = 60 * args.time_limit_minutes, 0.0, 0.0, 0.0
+    began = time.perf_counter() - progress["seconds"]
+
+    for update in itertools.count(first):
+        due = update >= updates or (not limit and update % every == 0)
+        if due or not trainer.cuda or update % LOOK_EVERY == 0:
+            trainer.wait()  # for the GPU, so that the clock is right
+            progress["seconds"] = time.perf_counter() - began
+            bar.update(update * batch - bar.n)
+            spent = agree(envs.device, progress["seconds"] + progress["evaluating"])
+            fraction = max(spent / limit if limit else 0.0, update / updates)
+            due = due or fraction >= 1.0 or (bool(limit) and spent >= next_eval)
+            if due and not (curve and curve[-1]["steps"] == update * batch):
+                started, next_eval = time.perf_counter(), spent + limit / 20
+                mean, half = evaluate(agent.act, held_out, seed).pnl_interval() if RANK == 0 else (0.0, 0.0)
+                point = {"steps": update * batch, "seconds": progress["seconds"], "wall": spent}
+                curve.append({**point, "pnl": mean, "half": half})
+                bar.set_postfix_str(f"liquidated PnL {mean:.0f} ± {half:.0f}")
+                if RANK == 0:
+                    torch.save(agent.state_dict(), snapshot(args.output, update * batch))
+                if writer:
+                    writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
+                if spent >= next_save:
+                    trainer.save(update, progress)
+                    next_save = spent + (SAVE_SECONDS if trainer.cuda else 0.0)
+                progress["evaluating"] += time.perf_counter() - started
+                began += time.perf_counter() - started
+            if writer and update > first and update % LOOK_EVERY == 0:
+                for name, value in trainer.scalars().items():
+                    writer.add_scalar(name, value, update * batch)
+                writer.add_scalar("charts/SPS", update * batch / progress["seconds"], update * batch)
         if fraction >= 1.0:
             break
-        trainer.rollout()
-        scalars = trainer.update(args.learning_rate * (1.0 - 0.9 * min(1.0, fraction)))
-        bar.update(batch)
-        if writer and update % 10 == 0:
-            for name, value in scalars.items():
-                writer.add_scalar(name, value.item(), (update + 1) * batch)
-            rate = (update + 1) * batch / (time.perf_counter() - started)
-            writer.add_scalar("charts/SPS", rate, (update + 1) * batch)
-    else:
-        update = max(first, updates)
-    if envs.device.type == "cuda":
-        torch.cuda.synchronize()
-    seconds, steps = time.perf_counter() - started, update * batch
+        trainer.update(args.learning_rate * (1.0 - 0.9 * max(fraction, update / updates)))
     bar.close()
-    print(f"trained {steps:,} steps in {seconds:.0f} s: {steps / seconds:,.0f} steps/s, evaluations included")
-    if not (curve and curve[-1]["steps"] == steps):
-        mean, half = evaluate(agent.act, held_out, args.seed << 32).pnl_interval()
-        curve.append({"steps": steps, "seconds": seconds, "pnl": mean, "half": half})
-    trainer.save(update, curve, seconds)
+    trainer.save(update, progress)
     envs.check_errors()
     if writer:
         writer.close()
+    if RANK == 0:
+        seconds = progress["seconds"]
+        print(
+            f"trained {update * batch:,} steps in {seconds:.1f} s: {update * batch / seconds:,.0f} steps/s; apart from "
+            f"that {progress['evaluating']:.1f} s for evaluations, {preparing:.1f} s to compile and capture"
+        )
     return curve
 
 
-GRIDS = {
-    "fixed spread": (policies.FixedSpread, {"half_spread": [2, 3, 4, 5, 6, 7], "qty": [4, 6, 8]}),
-    "Avellaneda-Stoikov": (
-        policies.AvellanedaStoikov,
-        {
-            "risk": [0.01, 0.02, 0.04, 0.06, 0.08, 0.12],
-            "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
-            "stationary": [True, False],
-        },
-    ),
-}
-
-
-def machine_name(device: torch.device) -> str:
-    """Say what the figures were measured on."""
-    software = f"torch {torch.__version__}, Python {platform.python_version()}"
-    if device.type == "cuda":
-        return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}, {software}"
-    return f"{os.cpu_count()} {platform.machine()} cores, {software}"
-
-
-def scripted_makers(envs: MarketMakingVectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
-    """Return the scripted makers, the best of each grid on training seeds, and how their grids went."""
-    task = envs.core.task
-    makers: dict[str, policies.Policy] = {
-        "no trade": policies.NoTrade(task),
-        "random quotes": policies.RandomQuotes(task),
-    }
-    notes = {}
-    for name, (make, grid) in GRIDS.items():
-        best, rows = grid_search(make, grid, envs, seed)
-        makers[name] = make(task, **best)
-        notes[name] = ", ".join(f"{key}={value}" for key, value in best.items()) + f" (best of {len(rows)})"
-    return makers, notes
-
-
-def draw_curve(curve: list[dict], intervals: dict[str, tuple[float, float]], path: Path) -> None:
-    """Draw liquidated PnL against training steps, and the scripted makers as lines."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    steps, pnl, half = (np.array([point[key] for point in curve]) for key in ("steps", "pnl", "half"))
-    axis.fill_between(steps / 1e6, pnl - half, pnl + half, alpha=0.25)
-    axis.plot(steps / 1e6, pnl, marker=".", label="PPO (training seeds)")
-    for number, (name, (mean, _)) in enumerate(item for item in intervals.items() if item[0] != "PPO (learned)"):
-        axis.axhline(mean, color=f"C{number + 1}", linestyle="--", linewidth=1, label=f"{name} (held-out seeds)")
-    axis.set(xlabel="training steps, millions", ylabel="liquidated PnL an episode, ticks")
-    axis.set_title("Learning to make a market")
-    floor = min(mean for name, (mean, _) in intervals.items() if name != "random quotes")
-    axis.set_ylim(bottom=max(float(pnl.min()), floor - 500), top=None)
-    axis.legend(fontsize=8)
-    axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
-@torch.no_grad()
-def draw_episode(agent: Agent, envs: MarketMakingVectorEnv, path: Path) -> None:
-    """Draw one held-out episode: prices and quotes, inventory, and marked PnL."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    core, simulator = envs.core, envs.simulator
-    agent = agent.to(core.device)
-    observation, _ = envs.reset(seed=HELD_OUT_SEED)
-    rows = []
-    for _ in range(core.task.horizon):
-        mid = float(simulator.mid2[0]) / 2
-        action = agent.act(observation)
-        offset = torch.round((action[0, :2] + 1) * 0.5 * core.task.max_offset).tolist()
-        observation = envs.step(action)[0]
-        inventory, cash = int(simulator.inventory[0, 0]), int(simulator.cash[0, 0])
-        value = int(simulator.fundamental_price[0])
-        bought, sold = envs.fills[0].tolist()
-        bid, ask, pnl = np.floor(mid) - offset[0], np.ceil(mid) + offset[1], cash + inventory * value
-        rows.append((mid, bid, ask, value, inventory, pnl, float(simulator.last_price[0]), bought, sold))
-    mid, bid, ask, value, inventory, pnl, price, bought, sold = np.array(rows).T
-    time_axis = np.arange(len(mid))
-    figure, axes = plt.subplots(3, 1, figsize=(9, 8), sharex=True, height_ratios=[3, 1, 1], layout="constrained")
-    axes[0].fill_between(time_axis, bid, ask, alpha=0.2, step="mid", label="own bid to own ask")
-    axes[0].plot(time_axis, mid, linewidth=1, label="mid")
-    axes[0].plot(time_axis, value, linewidth=1, color="black", label="fundamental")
-    axes[0].scatter(time_axis[bought > 0], price[bought > 0], s=9, marker="^", color="C2", label="bought")
-    axes[0].scatter(time_axis[sold > 0], price[sold > 0], s=9, marker="v", color="C3", label="sold")
-    axes[0].set(ylabel="price, ticks", title="One held-out episode of the learned maker")
-    axes[0].legend(ncols=5, fontsize=8)
-    axes[1].step(time_axis, inventory, where="mid")
-    axes[1].set(ylabel="inventory, units")
-    axes[2].plot(time_axis, pnl)
-    axes[2].set(ylabel="PnL at the\nfundamental, ticks", xlabel="decision")
-    for axis in axes:
-        axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
 def main(args: Args) -> dict[str, float]:
-    """Train, compare and draw; returns mean liquidated PnL by policy."""
+    """Train, compare and draw; returns mean liquidated PnL by policy, in the first process."""
+    if RANKS > 1 and args.engine in ("auto", "cuda") and torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    engine, device = choose_engine(args.engine)
+    if RANKS > 1:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
     torch.manual_seed(args.seed)
     args.output.mkdir(parents=True, exist_ok=True)
-    engine, device = choose_engine(args.engine)
+    args.fill_in(device.type == "cuda")
+    args.eval_envs = args.eval_envs or (512 if engine == "numpy" else 2048)
     market: dict[str, Any] = {
         "reward": args.reward,
         "inventory_penalty": args.inventory_penalty,
@@ -420,40 +560,19 @@ def main(args: Args) -> dict[str, float]:
         "auctions_per_step": args.auctions_per_step,
         "engine": engine,
     }
-    on_gpu, slow = device.type == "cuda", engine == "numpy"
-    args.num_envs = args.num_envs or (16384 if on_gpu else 256)
-    args.num_steps = args.num_steps or (32 if on_gpu else 64)
-    args.total_steps = args.total_steps or (600_000_000 if on_gpu else 20_000_000)
-    envs: Any = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, **market)
-    agent = Agent(
-        flatdim(envs.single_observation_space), flatdim(envs.single_action_space), args.hidden, args.initial_std
-    ).to(envs.device)
-    args.eval_envs = args.eval_envs or (512 if slow else 2048)
+    envs: Any = gym.make_vec(
+        "KineticSim/MarketMaking-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market
+    )
     training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
-    print(f"{args.num_envs} markets on {envs.simulator}")
-
+    sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
+    agent = Agent(*sizes, args.hidden, args.initial_std, bool(args.shared_trunk), bool(args.side_by_side)).to(device)
+    if RANK == 0:
+        print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
     curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, **training))
-
-    makers, notes = scripted_makers(evaluation_env(args.eval_envs // 2, **training), args.seed << 32)
-    held_out = evaluation_env(args.eval_envs, **market)
-    results = {name: evaluate(maker, held_out, HELD_OUT_SEED) for name, maker in makers.items()}
-    results["PPO (learned)"] = evaluate(agent.act, held_out, HELD_OUT_SEED)
-    table = format_table(results, notes)
-    print(f"\n{args.eval_envs} held-out episodes, 95% confidence intervals\n\n{table}\n")
-    (args.output / "table.md").write_text(table + "\n")
-    intervals = {name: result.pnl_interval() for name, result in results.items()}
-    record = {
-        "args": dataclasses.asdict(args),
-        "machine": machine_name(device),
-        "curve": curve,
-        "pnl": intervals,
-        "notes": notes,
-    }
-    (args.output / "results.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
-    draw_curve(curve, intervals, args.output / "learning_curve.png")
-    draw_episode(agent, evaluation_env(1, **market), args.output / "episode.png")
-    print(f"pictures, table and checkpoint are in {args.output}{os.sep}")
-    return {name: mean for name, (mean, _) in intervals.items()}
+    if RANKS > 1:
+        gc.collect()  # graphs that hold on to NCCL must be gone before it is
+        dist.destroy_process_group()
+    return compare(args, agent, curve, market, training) if RANK == 0 else {}
 
 
 if __name__ == "__main__":

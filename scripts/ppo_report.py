@@ -31,10 +31,9 @@ def row(run: dict) -> str:
     others = {name: value for name, value in run["pnl"].items() if name != LEARNED}
     rival, (rival_mean, rival_half) = max(others.items(), key=lambda item: item[1][0])
     apart = "yes" if mean - half > rival_mean + rival_half else "no"
-    first = next((p for p in run["curve"] if p["pnl"] - p["half"] > rival_mean + rival_half), None)
-    ahead = f"{first['seconds']:.0f} s" if first else "never"
+    ahead = f"{run['ahead']['seconds']:.1f} s" if run["ahead"] else "never"
     return (
-        f"| {run['args']['seed']} | {run['args']['num_envs']} | {last['steps'] / 1e6:.0f} M | {last['seconds']:.0f} s "
+        f"| {run['args']['seed']} | {run['args']['num_envs']} | {last['steps'] / 1e6:.0f} M | {last['seconds']:.1f} s "
         f"| {last['steps'] / last['seconds'] / 1e6:.2f} M | {mean:.0f} ± {half:.0f} "
         f"| {rival}: {rival_mean:.0f} ± {rival_half:.0f} | {apart} | {ahead} |"
     )
@@ -51,9 +50,9 @@ def main(folders: list[str]) -> None:
         parts.append("|---:|---:|---:|---:|---:|---:|---|---|---:|")
         parts += [row(run) for run in chosen]
         parts.append(
-            "\nSteps/s are of the whole loop: rollout, advantages, updates, and the evaluations in between. "
-            "*Ahead after* is the first evaluation (on training seeds) whose interval lies above the best scripted "
-            "maker's.\n"
+            "\nTime and steps/s are of the whole loop: rollout, advantages, updates. The evaluations in between, and "
+            "on a GPU the compiling and capturing before, are counted apart. *Ahead after* is that time at the first "
+            "evaluation whose agent, on the held-out seeds, has an interval above the best scripted maker's.\n"
         )
         table = (Path(folders[runs.index(chosen[0])]) / "table.md").read_text().strip()
         parts.append(f"Seed {chosen[0]['args']['seed']} in full:\n\n{table}\n")

@@ -149,6 +149,8 @@ def test_commands_exist(words, tmp_path, monkeypatch):
         check_module(words, tmp_path, monkeypatch)
     elif words[0] == "python":
         check_script(words)
+    elif words[0] == "torchrun":
+        check_script([word for word in words if not word.startswith("--nproc")])
     elif words[0] == "pytest":
         assert all((ROOT / word).is_file() for word in words[1:] if not word.startswith("-"))
     else:

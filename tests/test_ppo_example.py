@@ -28,20 +28,27 @@ def ppo():
     sys.modules["ppo_market_maker"] = module
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    sys.path.insert(0, str(SCRIPT.parent))  # as Python does for a script
     spec.loader.exec_module(module)
     yield module
+    sys.path.remove(str(SCRIPT.parent))
     torch.set_num_threads(threads)
     del sys.modules["ppo_market_maker"]
 
 
-def small_grids(ppo, monkeypatch):
-    monkeypatch.setattr(
-        ppo, "GRIDS", {name: (make, {"qty": [4, 8]}) for name, (make, _) in ppo.GRIDS.items()}, raising=True
-    )
+@pytest.fixture(scope="module")
+def comparison(ppo):
+    """What the example does after it has trained."""
+    return sys.modules["ppo_comparison"]
 
 
-def test_it_leaves_what_it_promises(ppo, tmp_path, capsys, monkeypatch):
-    small_grids(ppo, monkeypatch)
+def small_grids(comparison, monkeypatch):
+    grids = {name: (make, {"qty": [4, 8]}) for name, (make, _) in comparison.GRIDS.items()}
+    monkeypatch.setattr(comparison, "GRIDS", grids, raising=True)
+
+
+def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, monkeypatch):
+    small_grids(comparison, monkeypatch)
     output = tmp_path / "run"
     pnl = ppo.main(ppo.Args(output=output, **TINY))
     printed = capsys.readouterr().out
@@ -63,8 +70,8 @@ def test_it_leaves_what_it_promises(ppo, tmp_path, capsys, monkeypatch):
     assert saved["update"] == 6 and not (output / "checkpoint.pt.tmp").exists()
 
 
-def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, tmp_path, monkeypatch):
-    small_grids(ppo, monkeypatch)
+def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, comparison, tmp_path, monkeypatch):
+    small_grids(comparison, monkeypatch)
     seen = []
 
     def spy(policy, envs, seed):
@@ -72,9 +79,10 @@ def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, tmp_path, monkeypatch):
         return evaluate(policy, envs, seed)
 
     evaluate = ppo.evaluate
-    monkeypatch.setattr(ppo, "evaluate", spy)
+    for module in (ppo, comparison):
+        monkeypatch.setattr(module, "evaluate", spy)
     ppo.main(ppo.Args(output=tmp_path, seed=3, track=False, **{**TINY, "total_steps": 128}))
-    final = [call for call in seen if call[0] == ppo.HELD_OUT_SEED]
+    final = [call for call in seen if call[0] == comparison.HELD_OUT_SEED]
     assert len(final) == 5 and {call[1] for call in final} == {32}
     during = [call for call in seen if call not in final]
     assert {call[0] for call in during} == {3 << 32}
@@ -129,12 +137,13 @@ def test_only_termination_cuts_the_future_off(ppo):
 def train(ppo, output, **changes):
     """Train without the comparison that follows; returns the agent's parameters and the learning curve."""
     args = ppo.Args(output=output, **{**TINY, "track": False, **changes})
+    args.fill_in(on_gpu=False)
     output.mkdir(exist_ok=True)
     torch.manual_seed(args.seed)
     envs = gym.make_vec(
         "KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, engine="cpu", horizon=50
     )
-    agent = ppo.Agent(37, 4, args.hidden, args.initial_std)
+    agent = ppo.Agent(37, 4, args.hidden, args.initial_std, args.shared_trunk, args.side_by_side)
     curve = ppo.train(args, envs, agent, ppo.evaluation_env(16, engine="cpu", horizon=50))
     return {name: value.clone() for name, value in agent.state_dict().items()}, curve
 
@@ -227,3 +236,218 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert process.returncode == 1 and "Traceback" not in complaint
     assert f"--resume goes on from the checkpoint in {tmp_path}" in complaint
     torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+
+
+# The loop's own devices -----------------------------------------------------------------------------------------------
+
+
+def trainer_of(ppo, engine="cpu", horizon=50, **changes):
+    """Return a trainer at the start of its run, with its environment."""
+    args = ppo.Args(**{**TINY, "track": False, **changes, "engine": engine})
+    args.fill_in(engine == "cuda")
+    torch.manual_seed(args.seed)
+    envs = gym.make_vec(
+        "KineticSim/MarketMaking-v0",
+        num_envs=args.num_envs,
+        output="torch",
+        copy=False,
+        engine=engine,
+        horizon=horizon,
+        bank_size=16,
+        warmup=20,
+    )
+    agent = ppo.Agent(37, 4, args.hidden, args.initial_std, args.shared_trunk, args.side_by_side).to(envs.device)
+    trainer = ppo.Trainer(args, envs, agent)
+    envs.reset(seed=7)
+    return trainer
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_networks_side_by_side_are_the_networks(ppo, shared):
+    torch.manual_seed(0)
+    agent = ppo.Agent(37, 4, 64, 0.4, shared)
+    for parameter in agent.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    observation = torch.nn.functional.pad(torch.rand(5, 9, 37), (0, agent.padding))
+    actor = critic = observation
+    for number in range(3):
+        actor, critic = agent.actor[number](actor), agent.critic[number](critic)
+        actor, critic = (actor.tanh(), critic.tanh()) if number < 2 else (actor, critic)
+    for side_by_side in (False, True):
+        agent.side_by_side = side_by_side
+        mean, value = agent(observation)
+        assert torch.allclose(mean, actor, atol=1e-5) and torch.allclose(value, critic[..., 0], atol=1e-5)
+    assert torch.equal(agent.act(observation[..., :37]), agent(observation)[0].clamp(-1, 1))
+    mean, value = agent(observation.bfloat16())
+    assert mean.dtype == value.dtype == torch.float32 and torch.allclose(mean, actor, atol=0.2)
+
+
+@pytest.mark.parametrize("horizon", [5, 16, 50])
+def test_what_is_bootstrapped_at_a_truncation_is_the_observation_before_the_reset(ppo, horizon):
+    trainer = trainer_of(ppo, horizon=horizon, num_steps=16)
+    envs, step, finals, ends = trainer.envs, trainer.envs.step, [], []
+
+    def spy(action):
+        results = step(action)
+        finals.append(results[-1]["final_obs"].clone())
+        ends.append(results[-1]["_final_obs"].clone())
+        return results
+
+    envs.step = spy
+    for _ in range(4):
+        finals.clear()
+        ends.clear()
+        trainer.rollout()
+        trainer.estimate()
+        nexts = trainer.agent(torch.nn.functional.pad(torch.stack(finals), (0, 3)))[1]
+        expected = ppo.advantages(
+            trainer.rewards, torch.stack(ends), trainer.terminated, trainer.values, nexts, 0.97, 0.9
+        )
+        assert torch.equal(torch.stack(ends), trainer.truncated | trainer.terminated)
+        assert torch.allclose(trainer.targets - trainer.values, expected, atol=1e-5)
+        assert float(trainer.advantages.mean()) == pytest.approx(0, abs=1e-5)
+        assert float(trainer.advantages.std(unbiased=False)) == pytest.approx(1, abs=1e-4)
+    assert horizon == 50 or torch.stack(ends).any()
+
+
+def test_every_row_is_used_once_an_epoch(ppo, monkeypatch):
+    trainer, seen = trainer_of(ppo, num_envs=12, shuffle_block=8), []
+    assert trainer.block == 4
+    trainer.rollout()
+    trainer.estimate()
+    whole = trainer.loss.forward
+    monkeypatch.setattr(trainer.loss, "forward", lambda chosen, *rest: (seen.append(chosen), whole(chosen, *rest))[1])
+    trainer.learn()
+    assert len(seen) == 16
+    for epoch in range(4):
+        assert sorted(torch.cat(seen[4 * epoch : 4 * epoch + 4]).tolist()) == list(range(12 * 16 // 4))
+    assert not torch.equal(torch.cat(seen[:4]), torch.cat(seen[4:8]))
+
+
+@pytest.mark.parametrize("changes", [{"fast": True}, {"bf16": True, "side_by_side": True, "shuffle_block": 4}])
+def test_other_settings_train_too(ppo, tmp_path, changes):
+    weights, curve = train(ppo, tmp_path, **changes)
+    assert all(value.dtype == torch.float32 and value.isfinite().all() for value in weights.values())
+    assert [point["steps"] for point in curve] == [0, 256, 512, 768]
+    shared = changes.get("fast", False)
+    assert torch.equal(weights["actor.0.weight"], weights["critic.0.weight"]) == shared
+
+
+def test_preparing_leaves_no_trace(ppo):
+    trainer = trainer_of(ppo)
+    before = {name: value.clone() for name, value in trainer.agent.state_dict().items()}
+    trainer.args.compile = True  # what is compiled runs before the first update; here, uncompiled
+    trainer.prepare()
+    assert all(torch.equal(before[name], value) for name, value in trainer.agent.state_dict().items())
+    assert all(not tensor.any() for state in trainer.optimizer.state.values() for tensor in state.values())
+    trainer.update(1e-3)
+    assert not torch.equal(before["actor.0.weight"], trainer.agent.actor[0].weight)
+
+
+@pytest.mark.slow
+def test_the_compiled_pieces_are_whole_graphs_and_learn_the_same(ppo):
+    """`fullgraph=True` raises at the first break; random numbers differ, so the update is compared on one rollout."""
+    eager, compiled = trainer_of(ppo, fast=True), trainer_of(ppo, fast=True, compile=True)
+    compiled.prepare()
+    eager.rollout()
+    for name in ("observations", "actions", "log_probs", "values", "rewards", "terminated", "truncated", "finals"):
+        getattr(compiled, name).copy_(getattr(eager, name))
+    compiled.envs.load_state_dict(eager.envs.state_dict())
+    for trainer in (eager, compiled):
+        torch.manual_seed(3)
+        trainer.learning_rate.fill_(1e-3)
+        trainer.estimate()
+        trainer.learn()
+    for one, two in zip(eager.agent.parameters(), compiled.agent.parameters(), strict=True):
+        assert torch.allclose(one, two, atol=1e-5)
+
+
+def test_graphs_without_a_gpu_say_so(ppo):
+    with pytest.raises(SystemExit, match="--graphs all: CUDA graphs need a GPU, allowed here is none"):
+        ppo.Args(graphs="all").fill_in(on_gpu=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("changes", [{}, {"fast": True, "update_epochs": 1}, {"compile": False, "bf16": False}])
+def test_captured_training_learns_and_does_not_wait(ppo, changes):
+    trainer = trainer_of(ppo, "cuda", num_envs=512, num_steps=16, **changes)
+    before = {name: value.clone() for name, value in trainer.agent.state_dict().items()}
+    trainer.prepare()
+    assert all(torch.equal(before[name], value) for name, value in trainer.agent.state_dict().items())
+    trainer.envs.reset(seed=7)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            trainer.update(1e-3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(value.isfinite().all() for value in trainer.agent.parameters())
+    assert not torch.equal(before["actor.0.weight"], trainer.agent.actor[0].weight)
+    assert all(np.isfinite(value) for value in trainer.scalars().values())
+    trainer.envs.check_errors()
+
+
+@pytest.mark.gpu
+def test_a_captured_update_is_the_eager_one(ppo):
+    """On the same rollout, from the same random numbers, without compiling; in float32, where only sums round."""
+    how = {"num_envs": 256, "compile": False, "bf16": False}
+    captured, eager = trainer_of(ppo, "cuda", **how), trainer_of(ppo, "cuda", **how, graphs="none")
+    captured.prepare()
+    for trainer in (captured, eager):
+        trainer.envs.reset(seed=7)
+        torch.manual_seed(5)
+        trainer.update(1e-3)
+    assert torch.equal(captured.truncated, eager.truncated)
+    # A sum that rounds otherwise can move a quote by a tick, and its market from there on.
+    assert float(((captured.actions - eager.actions).abs() < 1e-3).float().mean()) > 0.9
+    for one, two in zip(captured.agent.parameters(), eager.agent.parameters(), strict=True):
+        assert torch.allclose(one, two, atol=5e-3)  # sixteen steps of Adam move a weight by 16e-3 at most
+
+
+# Several processes ----------------------------------------------------------------------------------------------------
+
+
+def torchrun(*words, folder, processes=2):
+    """Run the example under torchrun; returns what it printed."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    tiny = [f"--{name.replace('_', '-')}={value}" for name, value in {**TINY, "eval_envs": 16}.items()]
+    shown = subprocess.run(
+        [*command, str(SCRIPT), *tiny, "--no-track", "--output", str(folder), *words],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert shown.returncode == 0, shown.stderr[-3000:]
+    return shown.stdout
+
+
+def checkpoints(folder):
+    return [torch.load(folder / f"checkpoint{end}.pt", weights_only=True) for end in ("", "_1")]
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_agent(ppo, tmp_path):
+    printed = torchrun(folder=tmp_path)
+    assert printed.count("8 markets on 2 x") == printed.count("trained 768 steps") == 1
+    first, second = checkpoints(tmp_path)
+    assert first["update"] == second["update"] == 6
+    for name, value in first["agent"].items():
+        assert torch.equal(value, second["agent"][name]), name
+    assert torch.equal(*(one["optimizer"]["state"][0]["exp_avg"] for one in (first, second)))
+    seeds = torch.cat([first["envs"]["seed"], second["envs"]["seed"]]).tolist()
+    assert seeds == list(range(1 << 32, (1 << 32) + 8))
+    assert not torch.equal(first["rng"], second["rng"])  # else both would try the same actions
+    curve = json.loads((tmp_path / "results.json").read_text())["curve"]
+    assert [point["steps"] for point in curve] == [0, 256, 512, 768]
+    torchrun("--resume", "--total-steps=1024", folder=tmp_path)
+    first, second = checkpoints(tmp_path)
+    assert first["update"] == second["update"] == 8
+    assert torch.equal(first["agent"]["actor.0.weight"], second["agent"]["actor.0.weight"])
+    with pytest.raises(SystemExit, match="is of 2 processes, and here are 1"):
+        train(ppo, tmp_path, resume=True)
+
+
+def test_markets_must_divide_among_processes(ppo, monkeypatch):
+    monkeypatch.setattr(ppo, "RANKS", 3)
+    with pytest.raises(SystemExit, match="--num-envs: got 8, allowed are multiples of the 3 processes"):
+        ppo.Args(num_envs=8).fill_in(on_gpu=False)
