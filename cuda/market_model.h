@@ -68,6 +68,13 @@ KS_RULE int32_t word_quantity(uint64_t word, int32_t max_qty) {
 KS_RULE int32_t word_offset(uint64_t word, int32_t spread) {
   return scale_field((uint32_t)(word >> 32) & 0xffff0000u, 2 * spread + 1) - spread;
 }
+// The same from a word's high half alone, in 32 bits throughout, which a CPU's vector unit multiplies twice as many of.
+KS_RULE int32_t half_quantity(uint32_t high, int32_t max_qty) {
+  return 1 + (int32_t)((high & 0xffffu) * (uint32_t)max_qty >> 16);
+}
+KS_RULE int32_t half_offset(uint32_t high, int32_t spread) {
+  return (int32_t)((high >> 16) * (uint32_t)(2 * spread + 1) >> 16) - spread;
+}
 // floor(u * n / 2^32) of the word's high half.
 KS_RULE int32_t word_choice(uint64_t word, int32_t n) { return (int32_t)(((word >> 32) * (uint64_t)n) >> 32); }
 
@@ -100,10 +107,14 @@ KS_RULE int32_t walk_fundamental(const MarketParams& p, uint64_t word, int32_t p
   return clamp_to(price, -kMaxPrice, kMaxPrice);
 }
 
-// What cancellation leaves of quantity q at tick p; side 0 bid, 1 ask; word kCancelWord + p / 2.
-KS_RULE int32_t after_cancel(int32_t q, int32_t threshold, uint64_t word, int32_t p, int32_t side) {
-  uint32_t r = (uint32_t)(word >> (16 * (2 * (p & 1) + side))) & 0xffffu;
+// What cancellation leaves of quantity q at tick p; side 0 bid, 1 ask; word kCancelWord + p / 2, or only its half for
+// the tick: the low one for an even tick, the high one for an odd one.
+KS_RULE int32_t after_cancel_half(int32_t q, int32_t threshold, uint32_t half, int32_t side) {
+  uint32_t r = (half >> (16 * side)) & 0xffffu;
   return q - (int32_t)(((uint64_t)(uint32_t)q * (uint32_t)threshold + r) >> 16);
+}
+KS_RULE int32_t after_cancel(int32_t q, int32_t threshold, uint64_t word, int32_t p, int32_t side) {
+  return after_cancel_half(q, threshold, (uint32_t)(word >> (32 * (p & 1))), side);
 }
 
 // Ticks that the grid moves so that the mid is in its middle again; 0 while it is within the window.

@@ -1,0 +1,173 @@
+// cpu_orders.h: what the built-in agents of one market submit in one auction, on one core. All agents' words are drawn
+// first, in a form that compilers vectorise; then each class is summed up. Included by cpu_market.h.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "market_model.h"
+
+namespace ks {
+
+constexpr int kBlock = 512;       // agents whose words are drawn together; they stay in the first cache
+constexpr int kCopies = 4;        // of the bins: orders of neighbours in a row do not wait for each other's store
+constexpr int kCopiesPayFrom = 64;  // noise agents; for fewer, clearing and adding up the copies costs more than it saves
+
+// Halves of random words, one an agent; written two agents at a time.
+struct Words {
+  alignas(64) uint32_t low[kBlock], high[kBlock];
+
+  // Draw at least `count` words from `counter` on. Rounding up to eight spares the vectorised loop its remainder.
+  // Splitting the words into halves here lets all that follows work on twice as many lanes.
+  void draw(uint64_t counter, int count) {
+    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first agent of a pair is its low half");
+    const int pairs = (count + 7) / 8 * 4;
+    for (int i = 0; i < pairs; ++i) {
+      const uint64_t first = mix64(counter), second = mix64(counter + kGolden);
+      const uint64_t lows = (first & 0xffffffffu) | (second << 32);
+      const uint64_t highs = (first >> 32) | (second & 0xffffffff00000000ull);
+      std::memcpy(low + 2 * i, &lows, sizeof lows);
+      std::memcpy(high + 2 * i, &highs, sizeof highs);
+      counter += 2 * kGolden;
+    }
+  }
+};
+
+// Orders by where they go: noise agents' by offset from the mid, all others in sums. Side 0 buys, 1 sells.
+struct Orders {
+  Words words;
+  int32_t place[kBlock], qty[kBlock];
+  std::vector<int32_t> bins;  // kCopies x 2 sides x stride
+  int spread, width, stride;  // noise: offsets -spread to spread, and one bin for marketable orders
+  bool binned;                // else noise orders went to the ticks of the whole grid
+  int64_t far[2];             // marketable orders
+  int32_t step[2];            // momentum and fundamental agents, one tick from the mid
+  int32_t made[2];            // makers
+  int64_t total[2];
+
+  int32_t* side_bins(int side) { return bins.data() + side * stride; }
+
+  // Bins pay while they are no more than ticks; `levels` is the grid's.
+  void prepare(const MarketParams& p, int levels) {
+    spread = p.noise_spread, width = 2 * spread + 1;
+    binned = width <= levels;
+    stride = binned ? (width + 1 + 7) / 8 * 8 : 0;
+    if (bins.size() < (size_t)kCopies * 2 * stride) bins.resize((size_t)kCopies * 2 * stride);
+  }
+
+  // All agents' orders. `buy` and `sell` are the book, for noise orders that are not binned.
+  void submit(const MarketParams& p, uint64_t key, int64_t t, int32_t mid2, int32_t ret, int32_t fundamental_side,
+              int levels, int32_t* buy, int32_t* sell) {
+    const int copies = p.num_noise >= kCopiesPayFrom ? kCopies : 1;
+    std::fill(bins.begin(), bins.begin() + copies * 2 * stride, 0);
+    for (int side = 0; side < 2; ++side) far[side] = step[side] = made[side] = 0, total[side] = 0;
+    const int agents = num_agent_indices(p);
+    for (int first = 0; first < agents; first += kBlock) {
+      const int last = std::min(agents, first + kBlock);
+      words.draw(word_counter(key, t, first), last - first);
+      // The part of a class that is in this block, as (begin, count) from the block's first agent.
+      auto part = [&](int begin, int count, auto take) {
+        const int from = std::max(begin, first), to = std::min(begin + count, last);
+        if (from < to) take(from - first, to - from);
+      };
+      part(0, p.num_noise, [&](int from, int count) {
+        if (binned) bin_noise(p, from, count, copies > 1 ? 2 * stride : 0);
+        else scatter_noise(p, from, count, mid2, levels, buy, sell);
+      });
+      part(p.first_momentum, p.num_momentum, [&](int from, int count) { directional(p, from, count, ret); });
+      part(p.first_maker, p.num_maker, [&](int from, int count) { makers(p, from, count, maker_buys(first + from, t)); });
+      part(p.first_fundamental, p.num_fundamental,
+           [&](int from, int count) { directional(p, from, count, fundamental_side); });
+    }
+    for (int copy = 1; copy < copies; ++copy) {
+      const int32_t* other = bins.data() + copy * 2 * stride;
+      for (int i = 0; i < 2 * stride; ++i) bins[i] += other[i];
+    }
+    for (int side = 0; side < 2; ++side) {
+      if (binned) {
+        far[side] += side_bins(side)[width];
+        for (int i = 0; i < stride; ++i) total[side] += side_bins(side)[i];
+      }
+    }
+  }
+
+ private:
+  void bin_noise(const MarketParams& p, int from, int count, int copy_stride) {
+    const uint32_t *low = words.low + from, *high = words.high + from;
+    const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty, d = spread, w = width, s = stride;
+    for (int i = 0; i < count; ++i) {
+      const int32_t offset = half_offset(high[i], d) + d;
+      place[i] = (word_is_marketable(low[i], threshold) ? w : offset) + (word_is_buy(low[i]) ? 0 : s);
+      qty[i] = half_quantity(high[i], max_qty);
+    }
+    int32_t *b0 = bins.data(), *b1 = b0 + copy_stride, *b2 = b1 + copy_stride, *b3 = b2 + copy_stride;
+    int i = 0;
+    for (; i + 3 < count; i += 4) {
+      b0[place[i]] += qty[i];
+      b1[place[i + 1]] += qty[i + 1];
+      b2[place[i + 2]] += qty[i + 2];
+      b3[place[i + 3]] += qty[i + 3];
+    }
+    for (; i < count; ++i) b0[place[i]] += qty[i];
+  }
+
+  // Every order has its own tick: for spreads that are wider than the grid.
+  void scatter_noise(const MarketParams& p, int from, int count, int32_t mid2, int levels, int32_t* buy, int32_t* sell) {
+    const uint32_t *low = words.low + from, *high = words.high + from;
+    for (int i = 0; i < count; ++i) {
+      const int32_t near = price_near_mid(mid2, half_offset(high[i], spread), levels);
+      place[i] = word_is_marketable(low[i], p.market_order_threshold) ? -1 : near;
+      qty[i] = half_quantity(high[i], p.max_order_qty);
+    }
+    for (int i = 0; i < count; ++i) {
+      const bool sells = !word_is_buy(low[i]);
+      total[sells] += qty[i];
+      if (place[i] < 0) far[sells] += qty[i];
+      else (sells ? sell : buy)[place[i]] += qty[i];
+    }
+  }
+
+  // Momentum or fundamental agents: four places, so sums will do.
+  void directional(const MarketParams& p, int from, int count, int32_t direction) {
+    const uint32_t *low = words.low + from, *high = words.high + from;
+    const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty;
+    int32_t all = 0, all_far = 0, buys = 0, buys_far = 0;
+    for (int i = 0; i < count; ++i) {
+      const int32_t q = half_quantity(high[i], max_qty);
+      const int32_t far_q = word_is_marketable(low[i], threshold) ? q : 0;
+      const bool buy = word_is_buy(low[i]);
+      all += q;
+      all_far += far_q;
+      buys += buy ? q : 0;
+      buys_far += buy ? far_q : 0;
+    }
+    if (direction != 0) buys = direction > 0 ? all : 0, buys_far = direction > 0 ? all_far : 0;
+    add_directional(0, buys, buys_far);
+    add_directional(1, all - buys, all_far - buys_far);
+  }
+
+  void add_directional(int side, int32_t all, int32_t all_far) {
+    far[side] += all_far;
+    step[side] += all - all_far;
+    total[side] += all;
+  }
+
+  void makers(const MarketParams& p, int from, int count, bool first_buys) {
+    const uint32_t* high = words.high + from;
+    const int32_t max_qty = p.max_order_qty;
+    int32_t sum[2] = {0, 0};
+    for (int i = 0; i < count; ++i) {
+      const int32_t q = half_quantity(high[i], max_qty);
+      sum[0] += i & 1 ? 0 : q;
+      sum[1] += i & 1 ? q : 0;
+    }
+    for (int side = 0; side < 2; ++side) {
+      const int32_t q = sum[first_buys ? side : 1 - side];
+      made[side] += q;
+      total[side] += q;
+    }
+  }
+};
+
+}  // namespace ks
