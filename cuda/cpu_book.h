@@ -20,17 +20,18 @@ inline int64_t sum_of(const int32_t* side, int levels) {
   return sum;
 }
 
-inline bool any_in_step(const int32_t* side) {
-  int32_t any = 0;
-  for (int i = 0; i < kStep; ++i) any |= side[i] > 0;
-  return any != 0;
+// Bit i: something rests at the i-th of kStep ticks. Without a branch, as where the best price is no CPU can predict.
+inline uint32_t occupied(const int32_t* side) {
+  uint32_t bits = 0;
+  for (int i = 0; i < kStep; ++i) bits |= (uint32_t)(side[i] > 0) << i;
+  return bits;
 }
 
 struct Book {
   int32_t *const bid, *const ask;
   const int levels;
   int32_t best_bid, best_ask;  // exactly: -1 and kNoTick for an empty side
-  int32_t bid_low, ask_high;   // nothing rests below and above them; there need not be anything at them
+  int32_t bid_low, ask_high;   // nothing rests below and above them; first and last of kStep ticks
   int64_t bid_bound, ask_bound;  // no side holds more than this
 
   Book(int32_t* bid, int32_t* ask, int levels) : bid(bid), ask(ask), levels(levels) { measure(); }
@@ -45,34 +46,47 @@ struct Book {
 
   // The highest bid at or below `from`, and the lowest ask at or above it.
   void find_best_bid(int32_t from) {
-    for (; from >= bid_low; --from) {
-      if (from % kStep == kStep - 1 && !any_in_step(bid + from + 1 - kStep)) from -= kStep - 1;
-      else if (bid[from] > 0) break;
+    if (from < bid_low) {
+      best_bid = -1;
+      return;
     }
-    best_bid = from >= bid_low ? from : -1;
+    int32_t step = from / kStep * kStep;
+    uint32_t bits = occupied(bid + step) & ((2u << (from - step)) - 1);
+    while (bits == 0 && step > bid_low) bits = occupied(bid + (step -= kStep));
+    best_bid = bits != 0 ? step + 31 - __builtin_clz(bits) : -1;
   }
 
   void find_best_ask(int32_t from) {
-    for (; from <= ask_high; ++from) {
-      if (from % kStep == 0 && !any_in_step(ask + from)) from += kStep - 1;
-      else if (ask[from] > 0) break;
+    if (from > ask_high) {
+      best_ask = kNoTick;
+      return;
     }
-    best_ask = from <= ask_high ? from : kNoTick;
+    int32_t step = from / kStep * kStep;
+    uint32_t bits = occupied(ask + step) & (~0u << (from - step));
+    while (bits == 0 && step + kStep <= ask_high) bits = occupied(ask + (step += kStep));
+    best_ask = bits != 0 ? step + __builtin_ctz(bits) : kNoTick;
   }
 
-  // An empty tick loses nothing, so words are drawn only for ticks from the outermost to the best order.
+  // Orders came in from tick `low` to `high`.
+  void reach(int32_t low, int32_t high) {
+    bid_low = std::min(bid_low, low / kStep * kStep);
+    ask_high = std::max(ask_high, high / kStep * kStep + kStep - 1);
+  }
+
+  // An empty tick loses nothing, so words are drawn only from the outermost to the best order.
   void cancel(int32_t threshold, uint64_t counter) {
     if (best_bid >= 0) {
-      while (bid_low % kStep == 0 && bid_low + kStep <= best_bid && !any_in_step(bid + bid_low)) bid_low += kStep;
-      while (bid_low < best_bid && bid[bid_low] <= 0) ++bid_low;
-      cancel_side(bid, bid_low, best_bid, threshold, counter, 0);
+      int32_t lowest = best_bid;
+      for (int step = best_bid / kStep * kStep; step >= bid_low; step -= kStep)
+        lowest = cancel_step(bid, step, threshold, counter, 0) ? step : lowest;
+      bid_low = lowest / kStep * kStep;
       find_best_bid(best_bid);
     }
     if (best_ask != kNoTick) {
-      while (ask_high % kStep == kStep - 1 && ask_high - kStep >= best_ask && !any_in_step(ask + ask_high + 1 - kStep))
-        ask_high -= kStep;
-      while (ask_high > best_ask && ask[ask_high] <= 0) --ask_high;
-      cancel_side(ask, best_ask, ask_high, threshold, counter, 1);
+      int32_t highest = best_ask;
+      for (int step = best_ask / kStep * kStep; step <= ask_high; step += kStep)
+        highest = cancel_step(ask, step, threshold, counter, 1) ? step : highest;
+      ask_high = highest / kStep * kStep + kStep - 1;
       find_best_ask(best_ask);
     }
   }
@@ -99,17 +113,18 @@ struct Book {
   }
 
  private:
-  // `counter` is word_counter's for kCancelWord. Whole pairs of ticks are done, four at a time so that hashes vectorise:
-  // a tick outside of first..last is empty, and stays so.
-  void cancel_side(int32_t* quantity, int first, int last, int32_t threshold, uint64_t counter, int side) {
-    for (int tick = first / kStep * kStep; tick <= last; tick += kStep) {
-      uint64_t words[kStep / 2];
-      for (int i = 0; i < kStep / 2; ++i) words[i] = mix64(counter + (uint64_t)(tick / 2 + i) * kGolden);
-      for (int i = 0; i < kStep; ++i) {
-        const uint32_t half = (uint32_t)(words[i / 2] >> (32 * (i & 1)));
-        quantity[tick + i] = after_cancel_half(quantity[tick + i], threshold, half, side);
-      }
+  // Cancel at kStep ticks; whether anything is left. `counter` is word_counter's for kCancelWord. Ticks beyond the best
+  // price are empty and stay so; four words at a time are one vector.
+  static bool cancel_step(int32_t* side, int first, int32_t threshold, uint64_t counter, int which) {
+    uint64_t words[kStep / 2];
+    for (int i = 0; i < kStep / 2; ++i) words[i] = mix64(counter + (uint64_t)(first / 2 + i) * kGolden);
+    int32_t left = 0;
+    for (int i = 0; i < kStep; ++i) {
+      const uint32_t half = (uint32_t)(words[i / 2] >> (32 * (i & 1)));
+      side[first + i] = after_cancel_half(side[first + i], threshold, half, which);
+      left |= side[first + i];
     }
+    return left != 0;
   }
 };
 

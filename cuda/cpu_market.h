@@ -137,8 +137,8 @@ struct Market : Book {
 
     // 2. Orders, and the ticks that they, the quotes and the crossing part of the book lie within. Marketable orders,
     // at the ends of the grid, are left out: most often they trade as a whole, and the ends need no look.
-    const int reach = std::max(1, std::max(p.noise_spread, p.maker_half_spread));
-    const int32_t near_low = price_near_mid(mid2, -reach, levels), near_high = price_near_mid(mid2, reach, levels);
+    const int32_t offset = std::max(1, std::max(p.noise_spread, p.maker_half_spread));
+    const int32_t near_low = price_near_mid(mid2, -offset, levels), near_high = price_near_mid(mid2, offset, levels);
     int32_t low = std::min(near_low, best_ask), high = std::max(near_high, best_bid);
     int64_t quoted[2] = {0, 0};
     for (int k = 0; k < slots; ++k) {
@@ -152,7 +152,7 @@ struct Market : Book {
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     copy_book(low, high);
     orders.submit(p, key, t, mid2, ret, fundamental_direction(fundamental, mid2, origin), levels, buy, sell);
-    bid_low = std::min(bid_low, near_low), ask_high = std::max(ask_high, near_high);
+    reach(near_low, near_high);
     place_orders(mid2);
     for (int k = 0; k < slots; ++k) {
       const int32_t at_bid = bid_tick(quotes[k], origin, levels), at_ask = ask_tick(quotes[k], origin, levels);
@@ -187,8 +187,8 @@ struct Market : Book {
       bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], orders.far[0]);
       ask[0] -= (int32_t)std::min<int64_t>(ask[0], orders.far[1]);
     }
-    find_best_bid(best_bid);
-    find_best_ask(best_ask);
+    if (best_bid >= 0 && bid[best_bid] <= 0) find_best_bid(best_bid);
+    if (best_ask != kNoTick && ask[best_ask] <= 0) find_best_ask(best_ask);
     volume += best;
     t += 1;
   }
@@ -208,8 +208,17 @@ struct Market : Book {
       to[price_near_mid(mid2, -towards * p.maker_half_spread, levels)] += orders.made[side];
       if (!orders.binned) continue;
       const int32_t* bins = orders.side_bins(side);
-      for (int j = 0; j < orders.width; ++j) to[price_near_mid(mid2, j - orders.spread, levels)] += bins[j];
+      const int32_t first = orders.first_tick(mid2);
+      if (first >= 0 && first + orders.width <= levels) {
+        add_rows(to + first, bins, orders.width);
+      } else {
+        for (int j = 0; j < orders.width; ++j) to[clamp_to(first + j, 0, levels - 1)] += bins[j];
+      }
     }
+  }
+
+  static void add_rows(int32_t* __restrict to, const int32_t* __restrict from, int count) {
+    for (int i = 0; i < (count & -kLanes); ++i) to[i] += from[i];
   }
 
   // Demand and supply from tick `low` to `high`, given what there is above and below them; the largest volume.
@@ -231,7 +240,8 @@ struct Market : Book {
     const int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     const int32_t *demand = scratch.demand.data(), *supply = scratch.supply.data();
     int32_t lowest = low, highest = low - 1, bids = 0, asks = 0;
-    for (int tick = low; tick <= high; ++tick) {
+    const int end = low + ((high + 1 - low) & -kStep);  // so that the compiler knows that nothing is left over
+    for (int tick = low; tick < end; ++tick) {
       bid[tick] = residual_at_tick(best, demand[tick], buy[tick]);
       ask[tick] = residual_at_tick(best, supply[tick], sell[tick]);
       lowest += supply[tick] < best;
@@ -240,9 +250,9 @@ struct Market : Book {
       asks += supply[tick] > best;
     }
     if (bids > 0) best_bid = low + bids - 1;
-    else best_bid = std::min(best_bid, low - 1);
+    else find_best_bid(std::min(best_bid, low - 1));
     if (asks > 0) best_ask = high + 1 - asks;
-    else best_ask = std::max(best_ask, high + 1);
+    else find_best_ask(std::max(best_ask, high + 1));
     if (best > 0) {
       last_tick = clearing_price(p, mid2, t, lowest, highest);
       trades += 1;

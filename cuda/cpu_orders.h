@@ -11,8 +11,10 @@
 namespace ks {
 
 constexpr int kBlock = 512;       // agents whose words are drawn together; they stay in the first cache
-constexpr int kCopies = 4;        // of the bins: orders of neighbours in a row do not wait for each other's store
-constexpr int kCopiesPayFrom = 64;  // noise agents; for fewer, clearing and adding up the copies costs more than it saves
+constexpr int kLanes = 8;         // numbers that loops handle together; rows of bins are a multiple of it
+constexpr int kCopies = 4;        // of the bins, so that an order need not wait for its neighbour's store to the same bin
+constexpr int kCopiedBins = 16;   // a side at most, and kCopiesPayFrom noise agents at least: else copies cost more than
+constexpr int kCopiesPayFrom = 64;  // they save
 
 // Halves of random words, one an agent; written two agents at a time.
 struct Words {
@@ -34,33 +36,37 @@ struct Words {
   }
 };
 
-// Orders by where they go: noise agents' by offset from the mid, all others in sums. Side 0 buys, 1 sells.
+// Orders by where they go: noise agents' by tick, all others in sums. Side 0 buys, 1 sells.
 struct Orders {
   Words words;
   int32_t place[kBlock], qty[kBlock];
-  std::vector<int32_t> bins;  // kCopies x 2 sides x stride
-  int spread, width, stride;  // noise: offsets -spread to spread, and one bin for marketable orders
+  std::vector<int32_t> bins;  // copies x 2 sides x width
+  int spread, width, copies;  // a side's bins: one for each tick that noise reaches, and some more that stay empty
   bool binned;                // else noise orders went to the ticks of the whole grid
   int64_t far[2];             // marketable orders
   int32_t step[2];            // momentum and fundamental agents, one tick from the mid
   int32_t made[2];            // makers
   int64_t total[2];
 
-  int32_t* side_bins(int side) { return bins.data() + side * stride; }
+  const int32_t* side_bins(int side) const { return bins.data() + side * width; }
 
   // Bins pay while they are no more than ticks; `levels` is the grid's.
   void prepare(const MarketParams& p, int levels) {
-    spread = p.noise_spread, width = 2 * spread + 1;
-    binned = width <= levels;
-    stride = binned ? (width + 1 + 7) / 8 * 8 : 0;
-    if (bins.size() < (size_t)kCopies * 2 * stride) bins.resize((size_t)kCopies * 2 * stride);
+    spread = p.noise_spread;
+    binned = 2 * spread + 2 <= levels;
+    width = binned ? (2 * spread + 2 + kLanes - 1) / kLanes * kLanes : 0;
+    copies = width <= kCopiedBins && p.num_noise >= kCopiesPayFrom ? kCopies : 1;
+    if (bins.size() < (size_t)copies * 2 * width) bins.resize((size_t)copies * 2 * width);
   }
+
+  // The tick of the first bin, which may be off the grid: prices are clamped when the bins are put on it.
+  int32_t first_tick(int32_t mid2) const { return (mid2 >> 1) - spread; }
 
   // All agents' orders. `buy` and `sell` are the book, for noise orders that are not binned.
   void submit(const MarketParams& p, uint64_t key, int64_t t, int32_t mid2, int32_t ret, int32_t fundamental_side,
               int levels, int32_t* buy, int32_t* sell) {
-    const int copies = p.num_noise >= kCopiesPayFrom ? kCopies : 1;
-    std::fill(bins.begin(), bins.begin() + copies * 2 * stride, 0);
+    int32_t* all = bins.data();
+    for (int i = 0; i < (copies * 2 * width & -kLanes); ++i) all[i] = 0;
     for (int side = 0; side < 2; ++side) far[side] = step[side] = made[side] = 0, total[side] = 0;
     const int agents = num_agent_indices(p);
     for (int first = 0; first < agents; first += kBlock) {
@@ -72,7 +78,7 @@ struct Orders {
         if (from < to) take(from - first, to - from);
       };
       part(0, p.num_noise, [&](int from, int count) {
-        if (binned) bin_noise(p, from, count, copies > 1 ? 2 * stride : 0);
+        if (binned) bin_noise(p, from, count, mid2);
         else scatter_noise(p, from, count, mid2, levels, buy, sell);
       });
       part(p.first_momentum, p.num_momentum, [&](int from, int count) { directional(p, from, count, ret); });
@@ -80,28 +86,45 @@ struct Orders {
       part(p.first_fundamental, p.num_fundamental,
            [&](int from, int count) { directional(p, from, count, fundamental_side); });
     }
-    for (int copy = 1; copy < copies; ++copy) {
-      const int32_t* other = bins.data() + copy * 2 * stride;
-      for (int i = 0; i < 2 * stride; ++i) bins[i] += other[i];
-    }
-    for (int side = 0; side < 2; ++side) {
-      if (binned) {
-        far[side] += side_bins(side)[width];
-        for (int i = 0; i < stride; ++i) total[side] += side_bins(side)[i];
-      }
-    }
+    if (binned) add_up_bins();
   }
 
  private:
-  void bin_noise(const MarketParams& p, int from, int count, int copy_stride) {
-    const uint32_t *low = words.low + from, *high = words.high + from;
-    const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty, d = spread, w = width, s = stride;
-    for (int i = 0; i < count; ++i) {
-      const int32_t offset = half_offset(high[i], d) + d;
-      place[i] = (word_is_marketable(low[i], threshold) ? w : offset) + (word_is_buy(low[i]) ? 0 : s);
-      qty[i] = half_quantity(high[i], max_qty);
+  void add_up_bins() {
+    int32_t* __restrict all = bins.data();
+    if (copies > 1) {
+      static_assert(kCopies == 4);
+      const int row = 2 * width & -kLanes;
+      const int32_t *__restrict b1 = all + row, *__restrict b2 = b1 + row, *__restrict b3 = b2 + row;
+      for (int i = 0; i < row; ++i) all[i] += b1[i] + b2[i] + b3[i];
     }
-    int32_t *b0 = bins.data(), *b1 = b0 + copy_stride, *b2 = b1 + copy_stride, *b3 = b2 + copy_stride;
+    for (int side = 0; side < 2; ++side) {
+      const int32_t* b = side_bins(side);
+      int32_t sum = 0;
+      for (int i = 0; i < (width & -kLanes); ++i) sum += b[i];
+      total[side] += sum;
+    }
+  }
+
+  // One pass decides, eight agents at a time; a second adds up, which no vector unit can: orders may meet in a bin.
+  void bin_noise(const MarketParams& p, int from, int count, int32_t mid2) {
+    const uint32_t *low = words.low + from, *high = words.high + from;
+    const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty;
+    const int32_t d = spread, first = first_tick(mid2), to_sells = width;
+    int32_t buys_far = 0, sells_far = 0;
+    for (int i = 0; i < count; ++i) {
+      const bool buys = word_is_buy(low[i]);
+      const int32_t q = half_quantity(high[i], max_qty);
+      const int32_t far_q = word_is_marketable(low[i], threshold) ? q : 0;
+      place[i] = unclamped_near_mid(mid2, half_offset(high[i], d)) - first + (buys ? 0 : to_sells);
+      qty[i] = q - far_q;
+      buys_far += buys ? far_q : 0;
+      sells_far += buys ? 0 : far_q;
+    }
+    far[0] += buys_far, far[1] += sells_far;
+    total[0] += buys_far, total[1] += sells_far;
+    const int row = copies > 1 ? 2 * width : 0;
+    int32_t *b0 = bins.data(), *b1 = b0 + row, *b2 = b1 + row, *b3 = b2 + row;
     int i = 0;
     for (; i + 3 < count; i += 4) {
       b0[place[i]] += qty[i];

@@ -80,10 +80,13 @@ KS_RULE int32_t word_choice(uint64_t word, int32_t n) { return (int32_t)(((word 
 
 // Built-in agents ----------------------------------------------------------------------------------------------------
 
-// round(mid + offset) half to even on the grid, clamped to it; mid2 is the doubled mid.
-KS_RULE int32_t price_near_mid(int32_t mid2, int32_t offset, int32_t levels) {
+// round(mid + offset) half to even on the grid, then clamped to it; mid2 is the doubled mid.
+KS_RULE int32_t unclamped_near_mid(int32_t mid2, int32_t offset) {
   int32_t floor_price = (mid2 >> 1) + offset;
-  return clamp_to(floor_price + (mid2 & floor_price & 1), 0, levels - 1);
+  return floor_price + (mid2 & floor_price & 1);
+}
+KS_RULE int32_t price_near_mid(int32_t mid2, int32_t offset, int32_t levels) {
+  return clamp_to(unclamped_near_mid(mid2, offset), 0, levels - 1);
 }
 
 KS_RULE bool maker_buys(int32_t agent, int64_t t) { return ((agent + (int32_t)t) & 1) == 0; }
