@@ -66,7 +66,8 @@ struct Orders {
   void submit(const MarketParams& p, uint64_t key, int64_t t, int32_t mid2, int32_t ret, int32_t fundamental_side,
               int levels, int32_t* buy, int32_t* sell) {
     int32_t* all = bins.data();
-    for (int i = 0; i < (copies * 2 * width & -kLanes); ++i) all[i] = 0;
+    const int used = copies * 2 * width & -kLanes;  // locals, as the compiler must take it that bins may hide members
+    for (int i = 0; i < used; ++i) all[i] = 0;
     for (int side = 0; side < 2; ++side) far[side] = step[side] = made[side] = 0, total[side] = 0;
     const int agents = num_agent_indices(p);
     for (int first = 0; first < agents; first += kBlock) {
@@ -94,14 +95,15 @@ struct Orders {
     int32_t* __restrict all = bins.data();
     if (copies > 1) {
       static_assert(kCopies == 4);
-      const int row = 2 * width & -kLanes;
-      const int32_t *__restrict b1 = all + row, *__restrict b2 = b1 + row, *__restrict b3 = b2 + row;
-      for (int i = 0; i < row; ++i) all[i] += b1[i] + b2[i] + b3[i];
+      const int copy = 2 * width & -kLanes;
+      const int32_t *__restrict b1 = all + copy, *__restrict b2 = b1 + copy, *__restrict b3 = b2 + copy;
+      for (int i = 0; i < copy; ++i) all[i] += b1[i] + b2[i] + b3[i];
     }
+    const int row = width & -kLanes;
     for (int side = 0; side < 2; ++side) {
       const int32_t* b = side_bins(side);
       int32_t sum = 0;
-      for (int i = 0; i < (width & -kLanes); ++i) sum += b[i];
+      for (int i = 0; i < row; ++i) sum += b[i];
       total[side] += sum;
     }
   }

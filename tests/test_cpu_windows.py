@@ -1,4 +1,4 @@
-"""The C++ engine looks at the ticks that can trade only, and sums orders in bins: where each shortcut ends, it agrees."""
+"""The C++ engine sums orders in bins, and looks only at ticks that can trade: where each shortcut ends, it agrees."""
 
 import numpy as np
 import pytest
