@@ -12,9 +12,9 @@ namespace ks {
 
 constexpr int kBlock = 512;       // agents whose words are drawn together; they stay in the first cache
 constexpr int kLanes = 8;         // numbers that loops handle together; rows of bins are a multiple of it
-constexpr int kCopies = 4;        // of the bins, so that an order need not wait for its neighbour's store to the same bin
-constexpr int kCopiedBins = 16;   // a side at most, and kCopiesPayFrom noise agents at least: else copies cost more than
-constexpr int kCopiesPayFrom = 64;  // they save
+constexpr int kCopies = 4;        // of the bins, so that an order need not wait for its neighbour's store to the same bin:
+constexpr int kCopiedBins = 16;   // 2% where bins are this few a side or fewer,
+constexpr int kCopiesPayFrom = 64;  // and noise agents this many or more; else copies cost more than they save
 
 // Halves of random words, one an agent; written two agents at a time.
 struct Words {
@@ -140,17 +140,22 @@ struct Orders {
   // Every order has its own tick: for spreads that are wider than the grid.
   void scatter_noise(const MarketParams& p, int from, int count, int32_t mid2, int levels, int32_t* buy, int32_t* sell) {
     const uint32_t *low = words.low + from, *high = words.high + from;
+    const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty, d = spread;
+    int32_t sums[4] = {0, 0, 0, 0};  // buys, sells, and the marketable of either
     for (int i = 0; i < count; ++i) {
-      const int32_t near = price_near_mid(mid2, half_offset(high[i], spread), levels);
-      place[i] = word_is_marketable(low[i], p.market_order_threshold) ? -1 : near;
-      qty[i] = half_quantity(high[i], p.max_order_qty);
+      const bool buys = word_is_buy(low[i]);
+      const int32_t q = half_quantity(high[i], max_qty);
+      const int32_t far_q = word_is_marketable(low[i], threshold) ? q : 0;
+      place[i] = price_near_mid(mid2, half_offset(high[i], d), levels);
+      qty[i] = q - far_q;
+      sums[0] += buys ? q : 0;
+      sums[1] += buys ? 0 : q;
+      sums[2] += buys ? far_q : 0;
+      sums[3] += buys ? 0 : far_q;
     }
-    for (int i = 0; i < count; ++i) {
-      const bool sells = !word_is_buy(low[i]);
-      total[sells] += qty[i];
-      if (place[i] < 0) far[sells] += qty[i];
-      else (sells ? sell : buy)[place[i]] += qty[i];
-    }
+    for (int side = 0; side < 2; ++side) total[side] += sums[side], far[side] += sums[2 + side];
+    int32_t* const rows[2] = {sell, buy};  // by a table, as a branch on a random side is mispredicted every other time
+    for (int i = 0; i < count; ++i) rows[word_is_buy(low[i])][place[i]] += qty[i];
   }
 
   // Momentum or fundamental agents: four places, so sums will do.
