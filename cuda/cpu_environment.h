@@ -32,6 +32,7 @@ struct Environment : Market {
       bid[p.init_price - 1] = ask[p.init_price + 1] = p.init_depth;
       prev_mid2 = 2 * p.init_price, last_tick = p.init_price, origin = 0, fundamental = p.fundamental_price;
     }
+    measure();
     for (int k = 0; k < slots; ++k) {
       quotes[k] = {0, 0, 0, 0};
       accounts[k] = {0, 0, 0};
@@ -48,7 +49,7 @@ struct Environment : Market {
 
   void observe(float* out) const {
     const TaskParams& task = launch.task;
-    View<const int32_t*> view{bid, ask, levels, best_bid(), best_ask(), mid_history()[0], last_tick, origin,
+    View<const int32_t*> view{bid, ask, levels, best_bid, best_ask, mid_history()[0], last_tick, origin,
                               mid_history(), volume_history(), 0, launch.elapsed[m], p.inventory_limit, 0, 0, {}, {}};
     float* rows = out + m * slots * kObservation;
     for (int k = 0; k < slots; ++k) {

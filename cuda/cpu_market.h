@@ -3,30 +3,34 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "cpu_book.h"
+#include "cpu_orders.h"
 #include "market_model.h"
 
 namespace ks {
 
-constexpr int kBlock = 256;  // agents whose words are drawn together, so that the compiler vectorises the hashes
-
+// A thread's memory, kept from launch to launch.
 struct Scratch {
-  explicit Scratch(int levels) : buy(levels), sell(levels), demand(levels + 1), supply(levels + 1) {}
-  std::vector<int32_t> buy, sell;        // whole interest per tick
-  std::vector<int32_t> demand, supply;   // demand[p] = D[p], supply[p + 1] = S[p]
+  Orders orders;
+  std::vector<int32_t> buy, sell;       // whole interest per tick, where it is looked at
+  std::vector<int32_t> demand, supply;  // D[p] and S[p]
+
+  void fit(int levels) {
+    for (auto* row : {&buy, &sell, &demand, &supply})
+      if (row->size() < (size_t)levels) row->resize(levels);
+  }
 };
 
 // One market: its scalars, loaded once a launch and stored once, and its book in place.
-struct Market {
+struct Market : Book {
   const Launch& launch;
   const int64_t m;
-  const int levels, slots;
+  const int slots;
   const MarketParams& p;
   Scratch& scratch;
-  int32_t *const bid, *const ask;
   int32_t prev_mid2, last_tick, origin, fundamental;
   uint64_t key;
   int64_t episode, t, volume, trades;
@@ -37,12 +41,12 @@ struct Market {
   int32_t traded = 0;  // volume of the last auction
 
   Market(const Launch& launch, int64_t m, Scratch& scratch)
-      : launch(launch), m(m), levels(launch.levels), slots(launch.slots), p(launch.params[m * launch.params_stride]),
-        scratch(scratch), bid(launch.bid + m * launch.levels), ask(launch.ask + m * launch.levels),
-        prev_mid2(launch.prev_mid2[m]), last_tick(launch.last_tick[m]), origin(launch.price_origin[m]),
+      : Book(launch.bid + m * launch.levels, launch.ask + m * launch.levels, launch.levels), launch(launch), m(m),
+        slots(launch.slots), p(launch.params[m * launch.params_stride]), scratch(scratch), prev_mid2(launch.prev_mid2[m]), last_tick(launch.last_tick[m]), origin(launch.price_origin[m]),
         fundamental(launch.fundamental_price[m]), key(episode_key(launch.seed[m], launch.episode[m])),
         episode(launch.episode[m]), t(launch.t[m]), volume(launch.volume[m]), trades(launch.trades[m]),
         error(launch.error[m]) {
+    scratch.orders.prepare(p, levels);
     for (int k = 0; k < slots; ++k) {
       std::memcpy(&quotes[k], launch.quotes + 4 * (m * slots + k), sizeof(Quote));
       accounts[k] = {launch.cash[m * slots + k], launch.inventory[m * slots + k], launch.fees[m * slots + k]};
@@ -69,101 +73,7 @@ struct Market {
 
   bool stopped() const { return (error & (kErrorOverflow | kErrorOrigin)) != 0; }
 
-  int32_t best_bid() const {
-    int tick = levels - 1;
-    while (tick >= 0 && bid[tick] <= 0) --tick;
-    return tick;
-  }
-
-  int32_t best_ask() const {
-    int tick = 0;
-    while (tick < levels && ask[tick] <= 0) ++tick;
-    return tick < levels ? tick : kNoTick;
-  }
-
-  int32_t mark() const { return mark_mid2(best_bid(), best_ask(), last_tick, origin); }
-
-  void cancel() {
-    for (int pair = 0; pair < levels / 2; ++pair) {
-      uint64_t word = random_word(key, t, kCancelWord + pair);
-      for (int tick = 2 * pair; tick < 2 * pair + 2; ++tick) {
-        bid[tick] = after_cancel(bid[tick], p.cancel_threshold, word, tick, 0);
-        ask[tick] = after_cancel(ask[tick], p.cancel_threshold, word, tick, 1);
-      }
-    }
-  }
-
-  void shift_grid(int32_t shift) {
-    for (int32_t* side : {bid, ask}) {
-      int kept = std::max(0, levels - std::abs(shift));
-      if (shift > 0) {
-        std::memmove(side, side + std::min(shift, levels), kept * sizeof(int32_t));
-        std::fill(side + kept, side + levels, 0);
-      } else {
-        std::memmove(side + levels - kept, side, kept * sizeof(int32_t));
-        std::fill(side, side + levels - kept, 0);
-      }
-    }
-  }
-
-  // Orders of noise agents: every one has its own tick.
-  void noise_orders(int32_t mid2, int64_t& market_buys, int64_t& market_sells) {
-    int32_t tick[kBlock], qty[kBlock], on_sell_side[kBlock];
-    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
-    for (int first = 0; first < p.num_noise; first += kBlock) {
-      const int count = std::min(kBlock, p.num_noise - first);
-      const uint64_t counter = word_counter(key, t, first);
-      int32_t bought = 0, sold = 0;
-      for (int i = 0; i < count; ++i) {
-        uint64_t word = mix64(counter + (uint64_t)i * kGolden);
-        bool buys = word_is_buy(word), marketable = word_is_marketable(word, p.market_order_threshold);
-        qty[i] = word_quantity(word, p.max_order_qty);
-        int32_t near = price_near_mid(mid2, word_offset(word, p.noise_spread), levels);
-        tick[i] = marketable ? (buys ? levels - 1 : 0) : near;
-        on_sell_side[i] = !buys;
-        bought += marketable && buys ? qty[i] : 0;
-        sold += marketable && !buys ? qty[i] : 0;
-      }
-      for (int i = 0; i < count; ++i) (on_sell_side[i] ? sell : buy)[tick[i]] += qty[i];
-      market_buys += bought;
-      market_sells += sold;
-    }
-  }
-
-  // Orders of momentum or fundamental agents: only four places, so sums will do.
-  void directional_orders(int first, int count, int32_t direction, int32_t mid2, int64_t& market_buys,
-                          int64_t& market_sells) {
-    const uint64_t counter = word_counter(key, t, first);
-    int32_t near_buys = 0, near_sells = 0, far_buys = 0, far_sells = 0;
-    for (int i = 0; i < count; ++i) {
-      uint64_t word = mix64(counter + (uint64_t)i * kGolden);
-      int32_t qty = word_quantity(word, p.max_order_qty);
-      bool buys = directional_buys(direction, word), marketable = word_is_marketable(word, p.market_order_threshold);
-      near_buys += buys && !marketable ? qty : 0;
-      near_sells += !buys && !marketable ? qty : 0;
-      far_buys += buys && marketable ? qty : 0;
-      far_sells += !buys && marketable ? qty : 0;
-    }
-    scratch.buy[price_near_mid(mid2, 1, levels)] += near_buys;
-    scratch.sell[price_near_mid(mid2, -1, levels)] += near_sells;
-    scratch.buy[levels - 1] += far_buys;
-    scratch.sell[0] += far_sells;
-    market_buys += far_buys;
-    market_sells += far_sells;
-  }
-
-  void maker_orders(int32_t mid2) {
-    const uint64_t counter = word_counter(key, t, p.first_maker);
-    int32_t buys = 0, sells = 0;
-    for (int i = 0; i < p.num_maker; ++i) {
-      int32_t qty = word_quantity(mix64(counter + (uint64_t)i * kGolden), p.max_order_qty);
-      bool buy = maker_buys(p.first_maker + i, t);
-      buys += buy ? qty : 0;
-      sells += buy ? 0 : qty;
-    }
-    scratch.buy[price_near_mid(mid2, -p.maker_half_spread, levels)] += buys;
-    scratch.sell[price_near_mid(mid2, p.maker_half_spread, levels)] += sells;
-  }
+  int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
 
   // Give each learned quote its share of what traded at its tick; built-in interest keeps the rest.
   void ration_quotes(int64_t price) {
@@ -201,10 +111,10 @@ struct Market {
     // 0. Options before the market opens.
     if ((p.walk_threshold | p.jump_threshold) != 0)
       fundamental = walk_fundamental(p, random_word(key, t, kWalkWord), fundamental);
-    if (p.cancel_threshold != 0) cancel();
+    if (p.cancel_threshold != 0) cancel(p.cancel_threshold, word_counter(key, t, kCancelWord));
 
     // 1. The mid that everyone sees, then the window, then new quotes.
-    int32_t best_buy = best_bid(), best_sell = best_ask();
+    int32_t best_buy = best_bid, best_sell = best_ask;
     for (int k = 0; k < slots; ++k) {
       best_buy = std::max(best_buy, bid_tick(quotes[k], origin, levels));
       best_sell = std::min(best_sell, ask_tick(quotes[k], origin, levels));
@@ -212,77 +122,141 @@ struct Market {
     int32_t mid2 = best_buy >= 0 && best_sell != kNoTick ? best_buy + best_sell : 2 * last_tick;
     const int32_t ret = sign_of((int64_t)mid2 - prev_mid2);
     prev_mid2 = mid2;
-    if (int32_t shift = window_shift(p, mid2, levels)) {
-      if (!origin_in_range(origin, shift)) {
+    if (int32_t by = window_shift(p, mid2, levels)) {
+      if (!origin_in_range(origin, by)) {
         error |= kErrorOrigin;
         return;
       }
-      shift_grid(shift);
-      mid2 -= 2 * shift;
+      shift(by);
+      mid2 -= 2 * by;
       prev_mid2 = mid2;
-      last_tick -= shift;
-      origin += shift;
+      last_tick -= by;
+      origin += by;
     }
     if (fresh != nullptr) std::copy(fresh, fresh + slots, quotes);
 
-    // 2. Orders.
-    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
-    std::memcpy(buy, bid, levels * sizeof(int32_t));
-    std::memcpy(sell, ask, levels * sizeof(int32_t));
-    int64_t market_buys = 0, market_sells = 0;
-    noise_orders(mid2, market_buys, market_sells);
-    if (p.num_momentum > 0) directional_orders(p.first_momentum, p.num_momentum, ret, mid2, market_buys, market_sells);
-    if (p.num_maker > 0) maker_orders(mid2);
-    if (p.num_fundamental > 0) {
-      directional_orders(p.first_fundamental, p.num_fundamental, fundamental_direction(fundamental, mid2, origin), mid2,
-                         market_buys, market_sells);
-    }
-    bool quoted = false;
+    // 2. Orders, and the ticks that they, the quotes and the crossing part of the book lie within. Marketable orders,
+    // at the ends of the grid, are left out: most often they trade as a whole, and the ends need no look.
+    const int32_t offset = std::max(1, std::max(p.noise_spread, p.maker_half_spread));
+    const int32_t near_low = price_near_mid(mid2, -offset, levels), near_high = price_near_mid(mid2, offset, levels);
+    int32_t low = std::min(near_low, best_ask), high = std::max(near_high, best_bid);
+    int64_t quoted[2] = {0, 0};
     for (int k = 0; k < slots; ++k) {
-      int32_t at_bid = bid_tick(quotes[k], origin, levels), at_ask = ask_tick(quotes[k], origin, levels);
-      if (at_bid >= 0) buy[at_bid] += quotes[k].bid_qty, quoted = true;
-      if (at_ask != kNoTick) sell[at_ask] += quotes[k].ask_qty, quoted = true;
+      const int32_t at_bid = bid_tick(quotes[k], origin, levels), at_ask = ask_tick(quotes[k], origin, levels);
+      if (at_bid >= 0) low = std::min(low, at_bid), high = std::max(high, at_bid), quoted[0] += quotes[k].bid_qty;
+      if (at_ask != kNoTick) low = std::min(low, at_ask), high = std::max(high, at_ask), quoted[1] += quotes[k].ask_qty;
     }
-
-    // 3. Clearing. Ticks above 2^31 wrap to negative int32 but sum right as uint32, which the overflow check reads.
-    int32_t *demand = scratch.demand.data(), *supply = scratch.supply.data();
-    uint32_t buy_total = 0, sell_total = 0;
-    for (int tick = 0; tick < levels; ++tick) {
-      supply[tick] = (int32_t)sell_total;
-      sell_total += (uint32_t)sell[tick];
+    Orders& orders = scratch.orders;
+    if (!orders.binned) low = 0, high = levels - 1;
+    low = low / kStep * kStep, high = high / kStep * kStep + kStep - 1;
+    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
+    copy_book(low, high);
+    orders.submit(p, key, t, mid2, ret, fundamental_direction(fundamental, mid2, origin), levels, buy, sell);
+    reach(near_low, near_high);
+    place_orders(mid2);
+    for (int k = 0; k < slots; ++k) {
+      const int32_t at_bid = bid_tick(quotes[k], origin, levels), at_ask = ask_tick(quotes[k], origin, levels);
+      if (at_bid >= 0) buy[at_bid] += quotes[k].bid_qty;
+      if (at_ask != kNoTick) sell[at_ask] += quotes[k].ask_qty;
     }
-    supply[levels] = (int32_t)sell_total;
-    demand[levels] = 0;
-    for (int tick = levels - 1; tick >= 0; --tick) demand[tick] = (int32_t)(buy_total += (uint32_t)buy[tick]);
-    if (overflows(buy_total, sell_total)) {
+    if (would_overflow(bid, levels, bid_bound, orders.total[0] + quoted[0]) |
+        would_overflow(ask, levels, ask_bound, orders.total[1] + quoted[1])) {
       error |= kErrorOverflow;
       return;
     }
-    int32_t best = 0;
-    for (int tick = 0; tick < levels; ++tick) best = std::max(best, executable_volume(demand[tick], supply[tick + 1]));
+
+    // 3. Clearing. Marketable orders that go no further than the ticks looked at trade there, or the whole grid is
+    // looked at. With V above both of them, no tick outside can clear V, and nothing out there is filled in part.
+    int32_t far_buys = (int32_t)orders.far[0], far_sells = (int32_t)orders.far[1];
+    if (high == levels - 1) buy[high] += far_buys, far_buys = 0;
+    if (low == 0) sell[0] += far_sells, far_sells = 0;
+    int32_t best = find_volume(low, high, far_buys, far_sells);
+    if (std::max(best, 1) <= std::max(far_buys, far_sells)) {
+      if (low > 0) copy_book(0, low - 1), sell[0] += far_sells, low = 0;
+      if (high < levels - 1) copy_book(high + 1, levels - 1), buy[levels - 1] += far_buys, high = levels - 1;
+      best = find_volume(low, high, 0, 0);
+    }
     traded = best;
 
     // 4. Fills, by price priority and then pro rata.
-    for (int tick = 0; tick < levels; ++tick) {
-      bid[tick] = residual_at_tick(best, demand[tick], buy[tick]);
-      ask[tick] = residual_at_tick(best, supply[tick + 1], sell[tick]);
+    fill(low, high, best, mid2);
+    bid_bound += orders.total[0] + quoted[0] - best;
+    ask_bound += orders.total[1] + quoted[1] - best;
+    if (quoted[0] + quoted[1] > 0) ration_quotes((int64_t)last_tick + origin);
+    if (p.residue != 0) {
+      bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], orders.far[0]);
+      ask[0] -= (int32_t)std::min<int64_t>(ask[0], orders.far[1]);
     }
-    if (best > 0) {
-      int32_t lowest = 0, highest = -1;
-      for (int tick = 0; tick < levels; ++tick) {
-        lowest += supply[tick + 1] < best;
-        highest += demand[tick] >= best;
+    if (best_bid >= 0 && bid[best_bid] <= 0) find_best_bid(best_bid);
+    if (best_ask != kNoTick && ask[best_ask] <= 0) find_best_ask(best_ask);
+    volume += best;
+    t += 1;
+  }
+
+  void copy_book(int low, int high) {
+    std::memcpy(scratch.buy.data() + low, bid + low, (high + 1 - low) * sizeof(int32_t));
+    std::memcpy(scratch.sell.data() + low, ask + low, (high + 1 - low) * sizeof(int32_t));
+  }
+
+  // Orders that are not marketable, on top of the book.
+  void place_orders(int32_t mid2) {
+    Orders& orders = scratch.orders;
+    for (int side = 0; side < 2; ++side) {
+      int32_t* to = side ? scratch.sell.data() : scratch.buy.data();
+      const int32_t towards = side ? -1 : 1;
+      to[price_near_mid(mid2, towards, levels)] += orders.step[side];
+      to[price_near_mid(mid2, -towards * p.maker_half_spread, levels)] += orders.made[side];
+      if (!orders.binned) continue;
+      const int32_t* bins = orders.side_bins(side);
+      const int32_t first = orders.first_tick(mid2);
+      if (first >= 0 && first + orders.width <= levels) {
+        add_rows(to + first, bins, orders.width);
+      } else {
+        for (int j = 0; j < orders.width; ++j) to[clamp_to(first + j, 0, levels - 1)] += bins[j];
       }
+    }
+  }
+
+  static void add_rows(int32_t* __restrict to, const int32_t* __restrict from, int count) {
+    for (int i = 0; i < (count & -kLanes); ++i) to[i] += from[i];
+  }
+
+  // Demand and supply from tick `low` to `high`, given what there is above and below them; the largest volume.
+  int32_t find_volume(int low, int high, int32_t above, int32_t below) {
+    const int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
+    int32_t *demand = scratch.demand.data(), *supply = scratch.supply.data();
+    for (int tick = low; tick <= high; ++tick) supply[tick] = below += sell[tick];
+    int32_t best = 0;
+    for (int tick = high; tick >= low; --tick) {
+      demand[tick] = above += buy[tick];
+      best = std::max(best, executable_volume(above, supply[tick]));
+    }
+    return best;
+  }
+
+  // Take what trades out of the book from tick `low` to `high`. Ticks are found by counting, as demand falls and supply
+  // rises: what is left are bids where demand exceeds the volume, and asks where supply does.
+  void fill(int low, int high, int32_t best, int32_t mid2) {
+    const int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
+    const int32_t *demand = scratch.demand.data(), *supply = scratch.supply.data();
+    int32_t lowest = low, highest = low - 1, bids = 0, asks = 0;
+    const int end = low + ((high + 1 - low) & -kStep);  // so that the compiler knows that nothing is left over
+    for (int tick = low; tick < end; ++tick) {
+      bid[tick] = residual_at_tick(best, demand[tick], buy[tick]);
+      ask[tick] = residual_at_tick(best, supply[tick], sell[tick]);
+      lowest += supply[tick] < best;
+      highest += demand[tick] >= best;
+      bids += demand[tick] > best;
+      asks += supply[tick] > best;
+    }
+    if (bids > 0) best_bid = low + bids - 1;
+    else find_best_bid(std::min(best_bid, low - 1));
+    if (asks > 0) best_ask = high + 1 - asks;
+    else find_best_ask(std::max(best_ask, high + 1));
+    if (best > 0) {
       last_tick = clearing_price(p, mid2, t, lowest, highest);
       trades += 1;
     }
-    if (quoted) ration_quotes((int64_t)last_tick + origin);
-    if (p.residue != 0) {
-      bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], market_buys);
-      ask[0] -= (int32_t)std::min<int64_t>(ask[0], market_sells);
-    }
-    volume += best;
-    t += 1;
   }
 
   // One decision: its quotes (null: standing ones stay), then `launch.auctions` auctions. `first` counts auctions of

@@ -92,7 +92,7 @@ struct OrderFlow {
     const bool marketable = word_is_marketable(word, p.market_order_threshold);
     uint32_t at;
     if (kBins > 0) {
-      at = address(buys, multiply_add(word_offset_index(word, p.noise_spread), kBin, lowest), marketable);
+      at = address(buys, multiply_add(half_offset_index(high_half(word), p.noise_spread), kBin, lowest), marketable);
     } else {
       at = address_on_grid(mid2, buys, word_offset(word, p.noise_spread), marketable);
     }
@@ -121,7 +121,7 @@ struct OrderFlow {
     const uint32_t buys = directional_buys(direction, word);
     const bool marketable = word_is_marketable(word, makes ? 0 : p.market_order_threshold);
     const int32_t step = makes ? -p.maker_half_spread : 1, spread = noise ? p.noise_spread : 0;
-    const int32_t offset = (int32_t)word_offset_index(word, spread) - (noise ? spread : buys ? -step : step);
+    const int32_t offset = (int32_t)half_offset_index(high_half(word), spread) - (noise ? spread : buys ? -step : step);
     const uint32_t at = kBins > 0 ? address(buys, multiply_add(offset, kBin, near_bin(0)), marketable)
                                   : address_on_grid(mid2, buys, offset, marketable);
     add_at(at, word_quantity(word, p.max_order_qty));
