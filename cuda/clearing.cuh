@@ -19,7 +19,7 @@ struct Cleared {
   int32_t lowest, highest;     // clearing prices to choose from
   int32_t best_bid, best_ask;  // of what is left; below base, and above top(), if there is none among these ticks
 
-  __device__ __forceinline__ int32_t top() const { return base + kLanes * chunks - 1; }
+  __device__ __forceinline__ int32_t top() const { return base + kWarpLanes * chunks - 1; }
   __device__ __forceinline__ bool holds(int32_t tick) const { return tick >= base && tick <= top(); }
   // Whether what trades among these ticks is all that trades anywhere.
   __device__ __forceinline__ bool complete() const { return max_of(volume, 1) > max_of(above, below); }
@@ -27,10 +27,10 @@ struct Cleared {
 
 // Chunks of the window [mid - 16 * chunks, mid + 16 * chunks): `reach` and the rounding fit in.
 __device__ __forceinline__ int32_t window_chunks(int32_t reach, int32_t grid) {
-  return min_of((reach + 17) / 16, grid / kLanes);
+  return min_of((reach + 17) / 16, grid / kWarpLanes);
 }
 __device__ __forceinline__ int32_t window_base(int32_t mid2, int32_t chunks, int32_t grid) {
-  return clamp_to((mid2 >> 1) - kLanes / 2 * chunks, 0, grid - kLanes * chunks);
+  return clamp_to((mid2 >> 1) - kWarpLanes / 2 * chunks, 0, grid - kWarpLanes * chunks);
 }
 
 struct Clearing {
@@ -92,7 +92,7 @@ struct Clearing {
   __device__ __forceinline__ uint32_t quantity(const int* side, const Cleared& cleared) const {
     uint32_t sum = 0;
 #pragma unroll 1
-    for (int tick = cleared.base + lane; tick <= cleared.top(); tick += kLanes) sum += side[tick];
+    for (int tick = cleared.base + lane; tick <= cleared.top(); tick += kWarpLanes) sum += side[tick];
     return warp_sum(sum);
   }
 
@@ -106,12 +106,12 @@ struct Clearing {
   __device__ __forceinline__ void for_each_chunk(const Cleared& cleared, Do act) {
     uint32_t demand_from_here = cleared.above + quantity(buy, cleared), supply_below = cleared.below;
 #pragma unroll 1
-    for (int tick = cleared.base; tick <= cleared.top(); tick += kLanes) {
+    for (int tick = cleared.base; tick <= cleared.top(); tick += kWarpLanes) {
       look(tick, 0, supply_below);
       demand_from_here -= __shfl_sync(kAllLanes, demand, 0);
       demand += demand_from_here;
       act(tick);
-      supply_below = __shfl_sync(kAllLanes, supply, kLanes - 1);
+      supply_below = __shfl_sync(kAllLanes, supply, kWarpLanes - 1);
     }
   }
 };

@@ -147,7 +147,7 @@ struct EnvironmentOnChip : MarketOnChip<kBins, kOptions, true> {
       slot_direction(k, slot.inventory, view.side, view.remaining);
       const int64_t row = (m * launch.slots + k) * kObservation;
 #pragma unroll 1
-      for (int i = lane; i < kObservation; i += kLanes) {
+      for (int i = lane; i < kObservation; i += kWarpLanes) {
         const float feature = observation_feature(task, view, i);
         out[row + i] = feature;
         if (copy) copy[row + i] = feature;

@@ -25,7 +25,7 @@ constexpr int kActionSize = 4;        // the largest role's continuous action, t
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
 constexpr int kMarketsPerBlock = 4;   // at most, a warp each
-constexpr int kLanes = 32;            // of a warp; a grid has at least as many ticks
+constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many ticks
 constexpr int kBinInts = 128;         // of a market's order bins
 constexpr int kDeskInts = 10;         // of an environment's market
 constexpr int kDeskSlotInts = 10;     // and of each of its slots

@@ -36,7 +36,7 @@ struct OrderFlow {
   static constexpr int kCopies = kBins > 0 ? kBinInts / kBins : 1;
   static constexpr uint32_t kBin = 4 * kCopies;  // bytes
   static constexpr int kBinsALane = kBins > 32 ? kBins / 32 : 1;
-  static constexpr uint64_t kRound = kLanes * kGolden;  // from a lane's word to its next
+  static constexpr uint64_t kRound = kWarpLanes * kGolden;  // from a lane's word to its next
 
   const MarketParams p;
   const int lane, levels, grid;  // grid: ticks in shared memory, a multiple of a warp
@@ -51,12 +51,12 @@ struct OrderFlow {
   const uint32_t bin_ticks;      // and the address of its side's tick 0; 0: it prices none
   const int far_buys_lane;       // has summed the buys' marketable bin
 
-  static __device__ __forceinline__ int grid_of(int levels) { return levels > kLanes ? levels : kLanes; }
+  static __device__ __forceinline__ int grid_of(int levels) { return levels > kWarpLanes ? levels : kWarpLanes; }
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) { return 2 * grid_of(KS_LEVELS) + kBinInts; }
 
   __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* shared)
-      : p{KS_PARAMETERS}, lane(threadIdx.x % kLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(shared), buy(shared + grid), bins(buy + grid), reach(order_reach(p)),
+      : p{KS_PARAMETERS}, lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(shared), buy(shared + grid), bins(buy + grid), reach(order_reach(p)),
         width(kBins > 0 ? bins_a_side(reach) : 1), far_bin(fixed(shared_address(bins + lane % kCopies))),
         side(fixed(kBin * width)), bin_offset(fixed(offset_of(first_bin()))), bin_ticks(fixed(ticks_of(first_bin()))),
         far_buys_lane(fixed(width * kCopies / 4)) {
@@ -112,7 +112,7 @@ struct OrderFlow {
   __device__ __forceinline__ void directional_rounds(uint64_t counter, int count, int32_t mid2, int32_t direction) {
     const uint32_t cheapest = fixed(near_bin(-1));
 #pragma unroll kUnroll
-    for (int round = 0; round < count / kLanes; ++round, counter += kRound)
+    for (int round = 0; round < count / kWarpLanes; ++round, counter += kRound)
       directional_order(mix64(counter), mid2, direction, cheapest);
   }
 
@@ -133,20 +133,20 @@ struct OrderFlow {
     const uint32_t lowest = fixed(near_bin(-p.noise_spread));
     uint64_t counter = first_word;
 #pragma unroll kUnroll
-    for (int pair = 0; pair < p.num_noise / (2 * kLanes); ++pair, counter += 2 * kRound) {
+    for (int pair = 0; pair < p.num_noise / (2 * kWarpLanes); ++pair, counter += 2 * kRound) {
       noise_order(mix64(counter), mid2, lowest);  // two at once share the loop's own instructions
       noise_order(mix64(counter + kRound), mid2, lowest);
     }
-    if (p.num_noise & kLanes) noise_order(mix64(counter), mid2, lowest);
+    if (p.num_noise & kWarpLanes) noise_order(mix64(counter), mid2, lowest);
 
     directional_rounds(first_word + (uint64_t)p.first_momentum * kGolden, p.num_momentum, mid2, ret);
     directional_rounds(first_word + (uint64_t)p.first_fundamental * kGolden, p.num_fundamental, mid2, value);
 
-    if (p.num_maker >= kLanes) {  // a lane's makers all take the same side, as rounds are even: one sum serves them
+    if (p.num_maker >= kWarpLanes) {  // a lane's makers all take the same side, as rounds are even: one sum serves them
       counter = first_word + (uint64_t)p.first_maker * kGolden;
       int32_t sum = 0;
 #pragma unroll kUnroll
-      for (int round = 0; round < p.num_maker / kLanes; ++round, counter += kRound)
+      for (int round = 0; round < p.num_maker / kWarpLanes; ++round, counter += kRound)
         sum += word_quantity(mix64(counter), p.max_order_qty);
       const bool buys = maker_buys(p.first_maker + lane, t);
       const int32_t offset = buys ? -p.maker_half_spread : p.maker_half_spread;
@@ -154,10 +154,10 @@ struct OrderFlow {
     }
 
     // Leftovers, by their numbers: the classes' in the order noise, momentum, maker, fundamental.
-    const int momentum = p.num_noise % kLanes, maker = momentum + p.num_momentum % kLanes,
-              fundamental = maker + p.num_maker % kLanes, end = fundamental + p.num_fundamental % kLanes;
+    const int momentum = p.num_noise % kWarpLanes, maker = momentum + p.num_momentum % kWarpLanes,
+              fundamental = maker + p.num_maker % kWarpLanes, end = fundamental + p.num_fundamental % kWarpLanes;
 #pragma unroll kUnroll
-    for (int first = 0; first < end; first += kLanes) {
+    for (int first = 0; first < end; first += kWarpLanes) {
       const int i = first + lane;
       const bool noise = i < momentum, makes = i >= maker && i < fundamental;
       const int agent = i + (noise             ? p.num_noise - momentum

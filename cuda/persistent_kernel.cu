@@ -22,8 +22,8 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_MIN)
   using Kernel = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS != 0>;
 #endif
   extern __shared__ __align__(16) int shared[];
-  const int warp = threadIdx.x / kLanes;
-  const int64_t m = (int64_t)blockIdx.x * (blockDim.x / kLanes) + warp;
+  const int warp = threadIdx.x / kWarpLanes;
+  const int64_t m = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
   if (m >= launch.markets) return;
   Kernel market(launch, m, shared + warp * Kernel::shared_ints(launch));
 #if KS_TASK

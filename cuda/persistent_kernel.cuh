@@ -64,7 +64,7 @@ struct MarketOnChip : OrderFlow<kBins> {
     best_bid = -1;
     best_ask = kNoTick;
 #pragma unroll 1
-    for (int tick = 4 * lane; tick < grid; tick += 4 * kLanes) {
+    for (int tick = 4 * lane; tick < grid; tick += 4 * kWarpLanes) {
       const bool on_grid = tick < levels;
       const int4 none = make_int4(0, 0, 0, 0);
       const int4 b = on_grid ? *reinterpret_cast<const int4*>(from_bid + tick) : none;
@@ -87,7 +87,7 @@ struct MarketOnChip : OrderFlow<kBins> {
   __device__ __forceinline__ void open_book() {
     __syncwarp();
 #pragma unroll 1
-    for (int tick = lane; tick < grid; tick += kLanes) {
+    for (int tick = lane; tick < grid; tick += kWarpLanes) {
       buy[tick] = tick == p.init_price - 1 ? p.init_depth : 0;
       sell[tick] = tick == p.init_price + 1 ? p.init_depth : 0;
     }
@@ -100,7 +100,7 @@ struct MarketOnChip : OrderFlow<kBins> {
   __device__ __forceinline__ void store_book() {
     __syncwarp();
 #pragma unroll 1
-    for (int tick = 4 * lane; tick < levels; tick += 4 * kLanes) {
+    for (int tick = 4 * lane; tick < levels; tick += 4 * kWarpLanes) {
       *reinterpret_cast<int4*>(launch.bid + m * levels + tick) = *reinterpret_cast<const int4*>(buy + tick);
       *reinterpret_cast<int4*>(launch.ask + m * levels + tick) = *reinterpret_cast<const int4*>(sell + tick);
     }
@@ -153,30 +153,30 @@ struct MarketOnChip : OrderFlow<kBins> {
   // Best resting prices among ticks below `below` (bids) and from `from` on (asks).
   __device__ __forceinline__ int32_t find_bid(int below) const {
 #pragma unroll 1
-    for (int chunk = (below + kLanes - 1) / kLanes - 1; chunk >= 0; --chunk) {
-      const int tick = kLanes * chunk + lane;
+    for (int chunk = (below + kWarpLanes - 1) / kWarpLanes - 1; chunk >= 0; --chunk) {
+      const int tick = kWarpLanes * chunk + lane;
       const unsigned found = __ballot_sync(kAllLanes, tick < below && buy[tick] > 0);
-      if (found) return kLanes * chunk + 31 - __clz(found);
+      if (found) return kWarpLanes * chunk + 31 - __clz(found);
     }
     return -1;
   }
 
   __device__ __forceinline__ int32_t find_ask(int from) const {
 #pragma unroll 1
-    for (int chunk = from / kLanes; chunk < grid / kLanes; ++chunk) {
-      const int tick = kLanes * chunk + lane;
+    for (int chunk = from / kWarpLanes; chunk < grid / kWarpLanes; ++chunk) {
+      const int tick = kWarpLanes * chunk + lane;
       const unsigned found = __ballot_sync(kAllLanes, tick >= from && sell[tick] > 0);
-      if (found) return kLanes * chunk + __ffs(found) - 1;
+      if (found) return kWarpLanes * chunk + __ffs(found) - 1;
     }
     return kNoTick;
   }
 
   // Two ticks a lane, as they share a word, from those around the mid on: where nothing rests nothing is hashed.
   __device__ __forceinline__ void cancel() {
-    const int pairs = grid / 2, first = (prev_mid2 >> 2) - kLanes / 2 + lane;
+    const int pairs = grid / 2, first = (prev_mid2 >> 2) - kWarpLanes / 2 + lane;
     int32_t bid_tick = -1, ask_tick = kNoTick;
 #pragma unroll 1
-    for (int i = 0; i < pairs; i += kLanes) {
+    for (int i = 0; i < pairs; i += kWarpLanes) {
       const int pair = (first + i) & (pairs - 1);
       int2 b = make_int2(0, 0), a = b;
       const bool mine = i + lane < pairs;  // of the smallest grids half the lanes have none
@@ -205,8 +205,8 @@ struct MarketOnChip : OrderFlow<kBins> {
   // new[tick] = old[tick + shift], read a chunk ahead of what is written.
   __device__ __forceinline__ void shift_grid(int32_t shift) {
 #pragma unroll 1
-    for (int i = 0; i < grid; i += kLanes) {
-      const int tick = (shift > 0 ? i : grid - kLanes - i) + lane, from = tick + shift;
+    for (int i = 0; i < grid; i += kWarpLanes) {
+      const int tick = (shift > 0 ? i : grid - kWarpLanes - i) + lane, from = tick + shift;
       const bool kept = from >= 0 && from < levels && tick < levels;
       const int32_t b = kept ? buy[from] : 0, a = kept ? sell[from] : 0;
       __syncwarp();
@@ -345,7 +345,7 @@ struct MarketOnChip : OrderFlow<kBins> {
       if (at_bid >= 0 && !cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
       if (at_ask != kNoTick && !cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
       __syncwarp();
-      cleared = Cleared{0, grid / kLanes, 0, 0};
+      cleared = Cleared{0, grid / kWarpLanes, 0, 0};
       if (full) {
         const uint32_t total_buy = clearing.quantity(buy, cleared), total_sell = clearing.quantity(sell, cleared);
         if (overflows(total_buy, total_sell)) {

@@ -213,7 +213,7 @@ class CudaEngine(NativeEngine):
                 **self.force,
             }
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
-            constants, lanes = state.CONSTANTS, state.CONSTANTS["kLanes"]
+            constants, lanes = state.CONSTANTS, state.CONSTANTS["kWarpLanes"]
             ints = 2 * max(self._sizes["L"], lanes) + constants["kBinInts"]
             if defines["KS_TASK"]:
                 ints += -(-(constants["kDeskInts"] + constants["kDeskSlotInts"] * self._sizes["K"]) // 4) * 4
