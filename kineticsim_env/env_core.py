@@ -23,6 +23,7 @@ from kineticsim_env.tasks.market_making import MarketMakingTask
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
 _ENV_STEP, _ENV_RESET = 1, 2  # enum EnvMode
+_MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]
 
 
@@ -90,6 +91,8 @@ class EnvCore:
         )
         self.device = self.simulator.device
         self.host = self.device.type == "cpu"
+        if num_markets >= _MARKETS_TO_SPECIALISE:
+            self.simulator.specialise()
         self._stagger, self._validate = bool(stagger), bool(validate)
         self._engine = self.simulator.engine
         self._allocate()

@@ -257,6 +257,14 @@ class Simulator:
         twin.load_state_dict(self.state_dict())
         return twin
 
+    def specialise(self) -> None:
+        """Compile this configuration into the CUDA kernel, at the next launch: about a second for a third more speed.
+
+        Results stay the same bits, and other engines have nothing to do. It happens by itself once a simulator has had
+        much to do; call it before a CUDA graph is captured, or where a first run is timed.
+        """
+        self.engine.specialise()
+
     def check_errors(self) -> None:
         """Raise `MarketError` if any market's error word is set that was not yet raised for. Synchronises on CUDA.
 

@@ -18,6 +18,9 @@ from kineticsim_env.config import MAX_QUOTE_QTY
 from kineticsim_env.errors import EngineUnavailable, MarketError
 
 _INT32_LIMIT = 2**31
+# Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200,
+# which the compilation takes too, so that it costs at most as much again as was spent by then.
+_WORK_TO_SPECIALISE = 2 * 10**11
 _MAX_ORIGIN = 2**29
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 
@@ -92,6 +95,9 @@ class NativeEngine:
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         raise NotImplementedError
+
+    def specialise(self) -> None:
+        """Prepare for these very parameters, where that makes an engine faster; see `CudaEngine.specialise`."""
 
     def state_changed(self) -> None:
         """Hear that tensors were changed outside a launch (reset, load_state_dict)."""
@@ -176,7 +182,7 @@ class CudaEngine(NativeEngine):
         self._index = torch.cuda.current_device() if device.index is None else device.index
         self._multiprocessors = torch.cuda.get_device_properties(self._index).multi_processor_count
         self._plans: dict[int, tuple] = {}
-        self._specialised = False
+        self._work, self._specialised = 0, False
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
@@ -187,14 +193,17 @@ class CudaEngine(NativeEngine):
         self._reach = max(1, int(rows["noise_spread"].max()), int(rows["maker_half_spread"].max()))
         self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
         self._plans = {}
+        self._work = 0
 
     def specialise(self) -> None:
-        """Compile kernels for these very parameters: some seconds for a third more speed, and the same results.
+        """Compile kernels for these very parameters: about a second each for a third more speed, and the same results.
 
-        What differs from market to market is still read for each market.
+        What differs from market to market is still read for each market. Happens by itself once an engine has had much
+        to do (`_WORK_TO_SPECIALISE`).
         """
-        self._specialised = True
-        self._plans = {}
+        if not self._specialised:
+            self._specialised = True
+            self._plans = {}
 
     def _own_definitions(self) -> dict[str, int | str]:
         values = ((name, self._rows[name]) for name in state.PARAMS_FIELDS)
@@ -223,6 +232,11 @@ class CudaEngine(NativeEngine):
         return self._plans[mode]
 
     def _execute(self, mode: int, total_auctions: int) -> None:
+        if not self._specialised:
+            self._work += self._sizes["M"] * self._agents * total_auctions
+            # Not while a CUDA graph is captured: no module can be loaded then.
+            if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
+                self.specialise()
         kernel, grid, block, shared = self._plans.get(min(mode, 1)) or self.prepare(min(mode, 1))
         stream = torch._C._cuda_getCurrentRawStream(self._index)  # what torch.cuda.current_stream wraps, at a tenth
         if torch.cuda.current_device() == self._index:

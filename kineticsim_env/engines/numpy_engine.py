@@ -51,5 +51,8 @@ class NumpyEngine:
         """Refuse to be copied or pickled: a copy's views would no longer be those of its simulator's tensors."""
         raise TypeError(NO_COPY)
 
+    def specialise(self) -> None:
+        """Nothing is compiled."""
+
     def state_changed(self) -> None:
         """Nothing is remembered between launches."""
