@@ -1,8 +1,9 @@
-// environment_kernel.cuh: one environment step or reset of the market on chip, in the same launch as its auctions.
-// Loops and memory only: actions, rewards and observations are tasks.h's, in the order of docs/environment.md.
+// environment_kernel.cuh: one environment step or reset, in the same launch as its auctions. Loops and memory only:
+// actions, rewards and observations are tasks.h's, in the order of docs/environment.md.
 //
-// A step is short, so what it costs is waiting for global memory: everything is read at the start, at once, and written
-// at the end; what threads tell each other goes over the market's desk in shared memory.
+// A warp has a tile of markets. What is one number a market or a slot (actions, rewards, flags, own features) is worked
+// out for the whole tile at once, a lane each; auctions and books are for one market at a time, a tick a lane. With one
+// market a warp, 31 lanes would idle through four fifths of a step. In between, the tile lies on a desk in shared memory.
 #pragma once
 
 #include "persistent_kernel.cuh"
@@ -10,242 +11,376 @@
 
 namespace ks {
 
-// One slot as all threads of the market see it.
-struct DeskSlot {
-  int64_t cash, inventory, fees;
-  Quote quote;
-};
-
-// What a market's threads share besides the book. Its slots follow it in memory.
-struct Desk {
+struct DeskMarket {
+  int32_t prev_mid2, last_tick, origin, fundamental;
+  uint64_t key;
+  int64_t t;
+  int64_t volume;               // of this step
+  int64_t bank_row;             // where the next episode starts
+  int32_t trades;               // of this step
+  int32_t error, elapsed, fundamental_before;
   int32_t mid_history[kHistory + 1];
   int32_t volume_history[kHistory];
-  int32_t action_error;
-
-  __device__ __forceinline__ DeskSlot& slot(int k) { return reinterpret_cast<DeskSlot*>(this + 1)[k]; }
+  int32_t unused[3];
 };
 
-constexpr int kHistoryInts = 2 * kHistory + 1;  // both histories, in one row
-static_assert(sizeof(Desk) == 4 * kDeskInts && sizeof(DeskSlot) == 4 * kDeskSlotInts, "layout.h tells the launcher");
-static_assert(sizeof(Desk) % 8 == 0, "its slots hold int64");
+struct DeskSlot {
+  Quote quote, fresh;           // standing, and what the action turned into
+  int64_t inventory;
+  int64_t cash;                 // of this step
+  int64_t liquidation;          // what unwinding would bring, for that mark
+  int32_t bought, sold;         // in this step
+};
+
+static_assert(sizeof(DeskMarket) == 4 * kDeskInts && sizeof(DeskSlot) == 4 * kDeskSlotInts, "layout.h tells the launcher");
+static_assert(kDeskInts % 4 == 0 && kDeskSlotInts % 4 == 0, "rows are read by 16 bytes, and warps' memory follows");
 
 template <int kBins, bool kOptions>
-struct EnvironmentOnChip : MarketOnChip<kBins, kOptions, true> {
+struct EnvironmentTile {
   using Market = MarketOnChip<kBins, kOptions, true>;
-  using Market::account, Market::best_ask, Market::best_bid, Market::error, Market::episode, Market::fundamental,
-      Market::key, Market::lane, Market::last_tick, Market::launch, Market::leads, Market::levels, Market::m,
-      Market::origin, Market::owns_slot, Market::p, Market::prev_mid2, Market::quote, Market::stopped, Market::t,
-      Market::trades, Market::volume;
 
-  Desk& desk;
+  const Launch& launch;
   const TaskParams& task;
-  bool done, terminated, truncated;
-  int32_t elapsed;
-  int64_t prev_value;  // of this thread's slot
-  float reward;
+  const int lane, slots, count;  // count: markets of this tile
+  const int64_t first;
+  int* const shared;
+  DeskMarket* const markets;     // shared [tile]
+  DeskSlot* const rows;          // shared [tile * slots]
+  const bool has_market, has_slot;
+  const int slot_market, k;      // this lane's slot: its market in the tile, and its number there
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
-    return Market::shared_ints(launch) + ((kDeskInts + kDeskSlotInts * launch.slots + 3) & ~3);
+    return Market::shared_ints(launch) + launch.tile * (kDeskInts + kDeskSlotInts * launch.slots);
   }
 
-  __device__ __forceinline__ EnvironmentOnChip(const Launch& launch, int64_t m, int* shared)
-      : Market(launch, m, shared), desk(*reinterpret_cast<Desk*>(shared + Market::shared_ints(launch))), task(launch.task),
-        done(launch.done[m]), terminated(false), truncated(false), elapsed(launch.elapsed[m]),
-        prev_value(0), reward(0.0f) {
-    const int i = lane;
-    if (i < kHistoryInts) desk.mid_history[i] = *history(i);
-    if (i == kHistoryInts) desk.action_error = 0;
-    if (owns_slot()) prev_value = launch.prev_value[slot_row()];
+  __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
+      : launch(launch), task(launch.task), lane(threadIdx.x % kWarpLanes), slots(launch.slots),
+        count((int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)), first(first),
+        shared(shared), markets(reinterpret_cast<DeskMarket*>(shared + Market::shared_ints(launch))),
+        rows(reinterpret_cast<DeskSlot*>(markets + launch.tile)), has_market(lane < count),
+        has_slot(lane < count * slots), slot_market(has_slot ? lane / slots : 0), k(lane - slot_market * slots) {}
+
+  // Where lane 0's slot lies: a tile's slots follow each other in memory.
+  __device__ __forceinline__ int64_t slot_row() const { return first * slots + lane; }
+
+  __device__ __forceinline__ MarketParams params_of(int market) const {
+    const MarketParams& row = launch.params[(first + market) * launch.params_stride];
+    return MarketParams{KS_PARAMETERS};
   }
 
-  // Place i of the two histories in global memory; on the desk they are one row.
-  __device__ __forceinline__ int32_t* history(int i) const {
-    return i <= kHistory ? launch.mid_history + m * (kHistory + 1) + i
-                         : launch.volume_history + m * kHistory + (i - kHistory - 1);
-  }
-
-  __device__ __forceinline__ int64_t slot_row() const { return m * launch.slots + lane; }
-
-  __device__ __forceinline__ void store_environment() {
-    this->store();
-    const int i = lane;
-    if (i < kHistoryInts) *history(i) = desk.mid_history[i];
-    if (owns_slot()) {
-      launch.prev_value[slot_row()] = prev_value;
-      launch.reward[slot_row()] = reward;
-    }
-    if (leads()) {
-      launch.episode[m] = episode;
-      launch.done[m] = done;
-      launch.elapsed[m] = elapsed;
-      launch.terminated[m] = terminated;
-      launch.truncated[m] = truncated;
-    }
-  }
-
-  __device__ __forceinline__ void slot_direction(int k, int64_t inventory, int32_t& side, int64_t& remaining) const {
+  __device__ __forceinline__ void slot_direction(const DeskMarket& market, int64_t inventory, int32_t& side,
+                                                 int64_t& remaining) const {
     side = 0;
     remaining = kMaxPrice;
-    if (task.role[k] == kMomentum) side = momentum_side(desk.mid_history, key, t, k);
+    if (task.role[k] == kMomentum) side = momentum_side(market.mid_history, market.key, market.t, k);
     if (task.role[k] == kNoise) {
-      const Target target = noise_target(task, key, k, inventory);
+      const Target target = noise_target(task, market.key, k, inventory);
       side = target.side;
       remaining = target.remaining;
     }
   }
 
-  __device__ __forceinline__ void reset(bool explicit_reset) {
-    episode += 1;
-    t = 0;
-    key = episode_key(launch.seed[m], episode);
-    this->first_word = word_counter(key, t, lane);
-    volume = trades = 0;
-    if (leads()) launch.trades[m] = 0;
-    if (task.bank_size > 0) {
-      const int64_t row = word_choice(random_word(key, 0, kWarmStartWord), task.bank_size) +
-                          (task.bank_per_market ? m * task.bank_size : 0);
-      __syncwarp();
-      this->load_book(launch.bank_bid + row * levels, launch.bank_ask + row * levels);
-      const int32_t* scalars = launch.bank_scalars + 4 * row;
-      prev_mid2 = scalars[0];
-      last_tick = scalars[1];
-      origin = scalars[2];
-      fundamental = scalars[3];
+  // This lane's action, turned into a quote that the door lets through.
+  __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory) {
+    int32_t side, error = 0;
+    int64_t most;
+    slot_direction(market, inventory, side, most);
+    const int32_t mid2 = market.mid_history[0];
+    Quote fresh;
+    if (task.action_type == kContinuous) {
+      const float4 row = reinterpret_cast<const float4*>(launch.actions)[slot_row()];
+      const float action[kActionSize] = {row.x, row.y, row.z, row.w};
+      fresh = decode_continuous(task, task.role[k], action, mid2, side, most, standing, error);
     } else {
-      this->open_book();
-      prev_mid2 = 2 * p.init_price;
-      last_tick = p.init_price;
-      origin = 0;
-      fundamental = p.fundamental_price;
+      fresh = decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2, side, most, error);
     }
-    quote = Quote{0, 0, 0, 0};
-    account = Account{0, 0, 0};
-    prev_value = 0;
-    done = false;
-    elapsed = explicit_reset && task.stagger && episode == 0 ? word_choice(random_word(key, 0, kStaggerWord), task.horizon)
-                                                             : 0;
-    if (explicit_reset) error = 0;
-    const int32_t mid2 = this->mark();
-    __syncwarp();  // every reader of the old history is done
-    const int i = lane;
-    if (i < kHistoryInts) desk.mid_history[i] = i <= kHistory ? mid2 : 0;
+    if (error) atomicOr(&market.error, error);
+    return through_door(fresh, inventory, params_of(slot_market));
   }
 
-  // Write the observation of every slot, a feature a thread, to `out` and (not null) to `copy`.
-  __device__ __forceinline__ void observe(float* out, float* copy) {
-    if (owns_slot()) desk.slot(lane) = DeskSlot{account.cash, account.inventory, account.fees, quote};
-    __syncwarp();
-    View<const int32_t*> view{this->buy, this->sell, levels, best_bid, best_ask, desk.mid_history[0], last_tick, origin,
-                              desk.mid_history, desk.volume_history, 0, elapsed, p.inventory_limit, 0, 0,
-                              {0, 0, 0, 0}, {0, 0, 0}};
+  // The features that all slots of a market share, one a lane, to `out` and (not null) to `copy`.
+  __device__ __forceinline__ void write_market_features(const Market& market, int i, float* out, float* copy) const {
+    const DeskMarket& desk = markets[i];
+    const View<const int32_t*> view{market.buy, market.sell, market.levels, market.best_bid, market.best_ask,
+                                    desk.mid_history[0], market.last_tick, market.origin, desk.mid_history,
+                                    desk.volume_history, 0, 0, 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0}};
+    if (lane < kMarketFeatures) {
+      const float feature = feature_of(market_ratio(view, lane));
 #pragma unroll 1
-    for (int k = 0; k < launch.slots; ++k) {
-      const DeskSlot& slot = desk.slot(k);
-      view.role = task.role[k];
-      view.quote = slot.quote;
-      view.account = Account{slot.cash, slot.inventory, slot.fees};
-      slot_direction(k, slot.inventory, view.side, view.remaining);
-      const int64_t row = (m * launch.slots + k) * kObservation;
-#pragma unroll 1
-      for (int i = lane; i < kObservation; i += kWarpLanes) {
-        const float feature = observation_feature(task, view, i);
-        out[row + i] = feature;
-        if (copy) copy[row + i] = feature;
+      for (int slot = 0; slot < slots; ++slot) {
+        const int64_t at = ((first + i) * slots + slot) * kObservation + lane;
+        out[at] = feature;
+        if (copy) copy[at] = feature;
       }
     }
-    __syncwarp();
   }
 
-  // What the launch asks of this market: a step, the reset that follows or replaces it, or an explicit reset.
+  // This lane's slot's own features.
+  __device__ __forceinline__ void write_own_features(const Quote& quote, const Account& account, float* out,
+                                                     float* copy) const {
+    const DeskMarket& desk = markets[slot_market];
+    View<const int32_t*> view{};
+    view.mid2 = desk.mid_history[0];
+    view.role = task.role[k];
+    view.elapsed = desk.elapsed;
+    view.inventory_limit = params_of(slot_market).inventory_limit;
+    view.quote = quote;
+    view.account = account;
+    slot_direction(desk, account.inventory, view.side, view.remaining);
+    const int64_t at = slot_row() * kObservation + kMarketFeatures;
+#pragma unroll
+    for (int i = 0; i < kOwnFeatures; ++i) {
+      const float feature = feature_of(own_ratio(task, view, i));
+      out[at + i] = feature;
+      if (copy) copy[at + i] = feature;
+    }
+  }
+
+  __device__ __forceinline__ void put_on_desk(const Market& market, int i) const {
+    if (lane != 0) return;
+    DeskMarket& desk = markets[i];
+    desk.prev_mid2 = market.prev_mid2;
+    desk.last_tick = market.last_tick;
+    desk.origin = market.origin;
+    desk.fundamental = market.fundamental;
+    desk.t = market.t;
+    desk.volume = market.volume;
+    desk.trades = market.trades;
+    desk.error = market.error;
+  }
+
+  // The auctions of one decision in market i of the tile.
+  __device__ __forceinline__ void play(int i) {
+    const DeskMarket& desk = markets[i];
+    __syncwarp();  // the memory of the market before is free
+    Market market(launch, first + i, shared);
+    market.prev_mid2 = desk.prev_mid2;
+    market.last_tick = desk.last_tick;
+    market.origin = desk.origin;
+    market.fundamental = desk.fundamental;
+    market.error = desk.error;
+    market.start(desk.key, desk.t);
+    Quote fresh{0, 0, 0, 0};
+    DeskSlot& row = rows[i * slots + lane];
+    if (lane < slots) {
+      market.quote = row.quote;
+      fresh = row.fresh;
+    }
+    market.load_book(launch.bid + (first + i) * market.levels, launch.ask + (first + i) * market.levels);
+    market.play(true, fresh, 0);
+    __syncwarp();
+    put_on_desk(market, i);
+    market.store_book();
+    if (lane < slots) {
+      row.quote = market.quote;
+      row.cash = market.account.cash;
+      row.bought = (int32_t)market.bought;
+      row.sold = (int32_t)market.sold;
+      if (task.mark == kLiquidationMark && !market.stopped()) {
+        row.liquidation = liquidation_cash<const int32_t*>(market.buy, market.sell, market.levels,
+                                                           row.inventory + row.bought - row.sold, market.origin,
+                                                           market.last_tick);
+      }
+    }
+    if (market.stopped()) return;
+    // Both histories are one row on the desk: each place moves up by one, then the newest comes first.
+    int32_t* const history = markets[i].mid_history;
+    const int32_t moved = lane < 2 * kHistory + 1 ? history[lane] : 0;
+    const int32_t newest = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
+    __syncwarp();
+    if (lane < 2 * kHistory && lane != kHistory) history[lane + 1] = moved;
+    if (lane == 0) history[0] = market.mark();
+    if (lane == kHistory) history[kHistory + 1] = newest;
+    __syncwarp();
+    write_market_features(market, i, launch.final_observation, launch.observation);
+  }
+
+  // Put market i of the tile at the start of the episode that is on the desk.
+  __device__ __forceinline__ void open(int i) {
+    DeskMarket& desk = markets[i];
+    __syncwarp();
+    Market market(launch, first + i, shared);
+    if (task.bank_size > 0) {
+      market.load_book(launch.bank_bid + desk.bank_row * market.levels, launch.bank_ask + desk.bank_row * market.levels);
+      const int32_t* scalars = launch.bank_scalars + 4 * desk.bank_row;
+      market.prev_mid2 = scalars[0];
+      market.last_tick = scalars[1];
+      market.origin = scalars[2];
+      market.fundamental = scalars[3];
+    } else {
+      market.open_book();
+    }
+    market.error = desk.error;
+    put_on_desk(market, i);
+    market.store_book();
+    if (lane < 2 * kHistory + 1) desk.mid_history[lane] = lane <= kHistory ? market.mark() : 0;
+    __syncwarp();
+    write_market_features(market, i, launch.observation, nullptr);
+  }
+
   __device__ __forceinline__ void step_or_reset() {
     const bool explicit_reset = launch.env_mode == kEnvReset;
-    if (explicit_reset && launch.reset_mask && !launch.reset_mask[m]) return;
-    bool restart = explicit_reset;
-    if (!explicit_reset && (stopped() || done)) {
-      this->bought = this->sold = 0;
-      this->write_fills(m * launch.slots);
-    }
-    if (!explicit_reset && !stopped()) {
-      if (!done) {
-        restart = advance();
-      } else if (task.autoreset == kDisabled) {  // it stays as it is, and so do its flags
-        if (owns_slot()) launch.reward[slot_row()] = 0.0f;
-        return;
-      } else {
-        restart = true;
-      }
-    }
-    if (restart) {
-      reset(explicit_reset);
-      observe(launch.observation, nullptr);
-    }
-    store_environment();
-  }
+    const int64_t m = first + lane;  // this lane's market
+    DeskMarket& desk = markets[has_market ? lane : 0];
+    DeskSlot& row = rows[has_slot ? lane : 0];
 
-  // One decision and everything that follows from it; true if the market has to be reset in this same step.
-  __device__ __forceinline__ bool advance() {
-    __syncwarp();  // the desk is laid
-    const int32_t mid2_before = desk.mid_history[0], fundamental_before = fundamental;
-    const int64_t volume_before = volume;
+    // What this lane's market and slot are.
+    bool plays = false, restarts = false, frozen = true, done = false, terminated = false, truncated = false;
+    int64_t seed = 0, episode = 0;
+    Account account{0, 0, 0};
+    if (has_market) {
+      desk.prev_mid2 = launch.prev_mid2[m];
+      desk.last_tick = launch.last_tick[m];
+      desk.origin = launch.price_origin[m];
+      desk.fundamental = desk.fundamental_before = launch.fundamental_price[m];
+      desk.t = launch.t[m];
+      desk.error = launch.error[m];
+      desk.elapsed = launch.elapsed[m];
+      desk.volume = desk.trades = 0;
+#pragma unroll
+      for (int i = 0; i <= kHistory; ++i) desk.mid_history[i] = launch.mid_history[m * (kHistory + 1) + i];
+#pragma unroll
+      for (int i = 0; i < kHistory; ++i) desk.volume_history[i] = launch.volume_history[m * kHistory + i];
+      seed = launch.seed[m];
+      episode = launch.episode[m];
+      desk.key = episode_key(seed, episode);
+      done = launch.done[m];
+      const bool stopped = market_has_stopped(desk.error);
+      plays = !explicit_reset && !stopped && !done;
+      restarts = explicit_reset ? !launch.reset_mask || launch.reset_mask[m]
+                                : !stopped && done && task.autoreset != kDisabled;
+      frozen = explicit_reset ? !restarts : !stopped && done && task.autoreset == kDisabled;  // and so are its flags
+    }
+    __syncwarp();
+    const unsigned playing = __ballot_sync(kAllLanes, plays);
+    const bool slot_plays = has_slot && (playing >> slot_market & 1);
+    int64_t prev_value = 0;
+    if (has_slot) {
+      const int4 q = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
+      row.quote = Quote{q.x, q.y, q.z, q.w};
+      account = Account{launch.cash[slot_row()], launch.inventory[slot_row()], launch.fees[slot_row()]};
+      prev_value = launch.prev_value[slot_row()];
+      row.inventory = account.inventory;
+      row.cash = row.liquidation = row.bought = row.sold = 0;
+    }
     const Account before = account;
-    Quote fresh = quote;
-    if (owns_slot()) {
-      const int k = lane;
-      int32_t side, action_error = 0;
-      int64_t most;
-      slot_direction(k, account.inventory, side, most);
-      fresh = task.action_type == kContinuous
-                  ? decode_continuous(task, task.role[k], launch.actions + slot_row() * kActionSize, mid2_before, side,
-                                      most, quote, action_error)
-                  : decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2_before, side, most, action_error);
-      if (action_error) atomicOr(&desk.action_error, action_error);
-    }
-    this->decision(true, fresh, 0);
-    __syncwarp();
-    error |= desk.action_error;
-    this->write_fills(m * launch.slots);
-    if (stopped()) return false;
-
-    const int32_t mid2 = this->mark();
-    elapsed += 1;
-    const int i = lane;
-    const int32_t older = i < kHistoryInts ? desk.mid_history[i] : 0;
-    __syncwarp();  // every thread has read the old history
-    if (i < kHistory || (i > kHistory && i < kHistoryInts - 1)) desk.mid_history[i + 1] = older;
-    if (leads()) {
-      const int64_t fresh_volume = volume - volume_before;
-      desk.mid_history[0] = mid2;
-      desk.volume_history[0] = fresh_volume < 0x7fffffff ? (int32_t)fresh_volume : 0x7fffffff;
-    }
+    if (slot_plays) row.fresh = decode(markets[slot_market], row.quote, account.inventory);
     __syncwarp();
 
-    const bool on_fundamental = task.mark == kFundamentalMark;
-    const int64_t mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mid2_before;
-    const int64_t mark2 = on_fundamental ? 2 * (int64_t)fundamental : mid2;
+    // The auctions, market after market.
+#pragma unroll 1
+    for (unsigned left = playing; left != 0; left &= left - 1) play(__ffs(left) - 1);
+    __syncwarp();
+
+    // What came of them: money, ends of episode, rewards.
+    if (has_market && plays && market_has_stopped(desk.error)) plays = false;
+    const unsigned played = __ballot_sync(kAllLanes, plays);
+    if (has_market && plays) desk.elapsed += 1;
+    __syncwarp();
+    const bool slot_played = has_slot && (played >> slot_market & 1);
+    float reward = 0.0f;
     int64_t value = 0;
     bool loses = false;
-    if (owns_slot()) {
-      const int64_t cash = task.mark == kLiquidationMark
-                               ? liquidation_cash<const int32_t*>(this->buy, this->sell, levels, account.inventory,
-                                                                  origin, last_tick)
-                               : 0;
-      value = marked_value(task, account, mark2, cash);
+    if (slot_plays) {
+      const int64_t bought = row.bought, sold = row.sold;
+      account.cash += row.cash;
+      account.inventory += bought - sold;
+      account.fees += (int64_t)params_of(slot_market).fee * (bought + sold);
+    }
+    const bool on_fundamental = task.mark == kFundamentalMark;
+    const DeskMarket& mine = markets[slot_market];
+    const int64_t mark2_before = on_fundamental ? 2 * (int64_t)mine.fundamental_before : mine.mid_history[1];
+    const int64_t mark2 = on_fundamental ? 2 * (int64_t)mine.fundamental : mine.mid_history[0];
+    if (slot_played) {
+      value = marked_value(task, account, mark2, row.liquidation);
       loses = task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss;
     }
-    terminated = __any_sync(kAllLanes, loses);
-    truncated = !terminated && elapsed >= task.horizon;
-    done = terminated || truncated;
-    if (owns_slot()) {
+    const unsigned losing = __ballot_sync(kAllLanes, loses);
+    const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
+    if (slot_played) {
+      const bool ends = (losing >> (slot_market * slots) & market_slots) != 0 || mine.elapsed >= task.horizon;
       int32_t side;
       int64_t remaining;
-      slot_direction(lane, account.inventory, side, remaining);
-      reward = reward_of(task, task.role[lane], before, account, prev_value, value, mark2_before, mark2, done,
-                         remaining);
+      slot_direction(mine, account.inventory, side, remaining);
+      reward = reward_of(task, task.role[k], before, account, prev_value, value, mark2_before, mark2, ends, remaining);
       prev_value = value;
+      write_own_features(row.quote, account, launch.final_observation, launch.observation);
     }
-    const bool again = done && task.autoreset == kSameStep;
-    observe(launch.final_observation, again ? nullptr : launch.observation);
-    return again;
+    if (has_market && plays) {
+      terminated = (losing >> (lane * slots) & market_slots) != 0;
+      truncated = !terminated && desk.elapsed >= task.horizon;
+      done = terminated || truncated;
+      restarts = done && task.autoreset == kSameStep;
+    }
+    __syncwarp();
+
+    // Episodes that begin.
+    const unsigned restarting = __ballot_sync(kAllLanes, restarts);
+    if (restarting != 0) {
+      if (restarts) {
+        episode += 1;
+        done = false;
+        desk.key = episode_key(seed, episode);
+        desk.t = 0;
+        desk.elapsed = explicit_reset && task.stagger && episode == 0
+                           ? word_choice(random_word(desk.key, 0, kStaggerWord), task.horizon)
+                           : 0;
+        if (explicit_reset) desk.error = 0;
+        desk.bank_row = task.bank_size > 0 ? word_choice(random_word(desk.key, 0, kWarmStartWord), task.bank_size) +
+                                                 (task.bank_per_market ? m * task.bank_size : 0)
+                                           : 0;
+      }
+      __syncwarp();
+#pragma unroll 1
+      for (unsigned left = restarting; left != 0; left &= left - 1) open(__ffs(left) - 1);
+      __syncwarp();
+      if (has_slot && (restarting >> slot_market & 1)) {
+        row.quote = Quote{0, 0, 0, 0};
+        account = Account{0, 0, 0};
+        prev_value = 0;
+        write_own_features(row.quote, account, launch.observation, nullptr);
+      }
+    }
+
+    // Everything back to where it came from.
+    const unsigned untouched = __ballot_sync(kAllLanes, frozen);
+    if (has_market && !frozen) {
+      launch.prev_mid2[m] = desk.prev_mid2;
+      launch.last_tick[m] = desk.last_tick;
+      launch.price_origin[m] = desk.origin;
+      launch.fundamental_price[m] = desk.fundamental;
+      launch.episode[m] = episode;
+      launch.t[m] = desk.t;
+      launch.volume[m] = restarts ? 0 : launch.volume[m] + desk.volume;
+      launch.trades[m] = restarts ? 0 : launch.trades[m] + desk.trades;
+      launch.error[m] = desk.error;
+      launch.elapsed[m] = desk.elapsed;
+      launch.done[m] = done;
+      launch.terminated[m] = terminated;
+      launch.truncated[m] = truncated;
+#pragma unroll
+      for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[i];
+#pragma unroll
+      for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = desk.volume_history[i];
+    }
+    if (has_slot) {
+      const int64_t at = slot_row();
+      const bool slot_frozen = untouched >> slot_market & 1;
+      if (!explicit_reset) {
+        launch.fills[2 * at] = row.bought;
+        launch.fills[2 * at + 1] = row.sold;
+        launch.reward[at] = reward;
+      }
+      if (!slot_frozen) {
+        const Quote& q = row.quote;
+        reinterpret_cast<int4*>(launch.quotes)[at] = make_int4(q.bid_price, q.bid_qty, q.ask_price, q.ask_qty);
+        launch.cash[at] = account.cash;
+        launch.inventory[at] = account.inventory;
+        launch.fees[at] = account.fees;
+        launch.prev_value[at] = prev_value;
+        launch.reward[at] = reward;
+      }
+    }
   }
 };
 

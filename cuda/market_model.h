@@ -240,6 +240,8 @@ KS_RULE int32_t clearing_price(const MarketParams& p, int32_t mid2, int64_t t, i
 // A side's total may not reach 2^31; sums of uint32 below 2^32 cannot have wrapped (num_agents * max_order_qty <= 2^30).
 KS_RULE bool overflows(uint32_t total_buy, uint32_t total_sell) { return ((total_buy | total_sell) >> 31) != 0; }
 
+KS_RULE bool market_has_stopped(int32_t error) { return (error & (kErrorOverflow | kErrorOrigin)) != 0; }
+
 // The doubled absolute mid of the built-in resting book: best_bid -1 or best_ask kNoTick for an empty side.
 KS_RULE int32_t mark_mid2(int32_t best_bid, int32_t best_ask, int32_t last_tick, int32_t origin) {
   bool both = best_bid >= 0 && best_ask != kNoTick;

@@ -12,23 +12,21 @@
 #define KS_MIN 6
 #endif
 
-// A block is one to four warps, each with its own market: kineticsim_env/engines/native.py chooses how many.
+// A block is one to four warps; a warp has one market, or steps a tile of environments
+// (kineticsim_env/engines/native.py chooses how many).
 extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_MIN)
     ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   using namespace ks;
-#if KS_TASK
-  using Kernel = EnvironmentOnChip<KS_BINS, KS_OPTIONS != 0>;
-#else
-  using Kernel = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS != 0>;
-#endif
   extern __shared__ __align__(16) int shared[];
   const int warp = threadIdx.x / kWarpLanes;
-  const int64_t m = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
-  if (m >= launch.markets) return;
-  Kernel market(launch, m, shared + warp * Kernel::shared_ints(launch));
+  const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
 #if KS_TASK
-  market.step_or_reset();
+  using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0>;
+  if (group * launch.tile >= launch.markets) return;
+  Tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch)).step_or_reset();
 #else
-  market.run();
+  using Market = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS != 0>;
+  if (group >= launch.markets) return;
+  Market(launch, group, shared + warp * Market::shared_ints(launch)).run();
 #endif
 }

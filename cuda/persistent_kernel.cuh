@@ -18,11 +18,11 @@ struct MarketOnChip : OrderFlow<kBins> {
   int32_t best_bid, best_ask;    // of the resting built-in book; -1 and kNoTick where a side is empty
   int32_t room;                  // what either side can certainly still take in before it overflows
   bool roomy;                    // more than this launch can add
-  int32_t chunks;                // of the window that is cleared
+  const int32_t chunks;          // of the window that is cleared
   int32_t prev_mid2, last_tick, origin, fundamental;
   uint64_t key, first_word;      // first_word: the counter of this lane's first word in this auction
-  int64_t episode, t, volume;
-  uint32_t trades;               // in this launch
+  int64_t t, volume;             // volume and trades are of this launch
+  uint32_t trades;
   int32_t error, traded;
   bool book_is_stored;           // the book in global memory is the valid one: an overflow spoilt the one on chip
   Quote quote;                   // lane k holds slot k
@@ -30,21 +30,23 @@ struct MarketOnChip : OrderFlow<kBins> {
   int64_t bought, sold;
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, int* shared)
-      : Flow(launch, launch.params[m * launch.params_stride], shared), launch(launch), m(m), book_is_stored(false), quote{0, 0, 0, 0}, account{0, 0, 0} {
+      : Flow(launch, launch.params[m * launch.params_stride], shared), launch(launch), m(m),
+        chunks(fixed(window_chunks(reach, grid))), volume(0), trades(0), error(0), traded(0), book_is_stored(false),
+        quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
+
+  __device__ __forceinline__ void start(uint64_t market_key, int64_t time) {
+    key = market_key;
+    t = time;
+    first_word = word_counter(key, t, lane);
+  }
+
+  __device__ __forceinline__ void load() {
     prev_mid2 = launch.prev_mid2[m];
     last_tick = launch.last_tick[m];
     origin = launch.price_origin[m];
     fundamental = launch.fundamental_price[m];
-    episode = launch.episode[m];
-    key = episode_key(launch.seed[m], episode);
-    t = launch.t[m];
-    volume = launch.volume[m];
-    trades = 0;
     error = launch.error[m];
-    traded = 0;
-    bought = sold = 0;
-    first_word = word_counter(key, t, lane);
-    chunks = fixed(window_chunks(reach, grid));
+    start(episode_key(launch.seed[m], launch.episode[m]), launch.t[m]);
     if (owns_slot()) {
       const int64_t row = m * launch.slots + lane;
       const int32_t* q = launch.quotes + 4 * row;
@@ -56,7 +58,7 @@ struct MarketOnChip : OrderFlow<kBins> {
 
   __device__ __forceinline__ bool owns_slot() const { return kSlots && lane < launch.slots; }
   __device__ __forceinline__ bool leads() const { return lane == 0; }
-  __device__ __forceinline__ bool stopped() const { return (error & (kErrorOverflow | kErrorOrigin)) != 0; }
+  __device__ __forceinline__ bool stopped() const { return market_has_stopped(error); }
 
   // Rows of 8 ticks and more begin at multiples of 16 bytes.
   __device__ __forceinline__ void load_book(const int32_t* from_bid, const int32_t* from_ask) {
@@ -107,7 +109,7 @@ struct MarketOnChip : OrderFlow<kBins> {
   }
 
   __device__ __forceinline__ void store() {
-    if (!book_is_stored) store_book();
+    store_book();
     store_slots();
     if (leads()) {
       launch.prev_mid2[m] = prev_mid2;
@@ -115,7 +117,7 @@ struct MarketOnChip : OrderFlow<kBins> {
       launch.price_origin[m] = origin;
       launch.fundamental_price[m] = fundamental;
       launch.t[m] = t;
-      launch.volume[m] = volume;
+      launch.volume[m] += volume;
       launch.trades[m] += trades;
       launch.error[m] = error;
     }
@@ -393,10 +395,9 @@ struct MarketOnChip : OrderFlow<kBins> {
     return true;
   }
 
-  // One decision: its quotes (through the door), then `launch.auctions` auctions. `first` counts auctions before it.
-  __device__ __forceinline__ void decision(bool has_fresh, Quote fresh, int64_t first) {
+  // One decision: its quotes, then `launch.auctions` auctions. `first` counts auctions before it.
+  __device__ __forceinline__ void play(bool has_fresh, const Quote& fresh, int64_t first) {
     bought = sold = 0;
-    if (kSlots && has_fresh) fresh = through_door(fresh, account.inventory, p);
 #pragma unroll 1
     for (int a = 0; a < launch.auctions; ++a) {
       if (!auction(has_fresh && a == 0, fresh)) return;
@@ -422,6 +423,7 @@ struct MarketOnChip : OrderFlow<kBins> {
   }
 
   __device__ __forceinline__ void run() {
+    load();
 #pragma unroll 1
     for (int d = 0; d < launch.decisions && !stopped(); ++d) {
       const int64_t row = ((int64_t)d * launch.markets + m) * launch.slots;
@@ -429,9 +431,9 @@ struct MarketOnChip : OrderFlow<kBins> {
       const bool has_fresh = kSlots && launch.new_quotes != nullptr;
       if (has_fresh && owns_slot()) {
         const int32_t* q = launch.new_quotes + 4 * (row + lane);
-        fresh = Quote{q[0], q[1], q[2], q[3]};
+        fresh = through_door(Quote{q[0], q[1], q[2], q[3]}, account.inventory, p);
       }
-      decision(has_fresh, fresh, (int64_t)d * launch.auctions);
+      play(has_fresh, fresh, (int64_t)d * launch.auctions);
       if (!stopped()) write_fills(row);
     }
     store();

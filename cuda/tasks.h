@@ -173,6 +173,8 @@ struct Ratio {
   float numerator, denominator;
 };
 
+KS_RULE float feature_of(Ratio ratio) { return ratio.numerator / ratio.denominator; }
+
 KS_RULE Ratio squash(float x, float scale) { return Ratio{x, fabsf(x) + scale}; }
 
 template <typename Book>
@@ -225,8 +227,7 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
 
 template <typename Book>
 KS_RULE float observation_feature(const TaskParams& task, const View<Book>& view, int i) {
-  const Ratio ratio = i < kMarketFeatures ? market_ratio(view, i) : own_ratio(task, view, i - kMarketFeatures);
-  return ratio.numerator / ratio.denominator;
+  return feature_of(i < kMarketFeatures ? market_ratio(view, i) : own_ratio(task, view, i - kMarketFeatures));
 }
 
 }  // namespace ks

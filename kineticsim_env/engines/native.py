@@ -223,12 +223,14 @@ class CudaEngine(NativeEngine):
             }
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
             constants, lanes = state.CONSTANTS, state.CONSTANTS["kWarpLanes"]
-            ints = 2 * max(self._sizes["L"], lanes) + constants["kBinInts"]
+            ints, warps = 2 * max(self._sizes["L"], lanes) + constants["kBinInts"], self._sizes["M"]
             if defines["KS_TASK"]:
-                ints += -(-(constants["kDeskInts"] + constants["kDeskSlotInts"] * self._sizes["K"]) // 4) * 4
+                tile = choose_tile(self._sizes["M"], self._sizes["K"], self._multiprocessors)
+                self._struct.tile, warps = tile, -(-warps // tile)
+                ints += tile * (constants["kDeskInts"] + constants["kDeskSlotInts"] * self._sizes["K"])
             # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
             per_block = constants["kMarketsPerBlock"] if self._sizes["L"] <= 1024 else 1
-            self._plans[mode] = (kernel, -(-self._sizes["M"] // per_block), lanes * per_block, 4 * ints * per_block)
+            self._plans[mode] = (kernel, -(-warps // per_block), lanes * per_block, 4 * ints * per_block)
         return self._plans[mode]
 
     def _execute(self, mode: int, total_auctions: int) -> None:
@@ -260,6 +262,15 @@ def choose_bins(reach: int, agents: int) -> int:
     needed = 2 * (-(-(2 * reach + 2) // 4) * 4)
     bins = next((bins for bins in (16, 32, 64, 128) if needed <= bins), 0)
     return bins if agents > bins else 0
+
+
+def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
+    """Choose how many environments a warp of the CUDA kernel steps.
+
+    As many as leave 20 warps for every multiprocessor, which is what it takes to hide their waiting; and no more slots
+    than a warp has lanes.
+    """
+    return min(max(1, markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // slots)
 
 
 def market_stopped(market: int, t: int, error: int) -> str:
