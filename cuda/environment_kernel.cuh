@@ -11,7 +11,7 @@
 
 namespace ks {
 
-struct DeskMarket {
+struct alignas(16) DeskMarket {
   int32_t prev_mid2, last_tick, origin, fundamental;
   uint64_t key;
   int64_t t;
@@ -24,7 +24,7 @@ struct DeskMarket {
   int32_t unused[3];
 };
 
-struct DeskSlot {
+struct alignas(16) DeskSlot {
   Quote quote, fresh;           // standing, and what the action turned into
   int64_t inventory;
   int64_t cash;                 // of this step
@@ -167,6 +167,7 @@ struct EnvironmentTile {
       fresh = row.fresh;
     }
     market.load_book(launch.bid + (first + i) * market.levels, launch.ask + (first + i) * market.levels);
+    if (!kOptions || market.p.cancel_threshold == 0) market.find_best();  // cancellation does so, too
     market.play(true, fresh, 0);
     __syncwarp();
     put_on_desk(market, i);
@@ -202,6 +203,7 @@ struct EnvironmentTile {
     Market market(launch, first + i, shared);
     if (task.bank_size > 0) {
       market.load_book(launch.bank_bid + desk.bank_row * market.levels, launch.bank_ask + desk.bank_row * market.levels);
+      market.find_best();
       const int32_t* scalars = launch.bank_scalars + 4 * desk.bank_row;
       market.prev_mid2 = scalars[0];
       market.last_tick = scalars[1];
@@ -209,7 +211,12 @@ struct EnvironmentTile {
       market.fundamental = scalars[3];
     } else {
       market.open_book();
+      market.prev_mid2 = 2 * market.p.init_price;
+      market.last_tick = market.p.init_price;
+      market.origin = 0;
+      market.fundamental = market.p.fundamental_price;
     }
+    market.t = 0;
     market.error = desk.error;
     put_on_desk(market, i);
     market.store_book();

@@ -192,25 +192,28 @@ KS_RULE Quote through_door(Quote q, int64_t inventory, const MarketParams& p) {
   return q;
 }
 
-// The grid tick of a standing bid: -1 if it takes no part, the edge if it is above the grid.
+// The grid tick of a standing bid: -1 if it takes no part, the edge if it is above the grid. Prices and origins are
+// bounded so that their differences fit an int32.
+static_assert((int64_t)kMaxPrice + kMaxOrigin < ((int64_t)1 << 31), "or ticks need 64 bits");
 KS_RULE int32_t bid_tick(const Quote& q, int32_t origin, int32_t levels) {
-  int64_t tick = (int64_t)q.bid_price - origin;
-  if (q.bid_qty <= 0 || tick < 0) return -1;
-  return tick > levels - 1 ? levels - 1 : (int32_t)tick;
+  const int32_t tick = min_of(q.bid_price - origin, levels - 1);
+  return q.bid_qty > 0 && tick >= 0 ? tick : -1;
 }
 
 KS_RULE int32_t ask_tick(const Quote& q, int32_t origin, int32_t levels) {
-  int64_t tick = (int64_t)q.ask_price - origin;
-  if (q.ask_qty <= 0 || tick > levels - 1) return kNoTick;
-  return tick < 0 ? 0 : (int32_t)tick;
+  const int32_t tick = max_of(q.ask_price - origin, 0);
+  return q.ask_qty > 0 && tick < levels ? tick : kNoTick;
 }
+
+// Most quotients are of small numbers, and a GPU has no 64-bit division.
+KS_RULE uint64_t divide(uint64_t a, uint32_t b) { return a >> 32 ? a / b : (uint32_t)a / b; }
 
 // What a quote of qty gets at a tick where `traded` of `total` trades and learned quotes of lower slots are `before`.
 KS_RULE int32_t ration(uint32_t before, uint32_t qty, uint32_t traded, uint32_t total, uint32_t u32) {
   if (traded == 0) return 0;
   if (traded == total) return (int32_t)qty;
   uint64_t r = ((uint64_t)u32 * total) >> 32;
-  return (int32_t)(((uint64_t)(before + qty) * traded + r) / total - ((uint64_t)before * traded + r) / total);
+  return (int32_t)(divide((uint64_t)(before + qty) * traded + r, total) - divide((uint64_t)before * traded + r, total));
 }
 
 KS_RULE void settle(Account& account, int32_t bought, int32_t sold, int64_t price, int32_t fee) {

@@ -54,6 +54,7 @@ struct MarketOnChip : OrderFlow<kBins> {
       account = Account{launch.cash[row], launch.inventory[row], launch.fees[row]};
     }
     load_book(launch.bid + m * levels, launch.ask + m * levels);
+    find_best();
   }
 
   __device__ __forceinline__ bool owns_slot() const { return kSlots && lane < launch.slots; }
@@ -62,9 +63,7 @@ struct MarketOnChip : OrderFlow<kBins> {
 
   // Rows of 8 ticks and more begin at multiples of 16 bytes.
   __device__ __forceinline__ void load_book(const int32_t* from_bid, const int32_t* from_ask) {
-    uint32_t bids = 0, asks = 0;
-    best_bid = -1;
-    best_ask = kNoTick;
+    uint32_t sum = 0;
 #pragma unroll 1
     for (int tick = 4 * lane; tick < grid; tick += 4 * kWarpLanes) {
       const bool on_grid = tick < levels;
@@ -73,16 +72,15 @@ struct MarketOnChip : OrderFlow<kBins> {
       const int4 a = on_grid ? *reinterpret_cast<const int4*>(from_ask + tick) : none;
       *reinterpret_cast<int4*>(buy + tick) = b;
       *reinterpret_cast<int4*>(sell + tick) = a;
-      bids += (uint32_t)b.x + b.y + b.z + b.w;
-      asks += (uint32_t)a.x + a.y + a.z + a.w;
-      if ((b.x | b.y | b.z | b.w) != 0) best_bid = tick + (b.w > 0 ? 3 : b.z > 0 ? 2 : b.y > 0 ? 1 : 0);
-      if (best_ask == kNoTick && (a.x | a.y | a.z | a.w) != 0)
-        best_ask = tick + (a.x > 0 ? 0 : a.y > 0 ? 1 : a.z > 0 ? 2 : 3);
+      sum += (uint32_t)b.x + b.y + b.z + b.w + a.x + a.y + a.z + a.w;
     }
-    best_bid = warp_max(best_bid);
-    best_ask = warp_min(best_ask);
-    count_room((uint32_t)warp_sum((int)bids), (uint32_t)warp_sum((int)asks));
+    count_room((uint32_t)warp_sum((int)sum), 0);  // of both sides together, which is more than either
     __syncwarp();
+  }
+
+  __device__ __forceinline__ void find_best() {
+    best_bid = find_bid(levels);
+    best_ask = find_ask(0);
   }
 
   // The opening book.
@@ -216,8 +214,7 @@ struct MarketOnChip : OrderFlow<kBins> {
       sell[tick] = a;
       __syncwarp();
     }
-    best_bid = find_bid(levels);
-    best_ask = find_ask(0);
+    find_best();
   }
 
   // The whole interest at the ticks of this lane's quotes, before it trades.
@@ -264,7 +261,7 @@ struct MarketOnChip : OrderFlow<kBins> {
     if (kOptions) {
       if ((p.walk_threshold | p.jump_threshold) != 0)
         fundamental = walk_fundamental(p, random_word(key, t, kWalkWord), fundamental);
-      if (p.cancel_threshold != 0) cancel();
+      if (p.cancel_threshold != 0) cancel();  // and find the best prices
     }
 
     // 1. The mid that everyone sees, then the window, then new quotes.
@@ -368,15 +365,21 @@ struct MarketOnChip : OrderFlow<kBins> {
     trades += traded > 0;
     if (quoted) {
       ration_quotes(cleared, at_bid, at_ask, bid_total, ask_total);
-      best_bid = find_bid(cleared.top() + 1);
-      best_ask = find_ask(cleared.base);
-    } else {
-      best_bid = cleared.best_bid;
-      best_ask = cleared.best_ask;
-      if (best_bid < cleared.base || best_ask > cleared.top()) {  // rare: nothing left near the mid
-        if (best_bid < cleared.base) best_bid = find_bid(cleared.base);
-        if (best_ask > cleared.top()) best_ask = find_ask(cleared.top() + 1);
+      if (cleared.chunks == 1) {
+        const unsigned bids_left = __ballot_sync(kAllLanes, buy[cleared.base + lane] > 0);
+        const unsigned asks_left = __ballot_sync(kAllLanes, sell[cleared.base + lane] > 0);
+        cleared.best_bid = cleared.base + 31 - __clz(bids_left);
+        cleared.best_ask = cleared.base + (asks_left ? __ffs(asks_left) - 1 : kWarpLanes);
+      } else {
+        cleared.best_bid = find_bid(cleared.top() + 1);
+        cleared.best_ask = find_ask(cleared.base);
       }
+    }
+    best_bid = cleared.best_bid;
+    best_ask = cleared.best_ask;
+    if (best_bid < cleared.base || best_ask > cleared.top()) {  // rare: nothing is left near the mid
+      if (best_bid < cleared.base) best_bid = find_bid(cleared.base);
+      if (best_ask > cleared.top()) best_ask = find_ask(cleared.top() + 1);
     }
     if (kOptions && p.residue != 0) {  // what rests at a grid's end can only be the best of its side
       if (best_bid == levels - 1) {

@@ -177,24 +177,21 @@ KS_RULE float feature_of(Ratio ratio) { return ratio.numerator / ratio.denominat
 
 KS_RULE Ratio squash(float x, float scale) { return Ratio{x, fabsf(x) + scale}; }
 
+// Places rather than branches: the lanes of a warp that compute different features read different places.
 template <typename Book>
 KS_RULE Ratio market_ratio(const View<Book>& view, int i) {
-  int64_t x = 0;
-  if (i < 2 * kDepth) {
-    const bool buys = i < kDepth;
-    const int32_t tick = buys ? (view.mid2 >> 1) - view.origin - i : ((view.mid2 + 1) >> 1) - view.origin + (i - kDepth);
-    if (tick >= 0 && tick < view.levels) x = (buys ? view.bid : view.ask)[tick];
-  } else if (i == 2 * kDepth) {
-    if (view.best_bid >= 0 && view.best_ask != kNoTick) x = view.best_ask - view.best_bid;
-  } else if (i == 2 * kDepth + 1) {
-    x = 2 * (int64_t)(view.last_tick + view.origin) - view.mid2;
-  } else if (i < 2 * kDepth + 2 + kHistory) {
-    const int32_t* mids = view.mid_history + (i - 2 * kDepth - 2);
-    x = (int64_t)mids[0] - mids[1];
-  } else {
-    x = view.volume_history[i - 2 * kDepth - 2 - kHistory];
-  }
-  return squash((float)x, i < 2 * kDepth + 2 + kHistory ? 8.0f : 32.0f);
+  const bool of_book = i < 2 * kDepth, buys = i < kDepth;
+  const int32_t tick = buys ? (view.mid2 >> 1) - view.origin - i : ((view.mid2 + 1) >> 1) - view.origin + i - kDepth;
+  const int before = i - 2 * kDepth - 2;  // place in the history of mids, then in that of volumes
+  const bool exists = of_book ? tick >= 0 && tick < view.levels : before >= 0;
+  const int32_t* place = of_book              ? (buys ? view.bid : view.ask) + tick
+                         : before < kHistory ? view.mid_history + before
+                                             : view.volume_history + before - kHistory;
+  int32_t x = exists ? place[0] : 0;
+  if (before >= 0 && before < kHistory) x -= place[1];
+  if (i == 2 * kDepth && view.best_bid >= 0 && view.best_ask != kNoTick) x = view.best_ask - view.best_bid;
+  if (i == 2 * kDepth + 1) x = 2 * (view.last_tick + view.origin) - view.mid2;
+  return squash((float)x, before < kHistory ? 8.0f : 32.0f);
 }
 
 template <typename Book>
