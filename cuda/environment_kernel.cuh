@@ -22,6 +22,7 @@ struct alignas(16) DeskMarket {
   int32_t mid_history[kHistory + 1];
   int32_t volume_history[kHistory];
   int32_t unused[3];
+  MarketParams params;          // where markets have their own
 };
 
 struct alignas(16) DeskSlot {
@@ -43,20 +44,22 @@ struct EnvironmentTile {
   const TaskParams& task;
   const int lane, slots, count;  // count: markets of this tile
   const int64_t first;
-  int* const shared;
+  int* const shared;             // two books: one is played, the next one is on its way
+  int* const bins;
   DeskMarket* const markets;     // shared [tile]
   DeskSlot* const rows;          // shared [tile * slots]
   const bool has_market, has_slot;
   const int slot_market, k;      // this lane's slot: its market in the tile, and its number there
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
-    return Market::shared_ints(launch) + launch.tile * (kDeskInts + kDeskSlotInts * launch.slots);
+    return 2 * Market::book_ints(launch) + kBinInts + launch.tile * (kDeskInts + kDeskSlotInts * launch.slots);
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
       : launch(launch), task(launch.task), lane(threadIdx.x % kWarpLanes), slots(launch.slots),
         count((int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)), first(first),
-        shared(shared), markets(reinterpret_cast<DeskMarket*>(shared + Market::shared_ints(launch))),
+        shared(shared), bins(shared + 2 * Market::book_ints(launch)),
+        markets(reinterpret_cast<DeskMarket*>(bins + kBinInts)),
         rows(reinterpret_cast<DeskSlot*>(markets + launch.tile)), has_market(lane < count),
         has_slot(lane < count * slots), slot_market(has_slot ? lane / slots : 0), k(lane - slot_market * slots) {}
 
@@ -64,8 +67,16 @@ struct EnvironmentTile {
   __device__ __forceinline__ int64_t slot_row() const { return first * slots + lane; }
 
   __device__ __forceinline__ MarketParams params_of(int market) const {
-    const MarketParams& row = launch.params[(first + market) * launch.params_stride];
+    const MarketParams& row = row_of(market);
     return MarketParams{KS_PARAMETERS};
+  }
+  __device__ __forceinline__ const MarketParams& row_of(int market) const {
+    return launch.params_stride ? markets[market].params : launch.params[0];
+  }
+
+  __device__ __forceinline__ void fetch(int i, int* book) const {
+    const int levels = KS_LEVELS;
+    Market::fetch_book(launch, book, launch.bid + (first + i) * levels, launch.ask + (first + i) * levels);
   }
 
   __device__ __forceinline__ void slot_direction(const DeskMarket& market, int64_t inventory, int32_t& side,
@@ -149,11 +160,10 @@ struct EnvironmentTile {
     desk.error = market.error;
   }
 
-  // The auctions of one decision in market i of the tile.
-  __device__ __forceinline__ void play(int i) {
+  // The auctions of one decision in market i of the tile, whose book is on its way; `next` (-1: none) follows it.
+  __device__ __forceinline__ void play(int i, int* book, int next, int* next_book) {
     const DeskMarket& desk = markets[i];
-    __syncwarp();  // the memory of the market before is free
-    Market market(launch, first + i, shared);
+    Market market(launch, first + i, row_of(i), book, bins);
     market.prev_mid2 = desk.prev_mid2;
     market.last_tick = desk.last_tick;
     market.origin = desk.origin;
@@ -166,7 +176,8 @@ struct EnvironmentTile {
       market.quote = row.quote;
       fresh = row.fresh;
     }
-    market.load_book(launch.bid + (first + i) * market.levels, launch.ask + (first + i) * market.levels);
+    market.accept_book();
+    if (next >= 0) fetch(next, next_book);
     if (!kOptions || market.p.cancel_threshold == 0) market.find_best();  // cancellation does so, too
     market.play(true, fresh, 0);
     __syncwarp();
@@ -200,9 +211,11 @@ struct EnvironmentTile {
   __device__ __forceinline__ void open(int i) {
     DeskMarket& desk = markets[i];
     __syncwarp();
-    Market market(launch, first + i, shared);
+    Market market(launch, first + i, row_of(i), shared, bins);
     if (task.bank_size > 0) {
-      market.load_book(launch.bank_bid + desk.bank_row * market.levels, launch.bank_ask + desk.bank_row * market.levels);
+      const int64_t at = desk.bank_row * market.levels;
+      Market::fetch_book(launch, shared, launch.bank_bid + at, launch.bank_ask + at);
+      market.accept_book();
       market.find_best();
       const int32_t* scalars = launch.bank_scalars + 4 * desk.bank_row;
       market.prev_mid2 = scalars[0];
@@ -235,6 +248,13 @@ struct EnvironmentTile {
     bool plays = false, restarts = false, frozen = true, done = false, terminated = false, truncated = false;
     int64_t seed = 0, episode = 0;
     Account account{0, 0, 0};
+    if (launch.params_stride) {
+      constexpr int kInts = sizeof(MarketParams) / 4;
+      const int32_t* from = reinterpret_cast<const int32_t*>(launch.params + first);
+#pragma unroll 1
+      for (int i = lane; i < count * kInts; i += kWarpLanes)
+        reinterpret_cast<int32_t*>(&markets[i / kInts].params)[i % kInts] = from[i];
+    }
     if (has_market) {
       desk.prev_mid2 = launch.prev_mid2[m];
       desk.last_tick = launch.last_tick[m];
@@ -275,9 +295,16 @@ struct EnvironmentTile {
     __syncwarp();
 
     // The auctions, market after market.
+    int *book = shared, *next_book = shared + Market::book_ints(launch);
+    if (playing != 0) fetch(__ffs(playing) - 1, book);
 #pragma unroll 1
-    for (unsigned left = playing; left != 0; left &= left - 1) play(__ffs(left) - 1);
-    __syncwarp();
+    for (unsigned left = playing; left != 0; left &= left - 1) {
+      play(__ffs(left) - 1, book, __ffs(left & (left - 1)) - 1, next_book);
+      __syncwarp();
+      int* const played_book = book;
+      book = next_book;
+      next_book = played_book;
+    }
 
     // What came of them: money, ends of episode, rewards.
     if (has_market && plays && market_has_stopped(desk.error)) plays = false;

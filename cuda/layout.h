@@ -27,7 +27,7 @@ constexpr int kActionSize = 4;        // the largest role's continuous action, t
 constexpr int kMarketsPerBlock = 4;   // at most, a warp each
 constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many ticks
 constexpr int kBinInts = 128;         // of a market's order bins
-constexpr int kDeskInts = 28;         // of an environment's market
+constexpr int kDeskInts = 52;         // of an environment's market
 constexpr int kDeskSlotInts = 16;     // and of each of its slots
 
 // Bits of a market's sticky error word.
@@ -96,6 +96,7 @@ struct Launch {
   int32_t params_stride;           // rows from one market's parameters to the next: 0 or 1
   int32_t env_mode;                // 0 run, 1 environment step, 2 environment reset
   int32_t tile;                    // markets that a warp of the CUDA kernel steps, at most 32 slots together
+  int32_t growth;                  // the most that this launch can add to a side of any market, at most 2^31 - 1
   int32_t records;                 // 1: one of the series below is asked for
   const MarketParams* params;      // [M] or [1]
   // State of a market.

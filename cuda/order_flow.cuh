@@ -53,10 +53,12 @@ struct OrderFlow {
 
   static __device__ __forceinline__ int grid_of(int levels) { return levels > kWarpLanes ? levels : kWarpLanes; }
 
-  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return 2 * grid_of(KS_LEVELS) + kBinInts; }
+  static __device__ __forceinline__ int book_ints(const Launch& launch) { return 2 * grid_of(KS_LEVELS); }
+  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return book_ints(launch) + kBinInts; }
 
-  __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* shared)
-      : p{KS_PARAMETERS}, lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(shared), buy(shared + grid), bins(buy + grid), reach(order_reach(p)),
+  __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* book, int* bins)
+      : p{KS_PARAMETERS}, lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),
+        buy(book + grid), bins(bins), reach(order_reach(p)),
         width(kBins > 0 ? bins_a_side(reach) : 1), far_bin(fixed(shared_address(bins + lane % kCopies))),
         side(fixed(kBin * width)), bin_offset(fixed(offset_of(first_bin()))), bin_ticks(fixed(ticks_of(first_bin()))),
         far_buys_lane(fixed(width * kCopies / 4)) {

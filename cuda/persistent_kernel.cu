@@ -27,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_MIN)
 #else
   using Market = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS != 0>;
   if (group >= launch.markets) return;
-  Market(launch, group, shared + warp * Market::shared_ints(launch)).run();
+  int* const book = shared + warp * Market::shared_ints(launch);
+  Market(launch, group, launch.params[group * launch.params_stride], book, book + Market::book_ints(launch)).run();
 #endif
 }

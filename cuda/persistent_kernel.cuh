@@ -29,8 +29,8 @@ struct MarketOnChip : OrderFlow<kBins> {
   Account account;
   int64_t bought, sold;
 
-  __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, int* shared)
-      : Flow(launch, launch.params[m * launch.params_stride], shared), launch(launch), m(m),
+  __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
+      : Flow(launch, row, book, bins), launch(launch), m(m),
         chunks(fixed(window_chunks(reach, grid))), volume(0), trades(0), error(0), traded(0), book_is_stored(false),
         quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
 
@@ -53,7 +53,8 @@ struct MarketOnChip : OrderFlow<kBins> {
       quote = Quote{q[0], q[1], q[2], q[3]};
       account = Account{launch.cash[row], launch.inventory[row], launch.fees[row]};
     }
-    load_book(launch.bid + m * levels, launch.ask + m * levels);
+    fetch_book(launch, sell, launch.bid + m * levels, launch.ask + m * levels);
+    accept_book();
     find_best();
   }
 
@@ -61,21 +62,31 @@ struct MarketOnChip : OrderFlow<kBins> {
   __device__ __forceinline__ bool leads() const { return lane == 0; }
   __device__ __forceinline__ bool stopped() const { return market_has_stopped(error); }
 
-  // Rows of 8 ticks and more begin at multiples of 16 bytes.
-  __device__ __forceinline__ void load_book(const int32_t* from_bid, const int32_t* from_ask) {
+  // Begin to bring a book to shared memory. Rows of 8 ticks and more begin at multiples of 16 bytes.
+  static __device__ __forceinline__ void fetch_book(const Launch& launch, int* book, const int32_t* from_bid,
+                                                    const int32_t* from_ask) {
+    const int levels = KS_LEVELS, grid = Flow::grid_of(levels);
+#pragma unroll 1
+    for (int tick = 4 * (threadIdx.x % kWarpLanes); tick < grid; tick += 4 * kWarpLanes) {
+      if (tick < levels) {
+        copy_ahead(book + grid + tick, from_bid + tick);
+        copy_ahead(book + tick, from_ask + tick);
+      } else {
+        *reinterpret_cast<int4*>(book + grid + tick) = *reinterpret_cast<int4*>(book + tick) = make_int4(0, 0, 0, 0);
+      }
+    }
+  }
+
+  // The book has arrived: count the room that it leaves.
+  __device__ __forceinline__ void accept_book() {
+    copies_done();
     uint32_t sum = 0;
 #pragma unroll 1
     for (int tick = 4 * lane; tick < grid; tick += 4 * kWarpLanes) {
-      const bool on_grid = tick < levels;
-      const int4 none = make_int4(0, 0, 0, 0);
-      const int4 b = on_grid ? *reinterpret_cast<const int4*>(from_bid + tick) : none;
-      const int4 a = on_grid ? *reinterpret_cast<const int4*>(from_ask + tick) : none;
-      *reinterpret_cast<int4*>(buy + tick) = b;
-      *reinterpret_cast<int4*>(sell + tick) = a;
+      const int4 b = *reinterpret_cast<const int4*>(buy + tick), a = *reinterpret_cast<const int4*>(sell + tick);
       sum += (uint32_t)b.x + b.y + b.z + b.w + a.x + a.y + a.z + a.w;
     }
     count_room((uint32_t)warp_sum((int)sum), 0);  // of both sides together, which is more than either
-    __syncwarp();
   }
 
   __device__ __forceinline__ void find_best() {
@@ -137,9 +148,8 @@ struct MarketOnChip : OrderFlow<kBins> {
   }
 
   __device__ __forceinline__ void count_room(uint32_t total_buy, uint32_t total_sell) {
-    const int64_t most = (int64_t)growth() * launch.decisions;
     room = overflows(total_buy, total_sell) ? -1 : 0x7fffffff - max_of((int32_t)total_buy, (int32_t)total_sell);
-    roomy = most * launch.auctions <= room;
+    roomy = launch.growth <= room;
   }
 
   __device__ __forceinline__ void next_auction() {
@@ -228,8 +238,8 @@ struct MarketOnChip : OrderFlow<kBins> {
   // Each learned quote's share of what traded at its tick; built-in interest keeps the rest. On the grid is what is left
   // of the whole interest; on return that of built-in interest alone. Quotes outside the cleared ticks have traded
   // wholly (`better`) or not at all.
-  __device__ __forceinline__ void ration_quotes(const Cleared& cleared, int at_bid, int at_ask, int32_t bid_total,
-                                                int32_t ask_total) {
+  __device__ __forceinline__ void ration_quotes(const Cleared& cleared, uint64_t word, int at_bid, int at_ask,
+                                                int32_t bid_total, int32_t ask_total) {
     const bool bids = cleared.holds(at_bid), asks = cleared.holds(at_ask);
     uint32_t bid_before = 0, ask_before = 0;  // learned quantity of lower slots at the same tick
 #pragma unroll 1
@@ -239,7 +249,6 @@ struct MarketOnChip : OrderFlow<kBins> {
       if (j < lane && other_bid == at_bid) bid_before += bid_qty;
       if (j < lane && other_ask == at_ask) ask_before += ask_qty;
     }
-    const uint64_t word = random_word(key, t, kRationWord);
     int32_t bid_fill = !bids && at_bid > cleared.base ? quote.bid_qty : 0;
     int32_t ask_fill = !asks && at_ask < cleared.base ? quote.ask_qty : 0;
     if (bids) bid_fill = ration(bid_before, quote.bid_qty, bid_total - buy[at_bid], bid_total, (uint32_t)word);
@@ -257,10 +266,14 @@ struct MarketOnChip : OrderFlow<kBins> {
 
   // One auction; docs/model.md numbers its parts. Returns false if the market has to stop.
   __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
+    // The words of the market itself, hashed at once: even lanes have that of the walk, odd ones that of rationing.
+    static_assert(kRationWord == kWalkWord + 1, "or one hash does not do for both");
+    const bool walks = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
+    const uint64_t words = kSlots || walks ? random_word(key, t, kWalkWord + lane % 2) : 0;
+
     // 0. Options before the market opens.
     if (kOptions) {
-      if ((p.walk_threshold | p.jump_threshold) != 0)
-        fundamental = walk_fundamental(p, random_word(key, t, kWalkWord), fundamental);
+      if (walks) fundamental = walk_fundamental(p, word_from_lane(words, 0), fundamental);
       if (p.cancel_threshold != 0) cancel();  // and find the best prices
     }
 
@@ -316,9 +329,11 @@ struct MarketOnChip : OrderFlow<kBins> {
     if (quoted) {
       if (cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
       if (cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
-      cleared.above += warp_sum(at_bid > cleared.top() ? quote.bid_qty : 0);
-      cleared.below += warp_sum(at_ask < cleared.base ? quote.ask_qty : 0);
-      here = here && !__any_sync(kAllLanes, at_bid == levels - 1 || at_ask == 0);  // marketable orders share that tick
+      if (__any_sync(kAllLanes, at_bid > cleared.top() || at_bid == levels - 1 || at_ask < cleared.base || at_ask == 0)) {
+        cleared.above += warp_sum(at_bid > cleared.top() ? quote.bid_qty : 0);
+        cleared.below += warp_sum(at_ask < cleared.base ? quote.ask_qty : 0);
+        if (__any_sync(kAllLanes, at_bid == levels - 1 || at_ask == 0)) here = false;  // marketable orders share that tick
+      }
       __syncwarp();
     }
     Clearing clearing(buy, sell, lane);
@@ -364,7 +379,7 @@ struct MarketOnChip : OrderFlow<kBins> {
     if (traded > 0) last_tick = kOptions ? clearing_price(p, mid2, t, cleared.lowest, cleared.highest) : cleared.lowest;
     trades += traded > 0;
     if (quoted) {
-      ration_quotes(cleared, at_bid, at_ask, bid_total, ask_total);
+      ration_quotes(cleared, word_from_lane(words, 1), at_bid, at_ask, bid_total, ask_total);
       if (cleared.chunks == 1) {
         const unsigned bids_left = __ballot_sync(kAllLanes, buy[cleared.base + lane] > 0);
         const unsigned asks_left = __ballot_sync(kAllLanes, sell[cleared.base + lane] > 0);

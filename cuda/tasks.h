@@ -173,7 +173,12 @@ struct Ratio {
   float numerator, denominator;
 };
 
-KS_RULE float feature_of(Ratio ratio) { return ratio.numerator / ratio.denominator; }
+// Zeros are common, and a GPU's division takes a slow way round for them.
+KS_RULE float feature_of(Ratio ratio) {
+  const bool zero = ratio.numerator == 0.0f;
+  const float quotient = (zero ? 1.0f : ratio.numerator) / ratio.denominator;
+  return zero ? 0.0f : quotient;
+}
 
 KS_RULE Ratio squash(float x, float scale) { return Ratio{x, fabsf(x) + scale}; }
 

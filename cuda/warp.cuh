@@ -50,8 +50,27 @@ __device__ __forceinline__ int from_lane(int x, int lane) {
   return result;
 }
 
+__device__ __forceinline__ uint64_t word_from_lane(uint64_t word, int lane) {
+  return (uint64_t)(uint32_t)from_lane((int)(word >> 32), lane) << 32 | (uint32_t)from_lane((int)word, lane);
+}
+
 // The number of lanes in which something holds, for what holds in the first lanes or in the last ones only.
 __device__ __forceinline__ int warp_count(bool holds) { return __popc(__ballot_sync(kAllLanes, holds)); }
+
+// Copy 16 bytes from global to shared memory; from sm_80 on while the thread goes on, until copies_done().
+__device__ __forceinline__ void copy_ahead(int* to, const int32_t* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+#else
+  *reinterpret_cast<int4*>(to) = *reinterpret_cast<const int4*>(from);
+#endif
+}
+__device__ __forceinline__ void copies_done() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+  __syncwarp();
+}
 
 // Shared memory by its 32-bit address, so that finding a place in it takes multiply-adds alone.
 __device__ __forceinline__ uint32_t shared_address(const int* place) { return (uint32_t)__cvta_generic_to_shared(place); }

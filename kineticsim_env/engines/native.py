@@ -64,6 +64,8 @@ class NativeEngine:
         self._struct.params = self._params.data_ptr()
         self._struct.params_stride = int(len(packed) > 1)
         self._rows = rows
+        orders = (rows["first_fundamental"] + rows["num_fundamental"]) * rows["max_order_qty"]
+        self._growth = int((orders + self._sizes["K"] * rows["max_quote_qty"]).max())  # of a side in an auction
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """Take over the task's settings by the names of `struct TaskParams`."""
@@ -80,6 +82,7 @@ class NativeEngine:
                 raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
+        struct.growth = min(self._growth * decisions * auctions, _INT32_LIMIT - 1)
         struct.records = int(any(name.startswith("series_") for name in tensors))
         for name, tensor in tensors.items():
             setattr(struct, name, None if tensor is None else tensor.data_ptr())
@@ -223,11 +226,12 @@ class CudaEngine(NativeEngine):
             }
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
             constants, lanes = state.CONSTANTS, state.CONSTANTS["kWarpLanes"]
-            ints, warps = 2 * max(self._sizes["L"], lanes) + constants["kBinInts"], self._sizes["M"]
+            book = 2 * max(self._sizes["L"], lanes)
+            ints, warps = book + constants["kBinInts"], self._sizes["M"]
             if defines["KS_TASK"]:
                 tile = choose_tile(self._sizes["M"], self._sizes["K"], self._multiprocessors)
                 self._struct.tile, warps = tile, -(-warps // tile)
-                ints += tile * (constants["kDeskInts"] + constants["kDeskSlotInts"] * self._sizes["K"])
+                ints += book + tile * (constants["kDeskInts"] + constants["kDeskSlotInts"] * self._sizes["K"])
             # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
             per_block = constants["kMarketsPerBlock"] if self._sizes["L"] <= 1024 else 1
             self._plans[mode] = (kernel, -(-warps // per_block), lanes * per_block, 4 * ints * per_block)
