@@ -22,7 +22,7 @@ struct alignas(16) DeskMarket {
   int32_t mid_history[kHistory + 1];
   int32_t volume_history[kHistory];
   int32_t unused[3];
-  MarketParams params;          // where markets have their own
+  MarketParams params;
 };
 
 struct alignas(16) DeskSlot {
@@ -67,11 +67,8 @@ struct EnvironmentTile {
   __device__ __forceinline__ int64_t slot_row() const { return first * slots + lane; }
 
   __device__ __forceinline__ MarketParams params_of(int market) const {
-    const MarketParams& row = row_of(market);
+    const MarketParams& row = markets[market].params;
     return MarketParams{KS_PARAMETERS};
-  }
-  __device__ __forceinline__ const MarketParams& row_of(int market) const {
-    return launch.params_stride ? markets[market].params : launch.params[0];
   }
 
   __device__ __forceinline__ void fetch(int i, int* book) const {
@@ -163,7 +160,7 @@ struct EnvironmentTile {
   // The auctions of one decision in market i of the tile, whose book is on its way; `next` (-1: none) follows it.
   __device__ __forceinline__ void play(int i, int* book, int next, int* next_book) {
     const DeskMarket& desk = markets[i];
-    Market market(launch, first + i, row_of(i), book, bins);
+    Market market(launch, first + i, markets[i].params, book, bins);
     market.prev_mid2 = desk.prev_mid2;
     market.last_tick = desk.last_tick;
     market.origin = desk.origin;
@@ -211,7 +208,7 @@ struct EnvironmentTile {
   __device__ __forceinline__ void open(int i) {
     DeskMarket& desk = markets[i];
     __syncwarp();
-    Market market(launch, first + i, row_of(i), shared, bins);
+    Market market(launch, first + i, markets[i].params, shared, bins);
     if (task.bank_size > 0) {
       const int64_t at = desk.bank_row * market.levels;
       Market::fetch_book(launch, shared, launch.bank_bid + at, launch.bank_ask + at);
@@ -246,15 +243,11 @@ struct EnvironmentTile {
 
     // What this lane's market and slot are.
     bool plays = false, restarts = false, frozen = true, done = false, terminated = false, truncated = false;
-    int64_t seed = 0, episode = 0;
-    Account account{0, 0, 0};
-    if (launch.params_stride) {
-      constexpr int kInts = sizeof(MarketParams) / 4;
-      const int32_t* from = reinterpret_cast<const int32_t*>(launch.params + first);
+    constexpr int kInts = sizeof(MarketParams) / 4;
+    const int32_t* from = reinterpret_cast<const int32_t*>(launch.params + first * launch.params_stride);
 #pragma unroll 1
-      for (int i = lane; i < count * kInts; i += kWarpLanes)
-        reinterpret_cast<int32_t*>(&markets[i / kInts].params)[i % kInts] = from[i];
-    }
+    for (int i = lane; i < count * kInts; i += kWarpLanes)
+      reinterpret_cast<int32_t*>(&markets[i / kInts].params)[i % kInts] = from[launch.params_stride ? i : i % kInts];
     if (has_market) {
       desk.prev_mid2 = launch.prev_mid2[m];
       desk.last_tick = launch.last_tick[m];
@@ -268,9 +261,7 @@ struct EnvironmentTile {
       for (int i = 0; i <= kHistory; ++i) desk.mid_history[i] = launch.mid_history[m * (kHistory + 1) + i];
 #pragma unroll
       for (int i = 0; i < kHistory; ++i) desk.volume_history[i] = launch.volume_history[m * kHistory + i];
-      seed = launch.seed[m];
-      episode = launch.episode[m];
-      desk.key = episode_key(seed, episode);
+      desk.key = episode_key(launch.seed[m], launch.episode[m]);
       done = launch.done[m];
       const bool stopped = market_has_stopped(desk.error);
       plays = !explicit_reset && !stopped && !done;
@@ -281,17 +272,13 @@ struct EnvironmentTile {
     __syncwarp();
     const unsigned playing = __ballot_sync(kAllLanes, plays);
     const bool slot_plays = has_slot && (playing >> slot_market & 1);
-    int64_t prev_value = 0;
     if (has_slot) {
       const int4 q = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
       row.quote = Quote{q.x, q.y, q.z, q.w};
-      account = Account{launch.cash[slot_row()], launch.inventory[slot_row()], launch.fees[slot_row()]};
-      prev_value = launch.prev_value[slot_row()];
-      row.inventory = account.inventory;
+      row.inventory = launch.inventory[slot_row()];
       row.cash = row.liquidation = row.bought = row.sold = 0;
+      if (slot_plays) row.fresh = decode(markets[slot_market], row.quote, row.inventory);
     }
-    const Account before = account;
-    if (slot_plays) row.fresh = decode(markets[slot_market], row.quote, account.inventory);
     __syncwarp();
 
     // The auctions, market after market.
@@ -306,7 +293,15 @@ struct EnvironmentTile {
       next_book = played_book;
     }
 
-    // What came of them: money, ends of episode, rewards.
+    // What came of them: money, ends of episode, rewards. What is not on the desk was not read before, as registers are
+    // what auctions are short of.
+    Account account{0, 0, 0};
+    int64_t prev_value = 0;
+    if (has_slot) {
+      account = Account{launch.cash[slot_row()], row.inventory, launch.fees[slot_row()]};
+      prev_value = launch.prev_value[slot_row()];
+    }
+    const Account before = account;
     if (has_market && plays && market_has_stopped(desk.error)) plays = false;
     const unsigned played = __ballot_sync(kAllLanes, plays);
     if (has_market && plays) desk.elapsed += 1;
@@ -352,9 +347,10 @@ struct EnvironmentTile {
     const unsigned restarting = __ballot_sync(kAllLanes, restarts);
     if (restarting != 0) {
       if (restarts) {
-        episode += 1;
+        const int64_t episode = launch.episode[m] + 1;
+        launch.episode[m] = episode;
         done = false;
-        desk.key = episode_key(seed, episode);
+        desk.key = episode_key(launch.seed[m], episode);
         desk.t = 0;
         desk.elapsed = explicit_reset && task.stagger && episode == 0
                            ? word_choice(random_word(desk.key, 0, kStaggerWord), task.horizon)
@@ -383,7 +379,6 @@ struct EnvironmentTile {
       launch.last_tick[m] = desk.last_tick;
       launch.price_origin[m] = desk.origin;
       launch.fundamental_price[m] = desk.fundamental;
-      launch.episode[m] = episode;
       launch.t[m] = desk.t;
       launch.volume[m] = restarts ? 0 : launch.volume[m] + desk.volume;
       launch.trades[m] = restarts ? 0 : launch.trades[m] + desk.trades;
