@@ -8,13 +8,15 @@
 //   persistent_kernel.cu
 #include "environment_kernel.cuh"
 
-#ifndef KS_MIN
-#define KS_MIN 6
+// Blocks that a multiprocessor must hold, which bounds a thread's registers: 80, or 96 for an environment. With fewer,
+// values go to local memory and hashes no longer overlap; more only helps few markets.
+#ifndef KS_BLOCKS
+#define KS_BLOCKS (KS_TASK ? 5 : 6)
 #endif
 
 // A block is one to four warps; a warp has one market, or steps a tile of environments
 // (kineticsim_env/engines/native.py chooses how many).
-extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_MIN)
+extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCKS)
     ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   using namespace ks;
   extern __shared__ __align__(16) int shared[];

@@ -21,6 +21,8 @@ struct MarketOnChip : OrderFlow<kBins> {
   const int32_t chunks;          // of the window that is cleared
   int32_t prev_mid2, last_tick, origin, fundamental;
   uint64_t key, first_word;      // first_word: the counter of this lane's first word in this auction
+  uint64_t words;                // see hash_market_words
+  int32_t words_left;            // auctions that they still serve
   int64_t t, volume;             // volume and trades are of this launch
   uint32_t trades;
   int32_t error, traded;
@@ -38,6 +40,7 @@ struct MarketOnChip : OrderFlow<kBins> {
     key = market_key;
     t = time;
     first_word = word_counter(key, t, lane);
+    words_left = 0;
   }
 
   __device__ __forceinline__ void load() {
@@ -152,8 +155,19 @@ struct MarketOnChip : OrderFlow<kBins> {
     roomy = launch.growth <= room;
   }
 
+  // The words that belong to the market itself: both of them for the next 16 auctions, hashed at once, a word a lane.
+  __device__ __forceinline__ void hash_market_words() {
+    static_assert(kRationWord == kWalkWord + 1, "odd lanes have rationing's");
+    words = random_word(key, t + lane / 2, kWalkWord + lane % 2);
+    words_left = kWarpLanes / 2;
+  }
+  __device__ __forceinline__ uint64_t market_word(uint64_t index) const {
+    return word_from_lane(words, kWarpLanes - 2 * words_left + (int)(index - kWalkWord));
+  }
+
   __device__ __forceinline__ void next_auction() {
     t += 1;
+    words_left = max_of(words_left - 1, 0);
     first_word += kGolden << 32;
   }
 
@@ -266,14 +280,12 @@ struct MarketOnChip : OrderFlow<kBins> {
 
   // One auction; docs/model.md numbers its parts. Returns false if the market has to stop.
   __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
-    // The words of the market itself, hashed at once: even lanes have that of the walk, odd ones that of rationing.
-    static_assert(kRationWord == kWalkWord + 1, "or one hash does not do for both");
     const bool walks = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
-    const uint64_t words = kSlots || walks ? random_word(key, t, kWalkWord + lane % 2) : 0;
+    if ((kSlots || walks) && words_left == 0) hash_market_words();
 
     // 0. Options before the market opens.
     if (kOptions) {
-      if (walks) fundamental = walk_fundamental(p, word_from_lane(words, 0), fundamental);
+      if (walks) fundamental = walk_fundamental(p, market_word(kWalkWord), fundamental);
       if (p.cancel_threshold != 0) cancel();  // and find the best prices
     }
 
@@ -379,7 +391,7 @@ struct MarketOnChip : OrderFlow<kBins> {
     if (traded > 0) last_tick = kOptions ? clearing_price(p, mid2, t, cleared.lowest, cleared.highest) : cleared.lowest;
     trades += traded > 0;
     if (quoted) {
-      ration_quotes(cleared, word_from_lane(words, 1), at_bid, at_ask, bid_total, ask_total);
+      ration_quotes(cleared, market_word(kRationWord), at_bid, at_ask, bid_total, ask_total);
       if (cleared.chunks == 1) {
         const unsigned bids_left = __ballot_sync(kAllLanes, buy[cleared.base + lane] > 0);
         const unsigned asks_left = __ballot_sync(kAllLanes, sell[cleared.base + lane] > 0);

@@ -271,10 +271,10 @@ def choose_bins(reach: int, agents: int) -> int:
 def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
     """Choose how many environments a warp of the CUDA kernel steps.
 
-    As many as leave 20 warps for every multiprocessor, which is what it takes to hide their waiting; and no more slots
-    than a warp has lanes.
+    So many that all warps run at a time, 20 on every multiprocessor (KS_BLOCKS in cuda/persistent_kernel.cu), and no more
+    slots than a warp has lanes.
     """
-    return min(max(1, markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // slots)
+    return min(-(-markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // slots)
 
 
 def market_stopped(market: int, t: int, error: int) -> str:
