@@ -210,7 +210,7 @@ class Simulator:
         if seeds is None:
             tensors["episode"] += chosen
         else:
-            tensors["seed"].copy_(torch.where(chosen, seeds, tensors["seed"]))
+            torch.where(chosen, seeds, tensors["seed"], out=tensors["seed"])
             tensors["episode"].masked_fill_(chosen, 0)
             self._reseed_population()
         for name in ("t", "volume", "trades", "price_origin", "error"):
@@ -218,7 +218,7 @@ class Simulator:
         for name, value in self._opening.items():
             target = tensors[name]
             where = chosen.view(-1, *[1] * (target.dim() - 1))
-            target.copy_(torch.where(where, value, target))
+            torch.where(where, value, target, out=target)  # in place, or books would take half as much again for a moment
         for name in state.SLOT_STATE:
             tensors[name].masked_fill_(chosen.view(-1, *[1] * (tensors[name].dim() - 1)), 0)
         self.engine.state_changed()
