@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import torch
 
 from kineticsim_env import build
@@ -104,6 +105,11 @@ class EnvironmentSteps:
 
 def _make(workload: Workload, engine: str) -> Any:
     config = MarketConfig.preset("trading", num_agents=workload.agents)
+    # As in training: every market has parameters of its own.
+    spread = np.random.default_rng(workload.seed).uniform(0.9, 1.1, (2, workload.markets))
+    config = config.replace(
+        market_order_prob=config.market_order_prob * spread[0], walk_prob=config.walk_prob * spread[1]
+    )
     return gym.make_vec(
         "KineticSim/MarketMaking-v0",
         num_envs=workload.markets,
