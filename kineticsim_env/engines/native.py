@@ -271,8 +271,8 @@ def choose_bins(reach: int, agents: int) -> int:
 def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
     """Choose how many environments a warp of the CUDA kernel steps.
 
-    So many that all warps run at a time, 20 on every multiprocessor (KS_BLOCKS in cuda/persistent_kernel.cu), and no more
-    slots than a warp has lanes.
+    So many that all warps run at a time, 20 on every multiprocessor (KS_BLOCKS in cuda/persistent_kernel.cu), and no
+    more slots than a warp has lanes.
     """
     return min(-(-markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // slots)
 
