@@ -218,9 +218,7 @@ class Simulator:
         for name, value in self._opening.items():
             target = tensors[name]
             where = chosen.view(-1, *[1] * (target.dim() - 1))
-            torch.where(
-                where, value, target, out=target
-            )  # in place, or books would take half as much again for a moment
+            torch.where(where, value, target, out=target)  # in place: a copy would be half of all memory again
         for name in state.SLOT_STATE:
             tensors[name].masked_fill_(chosen.view(-1, *[1] * (tensors[name].dim() - 1)), 0)
         self.engine.state_changed()

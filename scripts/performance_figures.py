@@ -2,8 +2,8 @@
 
     python scripts/performance_figures.py --output docs/benchmarks/performance_h200.json
 
-Beside the suite (`python -m kineticsim_env bench`): presets, learned slots, and shapes up to their limits; each rate next
-to that of the paper's kernel on the same market sizes, and to the ceiling that the hash alone has.
+Beside the suite (`python -m kineticsim_env bench`): presets, learned slots, and shapes up to their limits; next to the
+rates of the paper's kernel and to the ceiling that the hash alone has.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="the JSON file")
     output = parser.parse_args().output
     paper, trading = (MarketConfig.preset(name) for name in ("paper", "trading"))
-    jobs = [lambda: memory_row()]
+    jobs = [memory_row]
     jobs += [lambda a=agents: paper_row(a) for agents in (256, 1024)]
     for own in (True, False):
         for agents in (256, 1024):

@@ -225,8 +225,8 @@ def _environment(measured: Measured) -> list[str]:
         shape = _fixed_shape(measured.of(sweep), axis)
         parts.append(f"Environment steps/s (microseconds a step); {shape}.\n\n{_table([axis, *names], body)}")
     text = (
-        "Market making, preset `trading` with parameters that differ from market to market, torch output, random actions "
-        "drawn on the device."
+        "Market making, preset `trading` with parameters that differ from market to market, torch output, random "
+        "actions drawn on the device."
     )
     head = f"## Environment\n\n{text}\n\n"
     return [head + parts[0], *parts[1:]] if parts else []
