@@ -5,7 +5,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import PAIRS, Play, assert_same, fitting_slots, make_move, make_quotes, open_simulator, play_together
+from strategies import (
+    ENGINES,
+    PAIRS,
+    Play,
+    assert_same,
+    fitting_slots,
+    make_move,
+    make_quotes,
+    open_simulator,
+    play_together,
+)
 
 import kineticsim_env as ks
 from kineticsim_env.build import cpu_unavailable
@@ -186,6 +196,22 @@ def test_a_full_market_stops_alone_on_cuda(bins, launches, levels, tick, side, s
     assert 0 < stopped <= markets // 2
     with pytest.raises(ks.MarketError, match=r"2\^31"):
         full.check_errors()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_standing_quote_above_a_smaller_cap_fills_a_side(engine):
+    """A saved state may hold quotes that its new market would not let through the door; they stand, and they count."""
+    config = ks.MarketConfig(num_levels=64, init_price=32, **ONE_UNIT)
+    before = ks.Simulator(config, 1, engine="numpy", slots=1)
+    before.step(np.array([[[3, 2**20, 60, 0]]], np.int32))
+    saved = before.state_dict()
+    saved["bid"][0, 2] = 2**31 - 1001
+    after = ks.Simulator(config.replace(max_quote_qty=1), 1, engine=engine, slots=1)
+    after.load_state_dict(saved)
+    with pytest.raises(ks.MarketError, match=r"2\^31"):
+        after.run(2)
+        after.check_errors()
+    assert int(after.bid.sum()) >= 2**31 - 1001
 
 
 @pytest.mark.parametrize("engines", PAIRS)
