@@ -1,26 +1,30 @@
 """A small run of every kernel variant, for `make sanitize` to watch with compute-sanitizer on a CUDA GPU.
 
-One warp and several warps a market, all options, learned slots at one tick, window shifts, environment steps of every
-role across episode ends and resets, in sizes that leave part of the last block without a market.
+Any number of order bins, windows of one chunk and of many, books that overflow, kernels of their own, all options,
+learned slots at one tick, window shifts, environment steps of every role across episode ends and resets, in sizes
+that leave part of the last block without a market.
 """
 
 from typing import Any
 
 import torch
 
-from kineticsim_env import MarketConfig, Simulator
+from kineticsim_env import MarketConfig, MarketError, Simulator
 from kineticsim_env.env_core import SAME_STEP, EnvCore
 from kineticsim_env.tasks.market_making import MarketMakingTask
 
 
-def markets(levels: int, warps: int, options: bool) -> None:
-    """Run, quote and reset seven markets."""
-    changes: dict[str, Any] = {"num_levels": levels, "init_price": levels // 2, "num_agents": 70}
-    changes["window"] = min(8, levels // 2 - 1)
+def markets(levels: int, spread: int, options: bool, bins: int | None = None) -> None:
+    """Run, quote and reset seven markets, on a kernel with that many bins, or on one of their own."""
+    changes: dict[str, Any] = {"num_levels": levels, "init_price": levels // 2, "num_agents": 170}
+    changes |= {"noise_spread": spread, "maker_half_spread": 1, "window": min(8, levels // 2 - 1)}
     config = MarketConfig.preset("trading", **changes) if options else MarketConfig(**changes).replace(window=0)
     for slots in (0, 3):
         simulator = Simulator(config, 7, engine="cuda", slots=slots)
-        simulator.engine.force = {"KS_WARPS": warps}  # ty: ignore[invalid-assignment]
+        if bins is None:
+            simulator.specialise()
+        else:
+            simulator.engine.force = {"KS_BINS": bins}  # ty: ignore[invalid-assignment]
         simulator.run(5, record=("last_price", "volume", "mid2", "fundamental"))
         if slots:
             quotes = torch.tensor([levels // 2 + 1, 5, levels // 2 + 3, 5], dtype=torch.int32, device="cuda")
@@ -28,6 +32,20 @@ def markets(levels: int, warps: int, options: bool) -> None:
         simulator.reset()
         simulator.run(2)
         simulator.check_errors()
+
+
+def full(bins: int) -> None:
+    """Run markets of which some overflow."""
+    config = MarketConfig(num_levels=64, init_price=32, init_depth=0, num_agents=40, market_order_prob=0.0)
+    simulator = Simulator(config, 7, engine="cuda")
+    simulator.engine.force = {"KS_BINS": bins}  # ty: ignore[invalid-assignment]
+    simulator.bid[:4, 3] = 2**31 - 100
+    simulator.run(8)
+    try:
+        simulator.check_errors()
+    except MarketError:
+        return
+    raise AssertionError("no market overflowed")
 
 
 def environment(mark: str, levels: int) -> None:
@@ -46,8 +64,14 @@ def environment(mark: str, levels: int) -> None:
 
 
 if __name__ == "__main__":
-    for case in ((16, 1, True), (128, 1, True), (128, 1, False), (128, 4, True), (512, 2, True), (2048, 8, False)):
-        markets(*case)
+    for bins, spread in ((0, 60), (16, 3), (32, 7), (64, 15), (128, 31)):
+        for options in (False, True):
+            markets(128, spread, options, bins)
+    markets(8, 2, True, 16)
+    markets(2048, 100, True, 0)
+    markets(64, 3, True)
+    for bins in (0, 16):
+        full(bins)
     for case in (("fundamental", 128), ("liquidation", 512)):
         environment(*case)
     torch.cuda.synchronize()

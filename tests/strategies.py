@@ -18,14 +18,16 @@ import kineticsim_env as ks
 from kineticsim_env.config import CLASSES, class_counts
 
 ENGINES = ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+PAIRS = [("numpy", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)]
 SERIES = ("last_price", "volume", "mid2", "fundamental")
 OPTIONS = ("walk", "cancel", "window", "tie", "residue")
 SETTINGS = ("multinomial", "limit", "fee", "cap")
-STYLES = ("near", "wide", "one_tick", "crossed", "edge", "huge", "nothing")
+STYLES = ("near", "wide", "one_tick", "crossed", "edge", "border", "huge", "nothing")
 LEVELS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 AGENTS = (1, 2, 3, 7, 31, 33, 64, 100, 255, 257, 701, 1100)
 MARKETS = (1, 2, 3, 5, 17, 33, 129, 300)
 MOST_AUCTIONS = 40  # of one play: quantities are chosen so that no side overflows within them
+FURTHEST = 32767  # that an order may lie from the mid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +44,10 @@ class Play:
 # Configs --------------------------------------------------------------------------------------------------------------
 
 
-def market_fields(rng: np.random.Generator, levels: int, agents: int, options: frozenset[str]) -> dict[str, Any]:
-    """Return the numbers of one market, every one of them drawn."""
+def market_fields(
+    rng: np.random.Generator, levels: int, agents: int, options: frozenset[str], reach: int = FURTHEST
+) -> dict[str, Any]:
+    """Return the numbers of one market, every one of them drawn; orders lie within `reach` of the mid."""
     weights = rng.random(4) * (rng.random(4) < 0.7)
     weights = weights / weights.sum() if weights.any() else np.array([1.0, 0, 0, 0])
     pick = rng.choice
@@ -53,9 +57,9 @@ def market_fields(rng: np.random.Generator, levels: int, agents: int, options: f
         init_price=int(rng.integers(1, levels - 1)),
         init_depth=int(pick([0, 1, 8, 1000, 2**20])),
         max_order_qty=int(min(pick([1, 4, 100, 65535]), max(1, 2**30 // (agents * MOST_AUCTIONS)))),
-        noise_spread=int(pick([0, 1, 3, 12, 200, 32767])),
+        noise_spread=min(reach, int(pick([0, 1, 3, 12, 200, 32767]))),
         market_order_prob=float(pick([0.0, 0.1, 0.4, 1.0])),
-        maker_half_spread=int(pick([0, 1, 8, 32767])),
+        maker_half_spread=min(reach, int(pick([0, 1, 8, 32767]))),
         fundamental_price=int(rng.integers(-levels, 2 * levels)),
     )
     if "cancel" in options:
@@ -78,15 +82,22 @@ def market_fields(rng: np.random.Generator, levels: int, agents: int, options: f
 
 
 def make_config(
-    seed: int, levels: int, agents: int, options: frozenset[str], markets: int = 1, per_market: bool = False
+    seed: int,
+    levels: int,
+    agents: int,
+    options: frozenset[str],
+    markets: int = 1,
+    per_market: bool = False,
+    reach: int = FURTHEST,
 ) -> ks.MarketConfig:
     """Return a random config; with `per_market`, every field that may differ from market to market does."""
     rng = np.random.default_rng(seed)
     population = "multinomial" if "multinomial" in options else "fixed"
     if not per_market:
-        fields = market_fields(rng, levels, agents, options)
+        fields = market_fields(rng, levels, agents, options, reach)
     else:
-        rows = [market_fields(rng, levels, int(rng.integers(1, agents + 1)), options) for _ in range(markets)]
+        counts = (int(rng.integers(1, agents + 1)) for _ in range(markets))
+        rows = [market_fields(rng, levels, count, options, reach) for count in counts]
         fields = {name: [row[name] for row in rows] for name in rows[0]}
     return ks.MarketConfig(num_levels=levels, population=population, **fields)
 
@@ -104,14 +115,14 @@ def fitting_slots(config: ks.MarketConfig, markets: int, wanted: list[str | None
 
 
 @st.composite
-def plays(draw: st.DrawFn, levels: tuple[int, ...] = LEVELS) -> Play:
-    """Draw a play."""
+def plays(draw: st.DrawFn, levels: tuple[int, ...] = LEVELS, reach: int = FURTHEST) -> Play:
+    """Draw a play whose orders lie within `reach` of the mid."""
     size = draw(st.sampled_from(levels))
     agents = draw(st.sampled_from(AGENTS))
     markets = min(draw(st.sampled_from(MARKETS)), max(1, 2**16 // max(size, agents)))
     options = draw(st.frozensets(st.sampled_from(OPTIONS))) | draw(st.frozensets(st.sampled_from(SETTINGS)))
     per_market = draw(st.booleans())
-    config = make_config(draw(st.integers(0, 2**32)), size, agents, options, markets, per_market)
+    config = make_config(draw(st.integers(0, 2**32)), size, agents, options, markets, per_market, reach)
     many = draw(st.sampled_from([0, 1, 3, 32]))
     wanted = draw(st.lists(st.sampled_from((None, *CLASSES)), min_size=many, max_size=many))
     seed = draw(st.integers(-(2**62), 2**62))
@@ -159,6 +170,9 @@ def make_quotes(sim: ks.Simulator, style: str, seed: int, decisions: int = 1) ->
     if style == "edge":
         corners = np.array([-levels, -1, 0, 1, levels - 2, levels - 1, levels, 2 * levels])
         quotes[..., 0], quotes[..., 2] = (origin + rng.choice(corners, shape) for _ in range(2))
+    if style == "border":  # where the ticks that an engine looks at may end
+        corners = np.array([-48, -33, -32, -31, -17, -16, -15, 15, 16, 17, 31, 32, 33, 47, 48])
+        quotes[..., 0], quotes[..., 2] = (mid + rng.choice(corners, shape) for _ in range(2))
     if style == "huge":
         far = np.array([-(2**31), -(2**30) - 1, -(2**30), 2**30, 2**30 + 1, 2**31 - 1])
         quotes[..., 0::2] = rng.choice(far, (*shape, 2))
@@ -172,11 +186,17 @@ def make_quotes(sim: ks.Simulator, style: str, seed: int, decisions: int = 1) ->
 
 
 def open_simulator(engine: str, play: Play) -> ks.Simulator:
-    """Open a play's market; an engine such as `"cuda KS_WARPS=2"` is CUDA with that definition forced."""
-    name, *forced = engine.split()
+    """Open a play's market.
+
+    An engine such as `"cuda KS_BINS=0"` is CUDA with that definition forced, and `"cuda specialised"` has a kernel of
+    its own.
+    """
+    name, *extras = engine.split()
     sim = ks.Simulator(play.config, play.markets, engine=name, seed=play.seed, slots=play.slots)
-    if forced:
-        sim.engine.force = {key: int(value) for key, value in (part.split("=") for part in forced)}
+    if "specialised" in extras:
+        sim.specialise()
+    if forced := [part.split("=") for part in extras if "=" in part]:
+        sim.engine.force = {key: int(value) for key, value in forced}
         sim.engine._plans = {}
     return sim
 

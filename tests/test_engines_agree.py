@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from strategies import (
+    FURTHEST,
     OPTIONS,
+    PAIRS,
     STYLES,
     Play,
     assert_same,
@@ -21,11 +24,13 @@ from strategies import (
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
+from kineticsim_env.engines import native
 
-PAIRS = [("cpu", "numpy"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)]
 EVERYTHING = frozenset((*OPTIONS, "limit", "fee", "cap"))
 LIVELY = (("run", 3), ("rollout", 3, 2, "near", 1), ("step", 3, "wide", 2), ("reset", "next episode", True, 3))
 LIVELY += (("rollout", 2, 1, "one_tick", 4), ("run", 2))
+# Order bins of the CUDA kernel, and the largest reach that they hold; 0: each order is priced by itself.
+BINS = {0: FURTHEST, 16: 3, 32: 7, 64: 15, 128: 31}
 
 
 @pytest.mark.parametrize("engines", PAIRS)
@@ -36,19 +41,55 @@ def test_random_plays(engines, play):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("forced", ["KS_FORCE_SHUFFLE=1", "KS_FORCE_SHUFFLE=1 KS_WARPS=1"])
+@pytest.mark.parametrize("bins", BINS)
 @settings(max_examples=40, derandomize=True)
-@given(play=plays(levels=(32, 128, 256)))
-def test_path_before_sm_80(forced, play):
-    play_together(play, ("cpu", f"cuda {forced}"))
+@given(data=st.data())
+def test_any_number_of_order_bins(bins, data):
+    """Bins that are far more than offsets or agents too, which the engine itself would not choose."""
+    play_together(data.draw(plays(reach=BINS[bins])), ("cpu", f"cuda KS_BINS={bins}"))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("warps", [1, 2, 4])
 @settings(max_examples=40, derandomize=True)
-@given(play=plays(levels=(128,)))
-def test_any_number_of_warps_shares_a_market(warps, play):
-    play_together(play, ("cpu", f"cuda KS_WARPS={warps}"))
+@given(play=plays(levels=(8, 128, 256), reach=BINS[64]))
+def test_path_before_sm_80(play):
+    play_together(play, ("cpu", "cuda KS_FORCE_SHUFFLE=1 KS_BINS=64"))
+
+
+# Few, as each takes about a second to compile.
+MIXED = dict(noise=0.5, momentum=0.2, maker=0.2, fundamental=0.1)
+PER_MARKET = dict(noise_spread=[1, 12, 30, 3, 7], num_agents=[16, 64, 200, 65, 33], fee=[0, 3, 7, 9, 1])
+OWN_KERNELS = {
+    "paper": (ks.MarketConfig(), []),
+    "trading with a slot": (ks.MarketConfig.preset("trading"), ["maker"]),
+    "leftovers of every class": (ks.MarketConfig(num_agents=331, **MIXED), [None, "noise", "fundamental"]),
+    "smallest grid": (ks.MarketConfig(num_levels=8, init_price=3, num_agents=70, **MIXED), []),
+    "no bins": (ks.MarketConfig(num_levels=256, noise_spread=200, num_agents=200, tie="mid", **MIXED), [None]),
+    "some fields per market": (ks.MarketConfig.preset("trading", **PER_MARKET), ["noise", None]),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", OWN_KERNELS)
+def test_kernels_of_their_own(name):
+    config, slots = OWN_KERNELS[name]
+    markets = 5 if config.per_market else 33
+    moves = (("run", 40), *LIVELY, ("run", 1)) if slots else (("run", 40), LIVELY[3], ("run", 7))
+    play_together(Play(config, markets, fitting_slots(config, markets, slots), 3, moves), ("cpu", "cuda specialised"))
+
+
+@pytest.mark.gpu
+def test_a_kernel_of_its_own_after_much_work(monkeypatch):
+    """It takes over between two launches."""
+    play = Play(ks.MarketConfig.preset("trading", num_agents=20), 5, ("maker",), 8, ())
+    monkeypatch.setattr(native, "_WORK_TO_SPECIALISE", 5 * 20 * 30)
+    sims = [open_simulator(engine, play) for engine in ("cpu", "cuda")]
+    generic = None
+    for number in range(6):
+        wanted, got = (make_move(sim, ("run", 10)) for sim in sims)
+        assert_same(got, wanted, f"run {number}:")
+        generic = generic or sims[1].engine.prepare(0)[0]
+        assert (sims[1].engine.prepare(0)[0] is generic) == (number < 3)
 
 
 # L, A, M: the smallest and largest grids, odd sizes, few and many markets, more agents than ticks and fewer.

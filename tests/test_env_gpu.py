@@ -47,6 +47,16 @@ def test_vector_environment_has_the_cpus_bits(mode, kwargs):
             np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.parametrize("num_envs", [2, 1027])  # the many have a kernel of their own from the start
+def test_a_kernel_of_its_own_has_the_cpus_bits(num_envs):
+    one, two = make(num_envs), make(num_envs, engine="cpu")
+    one.simulator.specialise()
+    np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
+    for action in tape(15, num_envs):
+        for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
 def test_a_step_does_not_synchronise():
     envs = make(64, output="torch")
     envs.reset(seed=1)

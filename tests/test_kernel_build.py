@@ -14,8 +14,11 @@ from kineticsim_env.errors import EngineUnavailable
 __all__ = ["sources"]  # a fixture
 
 ARCHS = (75, 80, 86, 89, 90, 120)
-PLAIN = dict.fromkeys(("KS_LEVELS", "KS_WARPS", "KS_OPTIONS", "KS_SLOTS", "KS_TASK"), 0)
-VARIANTS = (PLAIN, {"KS_LEVELS": 128, "KS_WARPS": 1, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1})
+PLAIN = dict.fromkeys(("KS_BINS", "KS_OPTIONS", "KS_SLOTS", "KS_TASK"), 0)
+FULL = {"KS_BINS": 128, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
+# Of its own: constants, and one parameter that is still read for each market.
+CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in state.PARAMS_FIELDS)
+OWN = {"KS_BINS": 16, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 0, "KS_PARAMETERS": CONSTANTS, "KS_LEVELS": 128}
 
 
 def compilers() -> list:
@@ -35,11 +38,27 @@ def test_a_kernel_with_a_struct_by_value_compiles(sources, monkeypatch, nvcc, ar
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("defines", VARIANTS, ids=["generic", "special"])
+@pytest.mark.parametrize("defines", [PLAIN, FULL], ids=["plain", "full"])
 @pytest.mark.parametrize("nvcc", compilers())
 def test_the_real_kernel_compiles(nvcc, defines, arch):
     for forced in ({}, {"KS_FORCE_SHUFFLE": 1}) if arch == 80 else ({},):
         assert b"ks_market_kernel" in build.compile_kernel(arch, {**defines, **forced}, nvcc)
+
+
+@pytest.mark.parametrize("bins", [16, 32, 64])
+@pytest.mark.parametrize("nvcc", compilers())
+def test_the_real_kernel_compiles_with_other_bins(nvcc, bins):
+    assert b"ks_market_kernel" in build.compile_kernel(90, {**PLAIN, "KS_BINS": bins}, nvcc)
+
+
+@pytest.mark.parametrize("arch", [75, 90])
+@pytest.mark.parametrize("nvcc", compilers())
+def test_the_real_kernel_compiles_with_parameters_of_its_own(nvcc, arch):
+    """The definition is a list with commas, at which nvcc ends an option."""
+    own = build.compile_kernel(arch, OWN, nvcc)
+    assert b"ks_market_kernel" in own
+    generic = build.compile_kernel(arch, {name: OWN[name] for name in PLAIN}, nvcc)
+    assert own != generic
 
 
 @pytest.mark.parametrize("nvcc", compilers())

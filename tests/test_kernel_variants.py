@@ -1,0 +1,175 @@
+"""Which variant of the CUDA kernel a configuration gets: its bins, its options, constants of its own. Needs no GPU."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from strategies import LEVELS, Play, assert_same, make_move, open_simulator
+
+import kineticsim_env as ks
+from kineticsim_env import build, state
+from kineticsim_env.config import class_counts, parameter_rows
+from kineticsim_env.engines import native
+from kineticsim_env.engines.native import CudaEngine, choose_bins
+
+ORDER_FLOW = (build.cuda_dir() / "order_flow.cuh").read_text()
+BIN_INTS = state.CONSTANTS["kBinInts"]
+
+
+def open_engine(levels: int, slots: int = 0, markets: int = 3) -> CudaEngine:
+    """Return a CUDA engine that can choose, but not launch; `variants` stands in for its device."""
+    return CudaEngine(torch.device("cpu"), {"M": markets, "L": levels, "K": slots}, {})
+
+
+@pytest.fixture
+def variants(monkeypatch):
+    """The definitions of every kernel that was asked for."""
+    asked = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(build, "load_kernel", lambda device, defines: asked.append(dict(defines)) or len(asked))
+    return asked
+
+
+def rows_of(config: ks.MarketConfig, markets: int = 1) -> dict:
+    return parameter_rows(config, markets, class_counts(config, markets), {})
+
+
+def bins_a_side(reach: int) -> int:
+    """Return what order_flow.cuh counts, by its own line."""
+    [line] = re.findall(r"int bins_a_side\(int reach\) \{ return (.*); \}", ORDER_FLOW)
+    return eval(line, {"reach": reach})
+
+
+# Bins -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reach", "bins"),
+    [
+        (1, 16),
+        (2, 16),
+        (3, 16),
+        (4, 32),
+        (7, 32),
+        (8, 64),
+        (15, 64),
+        (16, 128),
+        (31, 128),
+        (32, 0),
+        (200, 0),
+        (32767, 0),
+    ],
+)
+def test_the_fewest_bins_that_hold_the_reach(reach, bins):
+    assert choose_bins(reach, 2**20) == bins
+    if bins:
+        assert choose_bins(reach, bins + 1) == bins
+        assert choose_bins(reach, bins) == 0, "fewer agents than it takes to make up for pricing the bins"
+    assert choose_bins(reach, 1) == 0
+
+
+def test_bins_suffice():
+    """Both sides have a marketable bin and one an offset; a side is a multiple of four, as lanes read four at once."""
+    for reach in range(1, 200):
+        width, bins = bins_a_side(reach), choose_bins(reach, 2**20)
+        assert width % 4 == 0 and width >= 2 * reach + 2
+        if bins:
+            assert 2 * width <= bins and BIN_INTS % bins == 0
+            assert bins == 16 or 2 * width > bins // 2, "half of them would do"
+        else:
+            assert 2 * width > BIN_INTS
+
+
+def test_bins_are_those_of_the_widest_market(variants):
+    engine = open_engine(128)
+    for spreads, half_spread, bins in (([0, 0, 0], 0, 16), ([3, 7, 1], 1, 32), ([1, 1, 1], 12, 64), ([1, 1, 99], 1, 0)):
+        config = ks.MarketConfig(noise_spread=spreads, maker_half_spread=half_spread, num_agents=200)
+        engine.set_parameters(rows_of(config, 3))
+        engine.prepare(0)
+        assert variants[-1]["KS_BINS"] == bins
+
+
+# Constants of a kernel's own ------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_named_in_the_order_of_their_declaration():
+    [text] = re.findall(r"#define KS_PARAMETERS(.*?[^\\])\n", ORDER_FLOW, re.DOTALL)
+    names = text.replace("\\\n", " ").split(",")
+    assert [name.strip() for name in names] == [f"row.{name}" for name in state.PARAMS_FIELDS]
+
+
+def test_what_all_markets_share_becomes_constants(variants):
+    config = ks.MarketConfig.preset("trading", fee=[3, 3, 3], noise_spread=[1, 2, 1], inventory_limit=None)
+    engine, rows = open_engine(64, slots=2), rows_of(config, 3)
+    engine.set_parameters(rows)
+    engine.prepare(0)
+    assert not {"KS_PARAMETERS", "KS_LEVELS"} & set(variants[-1])
+    engine.specialise()
+    engine.prepare(0)
+    defines = variants[-1]
+    assert defines["KS_LEVELS"] == 64 and (defines["KS_OPTIONS"], defines["KS_SLOTS"], defines["KS_TASK"]) == (1, 1, 0)
+    values = dict(zip(state.PARAMS_FIELDS, defines["KS_PARAMETERS"].split(","), strict=True))
+    assert values.pop("noise_spread") == "row.noise_spread"
+    assert {name: int(value) for name, value in values.items()} == {name: int(rows[name][0]) for name in values}
+    assert values["fee"] == "3" and values["inventory_limit"] == "-1"
+
+
+def test_other_parameters_ask_for_another_kernel(variants):
+    """Constants never outlive the parameters that they were."""
+    engine = open_engine(128)
+    engine.specialise()
+    for depth in (5, 6):
+        engine.set_parameters(rows_of(ks.MarketConfig(init_depth=depth)))
+        for mode in (0, 1, 0, 1):
+            engine.prepare(mode)
+    assert len(variants) == 4
+    place = list(state.PARAMS_FIELDS).index("init_depth")
+    assert [defines["KS_PARAMETERS"].split(",")[place] for defines in variants] == ["5", "5", "6", "6"]
+    assert [defines["KS_TASK"] for defines in variants] == [0, 1, 0, 1]
+    engine.specialise()  # a second time there is nothing to do
+    engine.prepare(0)
+    assert len(variants) == 4
+
+
+def test_what_tests_force_wins(variants):
+    engine = open_engine(128)
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    engine.specialise()
+    engine.force = {"KS_BINS": 128, "KS_FORCE_SHUFFLE": 1}
+    engine.prepare(0)
+    assert variants[-1]["KS_BINS"] == 128 and variants[-1]["KS_FORCE_SHUFFLE"] == 1 and "KS_PARAMETERS" in variants[-1]
+
+
+@pytest.mark.parametrize("levels", [*LEVELS, 4096, 8192])
+def test_shared_memory_holds_the_books_and_the_bins(variants, levels):
+    """Blocks fit what every device has up to 1024 levels, and sm_75's 64 KiB beyond, but for the largest grid."""
+    engine = open_engine(levels, markets=5)
+    engine.set_parameters(rows_of(ks.MarketConfig(num_levels=levels, init_price=levels // 2)))
+    _, blocks, threads, shared = engine.prepare(0)
+    per_block = threads // 32
+    assert blocks * per_block >= 5 > (blocks - 1) * per_block
+    assert shared == per_block * 4 * (2 * max(levels, 32) + BIN_INTS)
+    assert shared <= (48 * 1024 if levels <= 1024 else 64 * 1024) or levels == 8192
+
+
+def test_much_work_is_reached_by_large_runs_only():
+    """Half a second of an H200, which does 4e11 to 1e12 agent-events in one."""
+    assert 10**11 <= native._WORK_TO_SPECIALISE <= 10**12
+
+
+# Engines with nothing to compile --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["numpy", "cpu"])
+def test_other_engines_have_nothing_to_do(engine):
+    if engine == "cpu" and (missing := build.cpu_unavailable()):
+        pytest.skip(missing)
+    play = Play(ks.MarketConfig.preset("trading"), 4, (None,), 3, ())
+    plain, asked = open_simulator(engine, play), open_simulator(engine, play)
+    for move in (("run", 5), ("step", 2, "near", 1), ("reset", "next episode", True, 2), ("run", 5)):
+        assert asked.specialise() is None
+        assert_same(make_move(asked, move), make_move(plain, move))
+    assert np.asarray(asked.t).max() > 0
