@@ -15,6 +15,7 @@ namespace ks {
 
 constexpr int32_t kMaxPrice = 1 << 30;
 constexpr int32_t kMaxOrigin = 1 << 29;  // so that doubled absolute prices of the grid fit an int32
+constexpr int32_t kMaxQuoteQty = 1 << 20;
 constexpr int32_t kNoTick = 0x7fffffff;  // an ask that takes no part; a bid that takes no part is -1
 
 KS_RULE int32_t min_of(int32_t a, int32_t b) { return a < b ? a : b; }

@@ -36,6 +36,7 @@ struct OrderFlow {
   static constexpr int kCopies = kBins > 0 ? kBinInts / kBins : 1;
   static constexpr uint32_t kBin = 4 * kCopies;  // bytes
   static constexpr int kBinsALane = kBins > 32 ? kBins / 32 : 1;
+  static constexpr uint32_t kNoTicks = 0xffffffffu;  // not 0, where shared memory begins on some devices
   static constexpr uint64_t kRound = kWarpLanes * kGolden;  // from a lane's word to its next
 
   const MarketParams p;
@@ -48,7 +49,7 @@ struct OrderFlow {
   const uint32_t far_bin;        // this lane's copy of the sells' marketable bin
   const uint32_t side;           // from there to the buys'
   const int bin_offset;          // of the first bin that this lane prices
-  const uint32_t bin_ticks;      // and the address of its side's tick 0; 0: it prices none
+  const uint32_t bin_ticks;      // and the address of its side's tick 0, or kNoTicks
   const int far_buys_lane;       // has summed the buys' marketable bin
 
   static __device__ __forceinline__ int grid_of(int levels) { return levels > kWarpLanes ? levels : kWarpLanes; }
@@ -65,12 +66,12 @@ struct OrderFlow {
     clear_bins();
   }
 
-  // What a bin holds: the offset from the mid, and where ticks of its side begin; 0 if it is no near bin.
+  // What a bin holds: the offset from the mid, and where ticks of its side begin; kNoTicks if it is no near bin.
   __device__ __forceinline__ int first_bin() const { return lane * 4 / kCopies; }
   __device__ __forceinline__ int offset_of(int bin) const { return bin - (bin >= width ? width : 0) - 1 - reach; }
   __device__ __forceinline__ uint32_t ticks_of(int bin) const {
     const bool near = offset_of(bin) >= -reach && bin < 2 * width && (kBins > 16 || lane % 2 == 0);
-    return near ? shared_address(bin >= width ? buy : sell) : 0;
+    return near ? shared_address(bin >= width ? buy : sell) : kNoTicks;
   }
 
   __device__ __forceinline__ void clear_bins() {
@@ -197,7 +198,7 @@ struct OrderFlow {
     for (int i = 0; i < kBinsALane; ++i) {
       const uint32_t ticks = i == 0 ? bin_ticks : ticks_of(first_bin() + i);
       const int offset = i == 0 ? bin_offset : offset_of(first_bin() + i);
-      if (ticks != 0 && sums[i] > 0) add_at(ticks + 4 * price_near_mid(mid2, offset, levels), sums[i]);
+      if (ticks != kNoTicks && sums[i] > 0) add_at(ticks + 4 * price_near_mid(mid2, offset, levels), sums[i]);
     }
     __syncwarp();
   }

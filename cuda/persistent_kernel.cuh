@@ -145,9 +145,9 @@ struct MarketOnChip : OrderFlow<kBins> {
     launch.fees[row] = account.fees;
   }
 
-  // The most that an auction adds to a side.
+  // The most that an auction adds to a side. A loaded state's standing quotes may be above the cap.
   __device__ __forceinline__ int32_t growth() const {
-    return num_agent_indices(p) * p.max_order_qty + (kSlots ? launch.slots * p.max_quote_qty : 0);
+    return num_agent_indices(p) * p.max_order_qty + (kSlots ? launch.slots * kMaxQuoteQty : 0);
   }
 
   __device__ __forceinline__ void count_room(uint32_t total_buy, uint32_t total_sell) {
@@ -327,7 +327,10 @@ struct MarketOnChip : OrderFlow<kBins> {
     if (!roomy) {
       room -= growth();
       full = room < 0;
-      if (full) store_book();
+      if (full) {
+        store_book();
+        __syncwarp();  // before orders reach the grid
+      }
     }
     this->submit_orders(first_word, t, mid2, ret, p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0);
     Cleared cleared;

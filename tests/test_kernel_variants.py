@@ -13,6 +13,7 @@ from kineticsim_env import build, state
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import native
 from kineticsim_env.engines.native import CudaEngine, choose_bins
+from kineticsim_env.errors import EngineUnavailable
 
 ORDER_FLOW = (build.cuda_dir() / "order_flow.cuh").read_text()
 BIN_INTS = state.CONSTANTS["kBinInts"]
@@ -29,7 +30,8 @@ def variants(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
-    monkeypatch.setattr(build, "load_kernel", lambda device, defines: asked.append(dict(defines)) or len(asked))
+    kernel = SimpleNamespace(shared_limit=227 * 1024)
+    monkeypatch.setattr(build, "load_kernel", lambda device, defines: asked.append(dict(defines)) or kernel)
     return asked
 
 
@@ -118,7 +120,7 @@ def test_what_all_markets_share_becomes_constants(variants):
 
 
 def test_other_parameters_ask_for_another_kernel(variants):
-    """Constants never outlive the parameters that they were."""
+    """Constants never outlive the parameters that they were, and what changes once is none from then on."""
     engine = open_engine(128)
     engine.specialise()
     for depth in (5, 6):
@@ -127,7 +129,7 @@ def test_other_parameters_ask_for_another_kernel(variants):
             engine.prepare(mode)
     assert len(variants) == 4
     place = list(state.PARAMS_FIELDS).index("init_depth")
-    assert [defines["KS_PARAMETERS"].split(",")[place] for defines in variants] == ["5", "5", "6", "6"]
+    assert [defines["KS_PARAMETERS"].split(",")[place] for defines in variants] == ["5", "5", *["row.init_depth"] * 2]
     assert [defines["KS_TASK"] for defines in variants] == [0, 1, 0, 1]
     engine.specialise()  # a second time there is nothing to do
     engine.prepare(0)
@@ -153,6 +155,16 @@ def test_shared_memory_holds_the_books_and_the_bins(variants, levels):
     assert blocks * per_block >= 5 > (blocks - 1) * per_block
     assert shared == per_block * 4 * (2 * max(levels, 32) + BIN_INTS)
     assert shared <= (48 * 1024 if levels <= 1024 else 64 * 1024) or levels == 8192
+
+
+def test_a_grid_too_large_for_the_device_is_refused(variants, monkeypatch):
+    """sm_75 has 64 KiB of shared memory a block."""
+    small = SimpleNamespace(shared_limit=64 * 1024)
+    monkeypatch.setattr(build, "load_kernel", lambda device, defines: small)
+    engine = open_engine(8192)
+    engine.set_parameters(rows_of(ks.MarketConfig(num_levels=8192, init_price=4096)))
+    with pytest.raises(EngineUnavailable, match="num_levels: got 8192"):
+        engine.prepare(0)
 
 
 def test_much_work_is_reached_by_large_runs_only():

@@ -65,7 +65,7 @@ class NativeEngine:
         self._struct.params_stride = int(len(packed) > 1)
         self._rows = rows
         orders = (rows["first_fundamental"] + rows["num_fundamental"]) * rows["max_order_qty"]
-        self._growth = int((orders + self._sizes["K"] * rows["max_quote_qty"]).max())  # of a side in an auction
+        self._growth = int(orders.max()) + self._sizes["K"] * MAX_QUOTE_QTY  # of a side in an auction, at most
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """Take over the task's settings by the names of `struct TaskParams`."""
@@ -164,14 +164,12 @@ class CpuEngine(NativeEngine):
         # Warm starts count: a reset inside a launch swaps them in.
         books = [self._tensors[name] for name in ("bid", "ask", "bank_bid", "bank_ask") if name in self._tensors]
         largest = max(int(book.sum(1).max()) for book in books)
-        agents = self._rows["first_fundamental"] + self._rows["num_fundamental"]
-        growth = int((agents * self._rows["max_order_qty"]).max())
         room = _INT32_LIMIT - 1 - largest - self._sizes["K"] * MAX_QUOTE_QTY
         origins = [self._tensors["price_origin"]]
         if "bank_scalars" in self._tensors:
             origins.append(self._tensors["bank_scalars"][:, 2])
         origin_room = _MAX_ORIGIN - max(int(origin.abs().max()) for origin in origins)
-        return max(0, min(room // max(growth, 1), origin_room // (8 * self._sizes["L"])))
+        return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"])))
 
 
 class CudaEngine(NativeEngine):
@@ -186,10 +184,13 @@ class CudaEngine(NativeEngine):
         self._multiprocessors = torch.cuda.get_device_properties(self._index).multi_processor_count
         self._plans: dict[int, tuple] = {}
         self._work, self._specialised = 0, False
+        self._changing: set[str] = set()  # parameters that were set more than once, to different values
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """See `NativeEngine.set_parameters`; a variant without options is used while no market has any."""
+        before = getattr(self, "_rows", rows)  # what a reset draws anew is no constant, or each reset would compile
+        self._changing |= {name for name in state.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
         super().set_parameters(rows)
         names = ("walk_threshold", "jump_threshold", "cancel_threshold", "window", "tie", "residue")
         self._options = int(any(np.any(rows[name] != 0) for name in names))
@@ -206,11 +207,16 @@ class CudaEngine(NativeEngine):
         """
         if not self._specialised:
             self._specialised = True
-            self._plans = {}
+            modes, self._plans = list(self._plans), {}
+            for mode in modes:  # now: a CUDA graph may be captured next
+                self.prepare(mode)
 
     def _own_definitions(self) -> dict[str, int | str]:
         values = ((name, self._rows[name]) for name in state.PARAMS_FIELDS)
-        constants = [str(int(v[0])) if np.all(v == v[0]) else f"row.{name}" for name, v in values]
+        constants = [
+            str(int(value[0])) if np.all(value == value[0]) and name not in self._changing else f"row.{name}"
+            for name, value in values
+        ]
         return {"KS_PARAMETERS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
 
     def prepare(self, mode: int) -> tuple:
@@ -234,7 +240,13 @@ class CudaEngine(NativeEngine):
                 ints += book + tile * (constants["kDeskInts"] + constants["kDeskSlotInts"] * self._sizes["K"])
             # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
             per_block = constants["kMarketsPerBlock"] if self._sizes["L"] <= 1024 else 1
-            self._plans[mode] = (kernel, -(-warps // per_block), lanes * per_block, 4 * ints * per_block)
+            shared = 4 * ints * per_block
+            if shared > kernel.shared_limit:
+                raise EngineUnavailable(
+                    f"num_levels: got {self._sizes['L']}, which takes {shared} bytes of a GPU's shared memory; this "
+                    f"one has {kernel.shared_limit} (engine='cpu' has no such limit)"
+                )
+            self._plans[mode] = (kernel, -(-warps // per_block), lanes * per_block, shared)
         return self._plans[mode]
 
     def _execute(self, mode: int, total_auctions: int) -> None:
