@@ -286,7 +286,7 @@ def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
     So many that all warps run at a time, 20 on every multiprocessor (KS_BLOCKS in cuda/persistent_kernel.cu), and no
     more slots than a warp has lanes.
     """
-    return min(-(-markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // slots)
+    return min(-(-markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // max(1, slots))
 
 
 def market_stopped(market: int, t: int, error: int) -> str:
