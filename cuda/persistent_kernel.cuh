@@ -3,139 +3,44 @@
 #pragma once
 
 #include "clearing.cuh"
-#include "order_flow.cuh"
+#include "market_state.cuh"
 
 namespace ks {
 
 template <int kBins, bool kOptions, bool kSlots>
-struct MarketOnChip : OrderFlow<kBins> {
-  using Flow = OrderFlow<kBins>;
-  using Flow::buy, Flow::grid, Flow::lane, Flow::levels, Flow::p, Flow::reach, Flow::sell;
+struct MarketOnChip : MarketState<kBins> {
+  using State = MarketState<kBins>;
+  using State::best_ask, State::best_bid, State::book_is_stored, State::buy, State::error, State::first_word,
+      State::fundamental, State::grid, State::lane, State::last_tick, State::launch, State::leads, State::levels,
+      State::m, State::origin, State::p, State::prev_mid2, State::reach, State::room, State::roomy, State::sell,
+      State::stopped, State::t, State::trades, State::volume, State::words_left;
+  using State::cancel, State::count_room, State::find_ask, State::find_bid, State::growth, State::hash_market_words,
+      State::mark, State::market_word, State::next_auction, State::shift_grid, State::store_book;
 
-  const Launch& launch;
-  const int64_t m;
-
-  int32_t best_bid, best_ask;    // of the resting built-in book; -1 and kNoTick where a side is empty
-  int32_t room;                  // what either side can certainly still take in before it overflows
-  bool roomy;                    // more than this launch can add
   const int32_t chunks;          // of the window that is cleared
-  int32_t prev_mid2, last_tick, origin, fundamental;
-  uint64_t key, first_word;      // first_word: the counter of this lane's first word in this auction
-  uint64_t words;                // see hash_market_words
-  int32_t words_left;            // auctions that they still serve
-  int64_t t, volume;             // volume and trades are of this launch
-  uint32_t trades;
-  int32_t error, traded;
-  bool book_is_stored;           // the book in global memory is the valid one: an overflow spoilt the one on chip
+  int32_t traded;                // in the last auction
   Quote quote;                   // lane k holds slot k
   Account account;
   int64_t bought, sold;
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
-      : Flow(launch, row, book, bins), launch(launch), m(m),
-        chunks(fixed(window_chunks(reach, grid))), volume(0), trades(0), error(0), traded(0), book_is_stored(false),
-        quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
+      : State(launch, m, row, book, bins), chunks(fixed(window_chunks(reach, grid))), traded(0), quote{0, 0, 0, 0},
+        account{0, 0, 0}, bought(0), sold(0) {}
 
-  __device__ __forceinline__ void start(uint64_t market_key, int64_t time) {
-    key = market_key;
-    t = time;
-    first_word = word_counter(key, t, lane);
-    words_left = 0;
-  }
+  __device__ __forceinline__ bool owns_slot() const { return kSlots && lane < launch.slots; }
 
   __device__ __forceinline__ void load() {
-    prev_mid2 = launch.prev_mid2[m];
-    last_tick = launch.last_tick[m];
-    origin = launch.price_origin[m];
-    fundamental = launch.fundamental_price[m];
-    error = launch.error[m];
-    start(episode_key(launch.seed[m], launch.episode[m]), launch.t[m]);
+    State::load();
     if (owns_slot()) {
       const int64_t row = m * launch.slots + lane;
       const int32_t* q = launch.quotes + 4 * row;
       quote = Quote{q[0], q[1], q[2], q[3]};
       account = Account{launch.cash[row], launch.inventory[row], launch.fees[row]};
     }
-    fetch_book(launch, sell, launch.bid + m * levels, launch.ask + m * levels);
-    accept_book();
-    find_best();
-  }
-
-  __device__ __forceinline__ bool owns_slot() const { return kSlots && lane < launch.slots; }
-  __device__ __forceinline__ bool leads() const { return lane == 0; }
-  __device__ __forceinline__ bool stopped() const { return market_has_stopped(error); }
-
-  // Begin to bring a book to shared memory. Rows of 8 ticks and more begin at multiples of 16 bytes.
-  static __device__ __forceinline__ void fetch_book(const Launch& launch, int* book, const int32_t* from_bid,
-                                                    const int32_t* from_ask) {
-    const int levels = KS_LEVELS, grid = Flow::grid_of(levels);
-#pragma unroll 1
-    for (int tick = 4 * (threadIdx.x % kWarpLanes); tick < grid; tick += 4 * kWarpLanes) {
-      if (tick < levels) {
-        copy_ahead(book + grid + tick, from_bid + tick);
-        copy_ahead(book + tick, from_ask + tick);
-      } else {
-        *reinterpret_cast<int4*>(book + grid + tick) = *reinterpret_cast<int4*>(book + tick) = make_int4(0, 0, 0, 0);
-      }
-    }
-  }
-
-  // The book has arrived: count the room that it leaves.
-  __device__ __forceinline__ void accept_book() {
-    copies_done();
-    uint32_t sum = 0;
-#pragma unroll 1
-    for (int tick = 4 * lane; tick < grid; tick += 4 * kWarpLanes) {
-      const int4 b = *reinterpret_cast<const int4*>(buy + tick), a = *reinterpret_cast<const int4*>(sell + tick);
-      sum += (uint32_t)b.x + b.y + b.z + b.w + a.x + a.y + a.z + a.w;
-    }
-    count_room((uint32_t)warp_sum((int)sum), 0);  // of both sides together, which is more than either
-  }
-
-  __device__ __forceinline__ void find_best() {
-    best_bid = find_bid(levels);
-    best_ask = find_ask(0);
-  }
-
-  // The opening book.
-  __device__ __forceinline__ void open_book() {
-    __syncwarp();
-#pragma unroll 1
-    for (int tick = lane; tick < grid; tick += kWarpLanes) {
-      buy[tick] = tick == p.init_price - 1 ? p.init_depth : 0;
-      sell[tick] = tick == p.init_price + 1 ? p.init_depth : 0;
-    }
-    best_bid = p.init_depth > 0 ? p.init_price - 1 : -1;
-    best_ask = p.init_depth > 0 ? p.init_price + 1 : kNoTick;
-    count_room(p.init_depth, p.init_depth);
-    __syncwarp();
-  }
-
-  __device__ __forceinline__ void store_book() {
-    __syncwarp();
-#pragma unroll 1
-    for (int tick = 4 * lane; tick < levels; tick += 4 * kWarpLanes) {
-      *reinterpret_cast<int4*>(launch.bid + m * levels + tick) = *reinterpret_cast<const int4*>(buy + tick);
-      *reinterpret_cast<int4*>(launch.ask + m * levels + tick) = *reinterpret_cast<const int4*>(sell + tick);
-    }
   }
 
   __device__ __forceinline__ void store() {
-    store_book();
-    store_slots();
-    if (leads()) {
-      launch.prev_mid2[m] = prev_mid2;
-      launch.last_tick[m] = last_tick;
-      launch.price_origin[m] = origin;
-      launch.fundamental_price[m] = fundamental;
-      launch.t[m] = t;
-      launch.volume[m] += volume;
-      launch.trades[m] += trades;
-      launch.error[m] = error;
-    }
-  }
-
-  __device__ __forceinline__ void store_slots() {
+    State::store();
     if (!owns_slot()) return;
     const int64_t row = m * launch.slots + lane;
     int32_t* q = launch.quotes + 4 * row;
@@ -143,102 +48,6 @@ struct MarketOnChip : OrderFlow<kBins> {
     launch.cash[row] = account.cash;
     launch.inventory[row] = account.inventory;
     launch.fees[row] = account.fees;
-  }
-
-  // The most that an auction adds to a side. A loaded state's standing quotes may be above the cap.
-  __device__ __forceinline__ int32_t growth() const {
-    return num_agent_indices(p) * p.max_order_qty + (kSlots ? launch.slots * kMaxQuoteQty : 0);
-  }
-
-  __device__ __forceinline__ void count_room(uint32_t total_buy, uint32_t total_sell) {
-    room = overflows(total_buy, total_sell) ? -1 : 0x7fffffff - max_of((int32_t)total_buy, (int32_t)total_sell);
-    roomy = launch.growth <= room;
-  }
-
-  // The words that belong to the market itself: both of them for the next 16 auctions, hashed at once, a word a lane.
-  __device__ __forceinline__ void hash_market_words() {
-    static_assert(kRationWord == kWalkWord + 1, "odd lanes have rationing's");
-    words = random_word(key, t + lane / 2, kWalkWord + lane % 2);
-    words_left = kWarpLanes / 2;
-  }
-  __device__ __forceinline__ uint64_t market_word(uint64_t index) const {
-    return word_from_lane(words, kWarpLanes - 2 * words_left + (int)(index - kWalkWord));
-  }
-
-  __device__ __forceinline__ void next_auction() {
-    t += 1;
-    words_left = max_of(words_left - 1, 0);
-    first_word += kGolden << 32;
-  }
-
-  // The mark: the doubled mid of the built-in resting book.
-  __device__ __forceinline__ int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
-
-  // Best resting prices among ticks below `below` (bids) and from `from` on (asks).
-  __device__ __forceinline__ int32_t find_bid(int below) const {
-#pragma unroll 1
-    for (int chunk = (below + kWarpLanes - 1) / kWarpLanes - 1; chunk >= 0; --chunk) {
-      const int tick = kWarpLanes * chunk + lane;
-      const unsigned found = __ballot_sync(kAllLanes, tick < below && buy[tick] > 0);
-      if (found) return kWarpLanes * chunk + 31 - __clz(found);
-    }
-    return -1;
-  }
-
-  __device__ __forceinline__ int32_t find_ask(int from) const {
-#pragma unroll 1
-    for (int chunk = from / kWarpLanes; chunk < grid / kWarpLanes; ++chunk) {
-      const int tick = kWarpLanes * chunk + lane;
-      const unsigned found = __ballot_sync(kAllLanes, tick >= from && sell[tick] > 0);
-      if (found) return kWarpLanes * chunk + __ffs(found) - 1;
-    }
-    return kNoTick;
-  }
-
-  // Two ticks a lane, as they share a word, from those around the mid on: where nothing rests nothing is hashed.
-  __device__ __forceinline__ void cancel() {
-    const int pairs = grid / 2, first = (prev_mid2 >> 2) - kWarpLanes / 2 + lane;
-    int32_t bid_tick = -1, ask_tick = kNoTick;
-#pragma unroll 1
-    for (int i = 0; i < pairs; i += kWarpLanes) {
-      const int pair = (first + i) & (pairs - 1);
-      int2 b = make_int2(0, 0), a = b;
-      const bool mine = i + lane < pairs;  // of the smallest grids half the lanes have none
-      if (mine) {
-        b = reinterpret_cast<int2*>(buy)[pair];
-        a = reinterpret_cast<int2*>(sell)[pair];
-      }
-      if (!__any_sync(kAllLanes, (b.x | b.y | a.x | a.y) != 0)) continue;
-      const uint64_t word = random_word(key, t, kCancelWord + pair);
-      b.x = after_cancel(b.x, p.cancel_threshold, word, 0, 0);
-      b.y = after_cancel(b.y, p.cancel_threshold, word, 1, 0);
-      a.x = after_cancel(a.x, p.cancel_threshold, word, 0, 1);
-      a.y = after_cancel(a.y, p.cancel_threshold, word, 1, 1);
-      if (mine) {
-        reinterpret_cast<int2*>(buy)[pair] = b;
-        reinterpret_cast<int2*>(sell)[pair] = a;
-      }
-      if (b.x + b.y > 0) bid_tick = max_of(bid_tick, 2 * pair + (b.y > 0));
-      if (a.x + a.y > 0) ask_tick = min_of(ask_tick, 2 * pair + (a.x == 0));
-    }
-    best_bid = warp_max(bid_tick);
-    best_ask = warp_min(ask_tick);
-    __syncwarp();
-  }
-
-  // new[tick] = old[tick + shift], read a chunk ahead of what is written.
-  __device__ __forceinline__ void shift_grid(int32_t shift) {
-#pragma unroll 1
-    for (int i = 0; i < grid; i += kWarpLanes) {
-      const int tick = (shift > 0 ? i : grid - kWarpLanes - i) + lane, from = tick + shift;
-      const bool kept = from >= 0 && from < levels && tick < levels;
-      const int32_t b = kept ? buy[from] : 0, a = kept ? sell[from] : 0;
-      __syncwarp();
-      buy[tick] = b;
-      sell[tick] = a;
-      __syncwarp();
-    }
-    find_best();
   }
 
   // The whole interest at the ticks of this lane's quotes, before it trades.
@@ -251,7 +60,7 @@ struct MarketOnChip : OrderFlow<kBins> {
 
   // Each learned quote's share of what traded at its tick; built-in interest keeps the rest. On the grid is what is left
   // of the whole interest; on return that of built-in interest alone. Quotes outside the cleared ticks have traded
-  // wholly (`better`) or not at all.
+  // wholly or not at all.
   __device__ __forceinline__ void ration_quotes(const Cleared& cleared, uint64_t word, int at_bid, int at_ask,
                                                 int32_t bid_total, int32_t ask_total) {
     const bool bids = cleared.holds(at_bid), asks = cleared.holds(at_ask);
