@@ -167,12 +167,13 @@ class Agent(nn.Module):
         self.critic = nn.ModuleList([*first, layer(hidden, 1, 1.0)])
         self.log_std = nn.Parameter(torch.full((actions,), math.log(initial_std)))
 
-    def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, observation: torch.Tensor, layers: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean actions and values, float32, of a batch of padded observations."""
         if self.shared or self.side_by_side:
-            hidden = linear(observation, *self.joined(0)).tanh()
-            hidden = linear(hidden, *self.joined(1)).tanh()
-            both = linear(hidden, *self.joined(2)).float()
+            first, second, third = layers or self.layers(observation.dtype)
+            hidden = F.linear(observation, *first).tanh()
+            hidden = F.linear(hidden, *second).tanh()
+            both = F.linear(hidden, *third).float()
             return both[..., : self.actions], both[..., self.actions]
         mean, value = observation, observation
         pairs: Any = zip(self.actor, self.critic, strict=True)
@@ -181,6 +182,10 @@ class Agent(nn.Module):
             if number < 2:
                 mean, value = mean.tanh(), value.tanh()
         return mean.float(), value.squeeze(-1).float()
+
+    def layers(self, kind: torch.dtype) -> list[tuple[torch.Tensor, ...]]:
+        """Return the layers of both networks side by side in a number format."""
+        return [tuple(tensor.to(kind) for tensor in self.joined(number)) for number in range(3)]
 
     def joined(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return weight and bias of one layer of both networks: that of the trunk, or the two side by side."""
@@ -220,8 +225,8 @@ class Loss(nn.Module):
         rows = [part.reshape(-1, block, *part.shape[2:])[chosen].flatten(0, 1) for part in batch]
         observation, action, log_prob, gain, target = rows
         mean, value = self.agent(observation)
-        noise = (action - mean) * (-log_std).exp()
-        log_ratio = (-0.5 * noise.square() - log_std - LOG_ROOT_2PI).sum(-1) - log_prob
+        squares = (action - mean).square() @ (-2 * log_std).exp()  # a product: its gradient is one too, and fast
+        log_ratio = -0.5 * squares - (log_std + LOG_ROOT_2PI).sum() - log_prob
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
         policy_loss = -torch.min(gain * ratio, gain * clipped).mean()
@@ -233,12 +238,12 @@ class Loss(nn.Module):
 
 
 def sample(
-    agent: Agent, live: torch.Tensor,
+    agent: Agent, layers: Any, live: torch.Tensor,
     observation: torch.Tensor, action: torch.Tensor, log_prob: torch.Tensor, value: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """Write one decision into the rollout's buffers; returns the actions, clamped at the environment's door."""
     observation[:, : live.shape[1]] = live
-    mean, estimate = agent(observation)
+    mean, estimate = agent(observation, layers)
     noise = torch.randn_like(mean)
     action.copy_(mean + agent.log_std.exp() * noise)
     log_prob.copy_((-0.5 * noise.square() - agent.log_std - LOG_ROOT_2PI).sum(-1))
@@ -360,9 +365,10 @@ class Trainer:
     def rollout(self) -> None:
         """Play `num_steps` decisions in every market."""
         envs = self.envs
+        layers = self.agent.layers(self.observations.dtype)
         for t in range(self.args.num_steps):
             written = self.observations[t], self.actions[t], self.log_probs[t], self.values[t]
-            action = self.sample(self.agent, envs.observation, *written)
+            action = self.sample(self.agent, layers, envs.observation, *written)
             _, reward, terminated, truncated, infos = envs.step(action)
             final = self.finals[t // envs.core.task.horizon]
             self.record(
