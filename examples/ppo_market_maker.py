@@ -39,6 +39,7 @@ from kineticsim_env.vector_env import MarketMakingVectorEnv
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+SHUFFLED_TOGETHER = 64  # neighbouring markets, on a GPU
 LOOK_EVERY = 10  # updates between looks at the clock on a GPU
 SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100 MB
 
@@ -58,7 +59,7 @@ class Args:
     track: bool = True
     """write TensorBoard scalars"""
     fast: bool = False
-    """one shared trunk, and one pass over each rollout, unless these are given: several times the steps a second"""
+    """one pass over each of shorter rollouts, unless these are given: about twice the steps a second"""
 
     total_steps: int = 0
     """environment steps to train for; 0 takes 20 million on a CPU and 600 million on a GPU"""
@@ -67,7 +68,7 @@ class Args:
     num_envs: int = 0
     """markets, of all processes together; 0 takes 256 on a CPU and 65536 on a GPU"""
     num_steps: int = 0
-    """decisions in each market between updates; 0 takes 64 on a CPU and 32 on a GPU"""
+    """decisions in each market between updates; 0 takes 64 on a CPU and 32 on a GPU, or 16 with --fast"""
     learning_rate: float = 1e-3
     """of Adam, falling linearly to a tenth over training"""
     gamma: float = 0.97
@@ -88,23 +89,15 @@ class Args:
     """gradients are clipped to this norm"""
     hidden: int = 64
     """width of the two hidden layers of the policy and of the value network"""
-    shared_trunk: bool | None = None
-    """whether policy and value share their hidden layers; only --fast does if not given"""
     initial_std: float = 0.4
     """standard deviation of the policy's actions at the start"""
 
-    graphs: Literal["auto", "all", "rollout", "none"] = "auto"
-    """what is replayed as CUDA graphs; auto is all on a GPU, and none on a CPU"""
+    graphs: bool | None = None
+    """replay rollout and update as CUDA graphs; on a GPU if not given"""
     compile: bool | None = None
     """compile networks, loss and advantages with torch.compile; on a GPU if not given"""
-    compile_mode: str = "default"
-    """mode of torch.compile, e.g. max-autotune-no-cudagraphs"""
     bf16: bool | None = None
     """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
-    side_by_side: bool | None = None
-    """evaluate the two networks as one with block-diagonal weights: half the kernels; on a GPU if not given"""
-    shuffle_block: int = 0
-    """neighbouring markets that are shuffled together; 0 takes 1 on a CPU and 64 on a GPU"""
 
     reward: Literal["inventory", "pnl", "asymmetric"] = "inventory"
     """what the learner is paid"""
@@ -123,18 +116,14 @@ class Args:
     def fill_in(self, on_gpu: bool) -> None:
         """Replace what was left to the machine and to --fast."""
         self.num_envs = self.num_envs or (65536 if on_gpu else 256)
-        self.num_steps = self.num_steps or (32 if on_gpu else 64)
+        self.num_steps = self.num_steps or ((16 if self.fast else 32) if on_gpu else 64)
         self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
         self.update_epochs = self.update_epochs or (1 if self.fast else 4)
-        self.shuffle_block = self.shuffle_block or (64 if on_gpu else 1)
-        self.shared_trunk = self.fast if self.shared_trunk is None else self.shared_trunk
+        self.graphs = on_gpu if self.graphs is None else self.graphs
         self.compile = on_gpu if self.compile is None else self.compile
         self.bf16 = on_gpu if self.bf16 is None else self.bf16
-        self.side_by_side = on_gpu if self.side_by_side is None else self.side_by_side
-        if self.graphs == "auto":
-            self.graphs = "all" if on_gpu else "none"
-        if self.graphs != "none" and not on_gpu:
-            raise SystemExit(f"--graphs {self.graphs}: CUDA graphs need a GPU, allowed here is none")
+        if self.graphs and not on_gpu:
+            raise SystemExit("--graphs: CUDA graphs need a GPU; start with --no-graphs or without")
         if self.num_envs % RANKS:
             raise SystemExit(f"--num-envs: got {self.num_envs}, allowed are multiples of the {RANKS} processes")
 
@@ -148,65 +137,42 @@ def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
 
 
 class Agent(nn.Module):
-    """A Gaussian policy and a value network of two hidden layers each, apart from each other or on a shared trunk.
+    """A Gaussian policy and a value network, of two hidden layers each.
 
-    They work in the number format of the observations. Rows of these are padded to a multiple of 8 numbers, which
-    tensor cores read at full speed.
+    They are evaluated as one network, in the number format of the observations: half the kernels, and wider products.
+    Rows are padded to a multiple of 8 numbers, which tensor cores read at full speed.
     """
 
-    def __init__(
-        self, observations: int, actions: int, hidden: int, initial_std: float,
-        shared_trunk: bool = False, side_by_side: bool = False,
-    ) -> None:  # fmt: skip
+    def __init__(self, observations: int, actions: int, hidden: int, initial_std: float) -> None:
         super().__init__()
-        self.padding = -observations % 8
-        self.actions, self.shared, self.side_by_side = actions, shared_trunk, side_by_side
+        self.actions, self.padding = actions, -observations % 8
         inputs = observations + self.padding
         self.actor = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, actions, 0.01)])
-        first = self.actor[:2] if shared_trunk else [layer(inputs, hidden), layer(hidden, hidden)]
-        self.critic = nn.ModuleList([*first, layer(hidden, 1, 1.0)])
+        self.critic = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, 1, 1.0)])
         self.log_std = nn.Parameter(torch.full((actions,), math.log(initial_std)))
+
+    def layers(self, kind: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return weights and biases of both networks side by side, which only after the first layer read apart."""
+        pairs: Any = zip(self.actor, self.critic, strict=True)
+        result = []
+        for number, pair in enumerate(pairs):
+            weights, bias = [part.weight for part in pair], torch.cat([part.bias for part in pair])
+            weight = torch.block_diag(*weights) if number else torch.cat(weights)
+            extra = -len(bias) % 8
+            result.append((F.pad(weight, (0, 0, 0, extra)).to(kind), F.pad(bias, (0, extra)).to(kind)))
+        return result
 
     def forward(self, observation: torch.Tensor, layers: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean actions and values, float32, of a batch of padded observations."""
-        if self.shared or self.side_by_side:
-            first, second, third = layers or self.layers(observation.dtype)
-            hidden = F.linear(observation, *first).tanh()
-            hidden = F.linear(hidden, *second).tanh()
-            both = F.linear(hidden, *third).float()
-            return both[..., : self.actions], both[..., self.actions]
-        mean, value = observation, observation
-        pairs: Any = zip(self.actor, self.critic, strict=True)
-        for number, (actor, critic) in enumerate(pairs):
-            mean, value = linear(mean, actor.weight, actor.bias), linear(value, critic.weight, critic.bias)
-            if number < 2:
-                mean, value = mean.tanh(), value.tanh()
-        return mean.float(), value.squeeze(-1).float()
-
-    def layers(self, kind: torch.dtype) -> list[tuple[torch.Tensor, ...]]:
-        """Return the layers of both networks side by side in a number format."""
-        return [tuple(tensor.to(kind) for tensor in self.joined(number)) for number in range(3)]
-
-    def joined(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return weight and bias of one layer of both networks: that of the trunk, or the two side by side."""
-        actor: Any = self.actor[number]
-        critic: Any = self.critic[number]
-        if actor is critic:
-            return actor.weight, actor.bias
-        apart = number > 0 and not self.shared  # else both read the same numbers
-        weights = (actor.weight, critic.weight)
-        weight, bias = torch.block_diag(*weights) if apart else torch.cat(weights), torch.cat([actor.bias, critic.bias])
-        extra = -len(bias) % 8
-        return F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra))
+        first, second, third = layers or self.layers(observation.dtype)
+        hidden = F.linear(observation, *first).tanh()
+        hidden = F.linear(hidden, *second).tanh()
+        both = F.linear(hidden, *third).float()
+        return both[..., : self.actions], both[..., self.actions]
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the mean action, inside the space: the policy that is evaluated."""
         return self(F.pad(observation, (0, self.padding)))[0].clamp(-1.0, 1.0)
-
-
-def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Apply a layer in the inputs' number format."""
-    return F.linear(inputs, weight.to(inputs.dtype), bias.to(inputs.dtype))
 
 
 class Loss(nn.Module):
@@ -284,7 +250,7 @@ class Trainer:
     def __init__(self, args: Args, envs: MarketMakingVectorEnv, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
-        self.stream: Any = torch.cuda.Stream() if args.graphs == "all" else None
+        self.stream: Any = torch.cuda.Stream() if args.graphs else None
         length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
 
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -302,7 +268,7 @@ class Trainer:
         self.advantages, self.targets = buffer(length, markets), buffer(length, markets)
         self.explained, self.losses = buffer(), buffer(4)
 
-        self.block = math.gcd(markets, args.shuffle_block)
+        self.block = math.gcd(markets, SHUFFLED_TOGETHER) if self.cuda else 1
         self.learning_rate = buffer()  # a tensor, so that a captured update reads it
         self.optimizer = torch.optim.Adam(
             agent.parameters(), lr=self.learning_rate, eps=1e-5, fused=True, capturable=self.cuda
@@ -316,9 +282,9 @@ class Trainer:
         self.record: Any = record
         self.gae: Any = advantages
         if args.compile:
-            how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "mode": args.compile_mode}
-            self.sample, self.record, self.gae = (torch.compile(f, **how) for f in (sample, record, advantages))
-            loss.compile(**how)
+            compiled = (torch.compile(f, fullgraph=True, dynamic=False) for f in (sample, record, advantages))
+            self.sample, self.record, self.gae = compiled
+            loss.compile(fullgraph=True, dynamic=False)
         self.loss: nn.Module = loss
         self.wait()
         if RANKS > 1:  # made on the stream that captures, as PyTorch's notes on CUDA graphs ask for
@@ -342,17 +308,17 @@ class Trainer:
     def prepare(self) -> float:
         """Compile and capture, with the networks left as they are; returns the seconds it took."""
         self.wait()
-        started, graphs = time.perf_counter(), self.args.graphs
+        started = time.perf_counter()
         self.learning_rate.zero_()
         passes = 1 + 11 // (self.args.update_epochs * self.args.num_minibatches)  # DDP wants eleven before a capture
-        if self.args.compile or graphs != "none":
+        if self.args.compile or self.args.graphs:
             with torch.cuda.stream(self.stream):
                 for _ in range(passes):
                     self.rollout()
                     self.estimate()
                     self.learn()
         self.wait()
-        for name in {"none": (), "rollout": ("rollout",), "all": ("rollout", "estimate", "learn")}[graphs]:
+        for name in ("rollout", "estimate", "learn") if self.args.graphs else ():
             graph, phase = torch.cuda.CUDAGraph(), getattr(self, name)
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 phase()
@@ -571,7 +537,7 @@ def main(args: Args) -> dict[str, float]:
     )
     training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
-    agent = Agent(*sizes, args.hidden, args.initial_std, bool(args.shared_trunk), bool(args.side_by_side)).to(device)
+    agent = Agent(*sizes, args.hidden, args.initial_std).to(device)
     if RANK == 0:
         print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
     curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, **training))
