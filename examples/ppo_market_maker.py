@@ -13,7 +13,6 @@ liquidated PnL, with four scripted makers whose parameters were searched on trai
 import dataclasses
 import gc
 import itertools
-import json
 import math
 import os
 import time
@@ -27,6 +26,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 import tyro
 from gymnasium.spaces import flatdim
+from ppo_checkpoints import load, save
 from ppo_comparison import compare, snapshot
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
@@ -92,10 +92,8 @@ class Args:
     initial_std: float = 0.4
     """standard deviation of the policy's actions at the start"""
 
-    graphs: bool | None = None
-    """replay rollout and update as CUDA graphs; on a GPU if not given"""
     compile: bool | None = None
-    """compile networks, loss and advantages with torch.compile; on a GPU if not given"""
+    """compile networks, loss and advantages with torch.compile; on a GPU if not given (15 s the first time there)"""
     bf16: bool | None = None
     """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
 
@@ -119,11 +117,8 @@ class Args:
         self.num_steps = self.num_steps or ((16 if self.fast else 32) if on_gpu else 64)
         self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
         self.update_epochs = self.update_epochs or (1 if self.fast else 4)
-        self.graphs = on_gpu if self.graphs is None else self.graphs
         self.compile = on_gpu if self.compile is None else self.compile
         self.bf16 = on_gpu if self.bf16 is None else self.bf16
-        if self.graphs and not on_gpu:
-            raise SystemExit("--graphs: CUDA graphs need a GPU; start with --no-graphs or without")
         if self.num_envs % RANKS:
             raise SystemExit(f"--num-envs: got {self.num_envs}, allowed are multiples of the {RANKS} processes")
 
@@ -250,7 +245,7 @@ class Trainer:
     def __init__(self, args: Args, envs: MarketMakingVectorEnv, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
-        self.stream: Any = torch.cuda.Stream() if args.graphs else None
+        self.stream: Any = torch.cuda.Stream() if self.cuda else None
         length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
 
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -311,14 +306,14 @@ class Trainer:
         started = time.perf_counter()
         self.learning_rate.zero_()
         passes = 1 + 11 // (self.args.update_epochs * self.args.num_minibatches)  # DDP wants eleven before a capture
-        if self.args.compile or self.args.graphs:
+        if self.args.compile or self.cuda:
             with torch.cuda.stream(self.stream):
                 for _ in range(passes):
                     self.rollout()
                     self.estimate()
                     self.learn()
         self.wait()
-        for name in ("rollout", "estimate", "learn") if self.args.graphs else ():
+        for name in ("rollout", "estimate", "learn") if self.cuda else ():
             graph, phase = torch.cuda.CUDAGraph(), getattr(self, name)
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 phase()
@@ -393,45 +388,6 @@ class Trainer:
             "charts/reward_per_decision": float(self.rewards.mean()) * self.args.reward_scale,
         }
 
-    @property
-    def checkpoint(self) -> Path:
-        """Where this process keeps its state."""
-        return self.args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
-
-    def save(self, update: int, progress: dict[str, Any]) -> None:
-        """Write the checkpoint; a run that is stopped while it does so keeps the one before."""
-        saved = {
-            "agent": self.agent.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "envs": self.envs.state_dict(),
-            "rng": torch.get_rng_state(),
-            "update": update,
-            "ranks": RANKS,
-            "progress": json.dumps(progress),
-        }
-        if self.cuda:
-            saved["cuda_rng"] = torch.cuda.get_rng_state(self.device)
-        unfinished = self.checkpoint.with_suffix(".pt.tmp")
-        torch.save(saved, unfinished)
-        unfinished.replace(self.checkpoint)
-
-    def load(self) -> tuple[int, dict[str, Any]]:
-        """Take over the checkpoint, in place; returns its update and progress."""
-        if not self.checkpoint.exists():
-            raise SystemExit(f"--resume: there is no {self.checkpoint}; start without --resume")
-        saved = torch.load(self.checkpoint, map_location=self.device, weights_only=True)
-        if saved["ranks"] != RANKS:
-            raise SystemExit(f"--resume: {self.checkpoint} is of {saved['ranks']} processes, and here are {RANKS}")
-        self.agent.load_state_dict(saved["agent"])
-        for state, found in zip(self.optimizer.state.values(), saved["optimizer"]["state"].values(), strict=True):
-            for name, tensor in state.items():
-                tensor.copy_(found[name])
-        self.envs.load_state_dict(saved["envs"])
-        torch.set_rng_state(saved["rng"].cpu())
-        if "cuda_rng" in saved and self.cuda:
-            torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.device)
-        return saved["update"], json.loads(saved["progress"])
-
 
 def agree(device: torch.device, seconds: float) -> float:
     """Return the first process's clock: all must take the same turns."""
@@ -457,8 +413,9 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
     preparing = trainer.prepare()
     envs.reset(seed=mine)
     torch.manual_seed(args.seed + (RANK << 32))
+    checkpoint = args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
     if args.resume:
-        first, progress = trainer.load()
+        first, progress = load(checkpoint, trainer, RANKS)
     curve, every = progress["curve"], args.eval_every or max(1, updates // 20)
     tracked = args.track and RANK == 0
     writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if tracked else None
@@ -487,7 +444,7 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
                 if writer:
                     writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
                 if spent >= next_save:
-                    trainer.save(update, progress)
+                    save(checkpoint, trainer, update, RANKS, progress)
                     next_save = spent + (SAVE_SECONDS if trainer.cuda else 0.0)
                 progress["evaluating"] += time.perf_counter() - started
                 began += time.perf_counter() - started
@@ -499,7 +456,7 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
             break
         trainer.update(args.learning_rate * (1.0 - 0.9 * max(fraction, update / updates)))
     bar.close()
-    trainer.save(update, progress)
+    save(checkpoint, trainer, update, RANKS, progress)
     envs.check_errors()
     if writer:
         writer.close()

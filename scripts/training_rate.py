@@ -40,7 +40,6 @@ VARIANTS: dict[str, dict[str, Any]] = {  # changes to the arguments of the examp
     "default": {},
     "default, float32": {"bf16": False},
     "default, not compiled": {"compile": False},
-    "default, no CUDA graphs": {"graphs": False},
     "default, 16384 markets": {"num_envs": 16384},
     "fast": {"fast": True},
     "fast, not compiled": {"fast": True, "compile": False},
@@ -143,7 +142,7 @@ def training_rates(
     }
 
 
-SHOWN = "num_envs", "num_steps", "num_minibatches", "update_epochs", "hidden", "bf16", "graphs", "compile"
+SHOWN = "num_envs", "num_steps", "num_minibatches", "update_epochs", "hidden", "bf16", "compile"
 
 
 def kernels_of(phase: Callable[[], Any]) -> dict[str, Any]:
@@ -269,7 +268,8 @@ def main() -> None:
         worker(options)
         return
     engine, device = choose_engine(options.engine)
-    found: dict[str, Any] = {"machine": machine_name(device)}
+    markets = f"preset trading, market_order_prob and walk_prob within {options.spread:.0%} from market to market"
+    found: dict[str, Any] = {"machine": machine_name(device), "markets": markets}
     if options.scaling:
         if options.variants == list(VARIANTS):
             options.variants = ["default", "fast"]
