@@ -13,7 +13,6 @@ liquidated PnL, with four scripted makers whose parameters were searched on trai
 import dataclasses
 import gc
 import itertools
-import json
 import math
 import os
 import time
@@ -27,6 +26,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 import tyro
 from gymnasium.spaces import flatdim
+from ppo_checkpoints import load, save
 from ppo_comparison import compare, snapshot
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
@@ -39,6 +39,7 @@ from kineticsim_env.vector_env import MarketMakingVectorEnv
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+SHUFFLED_TOGETHER = 64  # neighbouring markets, on a GPU
 LOOK_EVERY = 10  # updates between looks at the clock on a GPU
 SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100 MB
 
@@ -58,7 +59,7 @@ class Args:
     track: bool = True
     """write TensorBoard scalars"""
     fast: bool = False
-    """one shared trunk, and one pass over each rollout, unless these are given: several times the steps a second"""
+    """one pass over each of shorter rollouts, unless these are given: about twice the steps a second"""
 
     total_steps: int = 0
     """environment steps to train for; 0 takes 20 million on a CPU and 600 million on a GPU"""
@@ -67,7 +68,7 @@ class Args:
     num_envs: int = 0
     """markets, of all processes together; 0 takes 256 on a CPU and 65536 on a GPU"""
     num_steps: int = 0
-    """decisions in each market between updates; 0 takes 64 on a CPU and 32 on a GPU"""
+    """decisions in each market between updates; 0 takes 64 on a CPU and 32 on a GPU, or 16 with --fast"""
     learning_rate: float = 1e-3
     """of Adam, falling linearly to a tenth over training"""
     gamma: float = 0.97
@@ -88,23 +89,13 @@ class Args:
     """gradients are clipped to this norm"""
     hidden: int = 64
     """width of the two hidden layers of the policy and of the value network"""
-    shared_trunk: bool | None = None
-    """whether policy and value share their hidden layers; only --fast does if not given"""
     initial_std: float = 0.4
     """standard deviation of the policy's actions at the start"""
 
-    graphs: Literal["auto", "all", "rollout", "none"] = "auto"
-    """what is replayed as CUDA graphs; auto is all on a GPU, and none on a CPU"""
     compile: bool | None = None
-    """compile networks, loss and advantages with torch.compile; on a GPU if not given"""
-    compile_mode: str = "default"
-    """mode of torch.compile, e.g. max-autotune-no-cudagraphs"""
+    """compile networks, loss and advantages with torch.compile; on a GPU if not given (15 s the first time there)"""
     bf16: bool | None = None
     """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
-    side_by_side: bool | None = None
-    """evaluate the two networks as one with block-diagonal weights: half the kernels; on a GPU if not given"""
-    shuffle_block: int = 0
-    """neighbouring markets that are shuffled together; 0 takes 1 on a CPU and 64 on a GPU"""
 
     reward: Literal["inventory", "pnl", "asymmetric"] = "inventory"
     """what the learner is paid"""
@@ -123,18 +114,11 @@ class Args:
     def fill_in(self, on_gpu: bool) -> None:
         """Replace what was left to the machine and to --fast."""
         self.num_envs = self.num_envs or (65536 if on_gpu else 256)
-        self.num_steps = self.num_steps or (32 if on_gpu else 64)
+        self.num_steps = self.num_steps or ((16 if self.fast else 32) if on_gpu else 64)
         self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
         self.update_epochs = self.update_epochs or (1 if self.fast else 4)
-        self.shuffle_block = self.shuffle_block or (64 if on_gpu else 1)
-        self.shared_trunk = self.fast if self.shared_trunk is None else self.shared_trunk
         self.compile = on_gpu if self.compile is None else self.compile
         self.bf16 = on_gpu if self.bf16 is None else self.bf16
-        self.side_by_side = on_gpu if self.side_by_side is None else self.side_by_side
-        if self.graphs == "auto":
-            self.graphs = "all" if on_gpu else "none"
-        if self.graphs != "none" and not on_gpu:
-            raise SystemExit(f"--graphs {self.graphs}: CUDA graphs need a GPU, allowed here is none")
         if self.num_envs % RANKS:
             raise SystemExit(f"--num-envs: got {self.num_envs}, allowed are multiples of the {RANKS} processes")
 
@@ -148,60 +132,42 @@ def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
 
 
 class Agent(nn.Module):
-    """A Gaussian policy and a value network of two hidden layers each, apart from each other or on a shared trunk.
+    """A Gaussian policy and a value network, of two hidden layers each.
 
-    They work in the number format of the observations. Rows of these are padded to a multiple of 8 numbers, which
-    tensor cores read at full speed.
+    They are evaluated as one network, in the number format of the observations: half the kernels, and wider products.
+    Rows are padded to a multiple of 8 numbers, which tensor cores read at full speed.
     """
 
-    def __init__(
-        self, observations: int, actions: int, hidden: int, initial_std: float,
-        shared_trunk: bool = False, side_by_side: bool = False,
-    ) -> None:  # fmt: skip
+    def __init__(self, observations: int, actions: int, hidden: int, initial_std: float) -> None:
         super().__init__()
-        self.padding = -observations % 8
-        self.actions, self.shared, self.side_by_side = actions, shared_trunk, side_by_side
+        self.actions, self.padding = actions, -observations % 8
         inputs = observations + self.padding
         self.actor = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, actions, 0.01)])
-        first = self.actor[:2] if shared_trunk else [layer(inputs, hidden), layer(hidden, hidden)]
-        self.critic = nn.ModuleList([*first, layer(hidden, 1, 1.0)])
+        self.critic = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, 1, 1.0)])
         self.log_std = nn.Parameter(torch.full((actions,), math.log(initial_std)))
 
-    def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return mean actions and values, float32, of a batch of padded observations."""
-        if self.shared or self.side_by_side:
-            hidden = linear(observation, *self.joined(0)).tanh()
-            hidden = linear(hidden, *self.joined(1)).tanh()
-            both = linear(hidden, *self.joined(2)).float()
-            return both[..., : self.actions], both[..., self.actions]
-        mean, value = observation, observation
+    def layers(self, kind: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return weights and biases of both networks side by side, which only after the first layer read apart."""
         pairs: Any = zip(self.actor, self.critic, strict=True)
-        for number, (actor, critic) in enumerate(pairs):
-            mean, value = linear(mean, actor.weight, actor.bias), linear(value, critic.weight, critic.bias)
-            if number < 2:
-                mean, value = mean.tanh(), value.tanh()
-        return mean.float(), value.squeeze(-1).float()
+        result = []
+        for number, pair in enumerate(pairs):
+            weights, bias = [part.weight for part in pair], torch.cat([part.bias for part in pair])
+            weight = torch.block_diag(*weights) if number else torch.cat(weights)
+            extra = -len(bias) % 8
+            result.append((F.pad(weight, (0, 0, 0, extra)).to(kind), F.pad(bias, (0, extra)).to(kind)))
+        return result
 
-    def joined(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return weight and bias of one layer of both networks: that of the trunk, or the two side by side."""
-        actor: Any = self.actor[number]
-        critic: Any = self.critic[number]
-        if actor is critic:
-            return actor.weight, actor.bias
-        apart = number > 0 and not self.shared  # else both read the same numbers
-        weights = (actor.weight, critic.weight)
-        weight, bias = torch.block_diag(*weights) if apart else torch.cat(weights), torch.cat([actor.bias, critic.bias])
-        extra = -len(bias) % 8
-        return F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra))
+    def forward(self, observation: torch.Tensor, layers: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return mean actions and values, float32, of a batch of padded observations."""
+        first, second, third = layers or self.layers(observation.dtype)
+        hidden = F.linear(observation, *first).tanh()
+        hidden = F.linear(hidden, *second).tanh()
+        both = F.linear(hidden, *third).float()
+        return both[..., : self.actions], both[..., self.actions]
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the mean action, inside the space: the policy that is evaluated."""
         return self(F.pad(observation, (0, self.padding)))[0].clamp(-1.0, 1.0)
-
-
-def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Apply a layer in the inputs' number format."""
-    return F.linear(inputs, weight.to(inputs.dtype), bias.to(inputs.dtype))
 
 
 class Loss(nn.Module):
@@ -220,8 +186,8 @@ class Loss(nn.Module):
         rows = [part.reshape(-1, block, *part.shape[2:])[chosen].flatten(0, 1) for part in batch]
         observation, action, log_prob, gain, target = rows
         mean, value = self.agent(observation)
-        noise = (action - mean) * (-log_std).exp()
-        log_ratio = (-0.5 * noise.square() - log_std - LOG_ROOT_2PI).sum(-1) - log_prob
+        squares = (action - mean).square() @ (-2 * log_std).exp()  # a product: its gradient is one too, and fast
+        log_ratio = -0.5 * squares - (log_std + LOG_ROOT_2PI).sum() - log_prob
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
         policy_loss = -torch.min(gain * ratio, gain * clipped).mean()
@@ -233,12 +199,12 @@ class Loss(nn.Module):
 
 
 def sample(
-    agent: Agent, live: torch.Tensor,
+    agent: Agent, layers: Any, live: torch.Tensor,
     observation: torch.Tensor, action: torch.Tensor, log_prob: torch.Tensor, value: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """Write one decision into the rollout's buffers; returns the actions, clamped at the environment's door."""
     observation[:, : live.shape[1]] = live
-    mean, estimate = agent(observation)
+    mean, estimate = agent(observation, layers)
     noise = torch.randn_like(mean)
     action.copy_(mean + agent.log_std.exp() * noise)
     log_prob.copy_((-0.5 * noise.square() - agent.log_std - LOG_ROOT_2PI).sum(-1))
@@ -279,7 +245,7 @@ class Trainer:
     def __init__(self, args: Args, envs: MarketMakingVectorEnv, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
-        self.stream: Any = torch.cuda.Stream() if args.graphs == "all" else None
+        self.stream: Any = torch.cuda.Stream() if self.cuda else None
         length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
 
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -297,7 +263,7 @@ class Trainer:
         self.advantages, self.targets = buffer(length, markets), buffer(length, markets)
         self.explained, self.losses = buffer(), buffer(4)
 
-        self.block = math.gcd(markets, args.shuffle_block)
+        self.block = math.gcd(markets, SHUFFLED_TOGETHER) if self.cuda else 1
         self.learning_rate = buffer()  # a tensor, so that a captured update reads it
         self.optimizer = torch.optim.Adam(
             agent.parameters(), lr=self.learning_rate, eps=1e-5, fused=True, capturable=self.cuda
@@ -311,9 +277,9 @@ class Trainer:
         self.record: Any = record
         self.gae: Any = advantages
         if args.compile:
-            how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "mode": args.compile_mode}
-            self.sample, self.record, self.gae = (torch.compile(f, **how) for f in (sample, record, advantages))
-            loss.compile(**how)
+            compiled = (torch.compile(f, fullgraph=True, dynamic=False) for f in (sample, record, advantages))
+            self.sample, self.record, self.gae = compiled
+            loss.compile(fullgraph=True, dynamic=False)
         self.loss: nn.Module = loss
         self.wait()
         if RANKS > 1:  # made on the stream that captures, as PyTorch's notes on CUDA graphs ask for
@@ -337,17 +303,17 @@ class Trainer:
     def prepare(self) -> float:
         """Compile and capture, with the networks left as they are; returns the seconds it took."""
         self.wait()
-        started, graphs = time.perf_counter(), self.args.graphs
+        started = time.perf_counter()
         self.learning_rate.zero_()
         passes = 1 + 11 // (self.args.update_epochs * self.args.num_minibatches)  # DDP wants eleven before a capture
-        if self.args.compile or graphs != "none":
+        if self.args.compile or self.cuda:
             with torch.cuda.stream(self.stream):
                 for _ in range(passes):
                     self.rollout()
                     self.estimate()
                     self.learn()
         self.wait()
-        for name in {"none": (), "rollout": ("rollout",), "all": ("rollout", "estimate", "learn")}[graphs]:
+        for name in ("rollout", "estimate", "learn") if self.cuda else ():
             graph, phase = torch.cuda.CUDAGraph(), getattr(self, name)
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 phase()
@@ -360,9 +326,10 @@ class Trainer:
     def rollout(self) -> None:
         """Play `num_steps` decisions in every market."""
         envs = self.envs
+        layers = self.agent.layers(self.observations.dtype)
         for t in range(self.args.num_steps):
             written = self.observations[t], self.actions[t], self.log_probs[t], self.values[t]
-            action = self.sample(self.agent, envs.observation, *written)
+            action = self.sample(self.agent, layers, envs.observation, *written)
             _, reward, terminated, truncated, infos = envs.step(action)
             final = self.finals[t // envs.core.task.horizon]
             self.record(
@@ -421,45 +388,6 @@ class Trainer:
             "charts/reward_per_decision": float(self.rewards.mean()) * self.args.reward_scale,
         }
 
-    @property
-    def checkpoint(self) -> Path:
-        """Where this process keeps its state."""
-        return self.args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
-
-    def save(self, update: int, progress: dict[str, Any]) -> None:
-        """Write the checkpoint; a run that is stopped while it does so keeps the one before."""
-        saved = {
-            "agent": self.agent.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "envs": self.envs.state_dict(),
-            "rng": torch.get_rng_state(),
-            "update": update,
-            "ranks": RANKS,
-            "progress": json.dumps(progress),
-        }
-        if self.cuda:
-            saved["cuda_rng"] = torch.cuda.get_rng_state(self.device)
-        unfinished = self.checkpoint.with_suffix(".pt.tmp")
-        torch.save(saved, unfinished)
-        unfinished.replace(self.checkpoint)
-
-    def load(self) -> tuple[int, dict[str, Any]]:
-        """Take over the checkpoint, in place; returns its update and progress."""
-        if not self.checkpoint.exists():
-            raise SystemExit(f"--resume: there is no {self.checkpoint}; start without --resume")
-        saved = torch.load(self.checkpoint, map_location=self.device, weights_only=True)
-        if saved["ranks"] != RANKS:
-            raise SystemExit(f"--resume: {self.checkpoint} is of {saved['ranks']} processes, and here are {RANKS}")
-        self.agent.load_state_dict(saved["agent"])
-        for state, found in zip(self.optimizer.state.values(), saved["optimizer"]["state"].values(), strict=True):
-            for name, tensor in state.items():
-                tensor.copy_(found[name])
-        self.envs.load_state_dict(saved["envs"])
-        torch.set_rng_state(saved["rng"].cpu())
-        if "cuda_rng" in saved and self.cuda:
-            torch.cuda.set_rng_state(saved["cuda_rng"].cpu(), self.device)
-        return saved["update"], json.loads(saved["progress"])
-
 
 def agree(device: torch.device, seconds: float) -> float:
     """Return the first process's clock: all must take the same turns."""
@@ -485,8 +413,9 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
     preparing = trainer.prepare()
     envs.reset(seed=mine)
     torch.manual_seed(args.seed + (RANK << 32))
+    checkpoint = args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
     if args.resume:
-        first, progress = trainer.load()
+        first, progress = load(checkpoint, trainer, RANKS)
     curve, every = progress["curve"], args.eval_every or max(1, updates // 20)
     tracked = args.track and RANK == 0
     writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if tracked else None
@@ -515,7 +444,7 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
                 if writer:
                     writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
                 if spent >= next_save:
-                    trainer.save(update, progress)
+                    save(checkpoint, trainer, update, RANKS, progress)
                     next_save = spent + (SAVE_SECONDS if trainer.cuda else 0.0)
                 progress["evaluating"] += time.perf_counter() - started
                 began += time.perf_counter() - started
@@ -527,7 +456,7 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
             break
         trainer.update(args.learning_rate * (1.0 - 0.9 * max(fraction, update / updates)))
     bar.close()
-    trainer.save(update, progress)
+    save(checkpoint, trainer, update, RANKS, progress)
     envs.check_errors()
     if writer:
         writer.close()
@@ -565,7 +494,7 @@ def main(args: Args) -> dict[str, float]:
     )
     training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
-    agent = Agent(*sizes, args.hidden, args.initial_std, bool(args.shared_trunk), bool(args.side_by_side)).to(device)
+    agent = Agent(*sizes, args.hidden, args.initial_std).to(device)
     if RANK == 0:
         print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
     curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, **training))

@@ -2,7 +2,7 @@
 
     python scripts/ppo_report.py runs/cpu runs/gpu_seed1 runs/gpu_seed2 ...
 
-The pictures of the first run are copied beside the page.
+The pictures of the last machine's first run are copied beside the page.
 """
 
 import json
@@ -24,6 +24,11 @@ episodes.
 """
 
 
+def settings(run: dict) -> str:
+    """Return what a run is called: by its flag."""
+    return "`--fast`" if run["args"].get("fast") else "default"
+
+
 def row(run: dict) -> str:
     """Return the summary line of one run."""
     last = run["curve"][-1]
@@ -32,11 +37,10 @@ def row(run: dict) -> str:
     rival, (rival_mean, rival_half) = max(others.items(), key=lambda item: item[1][0])
     apart = "yes" if mean - half > rival_mean + rival_half else "no"
     ahead = f"{run['ahead']['seconds']:.1f} s" if run["ahead"] else "never"
-    return (
-        f"| {run['args']['seed']} | {run['args']['num_envs']} | {last['steps'] / 1e6:.0f} M | {last['seconds']:.1f} s "
-        f"| {last['steps'] / last['seconds'] / 1e6:.2f} M | {mean:.0f} ± {half:.0f} "
-        f"| {rival}: {rival_mean:.0f} ± {rival_half:.0f} | {apart} | {ahead} |"
-    )
+    cells = [settings(run), run["args"]["seed"], run["args"]["num_envs"], f"{last['steps'] / 1e6:.0f} M"]
+    cells += [f"{last['seconds']:.1f} s", f"{last['steps'] / last['seconds'] / 1e6:.2f} M", f"{mean:.0f} ± {half:.0f}"]
+    cells += [f"{rival}: {rival_mean:.0f} ± {rival_half:.0f}", apart, ahead]
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def main(folders: list[str]) -> None:
@@ -46,19 +50,23 @@ def main(folders: list[str]) -> None:
     for machine in dict.fromkeys(run["machine"] for run in runs):
         chosen = [run for run in runs if run["machine"] == machine]
         parts.append(f"## {machine}\n")
-        parts.append("| seed | markets | steps | time | steps/s | learned | best scripted | apart | ahead after |")
-        parts.append("|---:|---:|---:|---:|---:|---:|---|---|---:|")
+        parts.append(
+            "| settings | seed | markets | steps | time | steps/s | learned | best scripted | apart | ahead after |"
+        )
+        parts.append("|---|---:|---:|---:|---:|---:|---:|---|---|---:|")
         parts += [row(run) for run in chosen]
         parts.append(
             "\nTime and steps/s are of the whole loop: rollout, advantages, updates. The evaluations in between, and "
             "on a GPU the compiling and capturing before, are counted apart. *Ahead after* is that time at the first "
             "evaluation whose agent, on the held-out seeds, has an interval above the best scripted maker's.\n"
         )
-        table = (Path(folders[runs.index(chosen[0])]) / "table.md").read_text().strip()
-        parts.append(f"Seed {chosen[0]['args']['seed']} in full:\n\n{table}\n")
+        for name in dict.fromkeys(map(settings, chosen)):
+            first = next(run for run in chosen if settings(run) == name)
+            table = (Path(folders[runs.index(first)]) / "table.md").read_text().strip()
+            parts.append(f"Seed {first['args']['seed']}, {name}, in full:\n\n{table}\n")
     parts.append("![learning curve](images/ppo_learning_curve.png)\n\n![one episode](images/ppo_episode.png)\n")
     for name in ("learning_curve", "episode"):
-        shutil.copy(Path(folders[0]) / f"{name}.png", DOCS / "images" / f"ppo_{name}.png")
+        shutil.copy(Path(folders[runs.index(chosen[0])]) / f"{name}.png", DOCS / "images" / f"ppo_{name}.png")
     (DOCS / "ppo_results.md").write_text("\n".join(parts))
     print(f"wrote {DOCS / 'ppo_results.md'}")
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import torch
 import torch.distributed as dist
 from gymnasium.spaces import flatdim
@@ -35,25 +36,24 @@ from ppo_comparison import machine_name  # noqa: E402
 from kineticsim_env import MarketConfig, Simulator  # noqa: E402
 from kineticsim_env.engines import choose_engine  # noqa: E402
 
-MAX_TUNE = "max-autotune-no-cudagraphs"
 VARIANTS: dict[str, dict[str, Any]] = {  # changes to the arguments of the example
     "default": {},
     "default, float32": {"bf16": False},
-    "default, networks apart": {"side_by_side": False},
-    "default, max-autotune": {"compile_mode": MAX_TUNE},
-    "default, apart, max-autotune": {"side_by_side": False, "compile_mode": MAX_TUNE},
-    "default, 16384 markets": {"num_envs": 16384},
-    "default, 32768 markets": {"num_envs": 32768},
-    "default, shuffled row by row": {"shuffle_block": 1},
-    "default, update not captured": {"graphs": "rollout"},
     "default, not compiled": {"compile": False},
+    "default, 16384 markets": {"num_envs": 16384},
     "fast": {"fast": True},
-    "fast, max-autotune": {"fast": True, "compile_mode": MAX_TUNE},
+    "fast, not compiled": {"fast": True, "compile": False},
     "fast, 16384 markets": {"fast": True, "num_envs": 16384},
-    "fast, 32768 markets": {"fast": True, "num_envs": 32768},
-    "fast, 2 epochs": {"fast": True, "update_epochs": 2},
-    "fast, networks apart": {"fast": True, "shared_trunk": False},
 }
+
+
+def different_markets(markets: int, spread: float) -> MarketConfig:
+    """Return the preset `trading`, with two probabilities that differ from market to market by up to the spread."""
+    drawn = np.random.default_rng(ppo.RANK).uniform(1 - spread, 1 + spread, (2, markets))
+    config = MarketConfig.preset("trading")
+    if not spread:
+        return config
+    return config.replace(market_order_prob=config.market_order_prob * drawn[0], walk_prob=config.walk_prob * drawn[1])
 
 
 def timed(work: Callable[[], Any], device: torch.device, seconds: float) -> float:
@@ -103,7 +103,7 @@ def random_steps(trainer: ppo.Trainer) -> Callable[[], Any]:
 
 
 def training_rates(
-    changes: dict[str, Any], engine: str, device: torch.device, seconds: float, profile: bool = False
+    changes: dict[str, Any], engine: str, device: torch.device, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Measure one variant: steps a second of stepping, of stepping with inference, and of training; and its phases."""
     torch._dynamo.reset()
@@ -113,20 +113,21 @@ def training_rates(
         torch.cuda.reset_peak_memory_stats()
         torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)
-    args = ppo.Args(**changes)
+    args, seconds = ppo.Args(**changes), options.seconds
     args.fill_in(device.type == "cuda")
+    mine = args.num_envs // ppo.RANKS
+    config = different_markets(mine, options.spread)
     envs: Any = gym.make_vec(
-        "KineticSim/MarketMaking-v0", num_envs=args.num_envs // ppo.RANKS, output="torch", copy=False, engine=engine
+        "KineticSim/MarketMaking-v0", num_envs=mine, config=config, output="torch", copy=False, engine=engine
     )
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
-    agent = ppo.Agent(*sizes, args.hidden, args.initial_std, bool(args.shared_trunk), bool(args.side_by_side))
-    trainer = ppo.Trainer(args, envs, agent.to(device))
+    trainer = ppo.Trainer(args, envs, ppo.Agent(*sizes, args.hidden, args.initial_std).to(device))
     envs.reset(seed=ppo.RANK * envs.num_envs)
     preparing = trainer.prepare()
     steps = args.num_envs * args.num_steps
     phases = {name: timed(getattr(trainer, name), device, seconds) for name in ("rollout", "estimate", "learn")}
     whole = timed(lambda: trainer.update(0.0), device, 2 * seconds)
-    on_gpu = device.type == "cuda" and profile
+    on_gpu = device.type == "cuda" and options.profile
     kernels = {name: attempt(lambda name=name: kernels_of(getattr(trainer, name))) for name in phases if on_gpu}
     return {
         "step_only": steps / timed(random_steps(trainer), device, seconds),
@@ -141,10 +142,7 @@ def training_rates(
     }
 
 
-SHOWN = (
-    "num_envs", "num_steps", "num_minibatches", "update_epochs", "shared_trunk", "side_by_side", "bf16", "graphs",
-    "compile", "compile_mode", "shuffle_block",
-)  # fmt: skip
+SHOWN = "num_envs", "num_steps", "num_minibatches", "update_epochs", "hidden", "bf16", "compile"
 
 
 def kernels_of(phase: Callable[[], Any]) -> dict[str, Any]:
@@ -183,7 +181,7 @@ def worker(options: argparse.Namespace) -> None:
             args = ppo.Args(**changes)
             args.fill_in(device.type == "cuda")
             changes["num_envs"] = args.num_envs * scale
-        found[name] = attempt(lambda changes=changes: training_rates(changes, engine, device, options.seconds))
+        found[name] = attempt(lambda changes=changes: training_rates(changes, engine, device, options))
     if ppo.RANK == 0:
         Path(options.output).write_text(json.dumps(found))
     if ppo.RANKS > 1:
@@ -210,7 +208,14 @@ def scaling(options: argparse.Namespace) -> dict[str, Any]:
         command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
         command += [f"--master-port={port}", __file__, "--worker", "--output", str(path), "--variants"]
         command += [*options.variants, "--seconds", str(options.seconds), "--engine", options.engine]
-        command += ["--changes", options.changes, "--markets", str(options.markets)] + ["--weak"] * options.weak
+        command += [
+            "--changes",
+            options.changes,
+            "--markets",
+            str(options.markets),
+            "--spread",
+            str(options.spread),
+        ] + ["--weak"] * options.weak
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
             complaint = done.stderr[-2500:]
@@ -250,6 +255,7 @@ def main() -> None:
     parser.add_argument("--changes", default="{}", help='more arguments of the example, as JSON: {"num_envs": 4096}')
     parser.add_argument("--engine", default="auto", help="auto, cuda or cpu (default: auto)")
     parser.add_argument("--seconds", type=float, default=0.5, help="about how long to time each part (default: 0.5)")
+    parser.add_argument("--spread", type=float, default=0.1, help="how far the markets' parameters differ (0.1)")
     parser.add_argument("--profile", action="store_true", help="list the longest kernels of each phase")
     parser.add_argument("--scaling", nargs="+", type=int, metavar="N", help="measure with so many processes each")
     parser.add_argument("--weak", action="store_true", help="with --scaling: as many markets in each process")
@@ -262,7 +268,8 @@ def main() -> None:
         worker(options)
         return
     engine, device = choose_engine(options.engine)
-    found: dict[str, Any] = {"machine": machine_name(device)}
+    markets = f"preset trading, market_order_prob and walk_prob within {options.spread:.0%} from market to market"
+    found: dict[str, Any] = {"machine": machine_name(device), "markets": markets}
     if options.scaling:
         if options.variants == list(VARIANTS):
             options.variants = ["default", "fast"]
@@ -270,9 +277,7 @@ def main() -> None:
     else:
         for name in options.variants:
             changes = VARIANTS[name] | json.loads(options.changes)
-            row = attempt(
-                lambda changes=changes: training_rates(changes, engine, device, options.seconds, options.profile)
-            )
+            row = attempt(lambda changes=changes: training_rates(changes, engine, device, options))
             found[name] = row
             Path(options.output).write_text(json.dumps(found, indent=1) + "\n")
             if "failed" in row:
