@@ -112,6 +112,7 @@ struct MarketState : OrderFlow<kBins> {
   }
 
   __device__ __forceinline__ void store_book() {
+    if (book_is_stored) return;
     __syncwarp();
 #pragma unroll 1
     for (int tick = 4 * lane; tick < levels; tick += 4 * kWarpLanes) {
@@ -119,6 +120,7 @@ struct MarketState : OrderFlow<kBins> {
       *reinterpret_cast<int4*>(launch.ask + m * levels + tick) = *reinterpret_cast<const int4*>(sell + tick);
     }
   }
+
   // The most that an auction adds to a side. A loaded state's standing quotes may be above the cap.
   __device__ __forceinline__ int32_t growth() const {
     return num_agent_indices(p) * p.max_order_qty + launch.slots * kMaxQuoteQty;
