@@ -105,8 +105,8 @@ class EnvironmentSteps:
 
 def _make(workload: Workload, engine: str) -> Any:
     config = MarketConfig.preset("trading", num_agents=workload.agents)
-    # As in training: every market has parameters of its own.
-    spread = np.random.default_rng(workload.seed).uniform(0.9, 1.1, (2, workload.markets))
+    # As in training: every market has parameters of its own, the same ones among fewer markets.
+    spread = np.random.default_rng(workload.seed).uniform(0.9, 1.1, (workload.markets, 2)).T
     config = config.replace(
         market_order_prob=config.market_order_prob * spread[0], walk_prob=config.walk_prob * spread[1]
     )
