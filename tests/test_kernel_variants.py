@@ -167,6 +167,22 @@ def test_a_grid_too_large_for_the_device_is_refused(variants, monkeypatch):
         engine.prepare(0)
 
 
+@pytest.mark.parametrize("slots", [1, 32])
+@pytest.mark.parametrize("levels", [32, 512, 1024, 2048])
+def test_environments_fit_small_devices_too(variants, monkeypatch, levels, slots):
+    """Where a block of four warps with full tiles is too large, there are fewer warps, then smaller tiles."""
+    monkeypatch.setattr(build, "load_kernel", lambda device, defines: SimpleNamespace(shared_limit=64 * 1024))
+    engine = open_engine(levels, markets=65536, slots=slots)
+    engine.set_parameters(rows_of(ks.MarketConfig(num_levels=levels, init_price=levels // 2)))
+    _, blocks, threads, shared = engine.prepare(1)
+    assert shared <= 64 * 1024
+    assert blocks * (threads // 32) * engine._struct.tile >= 65536
+    assert engine._struct.tile * slots <= 32
+    tile = engine._struct.tile
+    engine.prepare(0)  # for a run in between
+    assert engine._struct.tile == tile
+
+
 def test_much_work_is_reached_by_large_runs_only():
     """Half a second of an H200, which does 4e11 to 1e12 agent-events in one."""
     assert 10**11 <= native._WORK_TO_SPECIALISE <= 10**12

@@ -231,23 +231,29 @@ class CudaEngine(NativeEngine):
                 **self.force,
             }
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
-            constants, lanes = state.CONSTANTS, state.CONSTANTS["kWarpLanes"]
-            book = 2 * max(self._sizes["L"], lanes)
-            ints, warps = book + constants["kBinInts"], self._sizes["M"]
-            if defines["KS_TASK"]:
-                tile = choose_tile(self._sizes["M"], self._sizes["K"], self._multiprocessors)
-                self._struct.tile, warps = tile, -(-warps // tile)
-                ints += book + tile * (constants["kDeskInts"] + constants["kDeskSlotInts"] * self._sizes["K"])
-            # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
-            per_block = constants["kMarketsPerBlock"] if self._sizes["L"] <= 1024 else 1
-            shared = 4 * ints * per_block
-            if shared > kernel.shared_limit:
-                raise EngineUnavailable(
-                    f"num_levels: got {self._sizes['L']}, which takes {shared} bytes of a GPU's shared memory; this "
-                    f"one has {kernel.shared_limit} (engine='cpu' has no such limit)"
-                )
-            self._plans[mode] = (kernel, -(-warps // per_block), lanes * per_block, shared)
+            self._plans[mode] = (kernel, *self._choose_shape(defines["KS_TASK"], kernel.shared_limit))
         return self._plans[mode]
+
+    def _choose_shape(self, task: int | str, limit: int) -> tuple[int, int, int]:
+        """Choose blocks, threads a block and its shared memory: the first shape that fits the device."""
+        markets, levels, slots = (self._sizes[name] for name in "MLK")
+        constants, lanes = state.CONSTANTS, state.CONSTANTS["kWarpLanes"]
+        full = choose_tile(markets, slots, self._multiprocessors) if task else 1
+        # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
+        per_block = constants["kMarketsPerBlock"] if levels <= 1024 else 1
+        book, least = 2 * max(levels, lanes), 0
+        for tile, warps in ((full, per_block), (full, 1), (1, 1)):
+            ints = book + constants["kBinInts"]
+            if task:
+                self._struct.tile = tile
+                ints += book + tile * (constants["kDeskInts"] + constants["kDeskSlotInts"] * slots)
+            least = 4 * ints * warps
+            if least <= limit:
+                return -(-markets // (tile * warps)), lanes * warps, least
+        raise EngineUnavailable(
+            f"num_levels: got {levels}, which takes {least} bytes of a GPU's shared memory; this one has {limit} "
+            "(engine='cpu' has no such limit)"
+        )
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         if not self._specialised:
