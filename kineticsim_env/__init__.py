@@ -3,6 +3,8 @@
 import gymnasium as _gymnasium
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual import BlockImpact, Counterfactual, block_impact, counterfactual
+from kineticsim_env.env_counterfactual import env_counterfactual
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.parallel_env import parallel_env
 from kineticsim_env.simulator import Rollout, Simulator
@@ -10,6 +12,8 @@ from kineticsim_env.tasks import MarketMakingTask
 
 __version__ = "0.1.0"
 __all__ = [
+    "BlockImpact",
+    "Counterfactual",
     "EngineUnavailable",
     "KineticSimError",
     "MarketConfig",
@@ -18,6 +22,9 @@ __all__ = [
     "Rollout",
     "Simulator",
     "__version__",
+    "block_impact",
+    "counterfactual",
+    "env_counterfactual",
     "parallel_env",
 ]
 

@@ -9,7 +9,7 @@ impact curve of a block order of it; `kineticsim_env/env_counterfactual.py` does
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,9 +66,9 @@ class Counterfactual:
         """Return how much pairing saves: variance of the paired difference over that of unpaired arms, float64 `[S]`.
 
         Unpaired arms would be two ensembles with seeds of their own; the variance of a difference between them is the
-        sum of the arms' own. Prices are taken as changes since the mid at arrival, so that unpaired arms are not charged
-        with where the markets stood before. Without pairing, a mean needs 1 / ratio times as many markets for the same
-        interval. NaN where no market moved.
+        sum of the arms' own. Prices are taken as changes since the mid at arrival, so that unpaired arms are not
+        charged with where the markets stood before. For the same interval of a mean, unpaired arms need 1 / ratio times
+        as many markets. NaN where no market moved.
         """
         paired = self._series(self.difference, name)
         arms = [self._series(arm.series, name) for arm in (self.with_agent, self.without_agent)]
@@ -153,11 +153,13 @@ def counterfactual(
     fills = torch.cat([part.fills for part in parts])
     silence = torch.zeros((after, *shape), dtype=torch.int32, device=simulator.device)
     parts.append(simulator.rollout(silence, 1, SERIES))
-    series = {name: torch.cat([_in_a_row(part.series[name]) for part in parts], dim=1) for name in SERIES}
+    series: dict[str, torch.Tensor] = {
+        name: torch.cat([_in_a_row(part.series[name]) for part in parts], dim=1) for name in SERIES
+    }
     alone = twin.run(decisions * auctions + after, SERIES, progress)
     for each in (simulator, twin):
         each.check_errors()
-    difference = {name: series[name].long() - alone[name].long() for name in SERIES}
+    difference: dict[str, torch.Tensor] = {name: series[name].long() - alone[name].long() for name in SERIES}
     traded, quiet = _arm(simulator, series, fills), _arm(twin, alone, torch.zeros_like(fills))
     return Counterfactual(traded, quiet, difference, arrival)
 
@@ -165,12 +167,12 @@ def counterfactual(
 class BlockImpact(NamedTuple):
     """What a block order did to the price; prices in ticks, positive where the price moved against the order."""
 
-    arms: Counterfactual
+    arms: Any  # the `Counterfactual`; None where a study has let go of it
     side: str
     block: int
     per_auction: int
     duration: int  # auctions that the order is spread over
-    path: np.ndarray  # float64 [S + 1]: mean impact on the mid; [s] is after s auctions, [duration] where the order ends
+    path: np.ndarray  # float64 [S + 1]: mean impact on the mid after s auctions; the order ends at [duration]
     path_interval: np.ndarray  # float64 [S + 1]: half of its 95% interval over markets
     at_end: Mean  # impact when the order ends
     permanent: Mean  # what is left of it: the mean over the last quarter of the auctions behind it
@@ -319,8 +321,8 @@ def _mean_path(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values.mean(0), 1.96 * error
 
 
-def _arm(simulator: Simulator, series: dict[str, torch.Tensor], fills: torch.Tensor) -> Arm:
-    return Arm(series, fills, simulator.cash.clone(), simulator.inventory.clone(), simulator.fees.clone())
+def _arm(simulator: Simulator, series: Mapping[str, torch.Tensor], fills: torch.Tensor) -> Arm:
+    return Arm(dict(series), fills, simulator.cash.clone(), simulator.inventory.clone(), simulator.fees.clone())
 
 
 def _in_a_row(folded: torch.Tensor) -> torch.Tensor:
