@@ -234,7 +234,7 @@ def test_figures_of_a_block():
     assert found.duration == 8 and len(found.path) == 49 and found.path[0] == 0
     assert found.temporary.mean == pytest.approx(found.at_end.mean - found.permanent.mean)
     assert found.permanent.mean == pytest.approx(found.path[-10:].mean())
-    assert found.at_end.mean > 5 * found.at_end.error and abs(found.permanent.mean) < 4 * found.permanent.error
+    assert found.at_end.mean > 3 * found.at_end.error and abs(found.permanent.mean) < 4 * found.permanent.error
     assert found.impact_cost.error < found.shortfall.error
     row = found.summary()
     assert row["side"] == "buy" and row["at_end_interval"] == found.at_end.interval() and "path" not in row
@@ -385,9 +385,7 @@ def test_wrong_names_and_environments():
     policy = policies.NoTrade(make().core.task)
     with pytest.raises(ValueError, match="decisions: got 41, allowed is up to the horizon, 40"):
         env_counterfactual(make, policy, decisions=41)
-    envs = ks.MarketMakingTask and __import__("gymnasium").make_vec(
-        "KineticSim/MarketMaking-v0", num_envs=2, engine="cpu"
-    )
+    envs = gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=2, engine="cpu")
     with pytest.raises(ValueError, match="allowed are environments of evaluation_env"):
         env_counterfactual(lambda: envs, policy)
 

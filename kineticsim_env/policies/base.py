@@ -104,19 +104,20 @@ class Discretised:
     quotes what there is; a policy that wants few units a decision holds until they add up, if it follows a schedule.
     """
 
-    def __init__(self, policy: Policy, task: Any, role: str) -> None:
+    def __init__(self, policy: Policy, task: Any, role: str | None = None) -> None:
         """Wrap a policy.
 
         Args:
             policy: Returns continuous actions of the role.
             task: The task of the environment.
-            role: `"maker"`, `"executor"`, `"trader"`, `"momentum"` or `"noise"`.
+            role: `"maker"`, `"executor"`, `"trader"`, `"momentum"` or `"noise"`; the task's own if None.
 
         Raises:
             ValueError: If the role is unknown.
         """
         kinds = {"maker": self._maker, "trader": self._trader}
         kinds |= dict.fromkeys(("executor", "momentum", "noise"), self._order)
+        role = task.role if role is None else role
         if role not in kinds:
             raise ValueError(f"role: got {role!r}, allowed are {', '.join(map(repr, kinds))}")
         self.policy, self.task, self._choose = policy, task, kinds[role]

@@ -12,7 +12,7 @@ import math
 import torch
 
 from kineticsim_env.policies.base import TIME_LEFT, inventory_of, quote_action
-from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.tasks import MarketMakingTask
 
 
 @dataclasses.dataclass(frozen=True)
