@@ -85,8 +85,8 @@ def stand_ins(envs: BatchedParallelEnv, role: str) -> dict[str, Policy]:
 
 def held_out(num_envs: int, learners: Mapping[str, int], **task: Any) -> BatchedParallelEnv:
     """Make an environment for `play`: whole episodes, from warm starts of its own unless told otherwise."""
-    fixed = {"autoreset_mode": "DISABLED", "stagger": False, "copy": False}
-    return BatchedParallelEnv(num_envs, learners, **{"warm_seed": HELD_OUT_WARM_SEED, **task, **fixed})
+    fixed: dict[str, Any] = {"autoreset_mode": "DISABLED", "stagger": False, "copy": False}
+    return BatchedParallelEnv(num_envs, learners, **({"warm_seed": HELD_OUT_WARM_SEED} | task | fixed))
 
 
 @torch.no_grad()
@@ -154,7 +154,7 @@ def compare(args: Any, learners: Mapping[str, int], agents: Mapping[str, Any], c
         played = {other: [policy if other == role else agents[other].act] * n for other, n in learners.items() if n}
         return play(where, played, seed)[role].mean(1)
 
-    results = {}
+    results: dict[str, dict[str, Any]] = {}
     for role in tqdm(agents, desc="comparison", unit="role"):
         scripted = stand_ins(training, role)
         scores = {name: measure(role, scripted[name], training, args.seed << 32).mean() for name in scripted}

@@ -194,7 +194,7 @@ class Learners:
         policy_loss = -(torch.min(gain * ratio, clipped) * weight).sum()
         value_loss = 0.5 * ((self.agent.values(observation, state) - target).square() * weight).sum()
         entropy, divergence = (entropy * weight).sum(), ((ratio - 1 - log_ratio) * weight).sum()
-        self.losses.copy_(torch.stack([policy_loss, value_loss, entropy, divergence]))
+        self.losses.copy_(torch.stack([policy_loss, value_loss, entropy, divergence]).detach())
         return policy_loss + args.vf_coef * value_loss - args.ent_coef * entropy
 
 
@@ -208,7 +208,7 @@ class Trainer:
         self.state = envs.state().repeat(args.num_steps, 1, 1) if args.central_critic else None
         self.parameters = [list(one.agent.parameters()) for one in self.roles.values()]
         self.learning_rate = torch.zeros((), device=self.device)  # a tensor, so that a captured update reads it
-        flags = {"fused": True, "capturable": self.cuda}
+        flags: dict[str, Any] = {"fused": True, "capturable": self.cuda}
         self.optimizer = torch.optim.Adam(sum(self.parameters, []), self.learning_rate, eps=1e-5, **flags)
 
     def prepare(self, seed: int) -> None:
@@ -267,10 +267,9 @@ class Trainer:
             parts = one.active, one.terminated, one.truncated, one.value, one.next_value
             gain = advantages(reward, *parts, one.gamma, one.gae_lambda)
             weight = one.active / one.active.sum().clamp(min=1)
-            mean = (gain * weight).sum()
-            deviation = ((gain - mean).square() * weight).sum().sqrt()
+            centred = gain - (gain * weight).sum()
             one.target.copy_(gain + one.value)
-            one.advantage.copy_((gain - mean) / (deviation + 1e-8))
+            one.advantage.copy_(centred / ((centred.square() * weight).sum().sqrt() + 1e-8))
 
     def learn(self) -> None:
         """Improve the networks on the last rollout."""
@@ -333,8 +332,7 @@ def train(args: Args, envs: BatchedParallelEnv, partners: Partners | None = None
 
 def main(args: Args) -> dict[str, Any]:
     """Train, save, compare and draw; returns the comparison by role."""
-    args.engine, device = choose_engine(args.engine)
-    on_gpu, learners = device.type == "cuda", args.counts()
+    on_gpu, learners = choose_engine(args.engine)[1].type == "cuda", args.counts()
     args.num_envs = args.num_envs or (16384 if on_gpu else 256)
     args.total_steps = args.total_steps or (100_000_000 if on_gpu else 1_500_000)
     args.eval_envs = args.eval_envs or (8192 if on_gpu else 2048)

@@ -1,9 +1,10 @@
 """Two makers in the same market: learned alone, against a scripted rival and in self-play, and a payoff matrix of all.
 
-Both built-in makers of the market are replaced, and everybody else in it is built in. Three policies are trained with
-the PPO of `ippo_many_learners.py`, one maker's rival being: nobody; the scripted maker of Avellaneda and Stoikov; the
-learner itself (two learners that share a policy). Then every ordered pair of learned and scripted makers plays the
-same held-out markets, and counts liquidated PnL. `scripts/self_play_report.py` makes docs/self_play.md of it.
+Both built-in makers of the market are replaced, and everybody else in it is built in. Policies are trained with the
+PPO of `ippo_many_learners.py`, one maker's rival being: nobody; the scripted maker of Avellaneda and Stoikov; the
+learner itself (two learners that share a policy); and, to see how far the latter can be exploited, what came of it.
+Then every ordered pair of learned and scripted makers plays the same held-out markets, and counts liquidated PnL.
+`scripts/self_play_report.py` makes docs/self_play.md of it.
 
     python examples/self_play_makers.py
 """
@@ -13,7 +14,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +37,7 @@ from kineticsim_env.studies.statistics import best_prices
 
 NO_TRADE, STOIKOV = "no trade", "Avellaneda-Stoikov"
 ALONE, RIVAL, SELF_PLAY = "learned alone", "learned with a rival", "learned in self-play"
+REPLY = "learned against self-play"
 GRIDS: dict[str, tuple[Any, dict[str, list]]] = {
     STOIKOV: (policies.AvellanedaStoikov, {"risk": [0.01, 0.02, 0.04, 0.08], "kappa": [0.12, 0.18, 0.25, 0.35, 0.5]}),
     "fixed spread": (policies.FixedSpread, {"half_spread": [1, 2, 3, 4, 5], "qty": [4, 8]}),
@@ -53,7 +55,7 @@ QUALITY = {
 
 @dataclasses.dataclass
 class Args:
-    """Train makers in three ways and play every pair of makers against each other."""
+    """Train makers in four ways and play every pair of makers against each other."""
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (r * 2^32)"""
@@ -129,7 +131,8 @@ def fit(args: Args) -> tuple[dict[str, Policy], dict[str, str]]:
     markets = {"engine": args.engine, "horizon": args.horizon, "warm_seed": 2**61}
     envs = held_out(max(64, args.markets // 8), {"maker": 2}, **markets)
     task, rival = envs.core.task, policies.NoTrade(envs.core.task)
-    made, notes = {NO_TRADE: rival}, {NO_TRADE: ""}
+    made: dict[str, Policy] = {NO_TRADE: rival}
+    notes = {NO_TRADE: ""}
     for name in (STOIKOV, *GRIDS):
         make, grid = GRIDS[name]
         choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
@@ -223,18 +226,15 @@ def draw(cells: Mapping[str, Any], path: Path) -> None:
 
 def main(args: Args) -> dict[str, Any]:
     """Fit, train, play and draw; returns the record that is written as JSON."""
-    engine, device = choose_engine(args.engine)
-    args.engine = engine
-    args.fill_in(device.type == "cuda")
+    args.fill_in(choose_engine(args.engine)[1].type == "cuda")
     args.output.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     makers, notes = fit(args)
     trained: dict[str, Any] = {}
-    rivals: dict[str, Callable | None] = {ALONE: makers[NO_TRADE], RIVAL: makers[STOIKOV], SELF_PLAY: None}
-    for name, rival in rivals.items():
-        makers[name], trained[name] = learn(args, rival, name)
+    for name, rival in {ALONE: NO_TRADE, RIVAL: STOIKOV, SELF_PLAY: "", REPLY: SELF_PLAY}.items():
+        makers[name], trained[name] = learn(args, makers.get(rival), name)
         notes[name] = f"{trained[name]['steps']:,} decisions in {trained[name]['seconds']:.0f} s"
-    envs = held_out(args.markets, {"maker": 2}, engine=engine, horizon=args.horizon)
+    envs = held_out(args.markets, {"maker": 2}, engine=args.engine, horizon=args.horizon)
     cells, replies = payoffs(makers, envs)
     record = {
         "args": dataclasses.asdict(args),
