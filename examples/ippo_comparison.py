@@ -85,8 +85,9 @@ def stand_ins(envs: BatchedParallelEnv, role: str) -> dict[str, Policy]:
 
 def held_out(num_envs: int, learners: Mapping[str, int], **task: Any) -> BatchedParallelEnv:
     """Make an environment for `play`: whole episodes, from warm starts of its own unless told otherwise."""
-    fixed: dict[str, Any] = {"autoreset_mode": "DISABLED", "stagger": False, "copy": False}
-    return BatchedParallelEnv(num_envs, learners, **({"warm_seed": HELD_OUT_WARM_SEED} | task | fixed))
+    arguments: dict[str, Any] = {"warm_seed": HELD_OUT_WARM_SEED, **task}
+    arguments |= {"autoreset_mode": "DISABLED", "stagger": False, "copy": False}
+    return BatchedParallelEnv(num_envs, learners, **arguments)
 
 
 @torch.no_grad()

@@ -137,8 +137,8 @@ def findings(run: dict) -> list[str]:
         f"Avellaneda and Stoikov {pnl(STOIKOV, NONE)}. Two of the former make {total(ALONE, ALONE)} together; two that "
         f"learned in self-play {total(SELF, SELF)}, {share:.0%} of what the first one makes alone.",
         f"**Why the wide spread does not last.** Two makers that learned alone make {pnl(ALONE, ALONE)} each. Against "
-        f"one of them, a maker from self-play makes {pnl(SELF, ALONE)} and leaves it {pnl(ALONE, SELF)}; against itself "
-        f"it makes {pnl(SELF, SELF)}. {f.dilemma()}",
+        f"one of them, a maker from self-play makes {pnl(SELF, ALONE)} and leaves it {pnl(ALONE, SELF)}; against "
+        f"itself it makes {pnl(SELF, SELF)}. {f.dilemma()}",
         f"**What others have of it.** Without a maker the spread is {near('spread', NONE, NONE)} ticks, with one that "
         f"learned alone {near('spread', ALONE, NONE)}, with two of these {near('spread', ALONE, ALONE)}, with two from "
         f"self-play {near('spread', SELF, SELF)}. The mid is {near('mispricing', NONE, NONE)} ticks away from the "
