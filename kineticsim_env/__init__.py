@@ -2,6 +2,7 @@
 
 import gymnasium as _gymnasium
 
+from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactual import BlockImpact, Counterfactual, block_impact, counterfactual
 from kineticsim_env.env_counterfactual import env_counterfactual
@@ -12,6 +13,7 @@ from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTa
 
 __version__ = "0.1.0"
 __all__ = [
+    "BatchedParallelEnv",
     "BlockImpact",
     "Counterfactual",
     "EngineUnavailable",
