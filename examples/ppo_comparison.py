@@ -62,7 +62,7 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
     },
     "Execution": {
         "TWAP": (policies.TimeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15]}),
-        "VWAP": (policies.VolumeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15]}),
+        "VWAP": (policies.VolumeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15], "slack": [0.1, 0.3]}),
         "Almgren-Chriss": (
             policies.AlmgrenChriss,
             {"ticks": TICKS, "urgent": [1, 5, 15], "risk": [1e-4, 1e-3, 1e-2]},
