@@ -1,0 +1,95 @@
+"""
+Sweeps and counterfactuals
+==========================
+
+Fields of a market may differ from market to market, so that a parameter sweep is one call. And a running market can be
+branched: the same future with and without an order.
+"""
+
+# %%
+# A sweep
+# -------
+#
+# Five shares of fundamental traders, 400 markets each, in one ensemble of 2,000. What fundamental traders gain in
+# share, noise traders lose.
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+import kineticsim_env as ks
+
+shares = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
+fundamental = np.repeat(shares, 400)
+config = ks.MarketConfig.preset("trading", fundamental=fundamental, noise=0.75 - fundamental)
+sim = ks.Simulator(config, seed=0)
+print(sim)
+
+series = sim.run(400, record=("last_price", "fundamental", "volume"))
+price, value = (series[name].double().view(5, 400, 400) for name in ("last_price", "fundamental"))
+gap = (price - value)[:, :, 100:].abs().mean(2).cpu().numpy()  # [share, market]: mean distance from the fundamental
+mean, half_width = gap.mean(1), 1.96 * gap.std(1, ddof=1) / 400**0.5
+for share, middle, half in zip(shares, mean, half_width, strict=True):
+    print(f"fundamental share {share:.1f}: price is {middle:5.2f} ± {half:.2f} ticks off the fundamental")
+
+# %%
+# Where nobody knows the fundamental, the price ignores it.
+
+figure, axes = plt.subplots(figsize=(6, 3.4))
+axes.errorbar(shares, mean, yerr=half_width, fmt="o-", capsize=3, color="#1f6fb4")
+axes.set(xlabel="share of fundamental traders", ylabel="mean distance, ticks", title="Price and fundamental")
+axes.set_yscale("log")
+axes.set_xticks(shares)
+plt.show()
+
+# %%
+# A counterfactual
+# ----------------
+#
+# One trader is added to each of 1,000 markets. After 100 auctions the markets are branched: in one copy the trader buys
+# 10 units in each of 4 auctions, at any price, in its twin it does nothing. All other agents draw the same random
+# numbers in both, so that the two are the same market but for the order and for what it set off.
+
+sim = ks.Simulator(ks.MarketConfig.preset("trading"), num_markets=1000, seed=0, slots=1)
+past = sim.run(100, record=("mid2",))["mid2"]
+twin = sim.branch()
+
+quotes = torch.zeros((40, 1000, 1, 4), dtype=torch.int32, device=sim.device)  # [auction, market, trader, quote]
+quotes[:4, :, 0, 0] = 2**30  # the bid's price: any
+quotes[:4, :, 0, 1] = 10  # its units; the last two of a quote are the offer's
+played = sim.rollout(quotes, record=("mid2",))
+print(f"units bought a market: {played.fills[..., 0].sum(0).double().mean():.1f}")
+
+with_order = played.series["mid2"][:, :, 0].T.double() / 2  # [market, auction]; mid2 is twice the mid
+without = twin.run(40, record=("mid2",))["mid2"].double() / 2
+impact = (with_order - without).cpu().numpy()
+mean, half_width = impact.mean(0), 1.96 * impact.std(0, ddof=1) / 1000**0.5
+print(f"impact after the last of them: {mean[3]:.1f} ± {half_width[3]:.1f} ticks; 36 auctions later {mean[-1]:.1f}")
+
+# %%
+# On the left one market with its twin. On the right the mean over all of them: the impact builds up while the trader
+# buys, and is gone some auctions later, as the fundamental traders know that nothing happened to the value.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5))
+auctions = np.arange(1, 41)
+before = past[7, -20:].double().cpu().numpy() / 2
+for future, name, colour in ((with_order[7], "with the order", "#1f6fb4"), (without[7], "without", "#555555")):
+    left.plot(np.arange(-19, 41), [*before, *future.cpu().numpy()], color=colour, lw=1.2, label=name)
+left.axvspan(0.5, 4.5, color="#f0bd7d", alpha=0.3, lw=0)
+left.set(xlabel="auction", ylabel="mid price, ticks", title="Market 7")
+left.legend()
+right.axhline(0, color="#999999", lw=0.8)
+right.errorbar(auctions, mean, yerr=half_width, fmt="o", ms=3, capsize=2, color="#1f6fb4")
+right.axvspan(0.5, 4.5, color="#f0bd7d", alpha=0.3, lw=0)
+right.set(xlabel="auction", ylabel="ticks", title="Impact on the mid, mean and 95% interval")
+plt.show()
+
+# %%
+# What the twin is good for shows in the deviation between markets. Against the price before the order, all that moved
+# the market by itself is in it too. What is left against the twin is what the order set off: the others draw the same
+# numbers, but around another mid.
+
+moved = (with_order - past[:, -1:].double() / 2).cpu().numpy()
+for auction in (1, 4, 40):
+    twins, alone = impact[:, auction - 1].std(), moved[:, auction - 1].std()
+    print(f"auction {auction:2d}: deviation {twins:4.1f} ticks against the twin, {alone:4.1f} against the price before")
