@@ -43,6 +43,7 @@ autodoc_class_signature = "mixed"
 autoclass_content = "both"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False
 napoleon_use_rtype = False
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
@@ -57,6 +58,7 @@ sphinx_gallery_conf = {
     "run_stale_examples": True,  # the package may have changed where a tutorial has not
     "reset_modules": ("matplotlib", "picture_style.apply"),
     "capture_repr": (),  # what is to be seen is printed
+    "remove_config_comments": True,
     "download_all_examples": False,
     "show_signature": False,
     "write_computation_times": False,
@@ -65,6 +67,8 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "KineticSim-Env"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 copybutton_exclude = ".linenos, .gp, .go"

@@ -7,7 +7,7 @@ Docstrings here are Google's sections below a head in Markdown. It gives
 - for autodoc, docstrings without what reStructuredText cannot read: of a head with headings only the first paragraph
   stays, code fences become code blocks, and the comments behind the fields of a NamedTuple or dataclass its attributes;
 - for links to the README and the changelog the site's own pages;
-- the default role: a name in single backticks is a link where the site documents that name, else plain code.
+- the default role: in single backticks the name of a page or of an object is a link where the site has it, else code.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
 _HEADING = re.compile(r"^#+ ")
 _FENCE = re.compile(r"^(\s*)```(\w*)$")
 _FIELD = re.compile(r"^    (\w+): [^#]*?  # (.+)$", re.MULTILINE)
+_PAGE = re.compile(r"docs/([\w/]+)\.md")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -144,6 +145,12 @@ class Name(PyXRefRole):
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Return code, which links if it is a name."""
+        if page := _PAGE.fullmatch(self.text):
+            link = addnodes.pending_xref(
+                refdomain="std", reftype="doc", refexplicit=True, reftarget=f"/{page[1]}", refdoc=self.env.docname
+            )
+            link += nodes.inline(self.rawtext, self.text)
+            return [link], []
         if not _NAME.fullmatch(self.text):
             return [nodes.literal(self.rawtext, self.text, classes=["code"])], []
         return super().run()

@@ -70,6 +70,7 @@ print(f"impact after the last of them: {mean[3]:.1f} ± {half_width[3]:.1f} tick
 # On the left one market with its twin. On the right the mean over all of them: the impact builds up while the trader
 # buys, and is gone some auctions later, as the fundamental traders know that nothing happened to the value.
 
+# sphinx_gallery_thumbnail_number = 2
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5))
 auctions = np.arange(1, 41)
 before = past[7, -20:].double().cpu().numpy() / 2
