@@ -30,6 +30,7 @@ _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
 _HEADING = re.compile(r"^#+ ")
 _FENCE = re.compile(r"^(\s*)```(\w*)$")
 _FIELD = re.compile(r"^    (\w+): [^#]*?  # (.+)$", re.MULTILINE)
+_LETTER = re.compile(r"^(:param [^:]+: )([A-Z])\.$")
 _PAGE = re.compile(r"docs/([\w/]+)\.md")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
@@ -126,17 +127,18 @@ def for_autodoc(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines
     lines[:] = result
 
 
-def plain_property(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Take back what napoleon makes of a property's docstring: it reads "The markets: ..." as a type and a text."""
+def after_napoleon(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Mend two readings: "The markets: ..." of a property is no type and its text, "M." no start of a list."""
     if what == "property":
         lines[:] = [*inspect.getdoc(obj).splitlines(), ""]
+    lines[:] = [_LETTER.sub(r"\1\\\2.", line) for line in lines]
 
 
 def fields_with_comments(found: type) -> list[str]:
     """Return an attributes section made of the comments behind the fields of a NamedTuple or dataclass."""
     if not (dataclasses.is_dataclass(found) or hasattr(found, "_fields")):
         return []
-    fields = _FIELD.findall(inspect.getsource(found).rpartition('"""')[2])
+    fields = _FIELD.findall(inspect.getsource(found))
     return ["", "Attributes:", *(f"    {name}: {comment}" for name, comment in fields)] if fields else []
 
 
@@ -192,7 +194,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("spaces", Spaces)
     app.add_role_to_domain("py", "name", Name())
     app.connect("autodoc-process-docstring", for_autodoc, priority=400)
-    app.connect("autodoc-process-docstring", plain_property, priority=600)
+    app.connect("autodoc-process-docstring", after_napoleon, priority=600)
     app.connect("missing-reference", resolve)
     app.connect("source-read", from_outside)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

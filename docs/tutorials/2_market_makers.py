@@ -15,10 +15,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-import kineticsim_env  # noqa: F401 (registers the environments)
+import kineticsim_env  # registers the environments
 from kineticsim_env import evaluation, policies
 
-envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=512, output="torch", reward="pnl", reward_scale=1.0)
+name = "KineticSim/MarketMaking-v0"
+envs = gym.make_vec(name, num_envs=512, output="torch", reward="pnl", reward_scale=1.0)
 observation, _ = envs.reset(seed=0)
 total = torch.zeros(512, device=observation.device)
 generator = torch.Generator().manual_seed(0)
@@ -60,11 +61,13 @@ for place, name in enumerate(names):
     mean, half_width = results[name].pnl_interval()
     left.errorbar(mean, place, xerr=half_width, fmt="o", capsize=3, color=colours(place))
 left.axvline(0, color="#999999", lw=0.8)
-left.set(yticks=range(len(names)), yticklabels=names, xlabel="liquidated PnL, ticks", title="Mean, 95% interval")
+left.set_yticks(range(len(names)), names)
+left.set(xlabel="liquidated PnL, ticks", title="Mean, 95% interval")
 left.invert_yaxis()
 for place, name in enumerate(names[2:], start=2):
-    right.hist(results[name].pnl, bins=np.arange(-1500, 3000, 125), histtype="step", lw=1.6, color=colours(place))
-right.set(xlabel="liquidated PnL of an episode, ticks", ylabel="episodes", title="From the third on: all episodes")
+    bins = np.arange(-1500, 3000, 125)
+    right.hist(results[name].pnl, bins=bins, histtype="step", lw=1.6, color=colours(place))
+right.set(xlabel="liquidated PnL, ticks", ylabel="episodes", title="The last four")
 plt.show()
 
 # %%

@@ -35,7 +35,8 @@ actions = {
 }
 prices, inventories, wealth = [], [], []
 while env.agents:
-    observations, rewards, terminated, truncated, infos = env.step({agent: actions[agent] for agent in env.agents})
+    decided = {agent: actions[agent] for agent in env.agents}
+    observations, rewards, terminated, truncated, infos = env.step(decided)
     mid = float(env.simulator.mid2[0]) / 2
     prices.append(mid)
     inventories.append([infos[agent]["inventory"] for agent in env.possible_agents])
@@ -70,4 +71,4 @@ for quotes_of_the_other in (1.0, -1.0):  # full size, or none
         *_, infos = env.step({agent: actions[agent] for agent in env.agents})
     cash, inventory = infos["maker_0"]["cash"], infos["maker_0"]["inventory"]
     final[quotes_of_the_other] = cash + inventory * float(env.simulator.mid2[0]) / 2
-print(f"maker_0's wealth: {final[1.0]:.0f} beside the other maker, {final[-1.0]:.0f} without its quotes")
+print(f"maker_0's wealth: {final[1.0]:.0f}; without the other's quotes: {final[-1.0]:.0f}")

@@ -27,17 +27,18 @@ print(sim)
 
 series = sim.run(400, record=("last_price", "fundamental", "volume"))
 price, value = (series[name].double().view(5, 400, 400) for name in ("last_price", "fundamental"))
-gap = (price - value)[:, :, 100:].abs().mean(2).cpu().numpy()  # [share, market]: mean distance from the fundamental
+gap = (price - value)[:, :, 100:].abs().mean(2).cpu().numpy()  # [share, market]
 mean, half_width = gap.mean(1), 1.96 * gap.std(1, ddof=1) / 400**0.5
 for share, middle, half in zip(shares, mean, half_width, strict=True):
-    print(f"fundamental share {share:.1f}: price is {middle:5.2f} ± {half:.2f} ticks off the fundamental")
+    print(f"fundamental share {share:.1f}: price is off by {middle:6.2f} ± {half:.2f} ticks")
 
 # %%
 # Where nobody knows the fundamental, the price ignores it.
 
 figure, axes = plt.subplots(figsize=(6, 3.4))
 axes.errorbar(shares, mean, yerr=half_width, fmt="o-", capsize=3, color="#1f6fb4")
-axes.set(xlabel="share of fundamental traders", ylabel="mean distance, ticks", title="Price and fundamental")
+axes.set(xlabel="share of fundamental traders", ylabel="mean distance, ticks")
+axes.set_title("How far the price is from the fundamental")
 axes.set_yscale("log")
 axes.set_xticks(shares)
 plt.show()
@@ -54,7 +55,8 @@ sim = ks.Simulator(ks.MarketConfig.preset("trading"), num_markets=1000, seed=0, 
 past = sim.run(100, record=("mid2",))["mid2"]
 twin = sim.branch()
 
-quotes = torch.zeros((40, 1000, 1, 4), dtype=torch.int32, device=sim.device)  # [auction, market, trader, quote]
+# [auction, market, trader, 4]
+quotes = torch.zeros((40, 1000, 1, 4), dtype=torch.int32, device=sim.device)
 quotes[:4, :, 0, 0] = 2**30  # the bid's price: any
 quotes[:4, :, 0, 1] = 10  # its units; the last two of a quote are the offer's
 played = sim.rollout(quotes, record=("mid2",))
@@ -64,7 +66,7 @@ with_order = played.series["mid2"][:, :, 0].T.double() / 2  # [market, auction];
 without = twin.run(40, record=("mid2",))["mid2"].double() / 2
 impact = (with_order - without).cpu().numpy()
 mean, half_width = impact.mean(0), 1.96 * impact.std(0, ddof=1) / 1000**0.5
-print(f"impact after the last of them: {mean[3]:.1f} ± {half_width[3]:.1f} ticks; 36 auctions later {mean[-1]:.1f}")
+print(f"impact after the fourth: {mean[3]:.1f} ± {half_width[3]:.1f} ticks; at the end {mean[-1]:.1f}")
 
 # %%
 # On the left one market with its twin. On the right the mean over all of them: the impact builds up while the trader
@@ -74,7 +76,8 @@ print(f"impact after the last of them: {mean[3]:.1f} ± {half_width[3]:.1f} tick
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5))
 auctions = np.arange(1, 41)
 before = past[7, -20:].double().cpu().numpy() / 2
-for future, name, colour in ((with_order[7], "with the order", "#1f6fb4"), (without[7], "without", "#555555")):
+futures = ((with_order[7], "with the order", "#1f6fb4"), (without[7], "without", "#555555"))
+for future, name, colour in futures:
     left.plot(np.arange(-19, 41), [*before, *future.cpu().numpy()], color=colour, lw=1.2, label=name)
 left.axvspan(0.5, 4.5, color="#f0bd7d", alpha=0.3, lw=0)
 left.set(xlabel="auction", ylabel="mid price, ticks", title="Market 7")
@@ -82,7 +85,7 @@ left.legend()
 right.axhline(0, color="#999999", lw=0.8)
 right.errorbar(auctions, mean, yerr=half_width, fmt="o", ms=3, capsize=2, color="#1f6fb4")
 right.axvspan(0.5, 4.5, color="#f0bd7d", alpha=0.3, lw=0)
-right.set(xlabel="auction", ylabel="ticks", title="Impact on the mid, mean and 95% interval")
+right.set(xlabel="auction", ylabel="ticks", title="Impact on the mid, 95% intervals")
 plt.show()
 
 # %%
@@ -93,4 +96,4 @@ plt.show()
 moved = (with_order - past[:, -1:].double() / 2).cpu().numpy()
 for auction in (1, 4, 40):
     twins, alone = impact[:, auction - 1].std(), moved[:, auction - 1].std()
-    print(f"auction {auction:2d}: deviation {twins:4.1f} ticks against the twin, {alone:4.1f} against the price before")
+    print(f"auction {auction:2d}: {twins:4.1f} against the twin, {alone:4.1f} against the price before")
