@@ -4,8 +4,9 @@ Docstrings here are Google's sections below a head in Markdown. It gives
 
 - the directive `docstring`, which renders the Markdown head of an object's docstring through MyST, headings and tables
   included: the page of an environment is the docstring of its task;
-- for autodoc, docstrings without what reStructuredText cannot read: of a head with headings only the first paragraph
-  stays, code fences become code blocks, and the comments behind the fields of a NamedTuple or dataclass its attributes;
+- for autodoc, docstrings without what reStructuredText cannot read: of a head with headings or a table only what is
+  before them stays, code fences become code blocks, and the comments behind the fields of a NamedTuple or dataclass its
+  attributes;
 - for links to the README and the changelog the site's own pages;
 - the default role: in single backticks the name of a page or of an object is a link where the site has it, else code.
 """
@@ -27,7 +28,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
-_HEADING = re.compile(r"^#+ ")
+_HEADING = re.compile(r"^#+ |^\|")  # or a table
 _FENCE = re.compile(r"^(\s*)```(\w*)$")
 _FIELD = re.compile(r"^    (\w+): [^#]*?  # (.+)$", re.MULTILINE)
 _LETTER = re.compile(r"^(:param [^:]+: )([A-Z])\.$")
