@@ -30,9 +30,10 @@ from sphinx.util.nodes import make_refnode
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
 _HEADING = re.compile(r"^#+ |^\|")  # or a table
 _FENCE = re.compile(r"^(\s*)```(\w*)$")
-_FIELD = re.compile(r"^    (\w+): [^#]*?  # (.+)$", re.MULTILINE)
+_FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 _LETTER = re.compile(r"^(:param [^:]+: )([A-Z])\.$")
 _PAGE = re.compile(r"docs/([\w/]+)\.md")
+_CLASS = re.compile(r"(?<![`}\w])`([A-Z]\w*[a-z]\w*)`")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -71,7 +72,8 @@ class Docstring(SphinxDirective):
         if "skip-title" in self.options:
             lines = lines[lines.index("") + 1 :]
         # As MyST's include does it: headings become sections of the page. (nested_parse puts them before the text.)
-        self.state._renderer.nested_render_text("\n".join(lines), self.lineno)
+        text = _CLASS.sub(r"{py:name}`\1`", "\n".join(lines))  # classes are links, as in the reference
+        self.state._renderer.nested_render_text(text, self.lineno)
         return []
 
 
@@ -107,6 +109,9 @@ class Spaces(SphinxDirective):
 
 def for_autodoc(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Rewrite one docstring for autodoc, in place, before napoleon sees it."""
+    if lines and lines[0].startswith("Create new instance of "):  # what Python says of a NamedTuple's __new__
+        lines.clear()
+        return
     head = next((index for index, line in enumerate(lines) if _HEADING.match(line)), None)
     if head is not None:
         tail = next((index for index, line in enumerate(lines) if _SECTION.match(line)), len(lines))

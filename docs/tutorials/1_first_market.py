@@ -64,7 +64,8 @@ grid = np.linspace(values[0], values[-1], 300)
 deviation = changes.std()
 normal = np.exp(-0.5 * (grid / deviation) ** 2) / (deviation * np.sqrt(2 * np.pi))
 right.semilogy(grid, normal, color="#555555", lw=1.2, label=f"normal, deviation {deviation:.1f}")
-right.set(xlabel="change of the price, ticks", ylabel="share", title="Returns", ylim=(0.3 / counts.sum(), 1))
+right.set(xlabel="change of the price, ticks", ylabel="share", title="Returns")
+right.set_ylim(0.3 / counts.sum(), 20)  # room for the legend
 right.legend()
 plt.show()
 

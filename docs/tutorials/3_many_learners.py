@@ -39,8 +39,8 @@ while env.agents:
     observations, rewards, terminated, truncated, infos = env.step(decided)
     mid = float(env.simulator.mid2[0]) / 2
     prices.append(mid)
-    inventories.append([infos[agent]["inventory"] for agent in env.possible_agents])
-    wealth.append([infos[agent]["cash"] + infos[agent]["inventory"] * mid for agent in env.possible_agents])
+    inventories.append([info["inventory"] for info in infos.values()])
+    wealth.append([info["cash"] + info["inventory"] * mid for info in infos.values()])
 print({agent: infos[agent]["inventory"] for agent in env.possible_agents})
 
 # %%
