@@ -43,16 +43,17 @@ makers = {
     "4 ticks from the mid": policies.FixedSpread(task, half_spread=4),
     "8 ticks from the mid": policies.FixedSpread(task, half_spread=8),
     "Avellaneda-Stoikov": policies.AvellanedaStoikov(task),
+    "Guéant-Lehalle-Fernandez-Tapia": policies.GueantLehalleFernandezTapia(task),
 }
 results = {name: evaluation.evaluate(policy, markets) for name, policy in makers.items()}
 for name, result in results.items():
     mean, half_width = result.pnl_interval()
-    print(f"{name:22s} {mean:6.0f} ± {half_width:3.0f} ticks, deviation {result.pnl.std():4.0f}")
+    print(f"{name:30s} {mean:6.0f} ± {half_width:3.0f} ticks, deviation {result.pnl.std():4.0f}")
 
 # %%
 # Quoting close to the mid trades most and earns little, since informed traders hit stale quotes; quoting far away
-# trades little. Moving the quotes against the inventory, as Avellaneda and Stoikov do, takes risk out: compare the
-# deviations. Its parameters here are defaults; :func:`~kineticsim_env.evaluation.grid_search` finds better ones.
+# trades little. Moving the quotes against the inventory, as the last two do, takes risk out: compare the deviations.
+# Their parameters here are defaults; :func:`~kineticsim_env.evaluation.grid_search` finds better ones.
 
 colours = plt.get_cmap("tab10")
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.6), width_ratios=(1, 1.15))
@@ -67,16 +68,16 @@ left.invert_yaxis()
 for place, name in enumerate(names[2:], start=2):
     bins = np.arange(-1500, 3000, 125)
     right.hist(results[name].pnl, bins=bins, histtype="step", lw=1.6, color=colours(place))
-right.set(xlabel="liquidated PnL, ticks", ylabel="episodes", title="The last four")
+right.set(xlabel="liquidated PnL, ticks", ylabel="episodes", title="The last five")
 plt.show()
 
 # %%
 # All makers met the same markets: market m plays the same random tape whoever trades in it. So they can be compared
 # market by market, which takes out what the markets have in common.
 
-difference = results["Avellaneda-Stoikov"].pnl - results["4 ticks from the mid"].pnl
+difference = results["Guéant-Lehalle-Fernandez-Tapia"].pnl - results["4 ticks from the mid"].pnl
 mean, half_width = evaluation.confidence_interval(difference)
-print(f"Avellaneda-Stoikov less 4 ticks: {mean:.0f} ± {half_width:.0f} ticks an episode")
+print(f"the last less 4 ticks: {mean:.0f} ± {half_width:.0f} ticks an episode")
 
 # %%
 # A learner is compared in the same way. ``examples/ppo_market_maker.py`` trains one by PPO, which takes seconds on a

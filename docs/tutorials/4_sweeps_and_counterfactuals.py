@@ -2,8 +2,8 @@
 Sweeps and counterfactuals
 ==========================
 
-Fields of a market may differ from market to market, so that a parameter sweep is one call. And a running market can be
-branched: the same future with and without an order.
+Fields of a market may differ from market to market, so that a parameter sweep is one call. And the same market can be
+played twice, with an order and without it: what differs is what the order did.
 """
 
 # %%
@@ -47,25 +47,17 @@ plt.show()
 # A counterfactual
 # ----------------
 #
-# One trader is added to each of 1,000 markets. After 100 auctions the markets are branched: in one copy the trader buys
-# 10 units in each of 4 auctions, at any price, in its twin it does nothing. All other agents draw the same random
-# numbers in both, so that the two are the same market but for the order and for what it set off.
+# One trader is added to each of 1,000 markets, and buys 10 units in each of 4 auctions, at any price.
+# ``counterfactual`` plays that, and the same markets in which the trader does nothing. All other agents draw the same random numbers in
+# both, so that the two are the same market but for the order and for what it set off.
 
-sim = ks.Simulator(ks.MarketConfig.preset("trading"), num_markets=1000, seed=0, slots=1)
-past = sim.run(100, record=("mid2",))["mid2"]
-twin = sim.branch()
+orders = torch.zeros((4, 1, 1, 4), dtype=torch.int32)  # [decision, 1: all markets alike, trader, 4]
+orders[..., 0] = 2**30  # the bid's price: any
+orders[..., 1] = 10  # its units; the last two of an order are the offer's
+both = ks.counterfactual(ks.MarketConfig.preset("trading"), orders, num_markets=1000, seed=0, warmup=100, after=36)
+print(f"units bought a market: {both.with_agent.fills[..., 0].sum(0).double().mean():.1f}")
 
-# [auction, market, trader, 4]
-quotes = torch.zeros((40, 1000, 1, 4), dtype=torch.int32, device=sim.device)
-quotes[:4, :, 0, 0] = 2**30  # the bid's price: any
-quotes[:4, :, 0, 1] = 10  # its units; the last two of a quote are the offer's
-played = sim.rollout(quotes, record=("mid2",))
-print(f"units bought a market: {played.fills[..., 0].sum(0).double().mean():.1f}")
-
-with_order = played.series["mid2"][:, :, 0].T.double() / 2  # [market, auction]; mid2 is twice the mid
-without = twin.run(40, record=("mid2",))["mid2"].double() / 2
-impact = (with_order - without).cpu().numpy()
-mean, half_width = impact.mean(0), 1.96 * impact.std(0, ddof=1) / 1000**0.5
+mean, half_width = (half_ticks / 2 for half_ticks in both.mean_difference("mid2"))
 print(f"impact after the fourth: {mean[3]:.1f} ± {half_width[3]:.1f} ticks; at the end {mean[-1]:.1f}")
 
 # %%
@@ -75,10 +67,12 @@ print(f"impact after the fourth: {mean[3]:.1f} ± {half_width[3]:.1f} ticks; at 
 # sphinx_gallery_thumbnail_number = 2
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5))
 auctions = np.arange(1, 41)
-before = past[7, -20:].double().cpu().numpy() / 2
-futures = ((with_order[7], "with the order", "#1f6fb4"), (without[7], "without", "#555555"))
-for future, name, colour in futures:
-    left.plot(np.arange(-19, 41), [*before, *future.cpu().numpy()], color=colour, lw=1.2, label=name)
+for arm, name, colour in (
+    (both.with_agent, "with the order", "#1f6fb4"),
+    (both.without_agent, "without", "#555555"),
+):
+    path = [both.arrival[7].item(), *arm.series["mid2"][7].tolist()]  # twice the mid of market 7
+    left.plot([0, *auctions], np.array(path) / 2, color=colour, lw=1.2, label=name)
 left.axvspan(0.5, 4.5, color="#f0bd7d", alpha=0.3, lw=0)
 left.set(xlabel="auction", ylabel="mid price, ticks", title="Market 7")
 left.legend()
@@ -89,11 +83,12 @@ right.set(xlabel="auction", ylabel="ticks", title="Impact on the mid, 95% interv
 plt.show()
 
 # %%
-# What the twin is good for shows in the deviation between markets. Against the price before the order, all that moved
-# the market by itself is in it too. What is left against the twin is what the order set off: the others draw the same
-# numbers, but around another mid.
+# What the twin is good for: without it one would compare with other markets, and the noise of both would be in the
+# difference. What is left against the twin is what the order set off, as the others draw the same numbers around
+# another mid. The ratio of the two variances, after one auction, four and forty:
 
-moved = (with_order - past[:, -1:].double() / 2).cpu().numpy()
-for auction in (1, 4, 40):
-    twins, alone = impact[:, auction - 1].std(), moved[:, auction - 1].std()
-    print(f"auction {auction:2d}: {twins:4.1f} against the twin, {alone:4.1f} against the price before")
+ratio = both.variance_ratio("mid2")
+print([f"{ratio[auction - 1]:.2f}" for auction in (1, 4, 40)])
+
+# %%
+# :doc:`/price_impact` measures blocks of all sizes like this, with ``kineticsim_env.block_impact``.
