@@ -194,6 +194,11 @@ def from_outside(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = source[0].replace(f"]({up}../{file}", f"]({up}{page}")
 
 
+def skip_tuple_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the fields of a NamedTuple as members; `fields_with_comments` has listed them."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register all of it."""
     app.add_directive("docstring", Docstring)
@@ -201,6 +206,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_role_to_domain("py", "name", Name())
     app.connect("autodoc-process-docstring", for_autodoc, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)
+    app.connect("autodoc-skip-member", skip_tuple_fields)
     app.connect("missing-reference", resolve)
     app.connect("source-read", from_outside)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

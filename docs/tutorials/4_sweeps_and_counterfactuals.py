@@ -48,13 +48,14 @@ plt.show()
 # ----------------
 #
 # One trader is added to each of 1,000 markets, and buys 10 units in each of 4 auctions, at any price.
-# ``counterfactual`` plays that, and the same markets in which the trader does nothing. All other agents draw the same random numbers in
-# both, so that the two are the same market but for the order and for what it set off.
+# ``counterfactual`` plays that, and the same markets in which the trader does nothing. All other agents draw the same
+# random numbers in both, so that the two are the same market but for the order and for what it set off.
 
 orders = torch.zeros((4, 1, 1, 4), dtype=torch.int32)  # [decision, 1: all markets alike, trader, 4]
 orders[..., 0] = 2**30  # the bid's price: any
 orders[..., 1] = 10  # its units; the last two of an order are the offer's
-both = ks.counterfactual(ks.MarketConfig.preset("trading"), orders, num_markets=1000, seed=0, warmup=100, after=36)
+config = ks.MarketConfig.preset("trading")
+both = ks.counterfactual(config, orders, num_markets=1000, seed=0, warmup=100, after=36)
 print(f"units bought a market: {both.with_agent.fills[..., 0].sum(0).double().mean():.1f}")
 
 mean, half_width = (half_ticks / 2 for half_ticks in both.mean_difference("mid2"))
