@@ -25,8 +25,12 @@ class Args(ppo.Args):
     """folder of the checkpoint, the TensorBoard log, the table and the pictures"""
     gamma: float = 1.0
     """discount a decision"""
-    gae_lambda: float = 0.97
+    gae_lambda: float = 0.99
     """of generalised advantage estimation"""
+    initial_std: float = 0.2
+    """standard deviation of the policy's actions at the start"""
+    eval_envs: int = 8192
+    """held-out episodes of the final comparison; prices move a lot more than executors differ"""
     reward: Literal["shortfall", "risk_averse", "terminal"] = "shortfall"  # ty: ignore[incompatible-attribute-override]
     """what the learner is paid"""
     risk_aversion: float = 0.05
