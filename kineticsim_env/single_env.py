@@ -12,8 +12,9 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
+from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.tasks.market_making import make_task
-from kineticsim_env.vector_env import check_config, check_options, check_render_mode
+from kineticsim_env.vector_env import check_config, check_options
 
 
 class MarketMakingEnv(gym.Env):
@@ -30,7 +31,7 @@ class MarketMakingEnv(gym.Env):
     ```
     """
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS}
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class MarketMakingEnv(gym.Env):
             auctions_per_step=auctions_per_step,
             validate=True,  # results come to the host anyway
         )
+        self._viewer = make_viewer(self.core, self.render_mode)
         self.observation_space = self.core.task.observation_space("maker")
         self.action_space = self.core.task.action_space("maker")
         self._limit = self.core.task.num_choices("maker")
@@ -91,6 +93,8 @@ class MarketMakingEnv(gym.Env):
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed)
         self._state = False
+        if self._viewer:
+            self._viewer.update()
         return self._observation(), self._infos()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -112,10 +116,18 @@ class MarketMakingEnv(gym.Env):
             core.step(actions=core.check_actions(action, (4,)).view(1, 1, 4))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         self._state = terminated or truncated
+        if self._viewer:
+            self._viewer.update()
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, self._infos()
 
+    def render(self) -> Any:
+        """Return uint8 `[600, 960, 3]` in the render mode `"rgb_array"`, text in `"ansi"`; None in a window."""
+        return render_with(self._viewer, self)
+
     def close(self) -> None:
-        """Raise what is left in the error word."""
+        """Close the window, and raise what is left in the error word."""
+        if self._viewer:
+            self._viewer.close()
         self.core.close()
 
     @property
