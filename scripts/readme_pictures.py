@@ -60,8 +60,8 @@ def makers(path: Path, markets: int) -> None:
             axes.hist(pnl, edges, color=colour, alpha=0.15, histtype="stepfilled")
             label = f"{name}: mean {pnl.mean():,.0f}, sd {pnl.std(ddof=1):,.0f}"
             axes.hist(pnl, edges, color=colour, lw=2, histtype="step", label=label)
-            axes.axvline(pnl.mean(), color=colour, lw=2, ls="--")
-        axes.axvline(0, color="black", lw=1)
+            axes.axvline(pnl.mean(), ymax=0.7, color=colour, lw=2, ls="--")
+        axes.axvline(0, ymax=0.7, color="black", lw=1)
         axes.set(
             title=f"What scripted makers earn in {envs.core.task.horizon} decisions (dashed: the mean)",
             xlabel="money left once the inventory is sold off (liquidated PnL), ticks",

@@ -18,7 +18,16 @@ from kineticsim_env import cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-OPTIONAL = ("array_api_compat", "matplotlib", "pettingzoo", "stable_baselines3", "tensorboard", "tyro")
+OPTIONAL = (
+    "array_api_compat",
+    "matplotlib",
+    "moviepy",
+    "pettingzoo",
+    "pygame",
+    "stable_baselines3",
+    "tensorboard",
+    "tyro",
+)
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -112,12 +121,12 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
         return
     arguments = [word for word in words[3:] if word != "|"]
     if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
-        assert set(arguments) <= {"doctor", "simulate", "bench"}
+        assert set(arguments) <= {"doctor", "simulate", "play", "bench"}
         return
     if "--plot" in arguments:
         pytest.importorskip("matplotlib")
     monkeypatch.chdir(folder)
-    if arguments[0] == "bench":  # tests/test_benchmarks.py runs it
+    if arguments[0] in ("bench", "play"):  # tests/test_benchmarks.py and tests/test_play.py run them
         cli._parser().parse_args(arguments)
         return
     if arguments == ["simulate"]:  # named, not shown

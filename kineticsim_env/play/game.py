@@ -21,7 +21,7 @@ SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # decisions a second
 class Controls:
     """What every game has: pausing, single decisions, speed, the end."""
 
-    keys = ("space pause", "n one decision", ", . slower, faster", "q quit")
+    keys = ("space pause", "n one decision", ", . slower/faster", "q quit")
 
     def __init__(self, speed: float = 2.0) -> None:
         """Begin paused, so that nothing is missed."""
@@ -53,7 +53,7 @@ class MakerControls(Controls):
         "right left: both quotes higher, lower",
         "c centre",
         "+ - size",
-        "x pull or place quotes",
+        "x pull/place",
         *Controls.keys,
     )
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -53,15 +54,18 @@ def play_terminal(game: Game) -> None:
 
 def screen_lines(game: Game, height: int) -> list[str]:
     """Return the lines of the screen."""
-    keys = "   ".join(game.controls.keys)
-    cut = keys.rfind("   ", 0, WIDTH)
+    keys = [""]
+    for key in game.controls.keys:
+        if len(keys[-1]) + len(key) > WIDTH - 3:  # a gap of two, and the last column, which cannot be written
+            keys.append("")
+        keys[-1] += f"{'  ' * bool(keys[-1])}{key}"
     picture = text_picture(game.recorder, max(height - _FOOT, _LEAST - _FOOT)).split("\n")
-    foot = [f"{game.controls.describe(game.moment.mid2)} | {game.status()}", keys[:cut], keys[cut:].strip()]
-    return [*picture, "", *foot]
+    return [*picture, "", f"{game.controls.describe(game.moment.mid2)} | {game.status()}", *keys]
 
 
 def _loop(screen: Any, game: Game, curses: Any) -> None:
-    curses.curs_set(0)
+    with contextlib.suppress(curses.error):  # a terminal that cannot hide its cursor
+        curses.curs_set(0)
     screen.timeout(30)
     colours = _colours(curses)
     before, shown = time.monotonic(), None
