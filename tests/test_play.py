@@ -17,7 +17,8 @@ import pytest
 
 from kineticsim_env.cli import main
 from kineticsim_env.evaluation import evaluate, evaluation_env
-from kineticsim_env.play.game import SPEEDS, Game, MakerControls
+from kineticsim_env.play.controls import SPEEDS, MakerControls
+from kineticsim_env.play.game import Game
 from kineticsim_env.play.terminal import screen_lines
 from kineticsim_env.policies import AvellanedaStoikov, FixedSpread
 from kineticsim_env.tasks import MarketMakingTask
@@ -66,7 +67,7 @@ def test_what_is_quoted_is_what_was_described():
     game = Game(seed=1, horizon=40)
     for keys in ("n", "up n", "right n", "down down - n", "left left n", "x n", "x up up n") * 4:
         press(game.controls, keys[:-1])
-        told, before = game.controls.quotes(game.moment.mid2), game.moment
+        told, before = game.controls.quotes(game.moment), game.moment
         press(game.controls, "n")
         assert game.advance(0.0) == 1
         moment = game.moment

@@ -94,7 +94,7 @@ def test_the_path_is_that_of_the_episode():
         assert any(infos["bought"] for infos in seen) and any(infos["sold"] for infos in seen)
         last = seen[-1]
         worth = last["cash"] + last["inventory"] * last["mid_price"] - last["fees"] / 1000
-        assert watched.moment.pnl == watched.pnl_path()[-1] == pytest.approx(worth)
+        assert watched.moment.pnl == watched.money_path()[-1] == pytest.approx(worth)
 
 
 def test_going_back_to_a_state_cuts_the_path():

@@ -1,6 +1,6 @@
 """`python -m kineticsim_env play`: a person trades in a market, in a window or in a terminal.
 
-`game.py` is the market and what the keys do, without any screen; `window.py` and `terminal.py` show it.
+`controls.py` is what the keys do and `game.py` the market, without any screen; `window.py` and `terminal.py` show them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.config import PRESETS
-from kineticsim_env.play.game import CONTROLS, Game
+from kineticsim_env.play.game import GAMES, Game
 
 
 def add_parser(commands: Any) -> None:
@@ -20,14 +20,14 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "play",
         help="trade in a market yourself, in a window or a terminal",
-        description="Trade in a market yourself. At the end your liquidated PnL is compared with a scripted trader's "
-        "in the same market.",
+        description="Trade in a market yourself. At the end your result is compared with scripted traders' in "
+        "the same market.",
     )
     parser.add_argument("--terminal", action="store_true", help="play in this terminal; needs no further library")
-    parser.add_argument("--task", default="market_making", help=f"{', '.join(CONTROLS)} (default: market_making)")
+    parser.add_argument("--task", default="market_making", help=f"{', '.join(GAMES)} (default: market_making)")
     parser.add_argument("--preset", default="trading", help=f"the market: {' or '.join(PRESETS)} (default: trading)")
     parser.add_argument("--seed", type=int, help="of the market; the same seed is the same market (default: a new one)")
-    parser.add_argument("--horizon", type=int, default=300, help="decisions to make (default: 300)")
+    parser.add_argument("--horizon", type=int, help="decisions to make (default: the task's)")
     parser.add_argument("--speed", type=float, default=2.0, help="decisions a second at the start (default: 2)")
     parser.set_defaults(command=play)
 

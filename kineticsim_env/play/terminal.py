@@ -60,7 +60,7 @@ def screen_lines(game: Game, height: int) -> list[str]:
             keys.append("")
         keys[-1] += f"{'  ' * bool(keys[-1])}{key}"
     picture = text_picture(game.recorder, max(height - _FOOT, _LEAST - _FOOT)).split("\n")
-    return [*picture, "", f"{game.controls.describe(game.moment.mid2)} | {game.status()}", *keys]
+    return [*picture, "", f"{game.controls.describe(game.moment)} | {game.status()}", *keys]
 
 
 def _loop(screen: Any, game: Game, curses: Any) -> None:

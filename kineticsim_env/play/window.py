@@ -37,7 +37,7 @@ def play_window(game: Game, poll: Callable[[], Iterable[Any]] | None = None) -> 
                 result = game.result()
             picture.draw(game.recorder)
             if result is None:
-                picture.outline(game.moment, game.controls.quotes(game.moment.mid2))
+                picture.outline(game.moment, game.controls.quotes(game.moment))
             else:
                 draw_result(picture, result)
             draw_strip(strip, game)
@@ -59,7 +59,7 @@ def handle(game: Game, picture: Picture, event: Any) -> None:
     elif event.type == pygame.MOUSEBUTTONDOWN and event.button == 1 and event.pos[0] < _LADDER_RIGHT:
         price = picture.price_at(game.moment, event.pos[1])
         if price is not None:
-            game.controls.point(price, event.pos[0] < _LADDER_MIDDLE, game.moment.mid2)
+            game.controls.point(price, event.pos[0] < _LADDER_MIDDLE, game.moment)
 
 
 def key_name(event: Any) -> str:
@@ -80,7 +80,7 @@ def key_name(event: Any) -> str:
 def draw_strip(strip: Canvas, game: Game) -> None:
     """Draw what the next decision is, and the keys."""
     strip.fill(colours.INK)
-    strip.text("" if game.over else game.controls.describe(game.moment.mid2), 14, 8, 20, colours.WHITE)
+    strip.text("" if game.over else game.controls.describe(game.moment), 14, 8, 20, colours.WHITE)
     strip.text(game.status(), WIDTH - 14, 8, 20, colours.FLASH, align=1.0)
     keys = game.controls.keys
     half = (len(keys) + 1) // 2

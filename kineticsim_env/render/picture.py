@@ -85,7 +85,7 @@ class Picture(Canvas):
         self._head(recorder, moment)
         self._ladder(recorder, moment)
         last = max(moment.elapsed, 1)
-        self._prices(recorder, Panel(self, 94, 322, max(last - RECENT, 0), max(last, RECENT) + 1))
+        self._prices(recorder, moment, Panel(self, 94, 322, max(last - RECENT, 0), max(last, RECENT) + 1))
         horizon = recorder.task.horizon
         first = int(recorder.path("elapsed")[0])
         whole = (first, min(horizon, max(last, first + 1000))) if horizon - first > 1000 else (first, horizon)
@@ -204,7 +204,7 @@ class Picture(Canvas):
 
     # Paths ------------------------------------------------------------------------------------------------------------
 
-    def _prices(self, recorder: MarketRecorder, panel: Panel) -> None:
+    def _prices(self, recorder: MarketRecorder, moment: Moment, panel: Panel) -> None:
         at = recorder.path("elapsed")
         shown = slice(int(np.searchsorted(at, panel.first)), None)
         at = at[shown]
@@ -214,7 +214,7 @@ class Picture(Canvas):
         low = min(mid.min(), last.min(), worth.min())
         high = max(mid.max(), last.max(), worth.max())
         if recorder.role == "executor":
-            low, high = min(low, recorder.arrival2 / 2), max(high, recorder.arrival2 / 2)
+            low, high = min(low, moment.arrival2 / 2), max(high, moment.arrival2 / 2)
         margin = 0.08 * (high - low) + 2
         x = panel.draw(low - margin, high + margin, 6, "Price, ticks") + 14
         places = panel.x(at.astype(np.float64))
@@ -231,7 +231,7 @@ class Picture(Canvas):
         self.path(places, panel.y(worth), colours.FUNDAMENTAL, 2, steps=True)
         self.path(places, panel.y(mid), colours.INK, 2)
         if recorder.role == "executor":
-            arrival = panel.y(recorder.arrival2 / 2)
+            arrival = panel.y(moment.arrival2 / 2)
             self.dashes((_PANEL_LEFT, arrival), _PANEL_RIGHT, colours.OWN)
             self.text("arrival", _PANEL_LEFT + 4, arrival - 13, 15, colours.OWN)
         for name, colour, up in (("bought", colours.BUY, True), ("sold", colours.SELL, False)):
@@ -249,7 +249,7 @@ class Picture(Canvas):
         at = panel.x(recorder.path("elapsed").astype(np.float64))
         block = recorder.block
         values = recorder.path("left") if block else recorder.path("inventory")
-        limit = block or recorder.task.inventory_limit
+        limit = block or getattr(recorder.task, "inventory_limit", None)
         most = max(int(np.abs(values).max()), 1)
         reach = 1.15 * (min(limit, 2 * most) if limit else most)
         low, high = -reach, reach
@@ -279,7 +279,7 @@ class Picture(Canvas):
     def _money(self, recorder: MarketRecorder, panel: Panel) -> None:
         at = panel.x(recorder.path("elapsed").astype(np.float64))
         executes = recorder.role == "executor"
-        values = recorder.pnl_path(recorder.arrival2 if executes else None)
+        values = recorder.money_path()
         low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
         margin = 0.1 * (high - low) + 1
         label = "Gained against the arrival price" if executes else "PnL, inventory at the mid"

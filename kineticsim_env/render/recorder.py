@@ -39,6 +39,8 @@ class Moment(NamedTuple):
     bought: int  # in the last decision
     sold: int
     volume: int  # units that the market traded in the last decision
+    arrival2: int  # twice the mid when the episode began
+    scenario: int  # that the episode plays, of a randomised environment
     left: int  # what is left of a block to execute, signed: + to buy, - to sell; 0 without a block
 
     def depth(self, price: int, side: str) -> int:
@@ -115,19 +117,14 @@ class MarketRecorder:
         """Return one of `COLUMNS` over the decisions that were seen, int64 `[T]`; a view that `record` overwrites."""
         return self._rows[: self._count, COLUMNS.index(name)]
 
-    def pnl_path(self, mark2: int | None = None) -> np.ndarray:
-        """Return cash less fees plus inventory at a mark over the decisions, float64 `[T]`, in ticks x units.
+    def money_path(self) -> np.ndarray:
+        """Return cash less fees plus inventory at the mid of each decision, float64 `[T]`, in ticks x units.
 
-        Args:
-            mark2: Twice the mark; None is each decision's own mid.
+        An executor's inventory counts at the arrival price: what was traded gained or lost against that.
         """
-        mark = self.path("mid2") if mark2 is None else mark2
+        assert self.moment is not None
+        mark = self.moment.arrival2 if self.role == "executor" else self.path("mid2")
         return (2000 * self.path("cash") + 1000 * self.path("inventory") * mark - 2 * self.path("fees")) / 2000
-
-    @property
-    def arrival2(self) -> int:
-        """Twice the mid when the episode began, as far as it was seen."""
-        return int(self._rows[0, COLUMNS.index("mid2")]) if self._count else 0
 
     def _append(self, moment: Moment) -> None:
         if self._count == LONGEST:
@@ -147,12 +144,13 @@ class MarketRecorder:
         own = env["observation"][m, k, _OWN:].view(torch.int32)  # floats travel as their bits
         slot = [state["quotes"][m, k], *(state[name][m, k : k + 1] for name in ("cash", "inventory", "fees"))]
         parts = [state[name][m : m + 1] for name in _SCALARS]
-        parts += [env["elapsed"][m : m + 1], env["mid_history"][m, :1], env["volume_history"][m, :1]]
+        parts += [env[name][m : m + 1] for name in ("elapsed", "arrival2", "scenario")]
+        parts += [env["mid_history"][m, :1], env["volume_history"][m, :1]]
         parts += [*slot, core.fills[m, k], own, state["bid"][m], state["ask"][m]]
         values = torch.cat([part.to(torch.int64) for part in parts]).cpu().numpy()
-        seed, episode, origin, tick, fundamental, elapsed, mid2, volume = values[:8].tolist()
-        quotes, cash, inventory, fees, bought, sold = values[8:12].tolist(), *values[12:17].tolist()
-        features, books = values[17 : 17 + len(own)], values[17 + len(own) :]
+        seed, episode, origin, tick, fundamental, elapsed, arrival2, scenario, mid2, volume = values[:10].tolist()
+        quotes, cash, inventory, fees, bought, sold = values[10:14].tolist(), *values[14:19].tolist()
+        features, books = values[19 : 19 + len(own)], values[19 + len(own) :]
         levels = len(books) // 2
         share = float(features[:1].astype(np.int32).view(np.float32)[0])
         return Moment(
@@ -172,5 +170,7 @@ class MarketRecorder:
             bought=bought,
             sold=sold,
             volume=volume,
+            arrival2=arrival2,
+            scenario=scenario,
             left=round(share * self.block) if self.block else 0,
         )

@@ -26,8 +26,9 @@ def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
     task = recorder.task
     time = f"decision {moment.elapsed} of {task.horizon}"
     agent = f" | agent {recorder.slot}" if len(recorder.core.roles) > 1 else ""
-    place = f"market {recorder.market}{agent} | seed {moment.seed} | episode {moment.episode} | {time}"
-    amount = (recorder.pnl_path(recorder.arrival2) if recorder.role == "executor" else recorder.pnl_path())[-1]
+    scenario = f" | scenario {moment.scenario}" if recorder.core.scenarios is not None else ""
+    place = f"market {recorder.market}{agent} | seed {moment.seed} | episode {moment.episode}{scenario} | {time}"
+    amount = recorder.money_path()[-1]
     name = "against arrival" if recorder.role == "executor" else "PnL"
     account = f"inventory {moment.inventory:+d} | {name} {amount:+.1f} ticks"
     if recorder.block:
@@ -48,7 +49,7 @@ def text_picture(recorder: MarketRecorder, height: int = HEIGHT) -> str:
     place, account = headline(recorder, moment)
     prices = f"mid {ticks_text(moment.mid2 / 2)} | last {moment.last_price} | fundamental {moment.fundamental}"
     if recorder.role == "executor":
-        prices += f" | arrival {ticks_text(recorder.arrival2 / 2)}"
+        prices += f" | arrival {ticks_text(moment.arrival2 / 2)}"
     lines = [
         f"{TITLES.get(recorder.role, recorder.role)} | {place}",
         account + f" | bought {moment.bought} sold {moment.sold}",
