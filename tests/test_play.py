@@ -13,15 +13,17 @@ import termios
 import time
 from pathlib import Path
 
+import gymnasium as gym
+import numpy as np
 import pytest
 
 from kineticsim_env.cli import main
-from kineticsim_env.evaluation import evaluate, evaluation_env
-from kineticsim_env.play.controls import SPEEDS, MakerControls
-from kineticsim_env.play.game import Game
+from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_env, liquidate
+from kineticsim_env.play.controls import SPEEDS, ExecutorControls, MakerControls, TraderControls
+from kineticsim_env.play.game import GAMES, Game
 from kineticsim_env.play.terminal import screen_lines
 from kineticsim_env.policies import AvellanedaStoikov, FixedSpread
-from kineticsim_env.tasks import MarketMakingTask
+from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,60 +36,108 @@ def press(controls, keys):
 # Keys -----------------------------------------------------------------------------------------------------------------
 
 
-def test_keys_move_quotes():
+def at(mid2, left=0):
+    """Return a moment of a market with this doubled mid."""
+    return Game(seed=0, horizon=5).moment._replace(mid2=mid2, left=left)
+
+
+def test_common_keys():
     controls = MakerControls(MarketMakingTask())
-    assert (controls.bid_offset, controls.ask_offset, controls.size) == (4, 4, 8)
-    press(controls, "up up right")
-    assert (controls.bid_offset, controls.ask_offset) == (5, 7)
-    press(controls, "c down left left left")
-    assert (controls.bid_offset, controls.ask_offset) == (8, 2)
-    press(controls, " ".join(["left"] * 20))
-    assert (controls.bid_offset, controls.ask_offset) == (10, 0)
     press(controls, "- - unknown")
-    assert controls.size == 6 and controls.quotes(101) == (40, 6, 51, 6)
-    press(controls, "x")
-    assert controls.quotes(100)[1::2] == (0, 0) and "no quotes" in controls.describe(100)
-    press(controls, "x " + "- " * 20)
+    assert controls.size == 6
+    press(controls, "- " * 20)
     assert controls.size == 1
     press(controls, "+ " * 20)
     assert controls.size == 8
-    controls.point(95, True, 201)
-    controls.point(103, False, 201)
-    assert controls.quotes(201) == (95, 8, 103, 8)
     assert controls.paused and not controls.quit
     press(controls, "space . . ,")
     assert not controls.paused and controls.speed == 4.0
     press(controls, ", " * 20)
     assert controls.speed == SPEEDS[0]
+    press(controls, ". " * 20)
+    assert controls.speed == SPEEDS[-1]
     press(controls, "q")
     assert controls.quit
 
 
-def test_what_is_quoted_is_what_was_described():
-    game = Game(seed=1, horizon=40)
-    for keys in ("n", "up n", "right n", "down down - n", "left left n", "x n", "x up up n") * 4:
-        press(game.controls, keys[:-1])
+def test_a_maker_moves_quotes():
+    controls = MakerControls(MarketMakingTask())
+    assert (controls.bid_offset, controls.ask_offset, controls.size) == (4, 4, 8)
+    press(controls, "up up right")
+    assert (controls.bid_offset, controls.ask_offset) == (5, 7)
+    press(controls, "c down left left left -")
+    assert (controls.bid_offset, controls.ask_offset) == (8, 2)
+    assert controls.describe(at(101)) == "next: bid 7 at 42 (mid -8.5), ask 7 at 53 (mid +2.5)"
+    press(controls, " ".join(["left"] * 20))
+    assert (controls.bid_offset, controls.ask_offset) == (10, 0)
+    assert controls.quotes(at(101)) == (40, 7, 51, 7)
+    press(controls, "x")
+    assert controls.quotes(at(100))[1::2] == (0, 0) and controls.describe(at(100)) == "next: no order"
+    press(controls, "x")
+    controls.point(95, True, at(201))
+    controls.point(103, False, at(201))
+    assert controls.quotes(at(201)) == (95, 7, 103, 7)
+
+
+def test_an_executor_and_a_trader_move_an_order():
+    controls = ExecutorControls(ExecutionTask())
+    press(controls, "up up up down")
+    assert controls.quotes(at(101, left=5)) == (52, 5, 0, 0) and controls.quotes(at(101, left=-90)) == (0, 0, 49, 8)
+    press(controls, "down " * 30)
+    assert controls.quotes(at(100, left=90)) == (40, 8, 0, 0)
+    controls.point(52, True, at(100, left=-90))
+    assert controls.quotes(at(100, left=-90)) == (0, 0, 52, 8)
+    press(controls, "c")
+    assert controls.quotes(at(100, left=-90)) == (0, 0, 50, 8)
+    controls = TraderControls(TradingTask())
+    assert controls.describe(at(100)) == "next: no order"
+    press(controls, "b up")
+    assert controls.quotes(at(100)) == (51, 8, 0, 0)
+    press(controls, "s - up")
+    assert controls.quotes(at(100)) == (0, 0, 48, 7)
+    controls.point(45, True, at(100))
+    assert controls.quotes(at(100)) == (45, 7, 0, 0)
+    press(controls, "x")
+    assert controls.quotes(at(100))[1::2] == (0, 0)
+
+
+SCRIPTS = {
+    "market_making": ("n", "up n", "right n", "down down - n", "left left n", "x n", "x up up n"),
+    "execution": ("down down down n", "up n", "- n", "x n", "x down n", "down down n"),
+    "trading": ("n", "b n", "down n", "s n", "down down - n", "x n", "x down down n"),
+}
+
+
+@pytest.mark.parametrize("task", GAMES)
+def test_what_is_ordered_is_what_was_described(task):
+    game, checked = Game(task, seed=1, horizon=40), 0
+    for keys in SCRIPTS[task] * 4:
+        press(game, keys[:-1])
         told, before = game.controls.quotes(game.moment), game.moment
-        press(game.controls, "n")
-        assert game.advance(0.0) == 1
+        press(game, "n")
+        assert game.moment.elapsed == before.elapsed + 1
         moment = game.moment
+        limit = 1 << 30 if task == "execution" else 40
+        crossing = told[1] and told[3] and told[0] >= told[2]  # such a pair loses a side
         for bid, filled in ((True, moment.bought), (False, moment.sold)):
             price, qty = told[:2] if bid else told[2:]
             standing_price, standing = moment.quotes[:2] if bid else moment.quotes[2:]
-            room = 40 - before.inventory if bid else 40 + before.inventory
-            if told[0] < told[2] or not (told[1] and told[3]):  # a crossing pair loses a side
+            room = limit - before.inventory if bid else limit + before.inventory
+            if not crossing:
                 assert standing + filled == min(qty, room)
                 assert not standing or standing_price == price
+                checked += bool(qty)
+    assert checked > 15
 
 
 def test_time_passes_at_the_speed_chosen():
     game = Game(seed=1, horizon=1000, speed=4.0)
     assert game.advance(10.0) == 0 and game.status() == "paused"
-    game.controls.press("space")
+    game.press("space")
     assert sum(game.advance(0.05) for _ in range(101)) == 20
-    game.controls.press("space")
+    game.press("space")
     assert game.advance(10.0) == 0
-    game.controls.press("space")
+    game.press("space")
     assert game.advance(100.0) == 4  # no more than a second's
 
 
@@ -104,8 +154,7 @@ def liquidated(result):
 
 def test_the_result_is_that_of_an_evaluation():
     game = Game(seed=11, horizon=60)
-    press(game.controls, "n " * 61)
-    game.advance(0.0)
+    press(game, "n " * 61)
     assert game.over and game.moment.elapsed == 60 and game.advance(9.0) == 0
     before = game.recorder.record()
     found = liquidated(game.result())
@@ -121,13 +170,41 @@ def test_the_result_is_that_of_an_evaluation():
 
 def test_who_leaves_early_is_compared_over_as_long():
     game = Game(seed=11, horizon=60)
-    press(game.controls, "x " + "n " * 20)
-    game.advance(0.0)
+    press(game, "x " + "n " * 20)
     result = game.result()
     envs = evaluation_env(1, preset="trading", horizon=20)
     rival = evaluate(AvellanedaStoikov(envs.core.task, risk=0.01, kappa=0.18), envs, 11).pnl[0]
     assert "20 of 60 decisions" in result
     assert liquidated(result) == {"you": 0.0, "Avellaneda-Stoikov": pytest.approx(rival, abs=0.05), "not trading": 0.0}
+
+
+@pytest.mark.parametrize("keys", ["", "up up up up " + "n " * 200, "n n n n x"])
+def test_a_block_is_paid_for_in_full(keys):
+    game = Game("execution", seed=5, horizon=30)
+    press(game, keys)
+    found = liquidated(game.result())
+    env = gym.make("KineticSim/Execution-v0", horizon=30, warm_seed=HELD_OUT_WARM_SEED)
+    env.reset(seed=5)
+    total, done = 0.0, False
+    actions = iter([[0.4, 1.0]] * 200 if "up" in keys else [[0.0, 1.0]] * keys.count("n"))
+    while not done:
+        _, reward, done, _, _ = env.step(np.array(next(actions, [-1.0, -1.0]), np.float32))
+        total += reward
+    assert found["you"] == pytest.approx(total, abs=0.006)
+    assert set(found) == {"you", "evenly over time", "forced at the end"}
+    if not keys:
+        assert found["you"] == found["evenly over time"] == found["forced at the end"]
+    else:
+        assert len(set(found.values())) == 3
+
+
+def test_a_trader_is_liquidated():
+    game = Game("trading", seed=5, horizon=30)
+    press(game, "b up up up up up up n n n x")
+    twin = game._envs.simulator.branch()
+    assert int(twin.inventory) > 0
+    money = float(liquidate(twin)) - float(twin.fees) / 1000
+    assert liquidated(game.result()) == {"you": pytest.approx(money, abs=0.006), "not trading": 0.0}
 
 
 # The window -----------------------------------------------------------------------------------------------------------
@@ -226,6 +303,21 @@ def in_terminal(keys, arguments, size=(24, 80), term="xterm-256color"):
         os.close(master)
 
 
+@pytest.mark.parametrize("task", GAMES)
+def test_every_task_has_a_screen_and_a_window(task):
+    pygame = pytest.importorskip("pygame")
+    from kineticsim_env.play.window import play_window
+
+    game = Game(task, seed=2, horizon=8)
+    script = [[pygame.event.Event(pygame.KEYDOWN, key=pygame.K_n, unicode="n")] for _ in range(8)]
+    script.append([pygame.event.Event(pygame.QUIT)])
+    play_window(game, lambda: script.pop(0))
+    assert game.moment.elapsed == 8 or game.over
+    lines = screen_lines(game, 24)
+    assert len(lines) == 24 and max(map(len, lines)) < 80
+    assert all(key in "\n".join(lines) for key in game.controls.keys)
+
+
 @pytest.mark.parametrize(("term", "up"), [("xterm-256color", b"\x1bOA"), ("vt100", b"\x1bOA"), ("linux", b"\x1b[A")])
 def test_the_terminal_takes_keys(term, up):
     keys = [up, up, b"-", b"nnnnnnnn", b"\r", b"q"]
@@ -234,31 +326,22 @@ def test_the_terminal_takes_keys(term, up):
     for words in ("own bid", "market making", "inventory", "bids", "next:", "paused", "q quit"):
         assert words in output
     game = Game(seed=3, horizon=50)
-    press(game.controls, "up up - " + "n " * 9)
-    game.advance(0.0)
+    press(game, "up up - " + "n " * 9)
     assert game.result() in output.replace("\r", "") and liquidated(game.result())["you"]
-
-
-def test_the_screen_fits():
-    game = Game(seed=3, horizon=50)
-    lines = screen_lines(game, 24)
-    assert len(lines) == 24 and max(map(len, lines)) < 80
-    assert all(key in "\n".join(lines) for key in game.controls.keys)
 
 
 def test_the_terminal_plays_to_the_end_even_if_it_is_small():
     code, output, errors = in_terminal([b" "], ["--seed", "3", "--horizon", "20", "--speed", "32"], size=(12, 40))
     assert code == 0, errors
     game = Game(seed=3, horizon=20)
-    press(game.controls, "n " * 20)
-    game.advance(0.0)
+    press(game, "n " * 20)
     assert game.result() in output.replace("\r", "")
 
 
 def test_what_is_refused(capsys):
     for arguments, words in (
         (["--terminal"], "input or output that is no terminal, allowed is a terminal"),
-        (["--task", "gambling"], "task: got 'gambling', allowed are 'market_making'"),
+        (["--task", "gambling"], "task: got 'gambling', allowed are 'market_making', 'execution', 'trading'"),
         (["--speed", "0"], "--speed: got 0.0, allowed is a number above 0"),
         (["--horizon", "0"], "horizon: got 0"),
         (["--preset", "none"], "preset"),

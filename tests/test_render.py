@@ -21,6 +21,7 @@ from kineticsim_env.render import canvas, picture  # noqa: E402  they need pygam
 from kineticsim_env.render.picture import Picture  # noqa: E402
 
 ID = "KineticSim/MarketMaking-v0"
+TASKS = (ID, "KineticSim/Execution-v0", "KineticSim/Trading-v0")
 SMALL = {"engine": "cpu", "horizon": 20, "bank_size": 16, "warmup": 20}
 WIDE = np.array([-0.2, 0.1, 1.0, 1.0], np.float32)  # bids 4 and offers 6 ticks (5.5 rounded to even) from the mid
 NOTHING = np.full(4, -1.0, np.float32)
@@ -264,6 +265,30 @@ def test_every_engine_gives_the_same_picture(engine):
     np.testing.assert_array_equal(*map(np.stack, frames))
 
 
+def test_an_executor_sees_its_block_and_the_arrival_price():
+    env = gym.make("KineticSim/Execution-v0", render_mode="ansi", side="sell", **SMALL)
+    env.reset(seed=1)
+    arrival, done = int(env.unwrapped.simulator.mid2) / 2, False
+    frame = Picture()
+    total = 0.0
+    while not done:
+        _, reward, done, _, infos = env.step(np.array([0.2, 0.5], np.float32))
+        text, total = env.render(), total + reward
+        watched = record(env)
+        frame.draw(watched)
+        left = re.search(r"(\d+) left to sell|nothing left", text)
+        assert int(left.group(1) or 0) == 100 + infos["inventory"] == -watched.moment.left
+        assert float(re.search(r"arrival ([\d.]+)", text).group(1)) == arrival
+        assert float(re.search(r"against arrival ([+-][\d.]+)", text).group(1)) == pytest.approx(100 * total, abs=0.1)
+    assert infos["inventory"] == -100
+
+
+def test_the_scenario_is_named():
+    envs = make_vec(2, render_mode="ansi", randomise={"noise_spread": (2, 16)}, num_scenarios=500)
+    envs.reset(seed=0)
+    assert f"scenario {int(envs.scenario[0])} |" in envs.render()[0]
+
+
 # Rendering changes nothing --------------------------------------------------------------------------------------------
 
 
@@ -318,8 +343,9 @@ def test_nothing_is_read_without_a_render_mode(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", [None, "human", "rgb_array", "ansi"])
-def test_gymnasium_checker(mode, recwarn):
-    check_env(make(render_mode=mode))  # it makes an environment of every declared mode
+@pytest.mark.parametrize("task", TASKS)
+def test_gymnasium_checker(task, mode, recwarn):
+    check_env(gym.make(task, render_mode=mode, **SMALL).unwrapped)  # it makes an environment of every declared mode
     assert [str(warning.message) for warning in recwarn] == []
 
 

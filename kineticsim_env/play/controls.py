@@ -28,7 +28,7 @@ class Controls:
             speed: Decisions a second.
         """
         self.task = task
-        self.paused, self.quit, self.single = True, False, 0
+        self.paused, self.quit, self.single = True, False, False
         self.speed = float(speed)
         self.size, self.pulled = task.max_qty, False
 
@@ -37,7 +37,7 @@ class Controls:
         if key == "space":
             self.paused = not self.paused
         elif key in ("n", "enter"):
-            self.paused, self.single = True, self.single + 1
+            self.paused = self.single = True
         elif key in (",", "<"):
             self.speed = max((speed for speed in SPEEDS if speed < self.speed), default=SPEEDS[0])
         elif key in (".", ">"):

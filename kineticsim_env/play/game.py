@@ -28,7 +28,7 @@ class Game:
     """One episode of one market, decided by `controls`.
 
     Attributes:
-        controls: What the player wants; keys go to `controls.press`.
+        controls: What the player wants.
         recorder: The market and its path.
         over: Whether the episode has ended.
     """
@@ -72,16 +72,19 @@ class Game:
         assert self.recorder.moment is not None
         return self.recorder.moment
 
+    def press(self, key: str) -> None:
+        """Do what a key says; a single decision is made at once, before the next key changes it."""
+        self.controls.press(key)
+        if self.controls.single and not self.over:
+            self._decide()
+        self.controls.single = False
+
     def advance(self, seconds: float) -> int:
         """Let time pass, and make the decisions that fall into it; return how many."""
         controls, made = self.controls, 0
-        while controls.single and not self.over:
-            controls.single -= 1
-            made += self._decide()
-        controls.single = 0
         if controls.paused:
             self._waited = 0.0
-            return made
+            return 0
         self._waited = min(self._waited + seconds, 1.0)  # a window that was dragged about does not race afterwards
         while self._waited * controls.speed >= 1.0 and not self.over:
             self._waited -= 1.0 / controls.speed

@@ -84,7 +84,7 @@ def _loop(screen: Any, game: Game, curses: Any) -> None:
             continue
         if key == "KEY_RESIZE":
             shown = None
-        game.controls.press(_NAMES.get(key, key))
+        game.press(_NAMES.get(key, key))
 
 
 def _colours(curses: Any) -> dict[str, int]:

@@ -51,11 +51,11 @@ def play_window(game: Game, poll: Callable[[], Iterable[Any]] | None = None) -> 
 def handle(game: Game, picture: Picture, event: Any) -> None:
     """Do what an event of pygame says."""
     if event.type == pygame.QUIT:
-        game.controls.press("q")
+        game.press("q")
     elif event.type == pygame.KEYDOWN:
-        game.controls.press(key_name(event))
+        game.press(key_name(event))
     elif event.type == pygame.MOUSEWHEEL and event.y:
-        game.controls.press("up" if event.y > 0 else "down")
+        game.press("up" if event.y > 0 else "down")
     elif event.type == pygame.MOUSEBUTTONDOWN and event.button == 1 and event.pos[0] < _LADDER_RIGHT:
         price = picture.price_at(game.moment, event.pos[1])
         if price is not None:
