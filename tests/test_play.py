@@ -23,6 +23,7 @@ from kineticsim_env.play.controls import SPEEDS, ExecutorControls, MakerControls
 from kineticsim_env.play.game import GAMES, Game
 from kineticsim_env.play.terminal import screen_lines
 from kineticsim_env.policies import AvellanedaStoikov, FixedSpread
+from kineticsim_env.render.text import text_picture
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 
 ROOT = Path(__file__).parent.parent
@@ -166,6 +167,14 @@ def test_the_result_is_that_of_an_evaluation():
     assert found["not trading"] == 0.0
     after = game.recorder.record()
     assert before._replace(bid=0, ask=0) == after._replace(bid=0, ask=0)
+
+
+def test_the_fundamental_is_shown_at_the_end():
+    game = Game(seed=11, horizon=2)
+    for _ in range(2):
+        assert "fundamental" not in text_picture(game.recorder)
+        press(game, "n")
+    assert f"fundamental {game.moment.fundamental}" in text_picture(game.recorder)
 
 
 def test_who_leaves_early_is_compared_over_as_long():

@@ -60,6 +60,7 @@ class Game:
         self._settings: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
         self._envs = self._make()
         self.recorder = MarketRecorder(self._envs.core)
+        self.recorder.show_fundamental = False  # what no learner sees, until the end
         self.controls = GAMES[task][1](self._envs.core.task, speed)
         self._envs.reset(seed=seed)
         self.recorder.record()
@@ -131,7 +132,7 @@ class Game:
         action = torch.from_numpy(self.controls.action())[None].to(self._envs.device)
         self._actions.append(action)
         _, _, terminated, truncated, _ = self._envs.step(action)
-        self.over = bool(terminated) or bool(truncated)
+        self.over = self.recorder.show_fundamental = bool(terminated) or bool(truncated)
         self.recorder.record()
         return 1
 

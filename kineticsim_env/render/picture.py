@@ -208,35 +208,33 @@ class Picture(Canvas):
         at = recorder.path("elapsed")
         shown = slice(int(np.searchsorted(at, panel.first)), None)
         at = at[shown]
-        mid, last, worth = (
-            recorder.path(name)[shown] / scale for name, scale in (("mid2", 2), ("last_price", 1), ("fundamental", 1))
-        )
-        low = min(mid.min(), last.min(), worth.min())
-        high = max(mid.max(), last.max(), worth.max())
+        lines = {
+            "mid": (recorder.path("mid2")[shown] / 2, colours.INK),
+            "last price": (recorder.path("last_price")[shown], (165, 165, 165)),
+        }
+        if recorder.show_fundamental:
+            lines["fundamental"] = (recorder.path("fundamental")[shown], colours.FUNDAMENTAL)
+        low, high = min(line.min() for line, _ in lines.values()), max(line.max() for line, _ in lines.values())
         if recorder.role == "executor":
             low, high = min(low, moment.arrival2 / 2), max(high, moment.arrival2 / 2)
         margin = 0.08 * (high - low) + 2
         x = panel.draw(low - margin, high + margin, 6, "Price, ticks") + 14
         places = panel.x(at.astype(np.float64))
         y = panel.top - 17
-        for name, colour in (
-            ("mid", colours.INK),
-            ("last price", (150, 150, 150)),
-            ("fundamental", colours.FUNDAMENTAL),
-        ):
+        for name, (_, colour) in lines.items():
             self.segment((x, y + 5), (x + 16, y + 5), colour, 2)
             x = self.text(name, x + 20, y, 15) + 9
         self._mark_key(x, y)
-        self.path(places, panel.y(last), (175, 175, 175), 1)
-        self.path(places, panel.y(worth), colours.FUNDAMENTAL, 2, steps=True)
-        self.path(places, panel.y(mid), colours.INK, 2)
+        for name, (line, colour) in reversed(lines.items()):
+            width = 1 if name == "last price" else 2
+            self.path(places, panel.y(line), colour, width, steps=name == "fundamental")
         if recorder.role == "executor":
             arrival = panel.y(moment.arrival2 / 2)
             self.dashes((_PANEL_LEFT, arrival), _PANEL_RIGHT, colours.OWN)
-            self.text("arrival", _PANEL_LEFT + 4, arrival - 13, 15, colours.OWN)
+            self.text("arrival", _PANEL_RIGHT - 4, arrival - 13, 15, colours.OWN, align=1.0)
         for name, colour, up in (("bought", colours.BUY, True), ("sold", colours.SELL, False)):
             hit = recorder.path(name)[shown] > 0
-            self.triangles(places[hit], panel.y(last[hit]), colour, up)
+            self.triangles(places[hit], panel.y(lines["last price"][0][hit]), colour, up)
         panel.time_axis(f"decision (the last {RECENT})")
 
     def _mark_key(self, x: float, y: float) -> None:
@@ -246,9 +244,10 @@ class Picture(Canvas):
 
     def _holdings(self, recorder: MarketRecorder, moment: Moment, panel: Panel) -> None:
         """Draw the inventory, or what is left of a block."""
-        at = panel.x(recorder.path("elapsed").astype(np.float64))
         block = recorder.block
         values = recorder.path("left") if block else recorder.path("inventory")
+        shown = _thinned(len(values))
+        at = panel.x(recorder.path("elapsed")[shown].astype(np.float64))
         limit = block or getattr(recorder.task, "inventory_limit", None)
         most = max(int(np.abs(values).max()), 1)
         reach = 1.15 * (min(limit, 2 * most) if limit else most)
@@ -264,7 +263,7 @@ class Picture(Canvas):
             for bound in (-limit, limit):
                 self.dashes((_PANEL_LEFT, panel.y(bound)), _PANEL_RIGHT, colours.GREY)
             self.text(f"limit {limit}", _PANEL_RIGHT - 4, panel.y(limit) + 3, 14, colours.GREY, align=1.0)
-        self._area(at, panel.y(values.astype(np.float64)), panel.y(0.0))
+        self._area(at, panel.y(values[shown].astype(np.float64)), panel.y(0.0))
 
     def _area(self, x: np.ndarray, y: np.ndarray, zero: float) -> None:
         """Fill between a step line and zero, in one colour above and another below."""
@@ -277,12 +276,19 @@ class Picture(Canvas):
         self.path(x, y, colours.INK, 1, steps=True)
 
     def _money(self, recorder: MarketRecorder, panel: Panel) -> None:
-        at = panel.x(recorder.path("elapsed").astype(np.float64))
         executes = recorder.role == "executor"
         values = recorder.money_path()
+        shown = _thinned(len(values))
+        at = panel.x(recorder.path("elapsed")[shown].astype(np.float64))
         low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
         margin = 0.1 * (high - low) + 1
         label = "Gained against the arrival price" if executes else "PnL, inventory at the mid"
         panel.draw(low - margin, high + margin, 3, f"{label}, ticks x units (now {ticks_text(float(values[-1]))})")
-        self.path(at, panel.y(values), colours.INK, 2)
+        self.path(at, panel.y(values[shown]), colours.INK, 2)
         panel.time_axis("decision (the episode)")
+
+
+def _thinned(count: int) -> slice:
+    """Return which of `count` decisions to draw, about one a unit of the panel's width; the last is among them."""
+    step = -(-count // (_PANEL_RIGHT - _PANEL_LEFT))
+    return slice((count - 1) % step, None, step)

@@ -60,7 +60,7 @@ class MarketRecorder:
     Attributes:
         moment: The market as it is, or None before the first `record`.
         role: The role of the slot.
-        task: The task of the slots, as the core has it.
+        show_fundamental: Whether pictures show the fundamental price, which no learner sees.
     """
 
     def __init__(self, core: EnvCore, market: int = 0, slot: int = 0) -> None:
@@ -85,6 +85,7 @@ class MarketRecorder:
         self.core, self.market, self.slot = core, int(market), int(slot)
         self.role: str = core.roles[self.slot]
         self.moment: Moment | None = None
+        self.show_fundamental = True
         self._rows = np.zeros((256, len(COLUMNS)), dtype=np.int64)
         self._count = 0
 

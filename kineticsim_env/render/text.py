@@ -47,7 +47,9 @@ def text_picture(recorder: MarketRecorder, height: int = HEIGHT) -> str:
     moment = recorder.moment
     assert moment is not None
     place, account = headline(recorder, moment)
-    prices = f"mid {ticks_text(moment.mid2 / 2)} | last {moment.last_price} | fundamental {moment.fundamental}"
+    prices = f"mid {ticks_text(moment.mid2 / 2)} | last {moment.last_price}"
+    if recorder.show_fundamental:
+        prices += f" | fundamental {moment.fundamental}"
     if recorder.role == "executor":
         prices += f" | arrival {ticks_text(moment.arrival2 / 2)}"
     lines = [
