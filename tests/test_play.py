@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from pathlib import Path
+from unittest.mock import ANY
 
 import gymnasium as gym
 import numpy as np
@@ -200,9 +201,9 @@ def test_a_block_is_paid_for_in_full(keys):
         _, reward, done, _, _ = env.step(np.array(next(actions, [-1.0, -1.0]), np.float32))
         total += reward
     assert found["you"] == pytest.approx(total, abs=0.006)
-    assert set(found) == {"you", "evenly over time", "forced at the end"}
+    assert set(found) == {"you", "evenly over time", "all at the deadline"}
     if not keys:
-        assert found["you"] == found["evenly over time"] == found["forced at the end"]
+        assert found["you"] == found["evenly over time"] == found["all at the deadline"]
     else:
         assert len(set(found.values())) == 3
 
@@ -213,7 +214,11 @@ def test_a_trader_is_liquidated():
     twin = game._envs.simulator.branch()
     assert int(twin.inventory) > 0
     money = float(liquidate(twin)) - float(twin.fees) / 1000
-    assert liquidated(game.result()) == {"you": pytest.approx(money, abs=0.006), "not trading": 0.0}
+    assert liquidated(game.result()) == {
+        "you": pytest.approx(money, abs=0.006),
+        "mean reversion": ANY,
+        "not trading": 0.0,
+    }
 
 
 # The window -----------------------------------------------------------------------------------------------------------

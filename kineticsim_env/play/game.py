@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
-from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, liquidate
+from kineticsim_env import policies
+from kineticsim_env.evaluation import MEASURES, evaluation_env, liquidate, saved
 from kineticsim_env.play.controls import Controls, ExecutorControls, MakerControls, TraderControls
-from kineticsim_env.policies import AvellanedaStoikov
+from kineticsim_env.policies import Policy
 from kineticsim_env.render.recorder import MarketRecorder, Moment
-from kineticsim_env.tasks import ExecutionTask
-from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
+from kineticsim_env.vector_env import MarketVectorEnv
 
-Trader = Callable[[torch.Tensor], torch.Tensor]  # observations [1, F] to actions [1, A]
-
-GAMES: dict[str, tuple[type[MarketVectorEnv], type[Controls]]] = {
-    "market_making": (MarketMakingVectorEnv, MakerControls),
-    "execution": (ExecutionVectorEnv, ExecutorControls),
-    "trading": (TradingVectorEnv, TraderControls),
+GAMES: dict[str, tuple[str, type[Controls]]] = {  # by the word of the command line: the task and the keys
+    "market_making": ("MarketMaking", MakerControls),
+    "execution": ("Execution", ExecutorControls),
+    "trading": ("Trading", TraderControls),
+}
+_RIVALS: dict[str, dict[str, Callable[[Any], Policy]]] = {
+    "MarketMaking": {  # with the best parameters of docs/ppo_results.md
+        "Avellaneda-Stoikov": partial(policies.AvellanedaStoikov, risk=0.01, kappa=0.18),
+        "not trading": policies.NoTrade,
+    },
+    "Execution": {"evenly over time": policies.TimeWeighted, "all at the deadline": policies.DoNothing},
+    "Trading": {"mean reversion": policies.MeanReversionTrader, "not trading": policies.Hold},
 }
 
 
@@ -56,7 +62,7 @@ class Game:
         """
         if task not in GAMES:
             raise ValueError(f"task: got {task!r}, allowed are {', '.join(map(repr, GAMES))}")
-        self.task_name, self.preset, self.seed = task, preset, seed
+        self._task, self.preset, self.seed = GAMES[task][0], preset, seed
         self._settings: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
         self._envs = self._make()
         self.recorder = MarketRecorder(self._envs.core)
@@ -106,27 +112,13 @@ class Game:
         """
         task, played = self._envs.core.task, len(self._actions)
         rows = [("you", self._money(_replay(self._actions)))]
-        if self.task_name == "market_making":  # the best parameters of docs/ppo_results.md
-            rival = AvellanedaStoikov(task, risk=0.01, kappa=0.18)
-            rows += [("Avellaneda-Stoikov", self._money(rival)), ("not trading", 0.0)]
-        elif self.task_name == "execution":
-            rows += [("evenly over time", self._money(_evenly(task))), ("forced at the end", self._money(_idle))]
-        else:
-            rows += [("not trading", 0.0)]
-        what = "ticks a unit against arrival" if self.task_name == "execution" else "liquidated PnL, ticks"
+        rows += [(name, self._money(make(task))) for name, make in _RIVALS[self._task].items()]
         head = f"seed {self.seed}, preset {self.preset}, {played} of {task.horizon} decisions"
-        return "\n".join([head, f"{'':22} {what:>28}", *(f"{who:22} {money:>28,.2f}" for who, money in rows)])
+        lines = [head, f"{'':22} {MEASURES[self._task]:>32}"]
+        return "\n".join(lines + [f"{who:22} {money:>32,.2f}" for who, money in rows])
 
     def _make(self) -> MarketVectorEnv:
-        return GAMES[self.task_name][0](
-            1,
-            preset=self.preset,
-            output="torch",
-            autoreset_mode="DISABLED",
-            stagger=False,
-            warm_seed=HELD_OUT_WARM_SEED,
-            **self._settings,
-        )
+        return evaluation_env(1, self._task, preset=self.preset, **self._settings)
 
     def _decide(self) -> int:
         action = torch.from_numpy(self.controls.action())[None].to(self._envs.device)
@@ -136,45 +128,23 @@ class Game:
         self.recorder.record()
         return 1
 
-    def _money(self, trader: Trader) -> float:
-        """Return what a trader has after as many decisions as the player made, in a market of its own."""
+    def _money(self, policy: Policy) -> float:
+        """Return what a policy has after as many decisions as the player made, in a market of its own."""
         envs = self._make()
         observation, _ = envs.reset(seed=self.seed)
-        blocks, done, step = self.task_name == "execution", False, 0
-        while not done and (blocks or step < len(self._actions)):
-            left_off = blocks and step >= len(self._actions) and not self.over
-            action = (_idle if left_off else trader)(observation)
-            observation, _, terminated, truncated, _ = envs.step(action)
+        executes, done, step = self._task == "Execution", False, 0
+        idle = policies.DoNothing(envs.core.task)
+        while not done and (executes or step < len(self._actions)):
+            stopped = step >= len(self._actions) and not self.over  # the player left before the deadline
+            observation, _, terminated, truncated, _ = envs.step((idle if stopped else policy)(observation))
             done, step = bool(terminated) or bool(truncated), step + 1
-        simulator, task = envs.simulator, envs.core.task
-        if not blocks:
-            cash = liquidate(simulator)
-            return float(cash[0, 0]) - float(simulator.fees[0, 0]) / 1000
-        assert isinstance(task, ExecutionTask)
-        watched = MarketRecorder(envs.core)
-        watched.record()
-        return float(watched.money_path()[-1]) / task.block_qty
+        if executes:
+            return float(saved(envs)[0])
+        cash = liquidate(envs.simulator)
+        return float(cash[0, 0]) - float(envs.simulator.fees[0, 0]) / 1000
 
 
-def _replay(actions: list[torch.Tensor]) -> Trader:
-    """Return a trader that does what was done, and then nothing."""
+def _replay(actions: list[torch.Tensor]) -> Policy:
+    """Return a policy that does what was done."""
     left = iter(actions)
-    return lambda observation: next(left, _idle(observation))
-
-
-def _idle(observation: torch.Tensor) -> torch.Tensor:
-    """Return the executor's action of no order."""
-    return torch.full((1, 2), -1.0, device=observation.device)
-
-
-def _evenly(task: Any) -> Trader:
-    """Return an executor that sends an equal share of what is left at every decision, far through the mid."""
-
-    def act(observation: torch.Tensor) -> torch.Tensor:
-        left = float(observation[0, 30].abs()) * task.block_qty
-        decisions = max(round(float(observation[0, 32]) * task.horizon), 1)
-        size = min(float(np.ceil(left / decisions - 1e-6)), task.max_qty)
-        action = [min(6 / task.max_offset, 1.0), size * 2.0 / task.max_qty - 1.0]
-        return torch.tensor([action], dtype=torch.float32, device=observation.device)
-
-    return act
+    return lambda observation: next(left)
