@@ -1,7 +1,11 @@
 """Pictures of a market show what is in it, and change nothing; Gymnasium's and PettingZoo's tools take them."""
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -20,6 +24,7 @@ pygame = pytest.importorskip("pygame")
 from kineticsim_env.render import canvas, picture  # noqa: E402  they need pygame
 from kineticsim_env.render.picture import Picture  # noqa: E402
 
+ROOT = Path(__file__).parent.parent
 ID = "KineticSim/MarketMaking-v0"
 TASKS = (ID, "KineticSim/Execution-v0", "KineticSim/Trading-v0")
 SMALL = {"engine": "cpu", "horizon": 20, "bank_size": 16, "warmup": 20}
@@ -394,6 +399,50 @@ def test_record_video_of_a_vector_environment(markets, options, tmp_path):
     envs.close()
     (path,) = (tmp_path / "vector").glob("*.mp4")
     assert frames_of(path)[1] == (960, 600) and frames_of(path)[0] >= 12
+
+
+def test_record_video_of_pettingzoo(tmp_path):
+    pytest.importorskip("moviepy")
+    wrappers = pytest.importorskip("pettingzoo.utils.wrappers")
+    env = ks.parallel_env({"maker": 1}, horizon=6, bank_size=4, render_mode="rgb_array", engine="cpu")
+    env = wrappers.RecordVideoParallel(env, str(tmp_path), episode_trigger=lambda episode: True)
+    env.reset(seed=0)
+    while env.agents:
+        env.step({agent: WIDE for agent in env.agents})
+    env.close()
+    (path,) = tmp_path.glob("*.mp4")
+    assert frames_of(path) == (7, (960, 600))
+
+
+def test_a_few_markets_each_with_its_picture():
+    envs = gym.make_vec(ID, 3, vectorization_mode="sync", render_mode="rgb_array", **SMALL)
+    envs.reset(seed=0)
+    frames = envs.render()
+    assert len(frames) == 3 and (frames[0] != frames[1]).any()
+    envs.close()
+
+
+def run(script, *arguments):
+    """Run a script of the checkout, and return what it prints."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, str(ROOT / script), *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_example_makes_a_video_and_a_picture(tmp_path):
+    pytest.importorskip("moviepy")
+    out = run("examples/watch_market.py", "--horizon", 12, "--policy", "fixed-spread", "--output", tmp_path / "a" / "b")
+    assert frames_of(tmp_path / "a" / "b" / "fixed-spread-episode-0.mp4") == (13, (960, 600))
+    assert pygame.image.load(tmp_path / "a" / "b" / "fixed-spread.png").get_size() == (1920, 1200)
+    assert "12 decisions, return" in out
+
+
+def test_the_pictures_of_the_readme(tmp_path):
+    pytest.importorskip("matplotlib")
+    run("scripts/readme_pictures.py", "--output", tmp_path, "--markets", 4)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scripted_makers.png", "watch_market.png"]
 
 
 def test_frames_of_a_vector_environment():
