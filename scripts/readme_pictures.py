@@ -34,13 +34,13 @@ MAKERS = {
 
 
 def market(path: Path, seed: int, decision: int) -> None:
-    """Draw the first decision with a fill on both sides from one on; a scripted maker trades."""
+    """Draw the first decision from one on in which a scripted maker is filled and still has both quotes."""
     env = gym.make("KineticSim/MarketMaking-v0")
     core: EnvCore = env.get_wrapper_attr("core")
     policy, recorder = AvellanedaStoikov(core.task), MarketRecorder(core)
     observation, _ = env.reset(seed=seed)
     moment = recorder.record()
-    while moment.elapsed < decision or not (moment.bought or moment.sold):
+    while moment.elapsed < decision or not (moment.bought or moment.sold) or 0 in moment.quotes[1::2]:
         observation, *_ = env.step(policy(torch.from_numpy(observation)[None])[0].numpy())
         moment = recorder.record()
     picture = Picture(scale=2)
