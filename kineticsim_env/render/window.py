@@ -16,9 +16,12 @@ def open_display(size: tuple[int, int], title: str) -> Any:
     """
     try:
         pygame.display.init()
-        with warnings.catch_warnings():  # that there is no GPU to scale with
-            warnings.simplefilter("ignore")
-            screen = pygame.display.set_mode(size, pygame.SCALED | pygame.RESIZABLE)
+        try:
+            with warnings.catch_warnings():  # that there is no GPU to scale with
+                warnings.simplefilter("ignore")
+                screen = pygame.display.set_mode(size, pygame.SCALED | pygame.RESIZABLE)
+        except pygame.error:  # nothing to scale with at all, as without a screen
+            screen = pygame.display.set_mode(size)
     except pygame.error as error:
         raise RuntimeError(
             f"no window can be opened here ({error}); use render_mode='rgb_array', or set SDL_VIDEODRIVER=dummy"
