@@ -5,13 +5,10 @@ Reading changes nothing in the markets. On a GPU it is one small copy a decision
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-
-if TYPE_CHECKING:
-    from kineticsim_env.env_core import EnvCore
 
 LONGEST = 4096  # decisions that are kept; of longer episodes the latest
 _OWN = 30  # where a slot's own features begin in its observation
@@ -63,11 +60,11 @@ class MarketRecorder:
         show_fundamental: Whether pictures show the fundamental price, which no learner sees.
     """
 
-    def __init__(self, core: EnvCore, market: int = 0, slot: int = 0) -> None:
+    def __init__(self, core: Any, market: int = 0, slot: int = 0) -> None:
         """Choose a market and one of its learned slots.
 
         Args:
-            core: Of a vector, single or parallel environment.
+            core: The `EnvCore` of an environment: `env.unwrapped.core`.
             market: Which market, from 0.
             slot: Which slot, from 0.
 
