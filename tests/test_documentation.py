@@ -31,7 +31,16 @@ def site_pages(ending: str) -> list[Path]:
 
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *site_pages(".md")]
-OPTIONAL = ("array_api_compat", "matplotlib", "pettingzoo", "stable_baselines3", "tensorboard", "tyro")
+OPTIONAL = (
+    "array_api_compat",
+    "matplotlib",
+    "moviepy",
+    "pettingzoo",
+    "pygame",
+    "stable_baselines3",
+    "tensorboard",
+    "tyro",
+)
 
 _FENCE = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -130,12 +139,12 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
         return
     arguments = [word for word in words[3:] if word != "|"]
     if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
-        assert set(arguments) <= {"doctor", "simulate", "bench"}
+        assert set(arguments) <= {"doctor", "simulate", "play", "bench"}
         return
     if "--plot" in arguments:
         pytest.importorskip("matplotlib")
     monkeypatch.chdir(folder)
-    if arguments[0] == "bench":  # tests/test_benchmarks.py runs it
+    if arguments[0] in ("bench", "play"):  # tests/test_benchmarks.py and tests/test_play.py run them
         cli._parser().parse_args(arguments)
         return
     if arguments == ["simulate"]:  # named, not shown
