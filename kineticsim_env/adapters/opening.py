@@ -1,0 +1,42 @@
+"""What the adapters share: how they come by a vector environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+import kineticsim_env  # noqa: F401  registers the environments
+
+
+def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, arguments: dict[str, Any]) -> VectorEnv:
+    """Return a vector environment in the form that an adapter needs, which is SAME_STEP autoreset and copied results.
+
+    Args:
+        adapter: What errors call the adapter.
+        env: An id such as `"KineticSim/MarketMaking-v0"`, or an environment that is open already, perhaps wrapped.
+        num_envs: How many markets an id gets; None is 1.
+        output: The `output` that the adapter needs.
+        arguments: Further arguments of `gymnasium.make_vec` for an id.
+
+    Raises:
+        TypeError, ValueError: If `env` is something else, or has another output or autoreset mode.
+    """
+    if isinstance(env, str):
+        fixed = {"output": output, "autoreset_mode": AutoresetMode.SAME_STEP}
+        for name in sorted(set(arguments) & {*fixed, "copy"}):
+            raise TypeError(f"{name}: got {arguments[name]!r}, allowed is nothing: {adapter} chooses it")
+        return gym.make_vec(env, num_envs=1 if num_envs is None else num_envs, **fixed, **arguments)
+    if not isinstance(env, VectorEnv):
+        raise TypeError(f"env: got {type(env).__name__}, allowed are an id and a vector environment of kineticsim_env")
+    if num_envs is not None or arguments:
+        given = ["num_envs"] * (num_envs is not None) + sorted(arguments)
+        raise TypeError(f"{given[0]}: got it beside an open environment, allowed is an id such as 'KineticSim/...'")
+    found = getattr(env.unwrapped, "output", None)
+    if found != output:
+        raise ValueError(f"env: got an environment with output {found!r}, allowed for {adapter} is output={output!r}")
+    mode = env.metadata.get("autoreset_mode")
+    if mode is not AutoresetMode.SAME_STEP:
+        raise ValueError(f"env: got an environment with autoreset mode {mode}, allowed for {adapter} is SAME_STEP")
+    return env
