@@ -21,7 +21,8 @@ struct alignas(16) DeskMarket {
   int32_t error, elapsed, fundamental_before;
   int32_t mid_history[kHistory + 1];
   int32_t volume_history[kHistory];
-  int32_t unused[3];
+  uint32_t ended;               // a bit a slot
+  int32_t arrival2, scenario;
   MarketParams params;
 };
 
@@ -76,31 +77,29 @@ struct EnvironmentTile {
     Market::fetch_book(launch, book, launch.bid + (first + i) * levels, launch.ask + (first + i) * levels);
   }
 
-  __device__ __forceinline__ void slot_direction(const DeskMarket& market, int64_t inventory, int32_t& side,
-                                                 int64_t& remaining) const {
-    side = 0;
-    remaining = kMaxPrice;
-    if (task.role[k] == kMomentum) side = momentum_side(market.mid_history, market.key, market.t, k);
-    if (task.role[k] == kNoise) {
-      const Target target = noise_target(task, market.key, k, inventory);
-      side = target.side;
-      remaining = target.remaining;
-    }
+  __device__ __forceinline__ Target target(const DeskMarket& market, int slot, int64_t inventory) const {
+    return target_of(task, task.role[slot], market.mid_history, market.key, market.t, slot, inventory);
   }
 
   // This lane's action, turned into a quote that the door lets through.
   __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory) {
-    int32_t side, error = 0;
-    int64_t most;
-    slot_direction(market, inventory, side, most);
+    int32_t error = 0;
+    const Target aim = target(market, k, inventory);
     const int32_t mid2 = market.mid_history[0];
     Quote fresh;
     if (task.action_type == kContinuous) {
-      const float4 row = reinterpret_cast<const float4*>(launch.actions)[slot_row()];
-      const float action[kActionSize] = {row.x, row.y, row.z, row.w};
-      fresh = decode_continuous(task, task.role[k], action, mid2, side, most, standing, error);
+      float action[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
+      if (launch.action_stride == kActionSize) {
+        const float4 row = reinterpret_cast<const float4*>(launch.actions)[slot_row()];
+        action[0] = row.x, action[1] = row.y, action[2] = row.z, action[3] = row.w;
+      } else {
+#pragma unroll
+        for (int i = 0; i < kActionSize; ++i)
+          if (i < launch.action_stride) action[i] = launch.actions[slot_row() * launch.action_stride + i];
+      }
+      fresh = decode_continuous(task, task.role[k], action, mid2, aim, standing, error);
     } else {
-      fresh = decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2, side, most, error);
+      fresh = decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2, aim, error);
     }
     if (error) atomicOr(&market.error, error);
     return through_door(fresh, inventory, params_of(slot_market));
@@ -111,7 +110,7 @@ struct EnvironmentTile {
     const DeskMarket& desk = markets[i];
     const View<const int32_t*> view{market.buy, market.sell, market.levels, market.best_bid, market.best_ask,
                                     desk.mid_history[0], market.last_tick, market.origin, desk.mid_history,
-                                    desk.volume_history, 0, 0, 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0}};
+                                    desk.volume_history, 0, 0, 0, 0, {0, 0}, {0, 0, 0, 0}, {0, 0, 0}};
     if (lane < kMarketFeatures) {
       const float feature = feature_of(market_ratio(view, lane));
 #pragma unroll 1
@@ -129,12 +128,13 @@ struct EnvironmentTile {
     const DeskMarket& desk = markets[slot_market];
     View<const int32_t*> view{};
     view.mid2 = desk.mid_history[0];
+    view.arrival2 = desk.arrival2;
     view.role = task.role[k];
     view.elapsed = desk.elapsed;
     view.inventory_limit = params_of(slot_market).inventory_limit;
     view.quote = quote;
     view.account = account;
-    slot_direction(desk, account.inventory, view.side, view.remaining);
+    view.target = target(desk, k, account.inventory);
     const int64_t at = slot_row() * kObservation + kMarketFeatures;
 #pragma unroll
     for (int i = 0; i < kOwnFeatures; ++i) {
@@ -157,6 +157,26 @@ struct EnvironmentTile {
     desk.error = market.error;
   }
 
+  // The auctions of one decision, and after the last one those that its blocks are forced through.
+  __device__ __forceinline__ void play_auctions(Market& market, const DeskMarket& desk, Quote fresh) {
+    const int forced = task.forced_auctions > 0 && desk.elapsed + 1 >= task.horizon ? task.forced_auctions : 0;
+    market.bought = market.sold = 0;
+#pragma unroll 1
+    for (int a = 0; a < launch.auctions + forced; ++a) {
+      if (a >= launch.auctions) {
+        fresh = Quote{0, 0, 0, 0};
+        if (lane < slots && task.role[lane] == kExecutor && !(desk.ended >> lane & 1)) {
+          const int64_t inventory = rows[market_index(desk) * slots + lane].inventory + market.bought - market.sold;
+          fresh = through_door(forced_quote(task, target(desk, lane, inventory)), inventory, market.p);
+        }
+        if (!__any_sync(kAllLanes, fresh.bid_qty + fresh.ask_qty > 0)) return;
+      }
+      if (!market.auction(a == 0 || a >= launch.auctions, fresh)) return;
+    }
+  }
+
+  __device__ __forceinline__ int market_index(const DeskMarket& desk) const { return (int)(&desk - markets); }
+
   // The auctions of one decision in market i of the tile, whose book is on its way; `next` (-1: none) follows it.
   __device__ __forceinline__ void play(int i, int* book, int next, int* next_book) {
     const DeskMarket& desk = markets[i];
@@ -176,7 +196,7 @@ struct EnvironmentTile {
     market.accept_book();
     if (next >= 0) fetch(next, next_book);
     if (!kOptions || market.p.cancel_threshold == 0) market.find_best();  // cancellation does so, too
-    market.play(true, fresh, 0);
+    play_auctions(market, desk, fresh);
     __syncwarp();
     put_on_desk(market, i);
     market.store_book();
@@ -231,6 +251,7 @@ struct EnvironmentTile {
     put_on_desk(market, i);
     market.store_book();
     if (lane < 2 * kHistory + 1) desk.mid_history[lane] = lane <= kHistory ? market.mark() : 0;
+    if (lane == 0) desk.arrival2 = market.mark();
     __syncwarp();
     write_market_features(market, i, launch.observation, nullptr);
   }
@@ -242,7 +263,7 @@ struct EnvironmentTile {
     DeskSlot& row = rows[has_slot ? lane : 0];
 
     // What this lane's market and slot are.
-    bool plays = false, restarts = false, frozen = true, done = false, terminated = false, truncated = false;
+    bool plays = false, restarts = false, frozen = true, done = false;
     constexpr int kInts = sizeof(MarketParams) / 4;
     const int32_t* from = reinterpret_cast<const int32_t*>(launch.params + first * launch.params_stride);
 #pragma unroll 1
@@ -257,6 +278,9 @@ struct EnvironmentTile {
       desk.error = launch.error[m];
       desk.elapsed = launch.elapsed[m];
       desk.volume = desk.trades = 0;
+      desk.ended = 0;
+      desk.arrival2 = launch.arrival2[m];
+      desk.scenario = launch.scenario[m];
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i) desk.mid_history[i] = launch.mid_history[m * (kHistory + 1) + i];
 #pragma unroll
@@ -277,7 +301,9 @@ struct EnvironmentTile {
       row.quote = Quote{q.x, q.y, q.z, q.w};
       row.inventory = launch.inventory[slot_row()];
       row.cash = row.liquidation = row.bought = row.sold = 0;
-      if (slot_plays) row.fresh = decode(markets[slot_market], row.quote, row.inventory);
+      row.fresh = Quote{0, 0, 0, 0};
+      if (launch.ended[slot_row()]) atomicOr(&markets[slot_market].ended, 1u << k);
+      else if (slot_plays) row.fresh = decode(markets[slot_market], row.quote, row.inventory);
     }
     __syncwarp();
 
@@ -308,8 +334,6 @@ struct EnvironmentTile {
     __syncwarp();
     const bool slot_played = has_slot && (played >> slot_market & 1);
     float reward = 0.0f;
-    int64_t value = 0;
-    bool loses = false;
     if (slot_plays) {
       const int64_t bought = row.bought, sold = row.sold;
       account.cash += row.cash;
@@ -318,27 +342,30 @@ struct EnvironmentTile {
     }
     const bool on_fundamental = task.mark == kFundamentalMark;
     const DeskMarket& mine = markets[slot_market];
-    const int64_t mark2_before = on_fundamental ? 2 * (int64_t)mine.fundamental_before : mine.mid_history[1];
-    const int64_t mark2 = on_fundamental ? 2 * (int64_t)mine.fundamental : mine.mid_history[0];
+    End end = kGoesOn;
+    bool ended = has_slot && (mine.ended >> k & 1);
     if (slot_played) {
-      value = marked_value(task, account, mark2, row.liquidation);
-      loses = task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss;
-    }
-    const unsigned losing = __ballot_sync(kAllLanes, loses);
-    const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
-    if (slot_played) {
-      const bool ends = (losing >> (slot_market * slots) & market_slots) != 0 || mine.elapsed >= task.horizon;
-      int32_t side;
-      int64_t remaining;
-      slot_direction(mine, account.inventory, side, remaining);
-      reward = reward_of(task, task.role[k], before, account, prev_value, value, mark2_before, mark2, ends, remaining);
-      prev_value = value;
+      Decision d;
+      d.before = before, d.after = account;
+      d.mark2_before = on_fundamental ? 2 * (int64_t)mine.fundamental_before : mine.mid_history[1];
+      d.mark2_after = on_fundamental ? 2 * (int64_t)mine.fundamental : mine.mid_history[0];
+      d.arrival2 = mine.arrival2;
+      d.prev_value = prev_value;
+      d.value = marked_value(task, account, d.mark2_after, row.liquidation);
+      d.remaining = target(mine, k, account.inventory).remaining;
+      prev_value = d.value;
+      if (!ended) {
+        end = end_of(task, task.role[k], d.value, d.remaining, mine.elapsed);
+        d.ends = end != kGoesOn;
+        reward = reward_of(task, task.role[k], d, (int64_t)row.bought + row.sold);
+        ended = d.ends;
+      }
       write_own_features(row.quote, account, launch.final_observation, launch.observation);
     }
+    const unsigned alive = __ballot_sync(kAllLanes, has_slot && !ended);
     if (has_market && plays) {
-      terminated = (losing >> (lane * slots) & market_slots) != 0;
-      truncated = !terminated && desk.elapsed >= task.horizon;
-      done = terminated || truncated;
+      const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
+      done = (alive >> (lane * slots) & market_slots) == 0;
       restarts = done && task.autoreset == kSameStep;
     }
     __syncwarp();
@@ -356,9 +383,14 @@ struct EnvironmentTile {
                            ? word_choice(random_word(desk.key, 0, kStaggerWord), task.horizon)
                            : 0;
         if (explicit_reset) desk.error = 0;
-        desk.bank_row = task.bank_size > 0 ? word_choice(random_word(desk.key, 0, kWarmStartWord), task.bank_size) +
-                                                 (task.bank_per_market ? m * task.bank_size : 0)
-                                           : 0;
+        if (task.scenarios > 0) {
+          desk.scenario = word_choice(random_word(desk.key, 0, kScenarioWord), task.scenarios);
+          launch.params[m] = desk.params = launch.scenario_params[desk.scenario];
+        }
+        const int64_t owner = task.bank_owner == kEachScenario ? desk.scenario : task.bank_owner == kEachMarket ? m : 0;
+        desk.bank_row = task.bank_size > 0
+                            ? word_choice(random_word(desk.key, 0, kWarmStartWord), task.bank_size) + owner * task.bank_size
+                            : 0;
       }
       __syncwarp();
 #pragma unroll 1
@@ -368,6 +400,7 @@ struct EnvironmentTile {
         row.quote = Quote{0, 0, 0, 0};
         account = Account{0, 0, 0};
         prev_value = 0;
+        ended = false;
         write_own_features(row.quote, account, launch.observation, nullptr);
       }
     }
@@ -385,8 +418,8 @@ struct EnvironmentTile {
       launch.error[m] = desk.error;
       launch.elapsed[m] = desk.elapsed;
       launch.done[m] = done;
-      launch.terminated[m] = terminated;
-      launch.truncated[m] = truncated;
+      launch.arrival2[m] = desk.arrival2;
+      launch.scenario[m] = desk.scenario;
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[i];
 #pragma unroll
@@ -407,7 +440,10 @@ struct EnvironmentTile {
         launch.inventory[at] = account.inventory;
         launch.fees[at] = account.fees;
         launch.prev_value[at] = prev_value;
+        launch.ended[at] = ended;
         launch.reward[at] = reward;
+        launch.terminated[at] = end == kTerminated;
+        launch.truncated[at] = end == kTruncated;
       }
     }
   }
