@@ -275,8 +275,8 @@ class NormalizeObservation(_TorchVectorWrapper):
 class NormalizeReward(_TorchVectorWrapper):
     """Divides rewards by the standard deviation of the discounted return, as it was seen so far.
 
-    A return starts anew with each episode, however the last one ended. (Gymnasium's, in the step that terminates an
-    episode, drops what came before it; where episodes are truncated the two agree.)
+    A return starts anew with each episode, however the last one ended. (Gymnasium's drops what came before in the step
+    that terminates an episode, and under NEXT_STEP carries returns on into the next episode.)
 
     Attributes:
         statistics: The `RunningMeanStd` of the discounted returns.

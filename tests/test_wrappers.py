@@ -1,5 +1,7 @@
 """The torch wrappers: Gymnasium's and SB3's own results where theirs work, all autoreset modes, no synchronisation."""
 
+import copy
+
 import gymnasium as gym
 import gymnasium.wrappers.vector as theirs
 import numpy as np
@@ -25,7 +27,7 @@ def play(envs, actions, seed=2):
     for t, action in enumerate(actions):
         observation, *results = envs.step(torch.from_numpy(action) if torch_output else action)
         observations.append(observation)
-        rest.append(results)
+        rest.append(copy.deepcopy(results))  # Gymnasium's statistics write to what they returned
         ended = results[1] | results[2]
         if envs.unwrapped.autoreset_mode.name == "DISABLED" and ended.any() and t + 1 < len(actions):
             observations[-1], _ = envs.reset(options={"reset_mask": np.asarray(ended)})
@@ -73,7 +75,7 @@ def test_an_episode_that_stands_still_is_counted_once():
 
 
 def test_a_reset_begins_anew():
-    envs = RecordEpisodeStatistics(make())
+    envs = RecordEpisodeStatistics(make(stagger=False))
     envs.reset(seed=1)
     envs.step(torch.ones(5, 4))
     mask = torch.tensor([True, False, False, False, True])
@@ -142,14 +144,15 @@ def test_observations_in_every_mode(mode):
 
 def test_rewards_are_gymnasiums_and_sb3s():
     actions = None
-    for arguments in ({"autoreset_mode": "same_step"}, {"autoreset_mode": "next_step"}):
+    # Under NEXT_STEP Gymnasium's carries an episode's return on into the next one.
+    for arguments in ({"autoreset_mode": "same_step"}, {"autoreset_mode": "next_step", "stagger": False, "horizon": 300}):
         ours, reference = NormalizeReward(make(**arguments)), theirs.NormalizeReward(make("numpy", **arguments))
         actions = actions_of(ours, 30)
         for mine, other in zip(play(ours, actions)[1], play(reference, actions)[1], strict=True):
             np.testing.assert_allclose(mine[0].numpy(), other[0], rtol=1e-5, atol=1e-6)
             assert mine[0].dtype == torch.float32
         assert float(ours.statistics.var) == pytest.approx(float(reference.return_rms.var))
-    # With terminations too, where Gymnasium's forgets the return of the episode one step early.
+    # With terminations too, where Gymnasium's drops the return of the episode one step early.
     pytest.importorskip("stable_baselines3")
     from stable_baselines3.common.vec_env import VecNormalize
 
@@ -224,6 +227,8 @@ def test_a_step_does_not_synchronise_and_writes_in_place(mode):
     kept = [statistics.episode_returns, statistics.episode_lengths, observation.statistics.mean, envs.statistics.var]
     places = [tensor.data_ptr() for tensor in (*kept, envs.discounted_return)]
     actions = torch.zeros(5, 4)
+    result = envs.unwrapped.step(actions)  # the C++ engine looks at its values; of the GPU, tests/test_env_gpu.py sees
+    envs.unwrapped.step = lambda actions: result
     with _NoSynchronisation():
         for _ in range(10):
             envs.step(actions)
