@@ -1,13 +1,16 @@
-"""What the adapters share: how they come by a vector environment."""
+"""What the adapters share: how they come by an environment, and what libraries are told of learners that end early."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import gymnasium as gym
+import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import kineticsim_env  # noqa: F401  registers the environments
+from kineticsim_env.batched_parallel_env import BatchedParallelEnv
+from kineticsim_env.tasks.base import MARKET_FEATURES
 
 
 def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, arguments: dict[str, Any]) -> VectorEnv:
@@ -40,3 +43,46 @@ def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, a
     if mode is not AutoresetMode.SAME_STEP:
         raise ValueError(f"env: got an environment with autoreset mode {mode}, allowed for {adapter} is SAME_STEP")
     return env
+
+
+def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
+    """Return a batch of markets with many learners if it has the form that an adapter needs, which is SAME_STEP.
+
+    Raises:
+        TypeError, ValueError: If `env` is something else, or has another autoreset mode.
+    """
+    if not isinstance(env, BatchedParallelEnv):
+        raise TypeError(f"env: got {type(env).__name__}, allowed is a BatchedParallelEnv of kineticsim_env")
+    if env.autoreset_mode is not AutoresetMode.SAME_STEP:
+        raise ValueError(
+            f"env: got an environment with autoreset mode {env.autoreset_mode}, allowed for {adapter} is SAME_STEP"
+        )
+    return env
+
+
+def flags_of(terminated: torch.Tensor, truncated: torch.Tensor, over: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return whether steps of learners terminate and end an episode, for libraries that know of no idle learners.
+
+    A learner whose episode ended before its market's goes on without orders and rewards until then. To a library that
+    is an episode of its own, of return 0, which terminates together with the market.
+
+    Args:
+        terminated: bool `[M, n]`, of the learners in this step.
+        truncated: bool `[M, n]`.
+        over: bool `[M]`, whether the market's episode ended in this step.
+
+    Returns:
+        Terminated, and terminated or truncated, bool `[M, n]` each.
+    """
+    terminated = terminated | (over.unsqueeze(-1) & ~truncated)
+    return terminated, terminated | truncated
+
+
+def state_of(observation: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Return what all learners of a market see together, float32 `[M, S]`, as `BatchedParallelEnv.state` does.
+
+    Args:
+        observation: By role, `[M, n, F]`.
+    """
+    market = next(iter(observation.values()))[:, 0, :MARKET_FEATURES]
+    return torch.cat([market, *(rows[..., MARKET_FEATURES:].flatten(1) for rows in observation.values())], dim=1)

@@ -1,6 +1,6 @@
-"""`TorchRLEnv`: the vector environments as a TorchRL `EnvBase` of batch size `[M]`.
+"""`TorchRLEnv` and `TorchRLGroupEnv`: the environments as TorchRL's `EnvBase`, of batch size `[M]`.
 
-Nothing leaves the device: actions go to the engine as they come, results are the tensors that it wrote.
+Nothing leaves the device: actions go to the engine as they come, results are tensors on the engine's device.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import open_vector_env
+from kineticsim_env.adapters.opening import check_batched_env, flags_of, open_vector_env, state_of
 
 try:
     from tensordict import TensorDict, TensorDictBase
@@ -22,7 +22,69 @@ except ModuleNotFoundError as error:
     ) from error
 
 
-class TorchRLEnv(EnvBase):
+class _MarketsEnv(EnvBase):
+    """What both share: resets of an environment that begins new episodes by itself.
+
+    The engine resets a market in the launch that ends its episode. TorchRL sees what it expects all the same: a step
+    hands out the last observation of the episode, and the reset that follows, with `_reset` set for just these
+    markets, hands out the first of the next without another launch. Markets that end and are not reset play on.
+
+    Attributes:
+        envs: The environment behind this one.
+    """
+
+    def __init__(self, envs: Any) -> None:
+        device = envs.unwrapped.device if hasattr(envs, "unwrapped") else envs.device
+        super().__init__(device=device, batch_size=[envs.num_envs])
+        self.envs = envs
+        self._seed: int | None = None
+        self._first: Any = None  # what the next step starts from
+        self._ended: torch.Tensor | None = None  # which markets ended in the last step, and were not asked for since
+
+    def _start(self, observation: Any, infos: dict[str, Any]) -> dict[str, Any]:
+        """Return what a tensordict holds at the start of a step; a dict in it is a group of learners, `[M, n]`."""
+        raise NotImplementedError
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
+        mask = None if tensordict is None else tensordict.get("_reset", None)
+        if mask is None or self._first is None:
+            self._first = self._start(*self.envs.reset(seed=self._seed))
+            self._seed = self._ended = None
+        else:
+            self._reset_some(mask.view(self.batch_size))
+        flags = self.full_done_spec.zero()
+        return self._tensordict(self._first).update(flags)
+
+    def _reset_some(self, mask: torch.Tensor) -> None:
+        """See to it that the markets of a mask are at the start of an episode."""
+        others = mask if self._ended is None else mask & ~self._ended
+        if self._ended is not None:
+            self._ended = self._ended & ~mask
+        if bool(others.any()):  # TorchRL waited for the device already, to see that something is done
+            self._first = self._start(*self.envs.reset(options={"reset_mask": others}))
+
+    def _tensordict(self, values: dict[str, Any]) -> TensorDict:
+        """Return a tensordict of a dict, in which a dict is a group of learners, `[M, n]`."""
+        size = self.batch_size
+        packed = {
+            key: TensorDict(value, batch_size=(*size, next(iter(value.values())).shape[1]), device=self.device)
+            if isinstance(value, dict)
+            else value
+            for key, value in values.items()
+        }
+        return TensorDict(packed, batch_size=size, device=self.device)
+
+    def _set_seed(self, seed: int | None) -> None:
+        """Keep the seed for the next reset of all markets."""
+        self._seed = seed
+
+    def close(self, *, raise_if_closed: bool = True) -> None:
+        """Close the environment, which raises what is left in the error words."""
+        super().close(raise_if_closed=raise_if_closed)
+        self.envs.close()
+
+
+class TorchRLEnv(_MarketsEnv):
     """M markets with one learner each, as a batch-locked TorchRL environment on the engine's device.
 
     | key | dtype and shape |
@@ -31,10 +93,6 @@ class TorchRLEnv(EnvBase):
     | `action` | float32 `[M, A]`, or int64 `[M]` (a `Categorical` spec) |
     | `reward` | float32 `[M, 1]` |
     | `done`, `terminated`, `truncated` | bool `[M, 1]` |
-
-    The engine resets a market in the launch that ends its episode. TorchRL sees what it expects all the same: a step
-    hands out the last observation of the episode, and the reset that follows, with `_reset` set for just these
-    markets, hands out the first of the next without another launch. Markets that end and are not reset play on.
 
     ```python
     env = TorchRLEnv("KineticSim/MarketMaking-v0", num_envs=64)
@@ -57,66 +115,134 @@ class TorchRLEnv(EnvBase):
         Raises:
             TypeError, ValueError: If the environment has another output or autoreset mode.
         """
-        envs = open_vector_env("TorchRLEnv", env, num_envs, "torch", arguments)
-        device = envs.unwrapped.device  # ty: ignore[unresolved-attribute]
-        super().__init__(device=device, batch_size=[envs.num_envs])
-        self.envs = envs
-        size = self.batch_size
+        super().__init__(open_vector_env("TorchRLEnv", env, num_envs, "torch", arguments))
+        size, device = self.batch_size, self.device
         self.observation_spec = Composite(
-            observation=_spec(envs.single_observation_space, size, device), shape=size, device=device
+            observation=_spec(self.envs.single_observation_space, size, device), shape=size, device=device
         )
-        self.action_spec = _spec(envs.single_action_space, size, device)
+        self.action_spec = _spec(self.envs.single_action_space, size, device)
         self.reward_spec = Unbounded((*size, 1), dtype=torch.float32, device=device)
-        flag = Binary(1, shape=(*size, 1), dtype=torch.bool, device=device)
-        self.done_spec = Composite(
-            done=flag, terminated=flag.clone(), truncated=flag.clone(), shape=size, device=device
-        )
-        self._seed: int | None = None
-        self._ended: torch.Tensor | None = None  # which markets ended in the last step and were not asked for since
-        self._first: torch.Tensor | None = None  # their first observations
+        self.done_spec = Composite(_flag_specs(size, device), shape=size, device=device)
 
-    def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
-        mask = None if tensordict is None else tensordict.get("_reset", None)
-        if mask is None or self._first is None:
-            observation, _ = self.envs.reset(seed=self._seed)
-            self._seed = None
-            self._ended = None
-        else:
-            observation = self._reset_some(mask.view(self.batch_size))
-        self._first = observation
-        flags = torch.zeros((*self.batch_size, 1), dtype=torch.bool, device=self.device)
-        results = {"observation": observation, "done": flags, "terminated": flags.clone(), "truncated": flags.clone()}
-        return TensorDict(results, batch_size=self.batch_size, device=self.device)
-
-    def _reset_some(self, mask: torch.Tensor) -> torch.Tensor:
-        """Return observations in which the markets of a mask are at the start of an episode."""
-        others = mask if self._ended is None else mask & ~self._ended
-        if self._ended is not None:
-            self._ended = self._ended & ~mask
-        if bool(others.any()):  # TorchRL waited for the device already, to see that something is done
-            return self.envs.reset(options={"reset_mask": others})[0]
-        return self._first
+    def _start(self, observation: torch.Tensor, infos: dict[str, Any]) -> dict[str, Any]:
+        return {"observation": observation}
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         observation, reward, terminated, truncated, infos = self.envs.step(tensordict.get("action"))
-        self._first, self._ended = observation, infos["_final_obs"]
-        results = {
-            "observation": infos["final_obs"],
-            "reward": reward.unsqueeze(-1),
-            "done": self._ended.unsqueeze(-1),
-            "terminated": terminated.unsqueeze(-1),
-            "truncated": truncated.unsqueeze(-1),
+        self._first, self._ended = self._start(observation, infos), infos["_final_obs"]
+        return self._tensordict(
+            {
+                "observation": infos["final_obs"],
+                "reward": reward.unsqueeze(-1),
+                "done": infos["_final_obs"].unsqueeze(-1),
+                "terminated": terminated.unsqueeze(-1),
+                "truncated": truncated.unsqueeze(-1),
+            }
+        )
+
+
+class TorchRLGroupEnv(_MarketsEnv):
+    """M markets with many learners each, grouped by role, as a TorchRL environment on the engine's device.
+
+    | key | dtype and shape |
+    |---|---|
+    | `(role, "observation")` | float32 `[M, n, F]` |
+    | `(role, "active")` | bool `[M, n, 1]`: whose orders count; a learner may end before its market |
+    | `(role, "action")` | float32 `[M, n, A]`, or int64 `[M, n]` (a `Categorical` spec) |
+    | `(role, "reward")` | float32 `[M, n, 1]` |
+    | `(role, "done")`, `(role, "terminated")`, `(role, "truncated")` | bool `[M, n, 1]` |
+    | `state` | float32 `[M, S]`: what all learners see together, for centralised critics |
+    | `done`, `terminated`, `truncated` | bool `[M, 1]`: of the market, whose episode ends with its last learner's |
+
+    A learner that ends before its market is inactive from then on, with rewards of 0, until the market ends, where its
+    flags are set a second time; so an advantage estimate never reaches across a reset.
+
+    ```python
+    env = TorchRLGroupEnv(BatchedParallelEnv(64, {"maker": 2, "momentum": 1}))
+    data = env.rollout(100, break_when_any_done=False)
+    ```
+
+    Attributes:
+        envs: The `BatchedParallelEnv`.
+        group_map: The names of the learners of each role.
+    """
+
+    def __init__(self, env: Any) -> None:
+        """Take an environment.
+
+        Args:
+            env: A `BatchedParallelEnv` with SAME_STEP autoreset and `copy=True`.
+
+        Raises:
+            TypeError, ValueError: If it is something else, or has another autoreset mode.
+        """
+        super().__init__(check_batched_env("TorchRLGroupEnv", env))
+        size, device = self.batch_size, self.device
+        self.group_map = {role: list(names) for role, names in env.group_map.items()}
+        groups = {role: torch.Size((*size, len(names))) for role, names in self.group_map.items()}
+
+        def by_role(make: Any) -> dict[str, Composite]:
+            return {role: Composite(make(role, shape), shape=shape, device=device) for role, shape in groups.items()}
+
+        observations, actions = env.single_observation_spaces, env.single_action_spaces
+        self.observation_spec = Composite(
+            **by_role(
+                lambda role, shape: {
+                    "observation": _spec(observations[role], shape, device),
+                    "active": Binary(1, shape=(*shape, 1), dtype=torch.bool, device=device),
+                }
+            ),
+            state=_spec(env.state_space, size, device),
+            shape=size,
+            device=device,
+        )
+        self.action_spec = Composite(
+            by_role(lambda role, shape: {"action": _spec(actions[role], shape, device)}), shape=size, device=device
+        )
+        self.reward_spec = Composite(
+            by_role(lambda role, shape: {"reward": Unbounded((*shape, 1), dtype=torch.float32, device=device)}),
+            shape=size,
+            device=device,
+        )
+        self.done_spec = Composite(
+            **_flag_specs(size, device),
+            **by_role(lambda role, shape: _flag_specs(shape, device)),
+            shape=size,
+            device=device,
+        )
+
+    def _start(self, observation: dict[str, torch.Tensor], infos: dict[str, Any]) -> dict[str, Any]:
+        groups: dict[str, Any] = {
+            role: {"observation": rows, "active": infos["active"][role].unsqueeze(-1)}
+            for role, rows in observation.items()
         }
-        return TensorDict(results, batch_size=self.batch_size, device=self.device)
+        return groups | {"state": state_of(observation)}
 
-    def _set_seed(self, seed: int | None) -> None:
-        """Keep the seed for the next reset of all markets."""
-        self._seed = seed
+    def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
+        actions = {role: tensordict.get((role, "action")) for role in self.group_map}
+        observation, reward, terminated, truncated, infos = self.envs.step(actions)
+        self._first, self._ended = self._start(observation, infos), infos["_final_obs"]
+        over = self._ended.unsqueeze(-1)
+        values: dict[str, Any] = {"state": state_of(infos["final_obs"])}
+        for role, last in infos["final_obs"].items():
+            final, done = flags_of(terminated[role], truncated[role], self._ended)
+            values[role] = {
+                "observation": last,
+                "active": (infos["active"][role] & ~over).unsqueeze(-1),
+                "reward": reward[role].unsqueeze(-1),
+                "done": done.unsqueeze(-1),
+                "terminated": final.unsqueeze(-1),
+                "truncated": truncated[role].unsqueeze(-1),
+            }
+        # The market is truncated where some learner is, in the step that ends it; else it terminates.
+        cut = over & torch.cat(list(truncated.values()), dim=1).any(1, keepdim=True)
+        return self._tensordict(values | {"done": over, "terminated": over & ~cut, "truncated": cut})
 
-    def close(self, *, raise_if_closed: bool = True) -> None:
-        """Close the environment, which raises what is left in the error words."""
-        super().close(raise_if_closed=raise_if_closed)
-        self.envs.close()
+
+def _flag_specs(shape: torch.Size, device: torch.device) -> dict[str, Any]:
+    """Return the specs of the three flags of a batch."""
+    names = ("done", "terminated", "truncated")
+    return {name: Binary(1, shape=(*shape, 1), dtype=torch.bool, device=device) for name in names}
 
 
 def _spec(space: Any, size: torch.Size, device: torch.device) -> Any:
