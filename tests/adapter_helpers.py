@@ -6,8 +6,10 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 import kineticsim_env  # noqa: F401  registers the environments
+from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 
 IDS = sorted(name for name in gym.registry if name.startswith("KineticSim/"))
 SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 20}
@@ -78,3 +80,34 @@ def check_opening(adapter, output):
         adapter(3)
     with pytest.raises(TypeError, match="output: got 'numpy', allowed is nothing"):
         adapter(MAKER, num_envs=2, output="numpy")
+
+
+MANY = {**SMALL, "horizon": 8, "block_qty": 8, "max_loss": 20.0}  # some learners end before their market
+
+
+def check_opening_many(adapter):
+    """See that an adapter for many learners refuses environments that it cannot serve."""
+    with pytest.raises(ValueError, match="autoreset mode AutoresetMode.DISABLED, allowed .* is SAME_STEP"):
+        adapter(BatchedParallelEnv(2, {"maker": 1}, autoreset_mode="disabled", **SMALL))
+    with pytest.raises(TypeError, match="env: got str"):
+        adapter(MAKER)
+
+
+def many_run(learners, num_envs, steps, seed, **arguments):
+    """Actions by role, and what the plain environment makes of them: the first results, then those of steps."""
+    envs = BatchedParallelEnv(num_envs, learners, **{**MANY, **arguments})
+    generator = np.random.default_rng(0)
+
+    def draw(role):
+        space, shape = envs.single_action_spaces[role], (num_envs, len(envs.group_map[role]))
+        if isinstance(space, gym.spaces.Discrete):
+            return torch.from_numpy(generator.integers(0, space.n, shape))
+        return torch.from_numpy(generator.uniform(-1, 1, (*shape, *space.shape)).astype(np.float32))
+
+    actions = [{role: draw(role) for role in envs.group_map} for _ in range(steps)]
+    first = envs.reset(seed=seed)
+    results = [(*envs.step(action), envs.state()) for action in actions]
+    assert torch.stack([result[4]["_final_obs"] for result in results]).sum(0).min() >= 2
+    idle = torch.stack([~torch.cat(list(result[4]["active"].values()), 1) for result in results])
+    assert idle.any(), "some learner must end before its market for the test to mean something"
+    return actions, first, results

@@ -3,7 +3,19 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from adapter_helpers import MAKER, SMALL, TASKS, assert_bits, check_missing, check_opening, ending, plain_run
+from adapter_helpers import (
+    MAKER,
+    MANY,
+    SMALL,
+    TASKS,
+    assert_bits,
+    check_missing,
+    check_opening,
+    check_opening_many,
+    ending,
+    many_run,
+    plain_run,
+)
 
 pytest.importorskip("stable_baselines3")
 
@@ -12,7 +24,8 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecMonitor, VecNormalize
 
-from kineticsim_env.adapters.sb3 import SB3VecEnv
+from kineticsim_env.adapters.sb3 import SB3GroupVecEnv, SB3VecEnv
+from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -115,8 +128,51 @@ def test_attributes_and_methods():
     env.close()
 
 
+@pytest.mark.parametrize("role", ["maker", "executor"])
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_many_learners_of_a_role(role, action_type):
+    actions, (first, _), results = many_run({role: 2}, 4, 40, 3, action_type=action_type)
+    env = SB3GroupVecEnv(BatchedParallelEnv(4, {role: 2}, action_type=action_type, **MANY))
+    assert env.num_envs == 8 and env.seed(3) == [3, 3, 4, 4, 5, 5, 6, 6]
+    assert_bits(env.reset(), first[role].flatten(0, 1))
+    returns, lengths, ends = np.zeros(8), np.zeros(8, int), 0
+    active = np.ones(8, bool)
+    for action, (observation, reward, _, truncated, infos, _) in zip(actions, results, strict=True):
+        got, rewards, done, got_infos = env.step(action[role].flatten(0, 1).numpy())
+        assert_bits(got, observation[role].flatten(0, 1))
+        assert_bits(rewards, reward[role].flatten())
+        assert_bits(done, infos["_final_obs"].repeat_interleave(2))
+        returns, lengths = returns + rewards, lengths + active
+        active = infos["active"][role].flatten().numpy()
+        for row, info in enumerate(got_infos):
+            assert bool(info) == done[row]
+            if info:
+                ends += 1
+                assert_bits(info["terminal_observation"], infos["final_obs"][role].flatten(0, 1)[row])
+                assert info["TimeLimit.truncated"] is bool(truncated[role].flatten()[row])
+                assert info["episode"] == {"r": returns[row], "l": lengths[row], "t": info["episode"]["t"]}
+                returns[row] = lengths[row] = 0
+    assert ends >= 16
+    env.seed(3)
+    assert_bits(env.reset(), first[role].flatten(0, 1))
+
+
+def test_many_learners_train():
+    env = SB3GroupVecEnv(BatchedParallelEnv(4, {"maker": 2}, **{**MANY, "horizon": 20}))
+    model = PPO("MlpPolicy", env, n_steps=32, batch_size=64, n_epochs=2, device="cpu", seed=0)
+    model.learn(512)
+    assert len(model.ep_info_buffer) >= 8
+    assert env.get_attr("render_mode") == [None] * 8 and env.env_is_wrapped(gym.Wrapper, [1]) == [False]
+    env.set_attr("note", 5)
+    assert env.get_attr("note", [3]) == [5]
+    env.close()
+
+
 def test_what_it_refuses():
     check_opening(SB3VecEnv, "numpy")
+    check_opening_many(SB3GroupVecEnv)
+    with pytest.raises(ValueError, match="roles 'maker', 'trader', allowed is one role"):
+        SB3GroupVecEnv(BatchedParallelEnv(2, {"maker": 1, "trader": 1}, **MANY))
 
 
 def test_without_the_library(monkeypatch):

@@ -2,19 +2,34 @@
 
 import pytest
 import torch
-from adapter_helpers import MAKER, SMALL, TASKS, assert_bits, check_missing, check_opening, ending, plain_run
+from adapter_helpers import (
+    MAKER,
+    MANY,
+    SMALL,
+    TASKS,
+    assert_bits,
+    check_missing,
+    check_opening,
+    check_opening_many,
+    ending,
+    many_run,
+    plain_run,
+)
 
 pytest.importorskip("skrl")
 
 from skrl.utils.runner.torch import Runner
 
-from kineticsim_env.adapters.skrl import SkrlEnv
+from kineticsim_env.adapters.skrl import SkrlEnv, SkrlMultiEnv
+from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 
 NETWORK = {"network": [{"name": "net", "input": "OBSERVATIONS", "layers": [32], "activations": "tanh"}]}
 
 
-def settings(agent, policy, timesteps=32):
+def settings(agent, policy, learners=(), timesteps=32):
     """A configuration of skrl's runner."""
+    # Without it, the runner takes the empty default for one of no learner.
+    schedulers = {"learning_rate_scheduler_kwargs": {name: {} for name in learners}} if learners else {}
     return {
         "models": {
             "separate": True,
@@ -28,6 +43,7 @@ def settings(agent, policy, timesteps=32):
             "learning_epochs": 2,
             "time_limit_bootstrap": True,
             "experiment": {"write_interval": 0, "checkpoint_interval": 0},
+            **schedulers,
         },
         "trainer": {
             "class": "SequentialTrainer",
@@ -83,8 +99,52 @@ def test_it_trains(task):
     assert all(torch.isfinite(parameter).all() for parameter in parameters)
 
 
+LEARNERS = {"maker": 2, "momentum": 1, "executor": 2}
+
+
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_many_learners(action_type):
+    actions, (first, _), results = many_run(LEARNERS, 4, 40, 3, action_type=action_type)
+    env = SkrlMultiEnv(BatchedParallelEnv(4, LEARNERS, action_type=action_type, **MANY), seed=3)
+    place = {"maker_0": ("maker", 0), "maker_1": ("maker", 1), "momentum_0": ("momentum", 0)}
+    place |= {"executor_0": ("executor", 0), "executor_1": ("executor", 1)}
+    assert env.possible_agents == env.agents == list(place) and env.num_agents == env.max_num_agents == 5
+    assert env.observation_space("executor_1").shape == (37,) and env.state_space("maker_0").shape == (30 + 4 * 7 + 6,)
+    start, _ = env.reset()
+    idle = {name: torch.zeros(4, dtype=torch.bool) for name in place}
+    for name, (role, k) in place.items():
+        assert_bits(start[name], first[role][:, k])
+    for action, (observation, reward, terminated, truncated, infos, state) in zip(actions, results, strict=True):
+        given = {name: action[role][:, k].reshape(4, -1) for name, (role, k) in place.items()}
+        found, rewards, final, cut, _ = env.step(given)
+        over = infos["_final_obs"]
+        assert all(torch.equal(rows, state) for rows in env.state().values())
+        for name, (role, k) in place.items():
+            assert_bits(found[name], observation[role][:, k])
+            assert_bits(rewards[name], reward[role][:, k : k + 1])
+            assert_bits(cut[name], truncated[role][:, k : k + 1])
+            assert_bits(final[name][:, 0], terminated[role][:, k] | (over & idle[name]))
+            assert (final[name] | cut[name])[over].all()
+            idle[name] = ~infos["active"][role][:, k]
+        assert env.reset()[0] is found
+
+
+@pytest.mark.parametrize("agent", ["IPPO", "MAPPO"])
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_many_learners_train(agent, action_type):
+    env = SkrlMultiEnv(BatchedParallelEnv(4, {"maker": 2, "executor": 1}, action_type=action_type, **MANY))
+    policy = "CategoricalMixin" if action_type == "discrete" else "GaussianMixin"
+    runner = Runner(env, settings(agent, policy, env.possible_agents))
+    parameters = [parameter for models in runner.agent.models.values() for parameter in models["policy"].parameters()]
+    before = [parameter.detach().clone() for parameter in parameters]
+    runner.run("train")
+    assert any((one != two).any() for one, two in zip(before, parameters, strict=True))
+    env.close()
+
+
 def test_what_it_refuses():
     check_opening(SkrlEnv, "torch")
+    check_opening_many(SkrlMultiEnv)
 
 
 def test_without_the_library(monkeypatch):

@@ -3,7 +3,19 @@
 import gymnasium as gym
 import pytest
 import torch
-from adapter_helpers import MAKER, SMALL, TASKS, assert_bits, check_missing, check_opening, ending, plain_run
+from adapter_helpers import (
+    MAKER,
+    MANY,
+    SMALL,
+    TASKS,
+    assert_bits,
+    check_missing,
+    check_opening,
+    check_opening_many,
+    ending,
+    many_run,
+    plain_run,
+)
 
 pytest.importorskip("torchrl")
 
@@ -14,7 +26,8 @@ from torchrl.modules import MLP, NormalParamExtractor, ProbabilisticActor, TanhN
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
-from kineticsim_env.adapters.torchrl import TorchRLEnv
+from kineticsim_env.adapters.torchrl import TorchRLEnv, TorchRLGroupEnv
+from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 from kineticsim_env.wrappers import NormalizeObservation, RecordEpisodeStatistics
 
 
@@ -118,8 +131,99 @@ def test_it_trains():
     assert any((one != two).any() for one, two in zip(before, loss.parameters(), strict=True))
 
 
+# Many learners --------------------------------------------------------------------------------------------------------
+
+LEARNERS = {"maker": 2, "momentum": 1, "executor": 2, "trader": 1}
+
+
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_check_env_specs_of_groups(action_type):
+    env = TorchRLGroupEnv(BatchedParallelEnv(3, LEARNERS, action_type=action_type, **MANY))
+    check_env_specs(env, break_when_any_done="both")
+    check_env_specs(env, seed=1)
+    assert env.group_map["executor"] == ["executor_0", "executor_1"]
+    env.close()
+
+
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_the_plain_environments_bits_in_groups(action_type):
+    actions, (first, infos), results = many_run(LEARNERS, 4, 40, 3, action_type=action_type)
+    env = TorchRLGroupEnv(BatchedParallelEnv(4, LEARNERS, action_type=action_type, **MANY))
+    env.set_seed(3)
+    data = env.reset()
+    for action, (observation, reward, terminated, truncated, infos, state) in zip(actions, results, strict=True):
+        for role, rows in first.items():
+            assert_bits(data[role, "observation"], rows)
+        before = {role: data[role, "active"][..., 0].clone() for role in first}
+        for role, rows in action.items():
+            data.set((role, "action"), rows)
+        step, data = env.step_and_maybe_reset(data)
+        after, over = step["next"], infos["_final_obs"]
+        assert_bits(after["done"][:, 0], over)
+        assert_bits(after["done"], after["terminated"] | after["truncated"])
+        assert_bits(data["state"], state)
+        for role in first:
+            rows = after[role]
+            assert_bits(rows["observation"], infos["final_obs"][role])
+            assert_bits(rows["reward"][..., 0], reward[role])
+            assert_bits(rows["truncated"][..., 0], truncated[role])
+            # An end of one's own is told once; where one was idle already, the market's end terminates.
+            assert_bits(rows["terminated"][..., 0], terminated[role] | (over[:, None] & ~before[role]))
+            assert_bits(rows["done"], rows["terminated"] | rows["truncated"])
+            assert rows["done"][over].all()
+            assert_bits(rows["active"][~over][..., 0], infos["active"][role][~over])
+            assert not rows["active"][over].any()
+            assert_bits(data[role, "active"][..., 0], infos["active"][role])
+            assert not data[role, "done"][over].any()
+        first = observation
+
+
+def test_groups_train():
+    """A step of MAPPO for one role: actions of its own observations, values of the state."""
+    from torchrl.modules import MultiAgentMLP
+
+    torch.manual_seed(0)
+    env = TorchRLGroupEnv(BatchedParallelEnv(8, {"maker": 2}, **{**MANY, "horizon": 20}))
+    policy = MultiAgentMLP(37, 8, 2, centralized=False, share_params=True, num_cells=[32])
+    actor = ProbabilisticActor(
+        TensorDictModule(
+            torch.nn.Sequential(policy, NormalParamExtractor()),
+            [("maker", "observation")],
+            [("maker", "loc"), ("maker", "scale")],
+        ),
+        in_keys=[("maker", "loc"), ("maker", "scale")],
+        out_keys=[("maker", "action")],
+        distribution_class=TanhNormal,
+        return_log_prob=True,
+        log_prob_key=("maker", "log_prob"),
+    )
+    critic = TensorDictModule(
+        MultiAgentMLP(37, 1, 2, centralized=True, share_params=True, num_cells=[32]),
+        [("maker", "observation")],
+        [("maker", "state_value")],
+    )
+    loss = ClipPPOLoss(actor, critic, normalize_advantage=False)
+    keys = {
+        name: ("maker", name if name != "value" else "state_value")
+        for name in ("reward", "action", "value", "done", "terminated")
+    }
+    loss.set_keys(**keys, sample_log_prob=("maker", "log_prob"))
+    loss.make_value_estimator(gamma=0.99, lmbda=0.95)
+    with torch.no_grad():
+        data = env.rollout(40, actor, break_when_any_done=False)
+    loss.value_estimator(data, params=loss.critic_network_params, target_params=loss.target_critic_network_params)
+    losses = loss(data.reshape(-1))
+    total = sum(value for name, value in losses.items() if name.startswith("loss_"))
+    total.backward()
+    assert torch.isfinite(total) and any(parameter.grad is not None for parameter in loss.parameters())
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
 def test_what_it_refuses():
     check_opening(TorchRLEnv, "torch")
+    check_opening_many(TorchRLGroupEnv)
 
 
 def test_without_the_library(monkeypatch):

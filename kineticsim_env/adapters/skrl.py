@@ -1,4 +1,4 @@
-"""`SkrlEnv`: the vector environments for skrl, as tensors that stay on the engine's device."""
+"""`SkrlEnv` and `SkrlMultiEnv`: the environments for skrl, as tensors that stay on the engine's device."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import open_vector_env
+from kineticsim_env.adapters.opening import check_batched_env, flags_of, open_vector_env
 
 try:
-    from skrl.envs.wrappers.torch import Wrapper
+    from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, Wrapper
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "kineticsim_env.adapters.skrl needs skrl: pip install 'kineticsim-env[skrl]'", name="skrl"
@@ -97,3 +97,119 @@ def as_actions(actions: torch.Tensor, space: spaces.Space) -> torch.Tensor:
     if isinstance(space, spaces.Discrete):
         return actions.squeeze(-1).long()
     return actions.detach().float().clamp(-1.0, 1.0)
+
+
+class SkrlMultiEnv(MultiAgentEnvWrapper):
+    """M markets with many learners each, as skrl's `MultiAgentEnvWrapper`, for IPPO and MAPPO.
+
+    Results are dicts by name of learner (`maker_0`): observations float32 `[M, F]`, rewards float32 `[M, 1]`,
+    terminated and truncated bool `[M, 1]`. Continuous actions are clamped to [-1, 1]. A learner that ends before its
+    market has rewards of 0 from then on, and terminates a second time where the market ends.
+
+    ```python
+    env = SkrlMultiEnv(BatchedParallelEnv(64, {"maker": 2, "momentum": 1}))
+    ```
+    """
+
+    def __init__(self, env: Any, seed: int | None = None) -> None:
+        """Take an environment.
+
+        Args:
+            env: A `BatchedParallelEnv` with SAME_STEP autoreset and `copy=True`.
+            seed: The seed of the first reset.
+
+        Raises:
+            TypeError, ValueError: If it is something else, or has another autoreset mode.
+        """
+        super().__init__(check_batched_env("SkrlMultiEnv", env))
+        self._device = env.device
+        self._seed = seed
+        self._observation: dict[str, torch.Tensor] | None = None
+        self._place = {name: (role, k) for role, names in env.group_map.items() for k, name in enumerate(names)}
+        self._observation_spaces = {name: env.single_observation_spaces[role] for name, (role, _) in self._place.items()}
+        self._action_spaces = {name: env.single_action_spaces[role] for name, (role, _) in self._place.items()}
+
+    @property
+    def agents(self) -> list[str]:
+        """The names of the learners; all, as a market's episode goes on until its last learner's has ended."""
+        return self.possible_agents
+
+    @property
+    def possible_agents(self) -> list[str]:
+        """The names of the learners."""
+        return list(self._place)
+
+    @property
+    def num_agents(self) -> int:
+        """How many learners a market has."""
+        return len(self._place)
+
+    @property
+    def max_num_agents(self) -> int:
+        """How many learners a market has."""
+        return len(self._place)
+
+    @property
+    def observation_spaces(self) -> dict[str, spaces.Space]:
+        """The observation space of each learner."""
+        return self._observation_spaces
+
+    @property
+    def action_spaces(self) -> dict[str, spaces.Space]:
+        """The action space of each learner."""
+        return self._action_spaces
+
+    @property
+    def state_spaces(self) -> dict[str, spaces.Space]:
+        """For each learner, the space of what all of them see together."""
+        return dict.fromkeys(self._place, self._env.state_space)
+
+    def reset(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Begin episodes the first time; later the environment has done so by itself, and this shows where it is."""
+        if self._observation is None:
+            observation, _ = self._env.reset(seed=self._seed)
+            self._observation = self._by_name(observation)
+        return self._observation, {}
+
+    def step(
+        self, actions: dict[str, torch.Tensor]
+    ) -> tuple[
+        dict[str, torch.Tensor],
+        dict[str, torch.Tensor],
+        dict[str, torch.Tensor],
+        dict[str, torch.Tensor],
+        dict[str, Any],
+    ]:
+        """Play one decision of all learners.
+
+        Args:
+            actions: By name, float32 `[M, A]` or int64 `[M, 1]`, on the device.
+        """
+        given = {
+            role: torch.stack([as_actions(actions[name], self._action_spaces[name]) for name in names], dim=1)
+            for role, names in self._env.group_map.items()
+        }
+        observation, reward, terminated, truncated, infos = self._env.step(given)
+        over = infos["_final_obs"]
+        final = {role: flags_of(flag, truncated[role], over)[0] for role, flag in terminated.items()}
+        self._observation = self._by_name(observation)
+        columns = (
+            self._by_name({role: rows.unsqueeze(-1) for role, rows in part.items()})
+            for part in (reward, final, truncated)
+        )
+        return (self._observation, *columns, infos)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return, for each learner, what all of them see together, float32 `[M, S]`."""
+        return dict.fromkeys(self._place, self._env.state())
+
+    def render(self, *args: Any, **kwargs: Any) -> None:
+        """Return None: many learners are not rendered."""
+
+    def close(self) -> None:
+        """Close the environment, which raises what is left in the error words."""
+        self._env.close()
+
+    def _by_name(self, rows: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the rows `[M, ...]` of each learner."""
+        return {name: rows[role][:, k] for name, (role, k) in self._place.items()}
