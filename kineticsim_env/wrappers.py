@@ -100,7 +100,8 @@ class _TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
     @property
     def device(self) -> torch.device:
         """Where the tensors are."""
-        return self.unwrapped.device  # ty: ignore[unresolved-attribute]
+        base: Any = self.unwrapped
+        return base.device
 
     def _reset_rows(self, options: dict[str, Any] | None) -> torch.Tensor | None:
         """Return the mask of the markets that a reset resets, None for all, and note that their episodes run."""
@@ -339,7 +340,7 @@ class NormalizeReward(_TorchVectorWrapper):
         return {**self.statistics.state_dict(), "discounted_return": self.discounted_return.clone()}
 
     def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
-        """Take over the state of a like wrapper; `discounted_return` may be missing, or of another number of markets."""
+        """Take over the state of a like wrapper; running returns of another number of markets are left out."""
         check_mapping(saved)
         self.statistics.load_state_dict(saved)
         returns = saved.get("discounted_return")

@@ -1,4 +1,4 @@
-"""The TorchRL adapter: TorchRL's check, the plain environment's bits across ends of episodes, resets of some, training."""
+"""The TorchRL adapters: TorchRL's own check, the plain environments' bits, partial resets, training."""
 
 import gymnasium as gym
 import pytest
@@ -117,9 +117,7 @@ def test_it_trains():
     before = [parameter.clone() for parameter in loss.parameters()]
     optimizer = torch.optim.Adam(loss.parameters(), lr=3e-4)
     batches = 0
-    for data in Collector(
-        env, actor, frames_per_batch=512, total_frames=1024, auto_register_policy_transforms=False
-    ):
+    for data in Collector(env, actor, frames_per_batch=512, total_frames=1024, auto_register_policy_transforms=False):
         advantage(data)
         losses = loss(data.reshape(-1))
         sum(value for name, value in losses.items() if name.startswith("loss_")).backward()

@@ -145,7 +145,10 @@ def test_observations_in_every_mode(mode):
 def test_rewards_are_gymnasiums_and_sb3s():
     actions = None
     # Under NEXT_STEP Gymnasium's carries an episode's return on into the next one.
-    for arguments in ({"autoreset_mode": "same_step"}, {"autoreset_mode": "next_step", "stagger": False, "horizon": 300}):
+    for arguments in (
+        {"autoreset_mode": "same_step"},
+        {"autoreset_mode": "next_step", "stagger": False, "horizon": 300},
+    ):
         ours, reference = NormalizeReward(make(**arguments)), theirs.NormalizeReward(make("numpy", **arguments))
         actions = actions_of(ours, 30)
         for mine, other in zip(play(ours, actions)[1], play(reference, actions)[1], strict=True):

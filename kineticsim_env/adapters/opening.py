@@ -27,7 +27,7 @@ def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, a
         TypeError, ValueError: If `env` is something else, or has another output or autoreset mode.
     """
     if isinstance(env, str):
-        fixed = {"output": output, "autoreset_mode": AutoresetMode.SAME_STEP}
+        fixed: dict[str, Any] = {"output": output, "autoreset_mode": AutoresetMode.SAME_STEP}
         for name in sorted(set(arguments) & {*fixed, "copy"}):
             raise TypeError(f"{name}: got {arguments[name]!r}, allowed is nothing: {adapter} chooses it")
         return gym.make_vec(env, num_envs=1 if num_envs is None else num_envs, **fixed, **arguments)
@@ -60,7 +60,9 @@ def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
     return env
 
 
-def flags_of(terminated: torch.Tensor, truncated: torch.Tensor, over: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def flags_of(
+    terminated: torch.Tensor, truncated: torch.Tensor, over: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return whether steps of learners terminate and end an episode, for libraries that know of no idle learners.
 
     A learner whose episode ended before its market's goes on without orders and rewards until then. To a library that

@@ -126,7 +126,9 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         self._seed = seed
         self._observation: dict[str, torch.Tensor] | None = None
         self._place = {name: (role, k) for role, names in env.group_map.items() for k, name in enumerate(names)}
-        self._observation_spaces = {name: env.single_observation_spaces[role] for name, (role, _) in self._place.items()}
+        self._observation_spaces = {
+            name: env.single_observation_spaces[role] for name, (role, _) in self._place.items()
+        }
         self._action_spaces = {name: env.single_action_spaces[role] for name, (role, _) in self._place.items()}
 
     @property
@@ -160,7 +162,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         return self._action_spaces
 
     @property
-    def state_spaces(self) -> dict[str, spaces.Space]:
+    def state_spaces(self) -> dict[str, spaces.Space | None]:
         """For each learner, the space of what all of them see together."""
         return dict.fromkeys(self._place, self._env.state_space)
 
@@ -193,13 +195,13 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         over = infos["_final_obs"]
         final = {role: flags_of(flag, truncated[role], over)[0] for role, flag in terminated.items()}
         self._observation = self._by_name(observation)
-        columns = (
+        rewards, ends, cuts = (
             self._by_name({role: rows.unsqueeze(-1) for role, rows in part.items()})
             for part in (reward, final, truncated)
         )
-        return (self._observation, *columns, infos)
+        return self._observation, rewards, ends, cuts, infos
 
-    def state(self) -> dict[str, torch.Tensor]:
+    def state(self) -> dict[str, torch.Tensor | None]:
         """Return, for each learner, what all of them see together, float32 `[M, S]`."""
         return dict.fromkeys(self._place, self._env.state())
 

@@ -35,7 +35,7 @@ class _MarketsEnv(EnvBase):
 
     def __init__(self, envs: Any) -> None:
         device = envs.unwrapped.device if hasattr(envs, "unwrapped") else envs.device
-        super().__init__(device=device, batch_size=[envs.num_envs])
+        super().__init__(device=device, batch_size=(envs.num_envs,))
         self.envs = envs
         self._seed: int | None = None
         self._first: Any = None  # what the next step starts from
@@ -66,7 +66,7 @@ class _MarketsEnv(EnvBase):
     def _tensordict(self, values: dict[str, Any]) -> TensorDict:
         """Return a tensordict of a dict, in which a dict is a group of learners, `[M, n]`."""
         size = self.batch_size
-        packed = {
+        packed: dict[str, Any] = {
             key: TensorDict(value, batch_size=(*size, next(iter(value.values())).shape[1]), device=self.device)
             if isinstance(value, dict)
             else value
@@ -117,11 +117,10 @@ class TorchRLEnv(_MarketsEnv):
         """
         super().__init__(open_vector_env("TorchRLEnv", env, num_envs, "torch", arguments))
         size, device = self.batch_size, self.device
-        self.observation_spec = Composite(
-            observation=_spec(self.envs.single_observation_space, size, device), shape=size, device=device
-        )
+        observation = {"observation": _spec(self.envs.single_observation_space, size, device)}
+        self.observation_spec = Composite(observation, shape=size, device=device)
         self.action_spec = _spec(self.envs.single_action_space, size, device)
-        self.reward_spec = Unbounded((*size, 1), dtype=torch.float32, device=device)
+        self.reward_spec = Unbounded(_column(size), dtype=torch.float32, device=device)
         self.done_spec = Composite(_flag_specs(size, device), shape=size, device=device)
 
     def _start(self, observation: torch.Tensor, infos: dict[str, Any]) -> dict[str, Any]:
@@ -181,35 +180,29 @@ class TorchRLGroupEnv(_MarketsEnv):
         self.group_map = {role: list(names) for role, names in env.group_map.items()}
         groups = {role: torch.Size((*size, len(names))) for role, names in self.group_map.items()}
 
-        def by_role(make: Any) -> dict[str, Composite]:
+        def by_role(make: Any) -> dict[str, Any]:
             return {role: Composite(make(role, shape), shape=shape, device=device) for role, shape in groups.items()}
 
         observations, actions = env.single_observation_spaces, env.single_action_spaces
-        self.observation_spec = Composite(
-            **by_role(
-                lambda role, shape: {
-                    "observation": _spec(observations[role], shape, device),
-                    "active": Binary(1, shape=(*shape, 1), dtype=torch.bool, device=device),
-                }
-            ),
-            state=_spec(env.state_space, size, device),
-            shape=size,
-            device=device,
-        )
-        self.action_spec = Composite(
-            by_role(lambda role, shape: {"action": _spec(actions[role], shape, device)}), shape=size, device=device
-        )
-        self.reward_spec = Composite(
-            by_role(lambda role, shape: {"reward": Unbounded((*shape, 1), dtype=torch.float32, device=device)}),
-            shape=size,
-            device=device,
-        )
-        self.done_spec = Composite(
-            **_flag_specs(size, device),
-            **by_role(lambda role, shape: _flag_specs(shape, device)),
-            shape=size,
-            device=device,
-        )
+
+        def seen(role: str, shape: torch.Size) -> dict[str, Any]:
+            active = Binary(1, shape=_column(shape), dtype=torch.bool, device=device)
+            return {"observation": _spec(observations[role], shape, device), "active": active}
+
+        def action(role: str, shape: torch.Size) -> dict[str, Any]:
+            return {"action": _spec(actions[role], shape, device)}
+
+        def reward(role: str, shape: torch.Size) -> dict[str, Any]:
+            return {"reward": Unbounded(_column(shape), dtype=torch.float32, device=device)}
+
+        def flags(role: str, shape: torch.Size) -> dict[str, Any]:
+            return _flag_specs(shape, device)
+
+        whole: dict[str, Any] = {"shape": size, "device": device}
+        self.observation_spec = Composite(by_role(seen) | {"state": _spec(env.state_space, size, device)}, **whole)
+        self.action_spec = Composite(by_role(action), **whole)
+        self.reward_spec = Composite(by_role(reward), **whole)
+        self.done_spec = Composite(by_role(flags) | _flag_specs(size, device), **whole)
 
     def _start(self, observation: dict[str, torch.Tensor], infos: dict[str, Any]) -> dict[str, Any]:
         groups: dict[str, Any] = {
@@ -242,14 +235,19 @@ class TorchRLGroupEnv(_MarketsEnv):
 def _flag_specs(shape: torch.Size, device: torch.device) -> dict[str, Any]:
     """Return the specs of the three flags of a batch."""
     names = ("done", "terminated", "truncated")
-    return {name: Binary(1, shape=(*shape, 1), dtype=torch.bool, device=device) for name in names}
+    return {name: Binary(1, shape=_column(shape), dtype=torch.bool, device=device) for name in names}
+
+
+def _column(shape: torch.Size) -> torch.Size:
+    """Return the shape of a batch with a last axis of 1, as TorchRL has rewards and flags."""
+    return torch.Size((*shape, 1))
 
 
 def _spec(space: Any, size: torch.Size, device: torch.device) -> Any:
     """Return the TorchRL spec of a batch of a space."""
     if isinstance(space, spaces.Discrete):
         return Categorical(int(space.n), shape=size, device=device, dtype=torch.int64)
-    shape = (*size, *space.shape)
+    shape = torch.Size((*size, *space.shape))
     if not space.is_bounded():
         return Unbounded(shape, dtype=torch.float32, device=device)
     low, high = (torch.as_tensor(bound, device=device).expand(shape) for bound in (space.low, space.high))
