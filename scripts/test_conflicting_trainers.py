@@ -46,7 +46,7 @@ def make_environment(folder: Path, requirements: list[str]) -> Path:
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
     own = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
     parent = sysconfig.get_path("purelib")
-    (Path(own) / "parent.pth").write_text(f"import site; site.addsitedir({parent!r})\n{ROOT}\n")
+    (Path(own) / "parent.pth").write_text(f"{ROOT}\nimport site; site.addsitedir({parent!r})\n")
     torch = f"torch=={metadata.version('torch')}"  # the one that is here, not another
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-input", *requirements, torch], check=True)
     return python

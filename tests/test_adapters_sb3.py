@@ -175,5 +175,14 @@ def test_what_it_refuses():
         SB3GroupVecEnv(BatchedParallelEnv(2, {"maker": 1, "trader": 1}, **MANY))
 
 
+def test_live_results_are_refused():
+    plain = gym.make_vec(MAKER, num_envs=2, output="numpy", copy=False, **SMALL)
+    many = BatchedParallelEnv(2, {"maker": 1}, copy=False, **SMALL)
+    for env in (SB3VecEnv(plain), SB3GroupVecEnv(many)):
+        env.reset()
+        with pytest.raises(ValueError, match="copy: got False, allowed"):
+            env.step(np.zeros((2, 4), np.float32))
+
+
 def test_without_the_library(monkeypatch):
     check_missing(monkeypatch, "kineticsim_env.adapters.sb3", "stable_baselines3", "sb3")

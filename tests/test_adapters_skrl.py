@@ -1,5 +1,6 @@
 """The skrl adapter: the plain environment's bits, tensors that are not moved, training."""
 
+import gymnasium as gym
 import pytest
 import torch
 from adapter_helpers import (
@@ -145,6 +146,16 @@ def test_many_learners_train(agent, action_type):
 def test_what_it_refuses():
     check_opening(SkrlEnv, "torch")
     check_opening_many(SkrlMultiEnv)
+
+
+def test_live_results_are_refused():
+    plain = gym.make_vec(MAKER, num_envs=2, output="torch", copy=False, **SMALL)
+    many = BatchedParallelEnv(2, {"maker": 1}, copy=False, **SMALL)
+    for env in (SkrlEnv(plain), SkrlMultiEnv(many)):
+        env.reset()
+        action = torch.zeros(2, 4)
+        with pytest.raises(ValueError, match="copy: got False, allowed"):
+            env.step(action if isinstance(env, SkrlEnv) else {"maker_0": action})
 
 
 def test_without_the_library(monkeypatch):

@@ -224,5 +224,13 @@ def test_what_it_refuses():
     check_opening_many(TorchRLGroupEnv)
 
 
+def test_live_results_are_refused():
+    plain = gym.make_vec(MAKER, num_envs=2, output="torch", copy=False, **SMALL)
+    many = BatchedParallelEnv(2, {"maker": 1}, copy=False, **SMALL)
+    for env in (TorchRLEnv(plain), TorchRLGroupEnv(many)):
+        with pytest.raises(ValueError, match="copy: got False, allowed"):
+            env.rollout(2)
+
+
 def test_without_the_library(monkeypatch):
     check_missing(monkeypatch, "kineticsim_env.adapters.torchrl", "torchrl", "torchrl")

@@ -60,6 +60,22 @@ def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
     return env
 
 
+def check_copied(adapter: str, before: Any, after: Any) -> None:
+    """Refuse an environment made with `copy=False`, whose results libraries would see change under their hands.
+
+    Args:
+        adapter: What errors call the adapter.
+        before: The observations that the last step or reset returned, which the caller has kept.
+        after: Those of this step, tensors or arrays: two that are alive lie in one place only if they are one.
+    """
+    if _place(before) == _place(after):
+        raise ValueError(f"copy: got False, allowed for {adapter} is True: it keeps results beyond the next step")
+
+
+def _place(values: Any) -> int:
+    return values.data_ptr() if isinstance(values, torch.Tensor) else values.__array_interface__["data"][0]
+
+
 def flags_of(
     terminated: torch.Tensor, truncated: torch.Tensor, over: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.adapters.opening import check_batched_env, open_vector_env
+from kineticsim_env.adapters.opening import check_batched_env, check_copied, open_vector_env
 
 try:
     from stable_baselines3.common.monitor import Monitor
@@ -36,6 +36,7 @@ class _MarketsVecEnv(VecEnv):
         self.envs = envs
         super().__init__(rows, observation_space, action_space)
         self._actions: np.ndarray | None = None
+        self._observation: np.ndarray | None = None
         self._returns = np.zeros(rows)
         self._lengths = np.zeros(rows, dtype=np.int64)
         self._began = time.perf_counter()
@@ -53,6 +54,13 @@ class _MarketsVecEnv(VecEnv):
     def step_async(self, actions: np.ndarray) -> None:
         """Keep the actions, float32 `[rows, A]` or int `[rows]`, for `step_wait`."""
         self._actions = actions
+
+    def _keep(self, observation: np.ndarray, stepped: bool) -> np.ndarray:
+        """Return the observations, kept to see that the next ones are others."""
+        if stepped:
+            check_copied(type(self).__name__, self._observation, observation)
+        self._observation = observation
+        return observation
 
     def _infos(self, done: np.ndarray, truncated: np.ndarray, last: np.ndarray) -> list[dict]:
         """Return the infos of all rows, and begin the statistics of those anew whose episode ended."""
@@ -145,7 +153,7 @@ class SB3VecEnv(_MarketsVecEnv):
         Returns:
             Observations float32 `[M, F]`.
         """
-        return self.envs.reset(seed=self._take_seeds())[0]
+        return self._keep(self.envs.reset(seed=self._take_seeds())[0], stepped=False)
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict]]:
         """Play one decision in every market.
@@ -157,7 +165,8 @@ class SB3VecEnv(_MarketsVecEnv):
         self._returns += reward
         self._lengths += 1
         done = terminated | truncated
-        return observation, reward, done, self._infos(done, truncated & ~terminated, found["final_obs"])
+        infos = self._infos(done, truncated & ~terminated, found["final_obs"])
+        return self._keep(observation, stepped=True), reward, done, infos
 
 
 class SB3GroupVecEnv(_MarketsVecEnv):
@@ -214,7 +223,7 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         seeds = self._take_seeds()
         observation, infos = self.envs.reset(seed=None if seeds is None else seeds[:: self._shape[1]])
         self._active = self._rows(infos["active"])
-        return self._rows(observation)
+        return self._keep(self._rows(observation), stepped=False)
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict]]:
         """Play one decision of all learners in every market.
@@ -231,7 +240,7 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         self._active = self._rows(found["active"])
         done = found["_final_obs"].cpu().numpy().repeat(self._shape[1])
         infos = self._infos(done, self._rows(truncated), self._rows(found["final_obs"]))
-        return self._rows(observation), rewards, done, infos
+        return self._keep(self._rows(observation), stepped=True), rewards, done, infos
 
     def _rows(self, groups: dict[str, torch.Tensor]) -> np.ndarray:
         """Return the one group's tensor `[M, n, ...]` as rows `[M * n, ...]`."""

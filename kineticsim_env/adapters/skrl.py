@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import check_batched_env, flags_of, open_vector_env
+from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env
 
 try:
     from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, Wrapper
@@ -76,9 +76,11 @@ class SkrlEnv(Wrapper):
             actions: float32 `[M, A]` or int64 `[M, 1]`, on the device.
         """
         given = as_actions(actions, self.action_space)
-        self._observation, reward, terminated, truncated, infos = self._env.step(given)
+        observation, reward, terminated, truncated, infos = self._env.step(given)
+        check_copied("SkrlEnv", self._observation, observation)
+        self._observation = observation
         column = (self.num_envs, 1)
-        return self._observation, reward.view(column), terminated.view(column), truncated.view(column), infos
+        return observation, reward.view(column), terminated.view(column), truncated.view(column), infos
 
     def state(self) -> None:
         """Return None: there is no state beside the observation."""
@@ -194,12 +196,15 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         observation, reward, terminated, truncated, infos = self._env.step(given)
         over = infos["_final_obs"]
         final = {role: flags_of(flag, truncated[role], over)[0] for role, flag in terminated.items()}
-        self._observation = self._by_name(observation)
+        found = self._by_name(observation)
+        for name, rows in (self._observation or {}).items():
+            check_copied("SkrlMultiEnv", rows, found[name])
+        self._observation = found
         rewards, ends, cuts = (
             self._by_name({role: rows.unsqueeze(-1) for role, rows in part.items()})
             for part in (reward, final, truncated)
         )
-        return self._observation, rewards, ends, cuts, infos
+        return found, rewards, ends, cuts, infos
 
     def state(self) -> dict[str, torch.Tensor | None]:
         """Return, for each learner, what all of them see together, float32 `[M, S]`."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import check_batched_env, flags_of, open_vector_env, state_of
+from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env, state_of
 
 try:
     from tensordict import TensorDict, TensorDictBase
@@ -66,7 +66,7 @@ class _MarketsEnv(EnvBase):
     def _tensordict(self, values: dict[str, Any]) -> TensorDict:
         """Return a tensordict of a dict, in which a dict is a group of learners, `[M, n]`."""
         size = self.batch_size
-        packed: dict[str, Any] = {
+        packed: Any = {
             key: TensorDict(value, batch_size=(*size, next(iter(value.values())).shape[1]), device=self.device)
             if isinstance(value, dict)
             else value
@@ -128,6 +128,7 @@ class TorchRLEnv(_MarketsEnv):
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         observation, reward, terminated, truncated, infos = self.envs.step(tensordict.get("action"))
+        check_copied("TorchRLEnv", self._first["observation"], observation)
         self._first, self._ended = self._start(observation, infos), infos["_final_obs"]
         return self._tensordict(
             {
@@ -214,6 +215,8 @@ class TorchRLGroupEnv(_MarketsEnv):
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         actions = {role: tensordict.get((role, "action")) for role in self.group_map}
         observation, reward, terminated, truncated, infos = self.envs.step(actions)
+        for role, rows in observation.items():
+            check_copied("TorchRLGroupEnv", self._first[role]["observation"], rows)
         self._first, self._ended = self._start(observation, infos), infos["_final_obs"]
         over = self._ended.unsqueeze(-1)
         values: dict[str, Any] = {"state": state_of(infos["final_obs"])}
