@@ -52,12 +52,15 @@ class RunningMeanStd:
             mask: bool `[M]`, the rows that count; None is all.
         """
         rows = rows.double()
-        weight = torch.ones(len(rows), dtype=torch.float64, device=rows.device) if mask is None else mask.double()
-        weight = weight.view(-1, *[1] * (rows.dim() - 1))
-        number = weight.sum()
-        divisor = number.clamp(min=1.0)
-        mean = (rows * weight).sum(0) / divisor
-        var = ((rows - mean).square() * weight).sum(0) / divisor
+        if mask is None:
+            number = torch.full_like(self.count, len(rows))
+            var, mean = torch.var_mean(rows, dim=0, correction=0)
+        else:
+            weight = mask.double().view(-1, *[1] * (rows.dim() - 1))
+            number = weight.sum()
+            divisor = number.clamp(min=1.0)
+            mean = (rows * weight).sum(0) / divisor
+            var = ((rows - mean).square() * weight).sum(0) / divisor
         delta, total = mean - self.mean, self.count + number
         spread = self.var * self.count + var * number + delta.square() * (self.count * number / total)
         self.var.copy_(spread / total)
@@ -113,14 +116,14 @@ class _TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         self._ended &= ~mask
         return mask
 
-    def _note_ends(self, done: torch.Tensor) -> torch.Tensor:
-        """Note which episodes have ended; return the markets whose step belongs to an episode, bool `[M]`.
+    def _note_ends(self, done: torch.Tensor) -> torch.Tensor | None:
+        """Note which episodes have ended; return whose step belongs to an episode, bool `[M]`, or None for all.
 
         That is all of them under SAME_STEP. Under NEXT_STEP the step behind an end only resets, and under DISABLED an
         episode that has ended stands still until it is reset.
         """
         if self._mode == AutoresetMode.SAME_STEP:
-            return torch.ones_like(done)
+            return None
         active = ~self._ended
         if self._mode == AutoresetMode.NEXT_STEP:
             self._ended.copy_(done)
@@ -171,9 +174,13 @@ class RecordEpisodeStatistics(_TorchVectorWrapper):
             raise ValueError(f"stats_key: got {self._key!r}, which the infos have already; allowed is another name")
         ended = terminated | truncated
         active = self._note_ends(ended)
-        self.episode_returns += torch.where(active, reward, 0.0)
-        self.episode_lengths += active
-        ended &= active  # under DISABLED the flags stand until the reset
+        if active is None:
+            self.episode_returns += reward
+            self.episode_lengths += 1
+        else:
+            self.episode_returns += torch.where(active, reward, 0.0)
+            self.episode_lengths += active
+            ended &= active  # under DISABLED the flags stand until the reset
         returns = torch.where(ended, self.episode_returns, 0.0)
         lengths = torch.where(ended, self.episode_lengths, 0)
         infos = {**infos, self._key: {"r": returns, "l": lengths}, f"_{self._key}": ended}
@@ -329,7 +336,7 @@ class NormalizeReward(_TorchVectorWrapper):
         self.discounted_return.mul_(self._gamma).add_(reward)
         if self.update_running_mean:
             self.statistics.update(self.discounted_return, active)
-        self.discounted_return.masked_fill_(ended | ~active, 0.0)
+        self.discounted_return.masked_fill_(ended if active is None else ended | ~active, 0.0)
         scaled = (reward.double() / torch.sqrt(self.statistics.var + self._epsilon)).float()
         if self._clip is not None:
             scaled = scaled.clamp(-self._clip, self._clip)

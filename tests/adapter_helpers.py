@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kineticsim_env  # noqa: F401  registers the environments
-from kineticsim_env.batched_parallel_env import BatchedParallelEnv
+from kineticsim_env import BatchedParallelEnv
 
 IDS = sorted(name for name in gym.registry if name.startswith("KineticSim/"))
 SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 20}

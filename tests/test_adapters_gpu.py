@@ -5,7 +5,7 @@ import pytest
 import torch
 from adapter_helpers import MAKER, MANY, SMALL, TASKS, assert_bits, ending, many_run, plain_run
 
-from kineticsim_env.batched_parallel_env import BatchedParallelEnv
+from kineticsim_env import BatchedParallelEnv
 from kineticsim_env.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
 
 pytestmark = pytest.mark.gpu

@@ -24,8 +24,8 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecMonitor, VecNormalize
 
+from kineticsim_env import BatchedParallelEnv
 from kineticsim_env.adapters.sb3 import SB3GroupVecEnv, SB3VecEnv
-from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 
 
 @pytest.mark.parametrize("task", TASKS)

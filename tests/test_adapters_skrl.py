@@ -21,8 +21,8 @@ pytest.importorskip("skrl")
 
 from skrl.utils.runner.torch import Runner
 
+from kineticsim_env import BatchedParallelEnv
 from kineticsim_env.adapters.skrl import SkrlEnv, SkrlMultiEnv
-from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 
 NETWORK = {"network": [{"name": "net", "input": "OBSERVATIONS", "layers": [32], "activations": "tanh"}]}
 

@@ -26,8 +26,8 @@ from torchrl.modules import MLP, NormalParamExtractor, ProbabilisticActor, TanhN
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
+from kineticsim_env import BatchedParallelEnv
 from kineticsim_env.adapters.torchrl import TorchRLEnv, TorchRLGroupEnv
-from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 from kineticsim_env.wrappers import NormalizeObservation, RecordEpisodeStatistics
 
 

@@ -8,8 +8,7 @@ import gymnasium as gym
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-import kineticsim_env  # noqa: F401  registers the environments
-from kineticsim_env.batched_parallel_env import BatchedParallelEnv
+from kineticsim_env import BatchedParallelEnv  # importing the package registers the environments
 from kineticsim_env.tasks.base import MARKET_FEATURES
 
 
