@@ -35,7 +35,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     "MarketMaking": {"no trade": policies.NoTrade, "random quotes": policies.RandomQuotes},
     "Execution": {
         "all at the deadline": policies.DoNothing,
-        "all at once": policies.ImmediateExecution,
+        "all at once": policies.ImmediateExecution,  # 10 ticks through the mid
         "random orders": policies.RandomOrders,
     },
     "Trading": {"no trade": policies.Hold, "random orders": policies.RandomTrader, "buy and hold": policies.BuyAndHold},
@@ -61,8 +61,9 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         ),
     },
     "Execution": {
+        "resting order": (policies.ImmediateExecution, {"ticks": [-8, -6, -5, -4, -3, -2]}),  # all that is left
         "TWAP": (policies.TimeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15]}),
-        "VWAP": (policies.VolumeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15]}),
+        "VWAP": (policies.VolumeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15], "slack": [0.1, 0.3]}),
         "Almgren-Chriss": (
             policies.AlmgrenChriss,
             {"ticks": TICKS, "urgent": [1, 5, 15], "risk": [1e-4, 1e-3, 1e-2]},

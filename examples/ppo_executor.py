@@ -23,9 +23,9 @@ class Args(ppo.Args):
 
     output: Path = Path("runs/ppo_executor")
     """folder of the checkpoint, the TensorBoard log, the table and the pictures"""
-    gamma: float = 0.99
+    gamma: float = 1.0
     """discount a decision"""
-    gae_lambda: float = 0.95
+    gae_lambda: float = 0.97
     """of generalised advantage estimation"""
     reward: Literal["shortfall", "risk_averse", "terminal"] = "shortfall"  # ty: ignore[incompatible-attribute-override]
     """what the learner is paid"""
