@@ -168,6 +168,17 @@ def test_many_learners_train():
     env.close()
 
 
+def test_rendering(monkeypatch):
+    """A vector environment hands out the frame of one market, once for each of them."""
+    env = SB3VecEnv(MAKER, num_envs=4, **SMALL)
+    frame = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    monkeypatch.setattr(env.envs, "render", lambda: (frame,) * 4)
+    env.render_mode = "rgb_array"
+    np.testing.assert_array_equal(env.render("rgb_array"), frame)
+    monkeypatch.setattr(env.envs, "render", lambda: None)
+    assert env.get_images() == []
+
+
 def test_what_it_refuses():
     check_opening(SB3VecEnv, "numpy")
     check_opening_many(SB3GroupVecEnv)

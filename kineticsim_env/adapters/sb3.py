@@ -81,9 +81,9 @@ class _MarketsVecEnv(VecEnv):
         self.envs.close()
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Return the frames that the environment renders."""
-        frames = _find(self.envs, "render")()
-        return [] if frames is None else [np.asarray(frame) for frame in frames]
+        """Return the frames that the environment renders, each once: of many markets it draws one."""
+        frames = _find(self.envs, "render")() or ()
+        return list({id(frame): np.asarray(frame) for frame in frames}.values())
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute of the vector environment for some markets: its row, where it has one a market."""
