@@ -19,6 +19,8 @@ class Args(ppo.Args):
     """Train an executor with PPO and compare it with scripted schedules."""
 
     TASK: ClassVar[str] = "Execution"
+    # Prices move a lot more than executors differ, so it takes many.
+    EPISODES: ClassVar[dict[str, int]] = {"cuda": 32768, "cpu": 2048, "numpy": 512}
     SETTINGS: ClassVar[tuple[str, ...]] = "reward", "risk_aversion", "reward_scale", "auctions_per_step", "block_qty"
 
     output: Path = Path("runs/ppo_executor")
@@ -29,8 +31,6 @@ class Args(ppo.Args):
     """of generalised advantage estimation"""
     initial_std: float = 0.2
     """standard deviation of the policy's actions at the start"""
-    eval_envs: int = 8192
-    """held-out episodes of the final comparison; prices move a lot more than executors differ"""
     reward: Literal["shortfall", "risk_averse", "terminal"] = "shortfall"  # ty: ignore[incompatible-attribute-override]
     """what the learner is paid"""
     risk_aversion: float = 0.05
