@@ -73,6 +73,16 @@ struct Clearing {
     count<kHighest>(cleared);
   }
 
+  // The same without the best prices, which quotes among these ticks would change.
+  template <bool kHighest>
+  __device__ __forceinline__ void clear_chunk_for_prices(Cleared& cleared) {
+    look(cleared.base, cleared.above, cleared.below);
+    cleared.volume = warp_max(executable_volume(demand, supply));
+    start_counts(cleared);
+    cleared.lowest += warp_count(supply < cleared.volume);
+    if (kHighest) cleared.highest += warp_count(demand >= cleared.volume);
+  }
+
   // Clear any number of chunks, looking at each twice: for the volume, then for the residual.
   template <bool kHighest>
   __device__ __forceinline__ bool clear_chunks(Cleared& cleared) {

@@ -19,10 +19,10 @@ struct alignas(16) DeskMarket {
   int64_t bank_row;             // where the next episode starts
   int32_t trades;               // of this step
   int32_t error, elapsed, fundamental_before;
-  int32_t mid_history[kHistory + 1];
-  int32_t volume_history[kHistory];
-  int32_t unused[3];
-  MarketParams params;
+  uint64_t counter, ration_word;  // of the first auction; see MarketState::start_prepared
+  int32_t mid_history[kHistory + 2];     // one place more, at the front, which this decision fills
+  int32_t volume_history[kHistory + 1];
+  alignas(16) MarketParams params;
 };
 
 struct alignas(16) DeskSlot {
@@ -36,9 +36,15 @@ struct alignas(16) DeskSlot {
 static_assert(sizeof(DeskMarket) == 4 * kDeskInts && sizeof(DeskSlot) == 4 * kDeskSlotInts, "layout.h tells the launcher");
 static_assert(kDeskInts % 4 == 0 && kDeskSlotInts % 4 == 0, "rows are read by 16 bytes, and warps' memory follows");
 
-template <int kBins, bool kOptions>
+// KS_SINGLE: one market with one slot a warp. Every lane then works for the slot, and has a feature of its own.
+#ifndef KS_SINGLE
+#define KS_SINGLE 0
+#endif
+
+template <int kBins, bool kOptions, int kSlots>
 struct EnvironmentTile {
-  using Market = MarketOnChip<kBins, kOptions, true>;
+  using Market = MarketOnChip<kBins, kOptions, kSlots>;
+  static constexpr bool kSingle = KS_SINGLE && kSlots == 1;
 
   const Launch& launch;
   const TaskParams& task;
@@ -56,15 +62,16 @@ struct EnvironmentTile {
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
-      : launch(launch), task(launch.task), lane(threadIdx.x % kWarpLanes), slots(launch.slots),
-        count((int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)), first(first),
+      : launch(launch), task(launch.task), lane(threadIdx.x % kWarpLanes), slots(kSlots == 1 ? 1 : launch.slots),
+        count(kSingle ? 1 : (int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)), first(first),
         shared(shared), bins(shared + 2 * Market::book_ints(launch)),
         markets(reinterpret_cast<DeskMarket*>(bins + kBinInts)),
         rows(reinterpret_cast<DeskSlot*>(markets + launch.tile)), has_market(lane < count),
-        has_slot(lane < count * slots), slot_market(has_slot ? lane / slots : 0), k(lane - slot_market * slots) {}
+        has_slot(kSingle || lane < count * slots), slot_market(kSingle || !has_slot ? 0 : lane / slots),
+        k(kSlots == 1 ? 0 : lane - slot_market * slots) {}
 
   // Where lane 0's slot lies: a tile's slots follow each other in memory.
-  __device__ __forceinline__ int64_t slot_row() const { return first * slots + lane; }
+  __device__ __forceinline__ int64_t slot_row() const { return first * slots + (kSingle ? 0 : lane); }
 
   __device__ __forceinline__ MarketParams params_of(int market) const {
     const MarketParams& row = markets[market].params;
@@ -76,11 +83,11 @@ struct EnvironmentTile {
     Market::fetch_book(launch, book, launch.bid + (first + i) * levels, launch.ask + (first + i) * levels);
   }
 
-  __device__ __forceinline__ void slot_direction(const DeskMarket& market, int64_t inventory, int32_t& side,
-                                                 int64_t& remaining) const {
+  __device__ __forceinline__ void slot_direction(const DeskMarket& market, const int32_t* mid_history, int64_t inventory,
+                                                 int32_t& side, int64_t& remaining) const {
     side = 0;
     remaining = kMaxPrice;
-    if (task.role[k] == kMomentum) side = momentum_side(market.mid_history, market.key, market.t, k);
+    if (task.role[k] == kMomentum) side = momentum_side(mid_history, market.key, market.t, k);
     if (task.role[k] == kNoise) {
       const Target target = noise_target(task, market.key, k, inventory);
       side = target.side;
@@ -89,14 +96,13 @@ struct EnvironmentTile {
   }
 
   // This lane's action, turned into a quote that the door lets through.
-  __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory) {
+  __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory, const float4& row) {
     int32_t side, error = 0;
     int64_t most;
-    slot_direction(market, inventory, side, most);
-    const int32_t mid2 = market.mid_history[0];
+    slot_direction(market, market.mid_history + 1, inventory, side, most);
+    const int32_t mid2 = market.mid_history[1];
     Quote fresh;
     if (task.action_type == kContinuous) {
-      const float4 row = reinterpret_cast<const float4*>(launch.actions)[slot_row()];
       const float action[kActionSize] = {row.x, row.y, row.z, row.w};
       fresh = decode_continuous(task, task.role[k], action, mid2, side, most, standing, error);
     } else {
@@ -114,11 +120,11 @@ struct EnvironmentTile {
                                     desk.volume_history, 0, 0, 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0}};
     if (lane < kMarketFeatures) {
       const float feature = feature_of(market_ratio(view, lane));
+      const int64_t at = first * slots * kObservation + i * slots * kObservation + lane;
 #pragma unroll 1
-      for (int slot = 0; slot < slots; ++slot) {
-        const int64_t at = ((first + i) * slots + slot) * kObservation + lane;
-        out[at] = feature;
-        if (copy) copy[at] = feature;
+      for (int place = 0; place < slots * kObservation; place += kObservation) {
+        out[at + place] = feature;
+        if (copy) copy[at + place] = feature;
       }
     }
   }
@@ -134,13 +140,27 @@ struct EnvironmentTile {
     view.inventory_limit = params_of(slot_market).inventory_limit;
     view.quote = quote;
     view.account = account;
-    slot_direction(desk, account.inventory, view.side, view.remaining);
+    slot_direction(desk, desk.mid_history, account.inventory, view.side, view.remaining);
     const int64_t at = slot_row() * kObservation + kMarketFeatures;
+    if (kSingle) {
+      Ratio ratio{0.0f, 1.0f};
 #pragma unroll
-    for (int i = 0; i < kOwnFeatures; ++i) {
-      const float feature = feature_of(own_ratio(task, view, i));
-      out[at + i] = feature;
-      if (copy) copy[at + i] = feature;
+      for (int i = 0; i < kOwnFeatures; ++i) {
+        const Ratio other = own_ratio(task, view, i);
+        if (lane == i) ratio = other;
+      }
+      const float feature = feature_of(ratio);
+      if (lane < kOwnFeatures) {
+        out[at + lane] = feature;
+        if (copy) copy[at + lane] = feature;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kOwnFeatures; ++i) {
+        const float feature = feature_of(own_ratio(task, view, i));
+        out[at + i] = feature;
+        if (copy) copy[at + i] = feature;
+      }
     }
   }
 
@@ -155,6 +175,8 @@ struct EnvironmentTile {
     desk.volume = market.volume;
     desk.trades = market.trades;
     desk.error = market.error;
+    desk.mid_history[0] = market.mark();
+    desk.volume_history[0] = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
   }
 
   // The auctions of one decision in market i of the tile, whose book is on its way; `next` (-1: none) follows it.
@@ -166,10 +188,10 @@ struct EnvironmentTile {
     market.origin = desk.origin;
     market.fundamental = desk.fundamental;
     market.error = desk.error;
-    market.start(desk.key, desk.t);
+    market.start_prepared(desk.key, desk.t, desk.counter, &desk.ration_word);
     Quote fresh{0, 0, 0, 0};
-    DeskSlot& row = rows[i * slots + lane];
-    if (lane < slots) {
+    DeskSlot& row = rows[i * slots + market.slot()];
+    if (market.has_slot()) {
       market.quote = row.quote;
       fresh = row.fresh;
     }
@@ -192,14 +214,6 @@ struct EnvironmentTile {
       }
     }
     if (market.stopped()) return;
-    // Both histories are one row on the desk: each place moves up by one, then the newest comes first.
-    int32_t* const history = markets[i].mid_history;
-    const int32_t moved = lane < 2 * kHistory + 1 ? history[lane] : 0;
-    const int32_t newest = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
-    __syncwarp();
-    if (lane < 2 * kHistory && lane != kHistory) history[lane + 1] = moved;
-    if (lane == 0) history[0] = market.mark();
-    if (lane == kHistory) history[kHistory + 1] = newest;
     __syncwarp();
     write_market_features(market, i, launch.final_observation, launch.observation);
   }
@@ -230,60 +244,105 @@ struct EnvironmentTile {
     market.error = desk.error;
     put_on_desk(market, i);
     market.store_book();
-    if (lane < 2 * kHistory + 1) desk.mid_history[lane] = lane <= kHistory ? market.mark() : 0;
+    if (lane < 2 * kHistory + 3) desk.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
     __syncwarp();
     write_market_features(market, i, launch.observation, nullptr);
+  }
+
+  // What is needed after the auctions only, of this lane's slot and market.
+  __device__ __forceinline__ void read_late(Account& account, int64_t& prev_value, int64_t& volume, int64_t& trades) const {
+    if (has_slot) {
+      account.cash = launch.cash[slot_row()];
+      account.fees = launch.fees[slot_row()];
+      prev_value = launch.prev_value[slot_row()];
+    }
+    if (has_market) {
+      volume = launch.volume[first + lane];
+      trades = launch.trades[first + lane];
+    }
   }
 
   __device__ __forceinline__ void step_or_reset() {
     const bool explicit_reset = launch.env_mode == kEnvReset;
     const int64_t m = first + lane;  // this lane's market
     DeskMarket& desk = markets[has_market ? lane : 0];
-    DeskSlot& row = rows[has_slot ? lane : 0];
+    DeskSlot& row = rows[!kSingle && has_slot ? lane : 0];
 
     // What this lane's market and slot are.
     bool plays = false, restarts = false, frozen = true, done = false, terminated = false, truncated = false;
-    constexpr int kInts = sizeof(MarketParams) / 4;
+    // All that is read comes at once, and waits for nothing else.
+    constexpr int kPieces = sizeof(MarketParams) / 16;
+    static_assert(sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
     const int32_t* from = reinterpret_cast<const int32_t*>(launch.params + first * launch.params_stride);
 #pragma unroll 1
-    for (int i = lane; i < count * kInts; i += kWarpLanes)
-      reinterpret_cast<int32_t*>(&markets[i / kInts].params)[i % kInts] = from[launch.params_stride ? i : i % kInts];
+    for (int i = lane; i < count * kPieces; i += kWarpLanes)
+      copy_16_bytes_ahead(reinterpret_cast<int*>(&markets[i / kPieces].params) + 4 * (i % kPieces),
+                          from + 4 * (launch.params_stride ? i : i % kPieces));
+    int64_t seed = 0, episode = 0;
+    bool masked = true;
     if (has_market) {
-      desk.prev_mid2 = launch.prev_mid2[m];
-      desk.last_tick = launch.last_tick[m];
-      desk.origin = launch.price_origin[m];
-      desk.fundamental = desk.fundamental_before = launch.fundamental_price[m];
-      desk.t = launch.t[m];
-      desk.error = launch.error[m];
-      desk.elapsed = launch.elapsed[m];
-      desk.volume = desk.trades = 0;
+      copy_ahead(&desk.prev_mid2, launch.prev_mid2 + m);
+      copy_ahead(&desk.last_tick, launch.last_tick + m);
+      copy_ahead(&desk.origin, launch.price_origin + m);
+      copy_ahead(&desk.fundamental, launch.fundamental_price + m);
+      copy_ahead(&desk.fundamental_before, launch.fundamental_price + m);
+      copy_ahead(&desk.t, launch.t + m);
+      copy_ahead(&desk.error, launch.error + m);
+      copy_ahead(&desk.elapsed, launch.elapsed + m);
 #pragma unroll
-      for (int i = 0; i <= kHistory; ++i) desk.mid_history[i] = launch.mid_history[m * (kHistory + 1) + i];
+      for (int i = 0; i <= kHistory; ++i) copy_ahead(desk.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
 #pragma unroll
-      for (int i = 0; i < kHistory; ++i) desk.volume_history[i] = launch.volume_history[m * kHistory + i];
-      desk.key = episode_key(launch.seed[m], launch.episode[m]);
+      for (int i = 0; i < kHistory; ++i) copy_ahead(desk.volume_history + 1 + i, launch.volume_history + m * kHistory + i);
+      seed = launch.seed[m];
+      episode = launch.episode[m];
       done = launch.done[m];
+      masked = !launch.reset_mask || launch.reset_mask[m];
+    }
+    int *book = shared, *next_book = shared + Market::book_ints(launch);
+    if (!explicit_reset) fetch(0, book);  // most likely the first that plays
+    int4 standing = make_int4(0, 0, 0, 0);
+    float4 action = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    int64_t inventory = 0;
+    if (has_slot) {
+      standing = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
+      inventory = launch.inventory[slot_row()];
+      if (!explicit_reset && task.action_type == kContinuous)
+        action = reinterpret_cast<const float4*>(launch.actions)[slot_row()];
+    }
+    Account account{0, 0, 0};
+    int64_t prev_value = 0, volume_before = 0, trades_before = 0;
+    if (kSingle) read_late(account, prev_value, volume_before, trades_before);
+    copies_done();
+    if (has_market) {
+      desk.volume = desk.trades = 0;
+      desk.key = episode_key(seed, episode);
       const bool stopped = market_has_stopped(desk.error);
       plays = !explicit_reset && !stopped && !done;
-      restarts = explicit_reset ? !launch.reset_mask || launch.reset_mask[m]
+      restarts = explicit_reset ? masked
                                 : !stopped && done && task.autoreset != kDisabled;
       frozen = explicit_reset ? !restarts : !stopped && done && task.autoreset == kDisabled;  // and so are its flags
+      if (plays) {  // what the first auction needs of the market's own words: here a lane hashes for a market
+        const MarketParams p = params_of(lane);
+        desk.counter = word_counter(desk.key, desk.t, 0);
+        desk.ration_word = mix64(desk.counter + kRationWord * kGolden);
+        if (kOptions && (p.walk_threshold | p.jump_threshold) != 0)
+          desk.fundamental = walk_fundamental(p, mix64(desk.counter + kWalkWord * kGolden), desk.fundamental);
+      }
     }
     __syncwarp();
     const unsigned playing = __ballot_sync(kAllLanes, plays);
     const bool slot_plays = has_slot && (playing >> slot_market & 1);
     if (has_slot) {
-      const int4 q = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
-      row.quote = Quote{q.x, q.y, q.z, q.w};
-      row.inventory = launch.inventory[slot_row()];
+      const Quote quote{standing.x, standing.y, standing.z, standing.w};
+      row.quote = quote;
+      row.inventory = inventory;
       row.cash = row.liquidation = row.bought = row.sold = 0;
-      if (slot_plays) row.fresh = decode(markets[slot_market], row.quote, row.inventory);
+      if (slot_plays) row.fresh = decode(markets[slot_market], quote, inventory, action);
     }
     __syncwarp();
 
     // The auctions, market after market.
-    int *book = shared, *next_book = shared + Market::book_ints(launch);
-    if (playing != 0) fetch(__ffs(playing) - 1, book);
+    if (playing != 0 && !(playing & 1)) fetch(__ffs(playing) - 1, book);
 #pragma unroll 1
     for (unsigned left = playing; left != 0; left &= left - 1) {
       play(__ffs(left) - 1, book, __ffs(left & (left - 1)) - 1, next_book);
@@ -295,12 +354,8 @@ struct EnvironmentTile {
 
     // What came of them: money, ends of episode, rewards. What is not on the desk was not read before, as registers are
     // what auctions are short of.
-    Account account{0, 0, 0};
-    int64_t prev_value = 0;
-    if (has_slot) {
-      account = Account{launch.cash[slot_row()], row.inventory, launch.fees[slot_row()]};
-      prev_value = launch.prev_value[slot_row()];
-    }
+    if (!kSingle) read_late(account, prev_value, volume_before, trades_before);
+    if (has_slot) account.inventory = row.inventory;
     const Account before = account;
     if (has_market && plays && market_has_stopped(desk.error)) plays = false;
     const unsigned played = __ballot_sync(kAllLanes, plays);
@@ -330,7 +385,7 @@ struct EnvironmentTile {
       const bool ends = (losing >> (slot_market * slots) & market_slots) != 0 || mine.elapsed >= task.horizon;
       int32_t side;
       int64_t remaining;
-      slot_direction(mine, account.inventory, side, remaining);
+      slot_direction(mine, mine.mid_history, account.inventory, side, remaining);
       reward = reward_of(task, task.role[k], before, account, prev_value, value, mark2_before, mark2, ends, remaining);
       prev_value = value;
       write_own_features(row.quote, account, launch.final_observation, launch.observation);
@@ -347,7 +402,7 @@ struct EnvironmentTile {
     const unsigned restarting = __ballot_sync(kAllLanes, restarts);
     if (restarting != 0) {
       if (restarts) {
-        const int64_t episode = launch.episode[m] + 1;
+        episode = launch.episode[m] + 1;
         launch.episode[m] = episode;
         done = false;
         desk.key = episode_key(launch.seed[m], episode);
@@ -380,17 +435,18 @@ struct EnvironmentTile {
       launch.price_origin[m] = desk.origin;
       launch.fundamental_price[m] = desk.fundamental;
       launch.t[m] = desk.t;
-      launch.volume[m] = restarts ? 0 : launch.volume[m] + desk.volume;
-      launch.trades[m] = restarts ? 0 : launch.trades[m] + desk.trades;
+      launch.volume[m] = restarts ? 0 : volume_before + desk.volume;
+      launch.trades[m] = restarts ? 0 : trades_before + desk.trades;
       launch.error[m] = desk.error;
       launch.elapsed[m] = desk.elapsed;
       launch.done[m] = done;
       launch.terminated[m] = terminated;
       launch.truncated[m] = truncated;
+      const int moved = plays || restarts ? 0 : 1;  // whether the front of the histories was filled
 #pragma unroll
-      for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[i];
+      for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[moved + i];
 #pragma unroll
-      for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = desk.volume_history[i];
+      for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = desk.volume_history[moved + i];
     }
     if (has_slot) {
       const int64_t at = slot_row();

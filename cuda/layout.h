@@ -27,7 +27,7 @@ constexpr int kActionSize = 4;        // the largest role's continuous action, t
 constexpr int kMarketsPerBlock = 4;   // at most, a warp each
 constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many ticks
 constexpr int kBinInts = 128;         // of a market's order bins
-constexpr int kDeskInts = 52;         // of an environment's market
+constexpr int kDeskInts = 56;         // of an environment's market
 constexpr int kDeskSlotInts = 16;     // and of each of its slots
 
 // Bits of a market's sticky error word.

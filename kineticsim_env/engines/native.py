@@ -225,7 +225,7 @@ class CudaEngine(NativeEngine):
             defines = {
                 "KS_BINS": choose_bins(self._reach, self._agents),
                 "KS_OPTIONS": self._options,
-                "KS_SLOTS": int(self._sizes["K"] > 0),
+                "KS_SLOTS": min(self._sizes["K"], 2),
                 "KS_TASK": int(mode != 0),
                 **(self._own_definitions() if self._specialised else {}),
                 **self.force,
