@@ -13,15 +13,25 @@ struct Environment : Market {
   int32_t* mid_history() const { return launch.mid_history + m * (kHistory + 1); }
   int32_t* volume_history() const { return launch.volume_history + m * kHistory; }
 
+  // Draw the scenario of the episode that begins; returns which rows of the bank are its own.
+  int64_t draw_scenario() {
+    const TaskParams& task = launch.task;
+    if (task.scenarios > 0) {
+      launch.scenario[m] = word_choice(random_word(key, 0, kScenarioWord), task.scenarios);
+      launch.params[m] = launch.scenario_params[launch.scenario[m]];
+    }
+    return task.bank_owner == kEachScenario ? launch.scenario[m] : task.bank_owner == kEachMarket ? m : 0;
+  }
+
   void reset(bool explicit_reset) {
     const TaskParams& task = launch.task;
     episode += 1;
     t = 0;
     key = episode_key(launch.seed[m], episode);
     volume = trades = 0;
+    const int64_t owner = draw_scenario();
     if (task.bank_size > 0) {
-      const int64_t row = word_choice(random_word(key, 0, kWarmStartWord), task.bank_size) +
-                          (task.bank_per_market ? m * task.bank_size : 0);
+      const int64_t row = word_choice(random_word(key, 0, kWarmStartWord), task.bank_size) + owner * task.bank_size;
       std::memcpy(bid, launch.bank_bid + row * levels, levels * sizeof(int32_t));
       std::memcpy(ask, launch.bank_ask + row * levels, levels * sizeof(int32_t));
       const int32_t* scalars = launch.bank_scalars + 4 * row;
@@ -37,11 +47,13 @@ struct Environment : Market {
       quotes[k] = {0, 0, 0, 0};
       accounts[k] = {0, 0, 0};
       launch.prev_value[m * slots + k] = 0;
+      launch.ended[m * slots + k] = 0;
     }
     launch.done[m] = 0;
     launch.elapsed[m] = explicit_reset && task.stagger && episode == 0
                             ? word_choice(random_word(key, 0, kStaggerWord), task.horizon)
                             : 0;
+    launch.arrival2[m] = mark();
     std::fill(mid_history(), mid_history() + kHistory + 1, mark());
     std::fill(volume_history(), volume_history() + kHistory, 0);
     if (explicit_reset) error = 0;
@@ -49,38 +61,71 @@ struct Environment : Market {
 
   void observe(float* out) const {
     const TaskParams& task = launch.task;
-    View<const int32_t*> view{bid, ask, levels, best_bid, best_ask, mid_history()[0], last_tick, origin,
-                              mid_history(), volume_history(), 0, launch.elapsed[m], p.inventory_limit, 0, 0, {}, {}};
+    View<const int32_t*> view{bid, ask, levels, best_bid, best_ask, mid_history()[0], last_tick, origin, mid_history(),
+                              volume_history(), launch.arrival2[m], 0, launch.elapsed[m], p.inventory_limit, {}, {}, {}};
     float* rows = out + m * slots * kObservation;
     for (int k = 0; k < slots; ++k) {
       float* row = rows + k * kObservation;
       view.role = task.role[k];
       view.quote = quotes[k];
       view.account = accounts[k];
-      slot_direction(k, view.side, view.remaining);
+      view.target = target(k);
       const int first_own = k == 0 ? 0 : kMarketFeatures;  // all slots see the same market
       if (k > 0) std::memcpy(row, rows, kMarketFeatures * sizeof(float));
       for (int i = first_own; i < kObservation; ++i) row[i] = observation_feature(task, view, i);
     }
   }
 
-  // The side of slot k's next order, and how much it may still trade.
-  void slot_direction(int k, int32_t& side, int64_t& remaining) const {
-    side = 0, remaining = kMaxPrice;
-    if (launch.task.role[k] == kMomentum) side = momentum_side(mid_history(), key, t, k);
-    if (launch.task.role[k] == kNoise) {
-      Target target = noise_target(launch.task, key, k, accounts[k].inventory);
-      side = target.side, remaining = target.remaining;
+  Target target(int k) const {
+    return target_of(launch.task, launch.task.role[k], mid_history(), key, t, k, accounts[k].inventory);
+  }
+
+  // Slot k's action as a quote; the door comes later.
+  Quote decode(int k) {
+    const TaskParams& task = launch.task;
+    const int64_t row = m * slots + k;
+    if (launch.ended[row]) return Quote{0, 0, 0, 0};
+    return task.action_type == kContinuous
+               ? decode_continuous(task, task.role[k], launch.actions + row * launch.action_stride, mid_history()[0],
+                                   target(k), quotes[k], error)
+               : decode_discrete(task, task.role[k], launch.choices[row], mid_history()[0], target(k), error);
+  }
+
+  // After the last decision: what is left of blocks goes into the market, until nothing is or it has taken too long.
+  void force_blocks() {
+    const TaskParams& task = launch.task;
+    for (int a = 0; a < task.forced_auctions && !stopped(); ++a) {
+      Quote forced[kMaxSlots] = {};
+      bool any = false;
+      for (int k = 0; k < slots; ++k) {
+        if (task.role[k] != kExecutor || launch.ended[m * slots + k]) continue;
+        forced[k] = through_door(forced_quote(task, target(k)), accounts[k].inventory, p);
+        any |= forced[k].bid_qty + forced[k].ask_qty > 0;
+      }
+      if (!any) return;
+      auction(forced);
     }
+  }
+
+  void rest() {
+    for (int k = 0; k < slots; ++k) {
+      const int64_t row = m * slots + k;
+      launch.reward[row] = 0.0f;
+      if (launch.fills) launch.fills[2 * row] = launch.fills[2 * row + 1] = 0;
+    }
+  }
+
+  void lower_flags() {
+    std::fill(launch.terminated + m * slots, launch.terminated + (m + 1) * slots, 0);
+    std::fill(launch.truncated + m * slots, launch.truncated + (m + 1) * slots, 0);
   }
 
   void env_step() {
     const TaskParams& task = launch.task;
     if (launch.done[m] || stopped()) {
-      std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
-      if (launch.fills) std::fill(launch.fills + 2 * m * slots, launch.fills + 2 * (m + 1) * slots, 0);
+      rest();
       if (!stopped() && task.autoreset == kDisabled) return;
-      launch.terminated[m] = launch.truncated[m] = 0;
+      lower_flags();
       if (stopped()) return;
       reset(false);
       observe(launch.observation);
@@ -92,19 +137,15 @@ struct Environment : Market {
     Quote fresh[kMaxSlots];
     Account before[kMaxSlots];
     for (int k = 0; k < slots; ++k) {
-      int32_t side;
-      int64_t most;
-      slot_direction(k, side, most);
       before[k] = accounts[k];
-      fresh[k] = task.action_type == kContinuous
-                     ? decode_continuous(task, task.role[k], launch.actions + (m * slots + k) * kActionSize, mid2_before,
-                                         side, most, quotes[k], error)
-                     : decode_discrete(task, task.role[k], launch.choices[m * slots + k], mid2_before, side, most, error);
+      fresh[k] = decode(k);
     }
     decision(fresh, 0);
+    const int32_t elapsed = launch.elapsed[m] + 1;
+    if (elapsed >= task.horizon) force_blocks();
     if (stopped()) {
       std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
-      launch.terminated[m] = launch.truncated[m] = 0;
+      lower_flags();
       store();
       return;
     }
@@ -116,35 +157,34 @@ struct Environment : Market {
     std::copy_backward(volumes, volumes + kHistory - 1, volumes + kHistory);
     mids[0] = mid2;
     volumes[0] = (int32_t)std::min<int64_t>(volume - volume_before, 0x7fffffff);
-    const int32_t elapsed = ++launch.elapsed[m];
+    launch.elapsed[m] = elapsed;
 
     const bool on_fundamental = task.mark == kFundamentalMark;
-    const int64_t mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mid2_before;
-    const int64_t mark2 = on_fundamental ? 2 * (int64_t)fundamental : mid2;
-    int64_t value[kMaxSlots];
-    bool terminated = false;
+    Decision d;
+    d.mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mid2_before;
+    d.mark2_after = on_fundamental ? 2 * (int64_t)fundamental : mid2;
+    d.arrival2 = launch.arrival2[m];
+    bool all_ended = true;
     for (int k = 0; k < slots; ++k) {
-      int64_t cash = task.mark == kLiquidationMark
-                         ? liquidation_cash(bid, ask, levels, accounts[k].inventory, origin, last_tick)
-                         : 0;
-      value[k] = marked_value(task, accounts[k], mark2, cash);
-      terminated |= task.max_loss > 0.0 && (double)value[k] / 2000.0 <= -task.max_loss;
+      const int64_t row = m * slots + k;
+      const bool liquidates = task.mark == kLiquidationMark;
+      d.before = before[k], d.after = accounts[k];
+      d.prev_value = launch.prev_value[row];
+      d.value = marked_value(task, d.after, d.mark2_after,
+                             liquidates ? liquidation_cash(bid, ask, levels, d.after.inventory, origin, last_tick) : 0);
+      d.remaining = target(k).remaining;
+      const End end = launch.ended[row] ? kGoesOn : end_of(task, task.role[k], d.value, d.remaining, elapsed);
+      d.ends = end != kGoesOn;
+      launch.reward[row] = launch.ended[row] ? 0.0f : reward_of(task, task.role[k], d, bought[k] + sold[k]);
+      launch.prev_value[row] = d.value;
+      launch.terminated[row] = end == kTerminated;
+      launch.truncated[row] = end == kTruncated;
+      launch.ended[row] |= d.ends;
+      all_ended &= launch.ended[row] != 0;
     }
-    const bool truncated = !terminated && elapsed >= task.horizon;
-    const bool ends = terminated || truncated;
-    for (int k = 0; k < slots; ++k) {
-      int32_t side;
-      int64_t remaining;
-      slot_direction(k, side, remaining);
-      launch.reward[m * slots + k] = reward_of(task, task.role[k], before[k], accounts[k], launch.prev_value[m * slots + k],
-                                               value[k], mark2_before, mark2, ends, remaining);
-      launch.prev_value[m * slots + k] = value[k];
-    }
-    launch.terminated[m] = terminated;
-    launch.truncated[m] = truncated;
-    launch.done[m] = ends;
+    launch.done[m] = all_ended;
     observe(launch.final_observation);
-    if (ends && task.autoreset == kSameStep) {
+    if (all_ended && task.autoreset == kSameStep) {
       reset(false);
       observe(launch.observation);
     } else {
@@ -158,7 +198,7 @@ struct Environment : Market {
     if (launch.reset_mask && !launch.reset_mask[m]) return;
     reset(true);
     std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
-    launch.terminated[m] = launch.truncated[m] = 0;
+    lower_flags();
     observe(launch.observation);
     store();
   }

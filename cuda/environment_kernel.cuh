@@ -22,6 +22,8 @@ struct alignas(16) DeskMarket {
   uint64_t counter, ration_word;  // of the first auction; see MarketState::start_prepared
   int32_t mid_history[kHistory + 2];     // one place more, at the front, which this decision fills
   int32_t volume_history[kHistory + 1];
+  uint32_t ended;               // a bit a slot
+  int32_t arrival2, scenario;
   alignas(16) MarketParams params;
 };
 
@@ -83,30 +85,30 @@ struct EnvironmentTile {
     Market::fetch_book(launch, book, launch.bid + (first + i) * levels, launch.ask + (first + i) * levels);
   }
 
-  __device__ __forceinline__ void slot_direction(const DeskMarket& market, const int32_t* mid_history, int64_t inventory,
-                                                 int32_t& side, int64_t& remaining) const {
-    side = 0;
-    remaining = kMaxPrice;
-    if (task.role[k] == kMomentum) side = momentum_side(mid_history, market.key, market.t, k);
-    if (task.role[k] == kNoise) {
-      const Target target = noise_target(task, market.key, k, inventory);
-      side = target.side;
-      remaining = target.remaining;
-    }
+  __device__ __forceinline__ Target target(const DeskMarket& market, const int32_t* mid_history, int slot,
+                                           int64_t inventory) const {
+    return target_of(task, task.role[slot], mid_history, market.key, market.t, slot, inventory);
+  }
+
+  // This lane's row of continuous actions.
+  __device__ __forceinline__ float4 read_action() const {
+    const int stride = launch.action_stride;
+    if (stride == kActionSize) return reinterpret_cast<const float4*>(launch.actions)[slot_row()];
+    const float* row = launch.actions + slot_row() * stride;
+    return make_float4(stride > 0 ? row[0] : 0.0f, stride > 1 ? row[1] : 0.0f, stride > 2 ? row[2] : 0.0f, 0.0f);
   }
 
   // This lane's action, turned into a quote that the door lets through.
   __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory, const float4& row) {
-    int32_t side, error = 0;
-    int64_t most;
-    slot_direction(market, market.mid_history + 1, inventory, side, most);
+    int32_t error = 0;
+    const Target aim = target(market, market.mid_history + 1, k, inventory);
     const int32_t mid2 = market.mid_history[1];
     Quote fresh;
     if (task.action_type == kContinuous) {
       const float action[kActionSize] = {row.x, row.y, row.z, row.w};
-      fresh = decode_continuous(task, task.role[k], action, mid2, side, most, standing, error);
+      fresh = decode_continuous(task, task.role[k], action, mid2, aim, standing, error);
     } else {
-      fresh = decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2, side, most, error);
+      fresh = decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2, aim, error);
     }
     if (error) atomicOr(&market.error, error);
     return through_door(fresh, inventory, params_of(slot_market));
@@ -117,7 +119,7 @@ struct EnvironmentTile {
     const DeskMarket& desk = markets[i];
     const View<const int32_t*> view{market.buy, market.sell, market.levels, market.best_bid, market.best_ask,
                                     desk.mid_history[0], market.last_tick, market.origin, desk.mid_history,
-                                    desk.volume_history, 0, 0, 0, 0, 0, {0, 0, 0, 0}, {0, 0, 0}};
+                                    desk.volume_history, 0, 0, 0, 0, {0, 0}, {0, 0, 0, 0}, {0, 0, 0}};
     if (lane < kMarketFeatures) {
       const float feature = feature_of(market_ratio(view, lane));
       const int64_t at = first * slots * kObservation + i * slots * kObservation + lane;
@@ -135,12 +137,13 @@ struct EnvironmentTile {
     const DeskMarket& desk = markets[slot_market];
     View<const int32_t*> view{};
     view.mid2 = desk.mid_history[0];
+    view.arrival2 = desk.arrival2;
     view.role = task.role[k];
     view.elapsed = desk.elapsed;
     view.inventory_limit = params_of(slot_market).inventory_limit;
     view.quote = quote;
     view.account = account;
-    slot_direction(desk, desk.mid_history, account.inventory, view.side, view.remaining);
+    view.target = target(desk, desk.mid_history, k, account.inventory);
     const int64_t at = slot_row() * kObservation + kMarketFeatures;
     if (kSingle) {
       Ratio ratio{0.0f, 1.0f};
@@ -179,6 +182,27 @@ struct EnvironmentTile {
     desk.volume_history[0] = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
   }
 
+  // The auctions of one decision, and after the last one those that its blocks are forced through.
+  __device__ __forceinline__ void play_auctions(Market& market, const DeskMarket& desk, Quote fresh) {
+    const int forced = task.forced_auctions > 0 && desk.elapsed + 1 >= task.horizon ? task.forced_auctions : 0;
+    market.bought = market.sold = 0;
+#pragma unroll 1
+    for (int a = 0; a < launch.auctions + forced; ++a) {
+      if (a >= launch.auctions) {
+        fresh = Quote{0, 0, 0, 0};
+        const int slot = market.slot();
+        if (market.has_slot() && task.role[slot] == kExecutor && !(desk.ended >> slot & 1)) {
+          const int64_t inventory = rows[market_index(desk) * slots + slot].inventory + market.bought - market.sold;
+          fresh = through_door(forced_quote(task, target(desk, desk.mid_history + 1, slot, inventory)), inventory, market.p);
+        }
+        if (!market.any_slot(fresh.bid_qty + fresh.ask_qty > 0)) return;
+      }
+      if (!market.auction(a == 0 || a >= launch.auctions, fresh)) return;
+    }
+  }
+
+  __device__ __forceinline__ int market_index(const DeskMarket& desk) const { return (int)(&desk - markets); }
+
   // The auctions of one decision in market i of the tile, whose book is on its way; `next` (-1: none) follows it.
   __device__ __forceinline__ void play(int i, int* book, int next, int* next_book) {
     const DeskMarket& desk = markets[i];
@@ -198,7 +222,7 @@ struct EnvironmentTile {
     market.accept_book();
     if (next >= 0) fetch(next, next_book);
     if (!kOptions || market.p.cancel_threshold == 0) market.find_best();  // cancellation does so, too
-    market.play(true, fresh, 0);
+    play_auctions(market, desk, fresh);
     __syncwarp();
     put_on_desk(market, i);
     market.store_book();
@@ -245,11 +269,23 @@ struct EnvironmentTile {
     put_on_desk(market, i);
     market.store_book();
     if (lane < 2 * kHistory + 3) desk.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
+    if (lane == 0) desk.arrival2 = market.mark();
     __syncwarp();
     write_market_features(market, i, launch.observation, nullptr);
   }
 
-  // What is needed after the auctions only, of this lane's slot and market.
+  // What is needed after the auctions only, of this lane's slot and market: read then, but brought nearer before.
+  __device__ __forceinline__ void bring_late() const {
+    if (has_slot) {
+      prefetch(launch.cash + slot_row());
+      prefetch(launch.fees + slot_row());
+      prefetch(launch.prev_value + slot_row());
+    }
+    if (has_market) {
+      prefetch(launch.volume + first + lane);
+      prefetch(launch.trades + first + lane);
+    }
+  }
   __device__ __forceinline__ void read_late(Account& account, int64_t& prev_value, int64_t& volume, int64_t& trades) const {
     if (has_slot) {
       account.cash = launch.cash[slot_row()];
@@ -269,7 +305,7 @@ struct EnvironmentTile {
     DeskSlot& row = rows[!kSingle && has_slot ? lane : 0];
 
     // What this lane's market and slot are.
-    bool plays = false, restarts = false, frozen = true, done = false, terminated = false, truncated = false;
+    bool plays = false, restarts = false, frozen = true, done = false;
     // All that is read comes at once, and waits for nothing else.
     constexpr int kPieces = sizeof(MarketParams) / 16;
     static_assert(sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
@@ -289,6 +325,8 @@ struct EnvironmentTile {
       copy_ahead(&desk.t, launch.t + m);
       copy_ahead(&desk.error, launch.error + m);
       copy_ahead(&desk.elapsed, launch.elapsed + m);
+      copy_ahead(&desk.arrival2, launch.arrival2 + m);
+      copy_ahead(&desk.scenario, launch.scenario + m);
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i) copy_ahead(desk.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
 #pragma unroll
@@ -303,23 +341,25 @@ struct EnvironmentTile {
     int4 standing = make_int4(0, 0, 0, 0);
     float4 action = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     int64_t inventory = 0;
+    bool ended = false;  // this lane's slot's own end
     if (has_slot) {
       standing = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
       inventory = launch.inventory[slot_row()];
-      if (!explicit_reset && task.action_type == kContinuous)
-        action = reinterpret_cast<const float4*>(launch.actions)[slot_row()];
+      ended = launch.ended[slot_row()];
+      if (!explicit_reset && task.action_type == kContinuous) action = read_action();
     }
     Account account{0, 0, 0};
     int64_t prev_value = 0, volume_before = 0, trades_before = 0;
     if (kSingle) read_late(account, prev_value, volume_before, trades_before);
+    else bring_late();
     copies_done();
     if (has_market) {
       desk.volume = desk.trades = 0;
+      desk.ended = 0;
       desk.key = episode_key(seed, episode);
       const bool stopped = market_has_stopped(desk.error);
       plays = !explicit_reset && !stopped && !done;
-      restarts = explicit_reset ? masked
-                                : !stopped && done && task.autoreset != kDisabled;
+      restarts = explicit_reset ? masked : !stopped && done && task.autoreset != kDisabled;
       frozen = explicit_reset ? !restarts : !stopped && done && task.autoreset == kDisabled;  // and so are its flags
       if (plays) {  // what the first auction needs of the market's own words: here a lane hashes for a market
         const MarketParams p = params_of(lane);
@@ -337,7 +377,9 @@ struct EnvironmentTile {
       row.quote = quote;
       row.inventory = inventory;
       row.cash = row.liquidation = row.bought = row.sold = 0;
-      if (slot_plays) row.fresh = decode(markets[slot_market], quote, inventory, action);
+      row.fresh = Quote{0, 0, 0, 0};
+      if (ended) atomicOr(&markets[slot_market].ended, 1u << k);
+      else if (slot_plays) row.fresh = decode(markets[slot_market], quote, inventory, action);
     }
     __syncwarp();
 
@@ -356,6 +398,7 @@ struct EnvironmentTile {
     // what auctions are short of.
     if (!kSingle) read_late(account, prev_value, volume_before, trades_before);
     if (has_slot) account.inventory = row.inventory;
+    ended = has_slot && (markets[slot_market].ended >> k & 1);
     const Account before = account;
     if (has_market && plays && market_has_stopped(desk.error)) plays = false;
     const unsigned played = __ballot_sync(kAllLanes, plays);
@@ -363,8 +406,6 @@ struct EnvironmentTile {
     __syncwarp();
     const bool slot_played = has_slot && (played >> slot_market & 1);
     float reward = 0.0f;
-    int64_t value = 0;
-    bool loses = false;
     if (slot_plays) {
       const int64_t bought = row.bought, sold = row.sold;
       account.cash += row.cash;
@@ -373,27 +414,29 @@ struct EnvironmentTile {
     }
     const bool on_fundamental = task.mark == kFundamentalMark;
     const DeskMarket& mine = markets[slot_market];
-    const int64_t mark2_before = on_fundamental ? 2 * (int64_t)mine.fundamental_before : mine.mid_history[1];
-    const int64_t mark2 = on_fundamental ? 2 * (int64_t)mine.fundamental : mine.mid_history[0];
+    End end = kGoesOn;
     if (slot_played) {
-      value = marked_value(task, account, mark2, row.liquidation);
-      loses = task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss;
-    }
-    const unsigned losing = __ballot_sync(kAllLanes, loses);
-    const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
-    if (slot_played) {
-      const bool ends = (losing >> (slot_market * slots) & market_slots) != 0 || mine.elapsed >= task.horizon;
-      int32_t side;
-      int64_t remaining;
-      slot_direction(mine, mine.mid_history, account.inventory, side, remaining);
-      reward = reward_of(task, task.role[k], before, account, prev_value, value, mark2_before, mark2, ends, remaining);
-      prev_value = value;
+      Decision d;
+      d.before = before, d.after = account;
+      d.mark2_before = on_fundamental ? 2 * (int64_t)mine.fundamental_before : mine.mid_history[1];
+      d.mark2_after = on_fundamental ? 2 * (int64_t)mine.fundamental : mine.mid_history[0];
+      d.arrival2 = mine.arrival2;
+      d.prev_value = prev_value;
+      d.value = marked_value(task, account, d.mark2_after, row.liquidation);
+      d.remaining = target(mine, mine.mid_history, k, account.inventory).remaining;
+      prev_value = d.value;
+      if (!ended) {
+        end = end_of(task, task.role[k], d.value, d.remaining, mine.elapsed);
+        d.ends = end != kGoesOn;
+        reward = reward_of(task, task.role[k], d, (int64_t)row.bought + row.sold);
+        ended = d.ends;
+      }
       write_own_features(row.quote, account, launch.final_observation, launch.observation);
     }
+    const unsigned alive = __ballot_sync(kAllLanes, has_slot && !ended);
     if (has_market && plays) {
-      terminated = (losing >> (lane * slots) & market_slots) != 0;
-      truncated = !terminated && desk.elapsed >= task.horizon;
-      done = terminated || truncated;
+      const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
+      done = (alive >> (lane * slots) & market_slots) == 0;
       restarts = done && task.autoreset == kSameStep;
     }
     __syncwarp();
@@ -411,9 +454,14 @@ struct EnvironmentTile {
                            ? word_choice(random_word(desk.key, 0, kStaggerWord), task.horizon)
                            : 0;
         if (explicit_reset) desk.error = 0;
-        desk.bank_row = task.bank_size > 0 ? word_choice(random_word(desk.key, 0, kWarmStartWord), task.bank_size) +
-                                                 (task.bank_per_market ? m * task.bank_size : 0)
-                                           : 0;
+        if (task.scenarios > 0) {
+          desk.scenario = word_choice(random_word(desk.key, 0, kScenarioWord), task.scenarios);
+          launch.params[m] = desk.params = launch.scenario_params[desk.scenario];
+        }
+        const int64_t owner = task.bank_owner == kEachScenario ? desk.scenario : task.bank_owner == kEachMarket ? m : 0;
+        desk.bank_row = task.bank_size > 0
+                            ? word_choice(random_word(desk.key, 0, kWarmStartWord), task.bank_size) + owner * task.bank_size
+                            : 0;
       }
       __syncwarp();
 #pragma unroll 1
@@ -423,6 +471,7 @@ struct EnvironmentTile {
         row.quote = Quote{0, 0, 0, 0};
         account = Account{0, 0, 0};
         prev_value = 0;
+        ended = false;
         write_own_features(row.quote, account, launch.observation, nullptr);
       }
     }
@@ -440,8 +489,8 @@ struct EnvironmentTile {
       launch.error[m] = desk.error;
       launch.elapsed[m] = desk.elapsed;
       launch.done[m] = done;
-      launch.terminated[m] = terminated;
-      launch.truncated[m] = truncated;
+      launch.arrival2[m] = desk.arrival2;
+      launch.scenario[m] = desk.scenario;
       const int moved = plays || restarts ? 0 : 1;  // whether the front of the histories was filled
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[moved + i];
@@ -463,7 +512,10 @@ struct EnvironmentTile {
         launch.inventory[at] = account.inventory;
         launch.fees[at] = account.fees;
         launch.prev_value[at] = prev_value;
+        launch.ended[at] = ended;
         launch.reward[at] = reward;
+        launch.terminated[at] = end == kTerminated;
+        launch.truncated[at] = end == kTruncated;
       }
     }
   }

@@ -1,6 +1,6 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/state.py),
 // so a field is declared once: one field a line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K learned slots, T decisions in one launch, S = T * auctions, B warm-start snapshots.
+// M markets, L levels, K learned slots, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // NVRTC brings no system headers
@@ -27,7 +27,7 @@ constexpr int kActionSize = 4;        // the largest role's continuous action, t
 constexpr int kMarketsPerBlock = 4;   // at most, a warp each
 constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many ticks
 constexpr int kBinInts = 128;         // of a market's order bins
-constexpr int kDeskInts = 56;         // of an environment's market
+constexpr int kDeskInts = 60;         // of an environment's market
 constexpr int kDeskSlotInts = 16;     // and of each of its slots
 
 // Bits of a market's sticky error word.
@@ -65,25 +65,33 @@ struct MarketParams {
   int32_t fee;                     // thousandths of a tick a unit
 };
 
-// The task's settings, alike for all markets (kineticsim_env/tasks/market_making.py checks and fills them).
+// The task's settings, alike for all markets (kineticsim_env/tasks/ checks and fills them).
 struct TaskParams {
   int32_t horizon;                 // decisions an episode
   int32_t action_type;             // 0 continuous, 1 discrete
   int32_t max_offset;              // ticks from the mid
   int32_t max_qty;                 // units a side
-  int32_t reward;                  // 0 pnl, 1 inventory, 2 asymmetric
+  int32_t reward;                  // maker, trader, momentum: 0 pnl, 1 inventory, 2 asymmetric, 3 per unit
+  int32_t execution_reward;        // executor: 0 shortfall, 1 risk averse, 2 terminal
   int32_t mark;                    // 0 fundamental, 1 mid, 2 liquidation
   int32_t autoreset;               // 0 next step, 1 same step, 2 disabled
   int32_t stagger;                 // 1: the first episode starts at a hashed elapsed time
   int32_t max_target;              // units a noise learner has to trade at most
+  int32_t block_side;              // of an executor: 1 buys, -1 sells, 0 drawn in each episode
+  int32_t block_qty;               // units an executor has to trade
+  int32_t forced_qty;              // units an auction in which the rest of a block is executed at the deadline
+  int32_t forced_auctions;         // that this may take at most; 0: there is no executor
   int32_t bank_size;               // warm-start snapshots a market can draw from; 0: cold opening book
-  int32_t bank_per_market;         // 1: market m owns the rows from m * bank_size
-  int32_t role[32];                // of each slot: 0 maker, 1 momentum, 2 noise
+  int32_t bank_owner;              // of bank_size rows each: 0 all markets, 1 each market, 2 each scenario
+  int32_t scenarios;               // rows of scenario_params, of which each episode draws one; 0: none
+  int32_t role[32];                // of each slot: 0 maker, 1 momentum, 2 noise, 3 executor, 4 trader
   double inventory_penalty;
   double dampening;
+  double idle_penalty;             // of a decision without a fill, where reward is per unit
+  double risk_aversion;            // of an executor
   double reward_scale;
   double max_loss;                 // 0: no termination
-  double leftover_penalty;         // ticks a unit that a noise learner leaves undone
+  double leftover_penalty;         // ticks a unit that a noise learner or an executor leaves undone
 };
 
 // The argument of one launch. A pointer that is not needed is null.
@@ -98,7 +106,9 @@ struct Launch {
   int32_t tile;                    // markets that a warp of the CUDA kernel steps, at most 32 slots together
   int32_t growth;                  // the most that this launch can add to a side of any market, at most 2^31 - 1
   int32_t records;                 // 1: one of the series below is asked for
-  const MarketParams* params;      // [M] or [1]
+  int32_t action_stride;           // numbers in a row of actions
+  MarketParams* params;            // [M] or [1]; [M] with scenarios
+  const MarketParams* scenario_params; // [C] or null
   // State of a market.
   int32_t* bid;                    // [M, L]
   int32_t* ask;                    // [M, L]
@@ -131,15 +141,18 @@ struct Launch {
   int32_t* mid_history;            // [M, 5] mid2 now and after the kHistory decisions before
   int32_t* volume_history;         // [M, 4] volume of the last kHistory decisions, newest first
   int64_t* prev_value;             // [M, K] marked value after the last decision, in 1/2000 tick
+  uint8_t* ended;                  // [M, K] the slot's episode has ended, before its market's
+  int32_t* arrival2;               // [M] mid2 when the episode began
+  int32_t* scenario;               // [M] the row of scenario_params that the episode plays
   // Input and output of an environment.
-  const float* actions;            // [M, K, 4] continuous
+  const float* actions;            // [M, K, action_stride] continuous
   const int64_t* choices;          // [M, K] discrete
   const uint8_t* reset_mask;       // [M] or null: all
   float* observation;              // [M, K, 37]
   float* final_observation;        // [M, K, 37] before any reset
   float* reward;                   // [M, K]
-  uint8_t* terminated;             // [M]
-  uint8_t* truncated;              // [M]
+  uint8_t* terminated;             // [M, K]
+  uint8_t* truncated;              // [M, K]
   // Warm starts.
   const int32_t* bank_bid;         // [B, L]
   const int32_t* bank_ask;         // [B, L]

@@ -33,6 +33,7 @@ constexpr uint64_t kWalkWord = 1ull << 30;
 constexpr uint64_t kRationWord = kWalkWord + 1;
 constexpr uint64_t kWarmStartWord = kWalkWord + 2;
 constexpr uint64_t kStaggerWord = kWalkWord + 3;
+constexpr uint64_t kScenarioWord = kWalkWord + 4;
 constexpr uint64_t kSlotWord = kWalkWord + 64;
 constexpr uint64_t kCancelWord = 1ull << 31;
 

@@ -11,27 +11,32 @@
 
 namespace ks {
 
-enum Role { kMaker = 0, kMomentum = 1, kNoise = 2 };
+enum Role { kMaker = 0, kMomentum = 1, kNoise = 2, kExecutor = 3, kTrader = 4 };
 enum ActionType { kContinuous = 0, kDiscrete = 1 };
-enum Reward { kPnl = 0, kInventoryPenalty = 1, kAsymmetric = 2 };
+enum Reward { kPnl = 0, kInventoryPenalty = 1, kAsymmetric = 2, kPerUnit = 3 };
+enum ExecutionReward { kShortfall = 0, kRiskAverse = 1, kTerminal = 2 };
 enum Mark { kFundamentalMark = 0, kMidMark = 1, kLiquidationMark = 2 };
 enum Autoreset { kNextStep = 0, kSameStep = 1, kDisabled = 2 };
+enum BankOwner { kAllMarkets = 0, kEachMarket = 1, kEachScenario = 2 };
+enum End { kGoesOn = 0, kTerminated = 1, kTruncated = 2 };
 enum EnvMode { kRun = 0, kEnvStep = 1, kEnvReset = 2 };
 
 constexpr int kQuoteChoices = 7;         // discrete, each side of a maker: none, or one of 6 offsets
-constexpr int kDirectionalChoices = 15;  // discrete, momentum and noise: hold, or 7 offsets x 2 sizes
+constexpr int kDirectionalChoices = 15;  // discrete, the others: hold, or 7 offsets x 2 sizes (trader: 2 sides)
 
-// What a noise learner has to trade in this episode: side +1 or -1, and how much of it is left.
+// The side that a slot trades on, +1 or -1 (0: the action tells), and how much of it at most.
 struct Target {
   int32_t side;
   int64_t remaining;
 };
 
-KS_RULE Target noise_target(const TaskParams& task, uint64_t key, int slot, int64_t inventory) {
-  uint64_t word = random_word(key, 0, kSlotWord + slot);
+// What a noise learner or an executor has to trade in this episode, less what it has traded towards it.
+KS_RULE Target block_target(const TaskParams& task, int32_t role, uint64_t key, int slot, int64_t inventory) {
+  const uint64_t word = random_word(key, 0, kSlotWord + slot);
   Target target;
   target.side = word_is_buy(word) ? 1 : -1;
-  target.remaining = word_quantity(word, task.max_target) - target.side * inventory;
+  if (role == kExecutor && task.block_side != 0) target.side = task.block_side;
+  target.remaining = (role == kExecutor ? task.block_qty : word_quantity(word, task.max_target)) - target.side * inventory;
   if (target.remaining < 0) target.remaining = 0;
   return target;
 }
@@ -41,6 +46,12 @@ KS_RULE int32_t momentum_side(const int32_t* mid_history, uint64_t key, int64_t 
   int32_t side = sign_of((int64_t)mid_history[0] - mid_history[1]);
   if (side != 0) return side;
   return word_is_buy(random_word(key, t, kSlotWord + slot)) ? 1 : -1;
+}
+
+KS_RULE Target target_of(const TaskParams& task, int32_t role, const int32_t* mid_history, uint64_t key, int64_t t,
+                         int slot, int64_t inventory) {
+  if (role == kNoise || role == kExecutor) return block_target(task, role, key, slot, inventory);
+  return Target{role == kMomentum ? momentum_side(mid_history, key, t, slot) : 0, kMaxPrice};
 }
 
 // Actions ------------------------------------------------------------------------------------------------------------
@@ -63,9 +74,11 @@ KS_RULE Quote directional_quote(int32_t mid2, int32_t side, int32_t offset, int3
   return quote;
 }
 
+KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (int32_t)most; }
+
 // Turn one slot's continuous action row into quotes; a NaN keeps `standing`.
-KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2, int32_t side,
-                                int64_t most, const Quote& standing, int32_t& error) {
+KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2,
+                                const Target& target, const Quote& standing, int32_t& error) {
   int used = role == kMaker ? 4 : 2;
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
   for (int i = 0; i < used; ++i) {
@@ -82,13 +95,17 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
     return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),
                        unit_to_int(a[1], task.max_offset), unit_to_int(a[3], task.max_qty));
   }
-  int32_t qty = unit_to_int(a[1], task.max_qty);
-  return directional_quote(mid2, side, (int32_t)rintf(a[0] * (float)task.max_offset), qty < most ? qty : (int32_t)most);
+  const float through = role == kTrader ? a[1] : a[0];
+  const int32_t offset = (int32_t)rintf(through * (float)task.max_offset);
+  if (role == kTrader) {
+    return directional_quote(mid2, a[0] > 0.0f ? 1 : -1, offset, (int32_t)rintf(fabsf(a[0]) * (float)task.max_qty));
+  }
+  return directional_quote(mid2, target.side, offset, at_most(unit_to_int(a[1], task.max_qty), target.remaining));
 }
 
 // Turn one slot's discrete choice into quotes.
-KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choice, int32_t mid2, int32_t side,
-                              int64_t most, int32_t& error) {
+KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choice, int32_t mid2, const Target& target,
+                              int32_t& error) {
   const int32_t quote_offsets[kQuoteChoices] = {0, 1, 2, 3, 4, 6, 8};
   const int32_t directional_offsets[7] = {-6, -3, -1, 0, 1, 3, 6};
   int32_t choices = role == kMaker ? kQuoteChoices * kQuoteChoices : kDirectionalChoices;
@@ -100,9 +117,18 @@ KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choi
     int32_t bid = (int32_t)choice / kQuoteChoices, ask = (int32_t)choice % kQuoteChoices;
     return maker_quote(mid2, quote_offsets[bid], bid ? task.max_qty : 0, quote_offsets[ask], ask ? task.max_qty : 0);
   }
-  if (choice == 0) return directional_quote(mid2, side, 0, 0);
-  int32_t qty = (choice - 1) % 2 ? task.max_qty : (task.max_qty + 1) / 2;
-  return directional_quote(mid2, side, directional_offsets[(choice - 1) / 2], qty < most ? qty : (int32_t)most);
+  if (choice == 0) return Quote{0, 0, 0, 0};
+  const int32_t order = (int32_t)choice - 1;
+  if (role == kTrader) return directional_quote(mid2, order < 7 ? 1 : -1, directional_offsets[order % 7], task.max_qty);
+  int32_t qty = order % 2 ? task.max_qty : (task.max_qty + 1) / 2;
+  return directional_quote(mid2, target.side, directional_offsets[order / 2], at_most(qty, target.remaining));
+}
+
+// At the deadline the rest of a block goes into the market at any price, so much an auction.
+KS_RULE Quote forced_quote(const TaskParams& task, const Target& target) {
+  const int32_t qty = at_most(task.forced_qty, target.remaining);
+  if (qty <= 0) return Quote{0, 0, 0, 0};
+  return target.side > 0 ? Quote{kMaxPrice, qty, 0, 0} : Quote{0, 0, -kMaxPrice, qty};
 }
 
 // Rewards ------------------------------------------------------------------------------------------------------------
@@ -132,25 +158,78 @@ KS_RULE int64_t marked_value(const TaskParams& task, const Account& account, int
   return 2000 * account.cash + position - 2 * account.fees;
 }
 
-KS_RULE float reward_of(const TaskParams& task, int32_t role, const Account& before, const Account& after,
-                        int64_t prev_value, int64_t value, int64_t mark2_before, int64_t mark2_after, bool ends,
-                        int64_t remaining) {
+// One decision of a slot, for its reward: accounts, doubled marks and marked values before and after it.
+struct Decision {
+  Account before, after;
+  int64_t prev_value, value;
+  int64_t mark2_before, mark2_after;
+  int64_t arrival2;   // the doubled mid when the episode began
+  int64_t remaining;  // of its block
+  bool ends;
+};
+
+// What the trades between two accounts brought beyond a doubled price, in ticks x units.
+KS_RULE double money_against(const Account& before, const Account& after, int64_t price2) {
+  return (double)(2000 * (after.cash - before.cash) + 1000 * (after.inventory - before.inventory) * price2 -
+                  2 * (after.fees - before.fees)) /
+         2000.0;
+}
+
+KS_RULE double execution_reward(const TaskParams& task, const Decision& d) {
+  const double block = (double)task.block_qty;
+  double reward = 0.0;
+  if (task.execution_reward != kTerminal) reward = money_against(d.before, d.after, d.arrival2);
+  else if (d.ends) reward = money_against(Account{0, 0, 0}, d.after, d.arrival2);
+  if (d.ends) reward = reward - task.leftover_penalty * (double)d.remaining;
+  reward = reward / block;
+  if (task.execution_reward == kRiskAverse) {
+    const double share = (double)d.remaining / block;
+    reward = reward - task.risk_aversion * share * share;
+  }
+  return reward;
+}
+
+KS_RULE double trading_reward(const TaskParams& task, const Decision& d) {
+  double reward = (double)(d.value - d.prev_value) / 2000.0;
+  if (task.reward == kInventoryPenalty) {
+    reward = reward - task.inventory_penalty * (double)d.after.inventory * (double)d.after.inventory;
+  } else if (task.reward == kAsymmetric) {
+    double gain = task.dampening * ((double)(1000 * d.before.inventory * (d.mark2_after - d.mark2_before)) / 2000.0);
+    if (gain > 0.0) reward = reward - gain;
+  }
+  return reward;
+}
+
+// Per unit at stake: what was filled, or what was held if that is more. Fills are with others, as no slot can trade with
+// itself.
+KS_RULE double per_unit_reward(const TaskParams& task, const Decision& d, int64_t filled) {
+  const int64_t held = d.before.inventory < 0 ? -d.before.inventory : d.before.inventory;
+  int64_t units = filled > held ? filled : held;
+  if (units < 1) units = 1;
+  const double reward = (double)(d.value - d.prev_value) / 2000.0 / (double)units;
+  return filled > 0 ? reward : reward - task.idle_penalty;
+}
+
+KS_RULE float reward_of(const TaskParams& task, int32_t role, const Decision& d, int64_t filled) {
   double reward;
   if (role == kNoise) {  // the cost of trading against the mark at the decision, nothing else
-    int64_t money = 2000 * (after.cash - before.cash) + 1000 * (after.inventory - before.inventory) * mark2_before -
-                    2 * (after.fees - before.fees);
-    reward = (double)money / 2000.0;
-    if (ends) reward = reward - task.leftover_penalty * (double)remaining;
+    reward = money_against(d.before, d.after, d.mark2_before);
+    if (d.ends) reward = reward - task.leftover_penalty * (double)d.remaining;
+  } else if (role == kExecutor) {
+    reward = execution_reward(task, d);
+  } else if (task.reward == kPerUnit) {
+    reward = per_unit_reward(task, d, filled);
   } else {
-    reward = (double)(value - prev_value) / 2000.0;
-    if (task.reward == kInventoryPenalty) {
-      reward = reward - task.inventory_penalty * (double)after.inventory * (double)after.inventory;
-    } else if (task.reward == kAsymmetric) {
-      double gain = task.dampening * ((double)(1000 * before.inventory * (mark2_after - mark2_before)) / 2000.0);
-      if (gain > 0.0) reward = reward - gain;
-    }
+    reward = trading_reward(task, d);
   }
   return (float)(reward / task.reward_scale);
+}
+
+// How a slot's episode stands after a decision. A block's deadline is no cut in time, but the end of the matter.
+KS_RULE End end_of(const TaskParams& task, int32_t role, int64_t value, int64_t remaining, int32_t elapsed) {
+  if (task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss) return kTerminated;
+  if (role == kExecutor && (remaining == 0 || elapsed >= task.horizon)) return kTerminated;
+  return elapsed >= task.horizon ? kTruncated : kGoesOn;
 }
 
 // Observations -------------------------------------------------------------------------------------------------------
@@ -162,8 +241,8 @@ struct View {
   int32_t levels, best_bid, best_ask, mid2, last_tick, origin;
   const int32_t* mid_history;
   const int32_t* volume_history;
-  int32_t role, elapsed, inventory_limit, side;
-  int64_t remaining;
+  int32_t arrival2, role, elapsed, inventory_limit;
+  Target target;
   Quote quote;
   Account account;
 };
@@ -210,19 +289,24 @@ KS_RULE Ratio market_ratio(const View<Book>& view, int i) {
 template <typename Book>
 KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
   const Quote& q = view.quote;
-  const bool maker = view.role == kMaker;
-  const bool buys = q.bid_qty > 0;  // a directional learner has at most one side
+  const bool maker = view.role == kMaker, executor = view.role == kExecutor;
+  const bool buys = q.bid_qty > 0;  // only a maker has two sides
   const int32_t standing = buys ? q.bid_qty : q.ask_qty;
   const float max_qty = (float)task.max_qty;
   switch (i) {
     case 0:
-      if (view.role == kNoise) return Ratio{(float)(view.side * view.remaining), (float)task.max_target};
+      if (view.role == kNoise || executor) {
+        return Ratio{(float)(view.target.side * view.target.remaining), (float)(executor ? task.block_qty : task.max_target)};
+      }
       if (view.inventory_limit > 0) return Ratio{(float)view.account.inventory, (float)view.inventory_limit};
       return squash((float)view.account.inventory, (float)(8 * task.max_qty));
-    case 1: return squash((float)(2 * view.account.cash + view.account.inventory * view.mid2) * 0.5f, 1000.0f);
+    case 1:
+      return squash((float)(2 * view.account.cash + view.account.inventory * (executor ? view.arrival2 : view.mid2)) * 0.5f,
+                    executor ? 8.0f * (float)task.block_qty : 1000.0f);
     case 2: return Ratio{(float)(task.horizon - view.elapsed), (float)task.horizon};
     case 3:
-      if (!maker) return Ratio{(float)view.side, 1.0f};
+      if (view.role == kTrader) return Ratio{standing > 0 ? (buys ? 1.0f : -1.0f) : 0.0f, 1.0f};
+      if (!maker) return Ratio{(float)view.target.side, 1.0f};
       return squash(buys ? (float)((int64_t)view.mid2 - 2 * (int64_t)q.bid_price) : 0.0f, 16.0f);
     case 4:
       if (maker) return Ratio{(float)q.bid_qty, max_qty};
@@ -231,7 +315,9 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
     case 5:
       if (!maker) return Ratio{(float)standing, max_qty};
       return squash(q.ask_qty > 0 ? (float)(2 * (int64_t)q.ask_price - view.mid2) : 0.0f, 16.0f);
-    default: return Ratio{maker ? (float)q.ask_qty : 0.0f, max_qty};
+    default:
+      if (executor) return squash((float)((int64_t)view.mid2 - view.arrival2), 16.0f);
+      return Ratio{maker ? (float)q.ask_qty : 0.0f, max_qty};
   }
 }
 

@@ -6,23 +6,27 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.parallel_env import parallel_env
 from kineticsim_env.simulator import Rollout, Simulator
-from kineticsim_env.tasks import MarketMakingTask
+from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
 __version__ = "0.1.0"
 __all__ = [
     "EngineUnavailable",
+    "ExecutionTask",
     "KineticSimError",
+    "ManyLearnersTask",
     "MarketConfig",
     "MarketError",
     "MarketMakingTask",
     "Rollout",
     "Simulator",
+    "TradingTask",
     "__version__",
     "parallel_env",
 ]
 
-_gymnasium.register(
-    id="KineticSim/MarketMaking-v0",
-    entry_point="kineticsim_env.single_env:MarketMakingEnv",
-    vector_entry_point="kineticsim_env.vector_env:MarketMakingVectorEnv",
-)
+for _task in ("MarketMaking", "Execution", "Trading"):
+    _gymnasium.register(
+        id=f"KineticSim/{_task}-v0",
+        entry_point=f"kineticsim_env.single_env:{_task}Env",
+        vector_entry_point=f"kineticsim_env.vector_env:{_task}VectorEnv",
+    )

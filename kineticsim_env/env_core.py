@@ -18,11 +18,13 @@ from kineticsim_env import state
 from kineticsim_env.checks import check_count, check_like, check_mapping, check_mask, check_seeds
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
+from kineticsim_env.scenarios import make_scenarios, num_rows
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.tasks.base import CHANGEABLE, Task
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
 _ENV_STEP, _ENV_RESET = 1, 2  # enum EnvMode
+_ALL_MARKETS, _EACH_MARKET, _EACH_SCENARIO = 0, 1, 2  # enum BankOwner
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]
 
@@ -41,7 +43,7 @@ class EnvCore:
         self,
         config: MarketConfig,
         num_markets: int,
-        task: MarketMakingTask,
+        task: Task,
         roles: Sequence[str],
         *,
         slots: Sequence[str | None],
@@ -52,6 +54,9 @@ class EnvCore:
         stagger: bool,
         auctions_per_step: int,
         validate: bool,
+        randomise: Any = None,
+        num_scenarios: int = 256,
+        scenario_seed: int = 0,
     ) -> None:
         """Open the markets and fill the warm-start bank.
 
@@ -59,7 +64,7 @@ class EnvCore:
             config: The market; the task's limits on slots are added to it.
             num_markets: M.
             task: The task's settings.
-            roles: Of each slot, `"maker"`, `"momentum"` or `"noise"`.
+            roles: Of each slot, one of `tasks.base.ROLES`.
             slots: For each slot the class that it replaces, or None; see `Simulator`.
             engine: As in `Simulator`.
             device: As in `Simulator`.
@@ -68,12 +73,16 @@ class EnvCore:
             stagger: Whether first episodes start at a hashed elapsed time.
             auctions_per_step: Auctions a decision.
             validate: Check the error words before every step.
+            randomise: What differs from episode to episode, as in `make_scenarios`; None is nothing.
+            num_scenarios: Scenarios to draw from.
+            scenario_seed: Of their draws.
         """
-        if isinstance(config.inventory_limit, int) and config.inventory_limit > 0:
+        if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
             task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
-        self.task, self.roles, self.autoreset = task, tuple(roles), autoreset
+        self.task: Any = task
+        self.roles, self.autoreset = tuple(roles), autoreset
         self.auctions_per_step = check_count("auctions_per_step", auctions_per_step, 1)
-        if task.horizon * self.auctions_per_step >= 2**32:
+        if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
                 f"horizon: got {task.horizon} decisions of {self.auctions_per_step} auctions, allowed are episodes of "
                 "less than 2^32 auctions"
@@ -89,6 +98,11 @@ class EnvCore:
         self.simulator = Simulator(
             task.market_config(config), num_markets, engine=name, device=device, slots=slots, validate=validate
         )
+        self.config = self.simulator.config  # what scenarios differ from
+        self._num_scenarios, self._scenario_seed = num_scenarios, scenario_seed
+        self.scenarios: MarketConfig | None = None
+        if randomise is not None:
+            self._take_scenarios(randomise)
         self.device = self.simulator.device
         self.host = self.device.type == "cpu"
         if num_markets >= _MARKETS_TO_SPECIALISE:
@@ -96,7 +110,7 @@ class EnvCore:
         self._stagger, self._validate = bool(stagger), bool(validate)
         self._engine = self.simulator.engine
         self._allocate()
-        self._own_warm_starts = bool(config.per_market) or config.population == "multinomial"
+        self._banks: list[dict[str, torch.Tensor]] = []
         self._fill_bank()
 
     def _allocate(self) -> None:
@@ -104,7 +118,7 @@ class EnvCore:
         sizes = self.simulator.sizes
         rows = sizes["M"] * sizes["K"]
         self.tensors = state.allocate([*state.ENV_STATE, "observation", "final_observation"], sizes, self.device)
-        self.small = torch.zeros(4 * rows + 3 * sizes["M"], dtype=torch.uint8, device=self.device)
+        self.small = torch.zeros(7 * rows, dtype=torch.uint8, device=self.device)
         parts = unpack_small(self.small, sizes["M"], sizes["K"])
         self.tensors |= dict(zip(("reward", "terminated", "truncated"), parts[:3], strict=True))
         fills = torch.zeros((1, sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
@@ -117,42 +131,54 @@ class EnvCore:
     @torch.inference_mode(False)
     def _fill_bank(self) -> None:
         """Run markets without learners for `warmup` auctions, and keep them as the starts of episodes."""
-        task, simulator = self.task, self.simulator
-        own = self._own_warm_starts
-        size = min(task.bank_size, task.bank_per_market) if own else task.bank_size
-        if size:
-            bank = self._run_bank(size, own)
+        task, config = self.task, self.config
+        own = bool(config.per_market) or config.population == "multinomial"
+        self._bank_owner = _EACH_SCENARIO if self.scenarios is not None else _EACH_MARKET if own else _ALL_MARKETS
+        self._bank_size = min(task.bank_size, task.bank_per_market) if self._bank_owner else task.bank_size
+        if self._bank_size:
+            bank = self._run_bank(self._bank_size)
             scalars = [bank.tensors[name] for name in ("prev_mid2", "last_tick", "price_origin", "fundamental_price")]
             fresh = {
                 "bank_bid": bank.bid,
                 "bank_ask": bank.ask,
                 "bank_scalars": torch.stack(scalars, dim=1).to(torch.int32).contiguous(),
             }
-            if hasattr(self, "_bank"):  # a captured CUDA graph holds on to where the bank is
-                for name, tensor in fresh.items():
+            if hasattr(self, "_bank") and all(self._bank[name].shape == fresh[name].shape for name in fresh):
+                for name, tensor in fresh.items():  # a captured CUDA graph holds on to where the bank is
                     self._bank[name].copy_(tensor)
             else:
+                self._banks.append(fresh)  # an old one may be what a captured CUDA graph holds on to
                 self._bank = fresh
                 self._engine.bind(fresh)
+        self._hand_over_task()
+        self.simulator.engine.state_changed()
+
+    def _hand_over_task(self) -> None:
         self._engine.set_task(
-            task.to_params(
-                self.roles, autoreset=self.autoreset, stagger=self._stagger, bank_size=size, bank_per_market=own
+            self.task.to_params(
+                self.roles,
+                autoreset=self.autoreset,
+                stagger=self._stagger,
+                bank_size=self._bank_size,
+                bank_owner=self._bank_owner,
+                scenarios=num_rows(self.scenarios) if self.scenarios is not None else 0,
             )
         )
-        simulator.engine.state_changed()
 
-    def _run_bank(self, size: int, own: bool) -> Simulator:
-        config, task, markets = self.simulator.config, self.task, self.simulator.num_markets
-        if own:
+    def _run_bank(self, size: int) -> Simulator:
+        config, task = self.config if self.scenarios is None else self.scenarios, self.task
+        owners = 1
+        if self._bank_owner:
+            owners = num_rows(config) if self._bank_owner == _EACH_SCENARIO else self.simulator.num_markets
             fields = {name: np.repeat(getattr(config, name), size) for name in config.per_market}
             config = config.replace(**fields)
         seeds: int | np.ndarray = task.warm_seed
         if config.population == "multinomial":  # by the market's own seed, so that its place in the batch is no matter
-            owners = self.simulator.tensors["seed"].cpu().numpy()[:, None]
-            seeds = (owners * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
+            own = self.simulator.tensors["seed"].cpu().numpy()[:, None]
+            seeds = (own * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
         bank = Simulator(
             config,
-            size * markets if own else size,
+            size * owners,
             engine=self.simulator.engine_name,
             device=self.device,
             seed=seeds,
@@ -162,6 +188,41 @@ class EnvCore:
             bank._set_rows()
         bank.run(task.warmup)
         return bank
+
+    # Scenarios and settings -------------------------------------------------------------------------------------------
+
+    def set_scenarios(self, randomise: Any) -> None:
+        """Replace the scenarios: episodes that begin from now on draw of these; those that run go on as they are.
+
+        Args:
+            randomise: As the constructor's argument; an environment made without it has none.
+        """
+        if self.scenarios is None:
+            raise ValueError(
+                "set_scenarios: got an environment without scenarios, allowed is one made with randomise=..."
+            )
+        self._take_scenarios(randomise)
+        self._fill_bank()
+
+    def _take_scenarios(self, randomise: Any) -> None:
+        if isinstance(randomise, MarketConfig):
+            randomise = self.task.market_config(randomise)
+        table = make_scenarios(randomise, self.config, self._num_scenarios, self._scenario_seed)
+        self.simulator.set_scenarios(table)
+        self.scenarios = table
+
+    def set_task(self, **changes: Any) -> None:
+        """Change settings of the task from the next step on; a captured CUDA graph keeps those it was captured with.
+
+        Args:
+            **changes: Fields of the task that spaces, warm starts and the length of episodes do not depend on.
+        """
+        for name in changes:
+            if name not in CHANGEABLE or not hasattr(self.task, name):
+                allowed = ", ".join(field for field in CHANGEABLE if hasattr(self.task, field))
+                raise ValueError(f"set_task: got the field {name!r}, allowed are {allowed}")
+        self.task = dataclasses.replace(self.task, **changes)
+        self._hand_over_task()
 
     # Reset and step ---------------------------------------------------------------------------------------------------
 
@@ -230,8 +291,10 @@ class EnvCore:
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of the whole state, the environment's part of it included."""
-        saved = self.simulator.state_dict()
-        return saved | {name: self.tensors[name].clone() for name in _SAVED}
+        saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in _SAVED}
+        if self.scenarios is not None:
+            saved["parameters"] = self._engine.parameters().clone()
+        return saved
 
     def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
         """Take over a state, from any engine or device; a like environment goes on bit for bit.
@@ -241,14 +304,34 @@ class EnvCore:
         """
         check_mapping(saved)
         check_like(saved, {name: self.tensors[name] for name in _SAVED})
+        if self.scenarios is not None:
+            self._check_parameters(saved)
         elapsed = saved["elapsed"]
         if bool(((elapsed < 0) | (elapsed > self.task.horizon)).any()):
             raise ValueError(f"state['elapsed']: got {int(elapsed.max())}, allowed is 0 to {self.task.horizon}")
-        self.simulator.load_state_dict({name: value for name, value in saved.items() if name not in _SAVED})
+        names = set(_SAVED) | ({"parameters"} if self.scenarios is not None else set())
+        self.simulator.load_state_dict({name: value for name, value in saved.items() if name not in names})
+        if self.scenarios is not None:
+            self._engine.put_parameters(saved["parameters"])
         for name in _SAVED:
             self.tensors[name].copy_(saved[name])
         if self.simulator.config.population == "multinomial":
             self._fill_bank()
+
+    def _check_parameters(self, saved: Mapping[str, torch.Tensor]) -> None:
+        """Refuse parameters that are of none of the scenarios: the kernel is compiled for these."""
+        present = self._engine.parameters().cpu()
+        check_like(saved, {"parameters": self._engine.parameters()})
+        known = {tuple(row) for row in torch.cat([self._engine.scenario_rows(), present]).tolist()}
+        for market, row in enumerate(saved["parameters"].tolist()):
+            if tuple(row) not in known:
+                raise ValueError(
+                    f"state['parameters'][{market}]: got those of none of the scenarios, allowed are these; call "
+                    "set_scenarios with the scenarios of the saved run first"
+                )
+        scenario, last = saved["scenario"], len(self._engine.scenario_rows()) - 1
+        if bool(((scenario < 0) | (scenario > last)).any()):
+            raise ValueError(f"state['scenario']: got {int(scenario.max())}, allowed is 0 to {last}")
 
     def close(self) -> None:
         """Raise what is left in the error words."""
@@ -279,15 +362,10 @@ def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: s
 
 
 def unpack_small(small: torch.Tensor, markets: int, slots: int) -> tuple[torch.Tensor, ...]:
-    """View the small buffer: reward float32 `[M, K]`, then bool `[M]`: terminated, truncated, and either of both."""
-    flags = small.view(torch.bool)
-    begin = 4 * markets * slots
-    return (
-        small[:begin].view(torch.float32).view(markets, slots),
-        flags[begin : begin + markets],
-        flags[begin + markets : begin + 2 * markets],
-        flags[begin + 2 * markets :],
-    )
+    """View the small buffer, `[M, K]` each: reward float32, then bool: terminated, truncated, and either of both."""
+    rows = markets * slots
+    flags = small.view(torch.bool)[4 * rows :].view(3, markets, slots)
+    return (small[: 4 * rows].view(torch.float32).view(markets, slots), *flags)
 
 
 def _mismatch(

@@ -181,8 +181,7 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
     """
     markets, slots = simulator.inventory.shape
     device = simulator.device
-    largest = np.broadcast_to(np.asarray(simulator.config.max_order_qty, dtype=np.int64), (markets,))
-    largest = torch.from_numpy(largest.copy()).to(device)[:, None]
+    largest = simulator.parameter("max_order_qty")[:, None].long()
     quotes = torch.zeros((markets, slots, 4), dtype=torch.int32, device=device)
     quotes[..., 0], quotes[..., 2] = MAX_PRICE, -MAX_PRICE
     for _ in range(max_auctions):

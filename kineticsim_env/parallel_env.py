@@ -2,35 +2,37 @@
 
 | | |
 |---|---|
-| Creation | `kineticsim_env.parallel_env(learners={"maker": 2, "momentum": 1, "noise": 1})` |
+| Creation | `kineticsim_env.parallel_env(learners={"maker": 2, "momentum": 1, "noise": 1, "executor": 1})` |
 | Actions | Continuous or discrete |
 | Parallel API | Yes |
 | Manual control | No |
-| Agents | `["maker_0", "maker_1", "momentum_0", "noise_0"]` |
-| Action shape | maker (4,), momentum and noise (2,); discrete: 49 and 15 choices |
+| Agents | `["maker_0", "maker_1", "momentum_0", "noise_0", "executor_0"]` |
+| Action shape | maker (4,), others (2,); discrete: 49 and 15 choices |
 | Action values | [-1, 1] |
-| Observation shape | maker (37,), momentum and noise (36,) |
+| Observation shape | maker, executor (37,), others (36,) |
 | Observation values | [-1, 1] |
-| State shape | (30 + 7 a maker + 6 an other,) |
+| State shape | (30 + 7 a maker or executor + 6 an other,) |
 | State values | [-1, 1] |
 
-Every learner takes the place of a built-in agent of its class, and stays in its role: a **maker** quotes both sides
-and is paid as in `MarketMakingTask`; a **momentum** learner trades in the direction of the last return and
-chooses price and size, paid alike; a **noise** learner has a random quantity to buy or to sell in the episode,
-chooses price and size, and pays what its trades cost against the mark at the decision, and `leftover_penalty` ticks
-for each unit left at the end.
+A maker, momentum or noise learner takes the place of a built-in agent of its class, and stays in its role; an executor
+or a trader is added to them. A **maker** quotes both sides and is paid as in `MarketMakingTask`; a **momentum** learner
+trades in the direction of the last return and chooses price and size, paid alike; a **noise** learner has a random
+quantity to buy or to sell in the episode, chooses price and size, and pays what its trades cost against the mark at the
+decision, and `leftover_penalty` ticks for each unit left at the end; an **executor** has the block of `ExecutionTask`,
+and a **trader** is that of `TradingTask`.
 
-**Actions.** Continuous, a maker: as in `MarketMakingTask`; the others: aggression, from `max_offset` ticks
-behind the mid (-1) to as many through it (+1), and size from 0 (-1) to `max_qty` (+1). Discrete, the others: 0 holds,
-else `1 + 2 * i + j` is an order at (-6, -3, -1, 0, 1, 3, 6)[i] ticks through the mid of half (j = 0) or all of
-`max_qty`.
+**Actions.** Continuous, a maker: as in `MarketMakingTask`; a trader: as in `TradingTask`; the others: aggression, from
+`max_offset` ticks behind the mid (-1) to as many through it (+1), and size from 0 (-1) to `max_qty` (+1). Discrete, the
+others: 0 holds, else `1 + 2 * i + j` is an order at (-6, -3, -1, 0, 1, 3, 6)[i] ticks through the mid of half (j = 0)
+or all of `max_qty`.
 
-**Observations.** The market's 30 features of `MarketMakingTask` and the agent's own: inventory as a share of its
-limit (noise: what is left to trade, signed, as a share of `max_target`), wealth, time left; then a maker's standing
-quotes, or the side of its orders, and the distance and the quantity of its standing order.
+**Observations.** The market's 30 features of `MarketMakingTask` and the agent's own: those of `MarketMakingTask`,
+`ExecutionTask` or `TradingTask`; a momentum or noise learner's are a trader's, with the side that it trades on (33),
+and for a noise learner what is left to trade, signed, as a share of `max_target` (30).
 
-**Episode end.** Truncation after `horizon` decisions, termination when `max_loss` is set and some learner has lost as
-much; all agents end together.
+**Episode end.** Each agent's own: truncation after `horizon` decisions (an executor terminates there, what is left of
+its block being forced through the market); termination when its block is done, or when `max_loss` is set and it has
+lost as much. An agent whose episode has ended leaves `agents`, has no quotes any more, and the others go on.
 
 **Version history.** v0: initial version.
 """
@@ -45,10 +47,10 @@ import numpy as np
 import torch
 from gymnasium.utils import seeding
 
-from kineticsim_env.config import CLASSES, MarketConfig, class_counts
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
-from kineticsim_env.state import CONSTANTS
-from kineticsim_env.tasks.market_making import ROLES, MarketMakingTask, make_task
+from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
+from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
 from kineticsim_env.vector_env import check_config, check_render_mode
 
 try:
@@ -58,8 +60,6 @@ except ModuleNotFoundError:
     ParallelEnv = object
 else:
     _HAVE_PETTINGZOO = True
-
-_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
 
 
 def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
@@ -91,6 +91,9 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         engine: str = "auto",
         device: Any = None,
         auctions_per_step: int = 1,
+        randomise: Any = None,
+        num_scenarios: int = 256,
+        scenario_seed: int = 0,
         max_cycles: int | None = None,
         render_mode: str | None = None,
         **task: Any,
@@ -98,24 +101,28 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         """Open the market.
 
         Args:
-            learners: How many learners of each role, of `"maker"`, `"momentum"` and `"noise"`; 32 at most.
-            config: The market; it must have as many built-in agents of each class.
+            learners: How many learners of each role, of `"maker"`, `"momentum"`, `"noise"`, `"executor"` and
+                `"trader"`; 32 at most. None is two makers, a momentum and a noise learner.
+            config: The market; it must have as many built-in agents of each class that is replaced.
             preset: The market where `config` is None.
             engine: As in `Simulator`; `"auto"` is the C++ engine.
             device: As in `Simulator`.
             auctions_per_step: Auctions a decision.
+            randomise: As in `MarketVectorEnv`.
+            num_scenarios: As in `MarketVectorEnv`.
+            scenario_seed: As in `MarketVectorEnv`.
             max_cycles: Another name for `horizon`, which it overrides.
             render_mode: None.
-            **task: Fields of `MarketMakingTask`.
+            **task: Fields of `ManyLearnersTask`.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         self.render_mode = check_render_mode(render_mode)
         config = check_config(config, preset)
-        settings = make_task(task if max_cycles is None else {**task, "horizon": max_cycles})
-        roles = _check_learners(_LEARNERS if learners is None else learners, config, settings)
-        self.possible_agents = [f"{role}_{roles[:slot].count(role)}" for slot, role in enumerate(roles)]
+        settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
+        roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, config, settings)
+        self.possible_agents = agent_names(roles)
         self.agents: list[str] = []
         self._role = dict(zip(self.possible_agents, roles, strict=True))
         self.core = EnvCore(
@@ -123,7 +130,7 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
             1,
             settings,
             roles,
-            slots=roles,
+            slots=slots_of(roles),
             engine=engine,
             device=device,
             prefer_cpu="one market is faster there",
@@ -131,12 +138,14 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
             stagger=False,
             auctions_per_step=auctions_per_step,
             validate=True,  # results come to the host anyway
+            randomise=randomise,
+            num_scenarios=num_scenarios,
+            scenario_seed=scenario_seed,
         )
         self.observation_spaces = {agent: settings.observation_space(role) for agent, role in self._role.items()}
         self.action_spaces = {agent: settings.action_space(role) for agent, role in self._role.items()}
-        self._used = [37 if role == "maker" else 36 for role in roles]
-        low = [space.low[0 if slot == 0 else 30 :] for slot, space in enumerate(self.observation_spaces.values())]
-        self.state_space = gym.spaces.Box(np.concatenate(low), 1.0, dtype=np.float32)
+        self._used = [OBSERVATION_SIZES[role] for role in roles]
+        self.state_space = state_space(settings, roles)
         self._discrete = settings.action_type == "discrete"
         self._dtype = torch.int64 if self._discrete else torch.float32
         self._np_random: np.random.Generator | None = None
@@ -186,24 +195,20 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
             raise ValueError(f"actions: got missing or unknown agents {odd}, allowed is one for each of {self.agents}")
         core = self.core
         core.step(**{"choices" if self._discrete else "actions": self._check_actions(actions)})
-        reward = core.tensors["reward"][0].tolist()
-        terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
-        names = self.agents
-        if terminated or truncated:
-            self.agents = []
-        return (
-            self._observations(),
-            dict(zip(names, reward, strict=True)),
-            dict.fromkeys(names, terminated),
-            dict.fromkeys(names, truncated),
-            self._infos(),
+        results = {name: core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated", "ended")}
+        reward, terminated, truncated, ended = (
+            {agent: row[slot] for slot, agent in enumerate(self.possible_agents) if agent in self.agents}
+            for row in results.values()
         )
+        seen = self._observations(), reward, terminated, truncated, self._infos()
+        self.agents = [agent for agent in self.agents if not ended[agent]]
+        return seen
 
     def state(self) -> np.ndarray:
         """Return what all agents see together: the market's features once, then each agent's own."""
         rows = self.core.tensors["observation"][0].cpu().numpy()
-        own = [row[30:used] for row, used in zip(rows, self._used, strict=True)]
-        return np.concatenate([rows[0, :30], *own])
+        own = [row[MARKET_FEATURES:used] for row, used in zip(rows, self._used, strict=True)]
+        return np.concatenate([rows[0, :MARKET_FEATURES], *own])
 
     def render(self) -> None:
         """Do nothing; there is no render mode."""
@@ -226,7 +231,8 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Take over a state of a like environment, from any engine; it goes on bit for bit."""
         self.core.load_state_dict(saved)
-        self.agents = [] if bool(self.core.tensors["done"]) else list(self.possible_agents)
+        ended = self.core.tensors["ended"][0].tolist()
+        self.agents = [agent for agent, over in zip(self.possible_agents, ended, strict=True) if not over]
 
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:
         """Return the actions of all agents as one tensor for the engine, or raise."""
@@ -234,6 +240,8 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         given = torch.zeros((1, slots) if self._discrete else (1, slots, 4), dtype=self._dtype)
         rows = given.view(1, slots, -1)
         for slot, agent in enumerate(self.possible_agents):
+            if agent not in actions:
+                continue  # its episode has ended
             limit = self.core.task.num_choices(self._role[agent])
             row = check_host_actions(actions[agent], self.action_spaces[agent].shape, limit, f"actions[{agent!r}]")
             rows[0, slot, : row.size] = torch.from_numpy(row)
@@ -241,7 +249,7 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
 
     def _observations(self) -> dict[str, np.ndarray]:
         rows = self.core.tensors["observation"][0].cpu().numpy()
-        return {agent: rows[slot, : self._used[slot]].copy() for slot, agent in enumerate(self.possible_agents)}
+        return {agent: rows[slot, : self._used[slot]].copy() for slot, agent in self._living()}
 
     def _infos(self) -> dict[str, dict[str, int]]:
         tensors = self.core.simulator.tensors
@@ -250,33 +258,19 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         names = ("inventory", "cash", "fees", "bought", "sold")
         return {
             agent: {name: column[slot] for name, column in zip(names, columns, strict=True)}
-            for slot, agent in enumerate(self.possible_agents)
+            for slot, agent in self._living()
         }
 
+    def _living(self) -> list[tuple[int, str]]:
+        return [(slot, agent) for slot, agent in enumerate(self.possible_agents) if agent in self.agents]
 
-def _check_learners(learners: Any, config: MarketConfig, task: MarketMakingTask) -> tuple[str, ...]:
-    """Return the role of every slot."""
-    if not isinstance(learners, Mapping):
-        raise TypeError(f"learners: got {learners!r}, allowed is a dict such as {_LEARNERS}")
-    roles: list[str] = []
-    for role, count in learners.items():
-        if role not in ROLES:
-            raise ValueError(f"learners: got the role {role!r}, allowed are {', '.join(map(repr, ROLES))}")
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
-            raise ValueError(f"learners[{role!r}]: got {count!r}, allowed is a whole number from 0")
-        if config.population == "fixed":
-            most = int(class_counts(config, 1)[0, CLASSES.index(role)])
-            if count > most:
-                raise ValueError(
-                    f"learners[{role!r}]: got {count}, allowed is up to {most}, the built-in {role} agents that can be "
-                    f"replaced; a config with a larger share {role!r} or more num_agents has more"
-                )
-        roles += [role] * int(count)
-    if not 1 <= len(roles) <= CONSTANTS["kMaxSlots"]:
-        raise ValueError(f"learners: got {len(roles)} in all, allowed is 1 to {CONSTANTS['kMaxSlots']}")
-    limit = task.inventory_limit if config.inventory_limit is None else int(np.min(config.inventory_limit))
-    if "noise" in roles and limit is not None and task.max_target > limit:
-        raise ValueError(
-            f"max_target: got {task.max_target}, allowed with a noise learner is up to the inventory limit, {limit}"
-        )
-    return tuple(roles)
+
+def agent_names(roles: tuple[str, ...]) -> list[str]:
+    """Return the names of agents, numbered within their role: `maker_0`, `maker_1`, `noise_0`."""
+    return [f"{role}_{roles[:slot].count(role)}" for slot, role in enumerate(roles)]
+
+
+def state_space(task: ManyLearnersTask, roles: tuple[str, ...]) -> gym.spaces.Box:
+    """Return the space of what all agents see together: the market's features once, then each agent's own."""
+    low = [task.observation_space(role).low[0 if slot == 0 else MARKET_FEATURES :] for slot, role in enumerate(roles)]
+    return gym.spaces.Box(np.concatenate(low), 1.0, dtype=np.float32)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import torch
 
-from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.tasks import MarketMakingTask
 
 _INVENTORY, _TIME_LEFT = 30, 32  # places in the observation
 

@@ -92,6 +92,7 @@ class Simulator:
         self._replaced = {name: self.slots.count(name) for name in CLASSES}
         self._counts = class_counts(config, self.num_markets if config.per_market else 1)
         self._set_rows()
+        self._scenarios: MarketConfig | None = None
         self._latest = 0  # no market's t is above it
         self._per_auction = float(np.max(np.asarray(config.num_agents))) + config.num_levels / 4
         if seed is None:
@@ -254,8 +255,26 @@ class Simulator:
             slots=self.slots,
             validate=self.validate,
         )
+        if self._scenarios is not None:
+            twin.set_scenarios(self._scenarios)
+            twin.engine.put_parameters(self.engine.parameters())
         twin.load_state_dict(self.state_dict())
         return twin
+
+    def set_scenarios(self, scenarios: MarketConfig) -> None:
+        """Give the engine a table of scenarios, of which environments draw one for each episode (`scenarios.py`).
+
+        Markets keep their parameters until then; the first time, all get those of the first scenario.
+        """
+        rows = max(scenarios.per_market.values())
+        counts = class_counts(scenarios, rows)
+        self.engine.set_scenarios(parameter_rows(scenarios, rows, counts, self._replaced))
+        self._scenarios = scenarios
+
+    def parameter(self, name: str) -> torch.Tensor:
+        """Return a field of `struct MarketParams` (`cuda/layout.h`) as markets have it now: int32 `[M]`, a copy."""
+        column = self.engine.parameters()[:, list(state.PARAMS_FIELDS).index(name)]
+        return column.to(self.device).expand(self.num_markets).clone()
 
     def specialise(self) -> None:
         """Compile this configuration into the CUDA kernel, at the next launch: about a second for a third more speed.

@@ -1,34 +1,33 @@
-"""`MarketMakingEnv`: one market with one learned maker, as `gymnasium.Env`.
+"""`MarketEnv`: one market with one learner, as `gymnasium.Env`, and its class for each task.
 
-`gym.make("KineticSim/MarketMaking-v0")` makes it.
+`gym.make("KineticSim/MarketMaking-v0")` and the like make them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
-from kineticsim_env.tasks.market_making import make_task
-from kineticsim_env.vector_env import check_config, check_options, check_render_mode
+from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
+from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
+from kineticsim_env.vector_env import check_config, check_options, check_render_mode, check_role
 
 
-class MarketMakingEnv(gym.Env):
-    """One market of `MarketMakingVectorEnv`; `MarketMakingTask` describes the task.
+class MarketEnv(gym.Env):
+    """One market of `MarketVectorEnv`: what `MarketMakingEnv`, `ExecutionEnv` and `TradingEnv` share.
 
     NumPy in and out, no autoreset, no stagger. Seeded s, it plays what market m of a vector environment seeded s - m
     with `stagger=False` plays.
 
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
     `bought` and `sold` in the last decision.
-
-    ```python
-    env = gymnasium.make("KineticSim/MarketMaking-v0", horizon=500)
-    ```
     """
+
+    task_type: ClassVar[type[Task]]
 
     metadata = {"render_modes": []}
 
@@ -41,23 +40,25 @@ class MarketMakingEnv(gym.Env):
         device: Any = None,
         auctions_per_step: int = 1,
         replace: str | None = None,
+        randomise: Any = None,
+        num_scenarios: int = 256,
+        scenario_seed: int = 0,
         render_mode: str | None = None,
         **task: Any,
     ) -> None:
-        """Open the market; the arguments are those of `MarketMakingVectorEnv`.
+        """Open the market; the arguments are those of `MarketVectorEnv`.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
             EngineUnavailable: If the engine asked for cannot run here.
         """
         self.render_mode = check_render_mode(render_mode)
-        if replace not in (None, "maker"):
-            raise ValueError(f"replace: got {replace!r}, allowed are None, 'maker'")
+        self._role = check_role(self.task_type, replace)
         self.core = EnvCore(
             check_config(config, preset),
             1,
-            make_task(task),
-            ("maker",),
+            make_task(self.task_type, task),
+            (self._role,),
             slots=(replace,),
             engine=engine,
             device=device,
@@ -66,10 +67,13 @@ class MarketMakingEnv(gym.Env):
             stagger=False,
             auctions_per_step=auctions_per_step,
             validate=True,  # results come to the host anyway
+            randomise=randomise,
+            num_scenarios=num_scenarios,
+            scenario_seed=scenario_seed,
         )
-        self.observation_space = self.core.task.observation_space("maker")
-        self.action_space = self.core.task.action_space("maker")
-        self._limit = self.core.task.num_choices("maker")
+        self.observation_space = self.core.task.observation_space(self._role)
+        self.action_space = self.core.task.action_space(self._role)
+        self._limit = self.core.task.num_choices(self._role)
         self._state: bool | None = None  # whether the episode has ended; None before the first reset
 
     def reset(
@@ -82,7 +86,7 @@ class MarketMakingEnv(gym.Env):
             options: None or an empty dict.
 
         Returns:
-            Observation float32 `[37]`, and the infos of the class.
+            Observation float32 `[F]`, and the infos of the class.
         """
         if check_options(options) is not None:
             raise ValueError("options: got 'reset_mask', allowed is None: there is one market")
@@ -97,10 +101,10 @@ class MarketMakingEnv(gym.Env):
         """Play one decision.
 
         Args:
-            action: float32 `[4]` in [-1, 1], or an int from 0 to 48.
+            action: float32 `[A]` in [-1, 1], or an int, as the task's action space says.
 
         Returns:
-            Observation float32 `[37]`, reward, terminated, truncated, and the infos of the class.
+            Observation float32 `[F]`, reward, terminated, truncated, and the infos of the class.
         """
         if self._state is not False:
             why = "was never reset" if self._state is None else "has ended its episode"
@@ -109,7 +113,8 @@ class MarketMakingEnv(gym.Env):
         if self._limit:
             core.step(choices=core.check_actions(action, (), self._limit).view(1, 1))
         else:
-            core.step(actions=core.check_actions(action, (4,)).view(1, 1, 4))
+            size = ACTION_SIZES[self._role]
+            core.step(actions=core.check_actions(action, (size,)).view(1, 1, size))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         self._state = terminated or truncated
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, self._infos()
@@ -133,7 +138,7 @@ class MarketMakingEnv(gym.Env):
         self._state = bool(self.core.tensors["done"])
 
     def _observation(self) -> np.ndarray:
-        return self.core.tensors["observation"][0, 0].cpu().numpy().copy()
+        return self.core.tensors["observation"][0, 0, : OBSERVATION_SIZES[self._role]].cpu().numpy().copy()
 
     def _infos(self) -> dict[str, Any]:
         slot = self.core.simulator.tensors
@@ -146,3 +151,21 @@ class MarketMakingEnv(gym.Env):
             "bought": bought,
             "sold": sold,
         }
+
+
+class MarketMakingEnv(MarketEnv):
+    """One market with a learned maker; `MarketMakingTask` describes the task."""
+
+    task_type = MarketMakingTask
+
+
+class ExecutionEnv(MarketEnv):
+    """One market with a block to execute; `ExecutionTask` describes the task."""
+
+    task_type = ExecutionTask
+
+
+class TradingEnv(MarketEnv):
+    """One market with a learned trader; `TradingTask` describes the task."""
+
+    task_type = TradingTask

@@ -30,7 +30,7 @@ MARKET_STATE = (
     "bid ask prev_mid2 last_tick price_origin fundamental_price seed episode t volume trades error".split()
 )  # fmt: skip
 SLOT_STATE = "quotes cash inventory fees".split()
-ENV_STATE = "elapsed done mid_history volume_history prev_value".split()
+ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction
 

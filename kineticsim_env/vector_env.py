@@ -1,11 +1,12 @@
-"""`MarketMakingVectorEnv`: M markets with one learned maker each, as `gymnasium.vector.VectorEnv`.
+"""`MarketVectorEnv`: M markets with one learner each, as `gymnasium.vector.VectorEnv`, and its class for each task.
 
-`gym.make_vec("KineticSim/MarketMaking-v0", num_envs=M)` makes it. The engine does the work; this file hands it over.
+`gym.make_vec("KineticSim/MarketMaking-v0", num_envs=M)` and the like make them. The engine does the work; this file
+hands it over.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -16,18 +17,19 @@ from gymnasium.vector.utils import batch_space
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import SAME_STEP, EnvCore, unpack_small
-from kineticsim_env.tasks.market_making import make_task
+from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
+from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)  # as numbered in cuda/tasks.h
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
 
-class MarketMakingVectorEnv(VectorEnv):
-    """M markets with one learned maker each: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`.
+class MarketVectorEnv(VectorEnv):
+    """M markets with one learner each: what `MarketMakingVectorEnv`, `ExecutionVectorEnv`, `TradingVectorEnv` share.
 
-    The task, its spaces and its arguments: `MarketMakingTask`. Market m of an environment seeded s plays the tape of
-    seed s + m, whatever M is; only where fields are given per market do its warm starts depend on m too. Beyond
-    Gymnasium's interface, `simulator`, `fills` and `observation` show the markets live.
+    The task, its spaces and its arguments: `MarketMakingTask` and so on. Market m of an environment seeded s plays the
+    tape of seed s + m, whatever M is; only where fields are given per market do its warm starts depend on m too. Beyond
+    Gymnasium's interface, `simulator`, `fills`, `observation` and `scenario` show the markets live.
 
     With `output="torch"` nothing waits for the GPU: actions and results are tensors on `device`, in the order of the
     current stream. With `copy=False` a step also allocates nothing and returns the same tensors every time, so that it
@@ -43,15 +45,22 @@ class MarketMakingVectorEnv(VectorEnv):
         autoreset_mode: SAME_STEP (`final_obs` and `_final_obs` are in the infos of every step), NEXT_STEP, or DISABLED
             (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
         auctions_per_step: Auctions a decision.
-        replace: `"maker"` takes the place of a built-in maker, None adds a trader.
+        replace: The class of built-in agent whose place the learner takes, as the task says; None adds a trader.
+        randomise: What differs from episode to episode: for each field of `MarketConfig` a `(low, high)`, drawn
+            uniformly, or a list of values; or an ensemble, one value a scenario. Each episode of each market draws one
+            of the scenarios, on the device, and starts from that scenario's warm starts. See also `set_scenarios`.
+        num_scenarios: How many scenarios are drawn of `randomise`, up to 65536.
+        scenario_seed: Of these draws.
         stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.
         copy: Whether results are copies; False returns live tensors, which the next step overwrites. (NumPy results
             from a GPU are always copies.)
         validate: Check the error words before every step, at the price of a synchronisation on CUDA.
         max_episode_steps: Another name for `horizon`, which it overrides.
         render_mode: None.
-        **task: Fields of `MarketMakingTask`.
+        **task: Fields of the task.
     """
+
+    task_type: ClassVar[type[Task]]
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
 
@@ -68,6 +77,9 @@ class MarketMakingVectorEnv(VectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         auctions_per_step: int = 1,
         replace: str | None = None,
+        randomise: Any = None,
+        num_scenarios: int = 256,
+        scenario_seed: int = 0,
         stagger: bool = True,
         copy: bool = True,
         validate: bool = False,
@@ -87,8 +99,7 @@ class MarketMakingVectorEnv(VectorEnv):
         self.render_mode = check_render_mode(render_mode)
         if output not in ("numpy", "torch"):
             raise ValueError(f"output: got {output!r}, allowed are 'numpy', 'torch'")
-        if replace not in (None, "maker"):
-            raise ValueError(f"replace: got {replace!r}, allowed are None, 'maker'")
+        self._role = check_role(self.task_type, replace)
         if not isinstance(copy, bool):
             raise TypeError(f"copy: got {copy!r}, allowed are True and False")
         if max_episode_steps is not None:
@@ -97,8 +108,8 @@ class MarketMakingVectorEnv(VectorEnv):
         self.core = EnvCore(
             check_config(config, preset),
             self.num_envs,
-            make_task(task),
-            ("maker",),
+            make_task(self.task_type, task),
+            (self._role,),
             slots=(replace,),
             engine=engine,
             device=device,
@@ -107,6 +118,9 @@ class MarketMakingVectorEnv(VectorEnv):
             stagger=stagger,
             auctions_per_step=auctions_per_step,
             validate=validate,
+            randomise=randomise,
+            num_scenarios=num_scenarios,
+            scenario_seed=scenario_seed,
         )
         self.output, self._copy = output, copy
         self._make_spaces()
@@ -114,20 +128,22 @@ class MarketMakingVectorEnv(VectorEnv):
         self._was_reset = False
 
     def _make_spaces(self) -> None:
-        self.single_observation_space = self.core.task.observation_space("maker")
-        self.single_action_space = self.core.task.action_space("maker")
+        self.single_observation_space = self.core.task.observation_space(self._role)
+        self.single_action_space = self.core.task.action_space(self._role)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._limit = self.core.task.num_choices("maker")
+        self._limit = self.core.task.num_choices(self._role)
         self._input = "choices" if self._limit else "actions"
-        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, 4)
+        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, ACTION_SIZES[self._role])
 
     def _make_views(self) -> None:
         """Make the live views [M, ...] of the core's tensors that `copy=False` returns."""
         core = self.core
-        self._observation, self._final = core.tensors["observation"][:, 0], core.tensors["final_observation"][:, 0]
-        reward, *self._flags = unpack_small(core.small, self.num_envs, 1)
-        self._reward = reward[:, 0]
+        used = OBSERVATION_SIZES[self._role]
+        self._observation, self._final = (
+            core.tensors[name][:, 0, :used] for name in ("observation", "final_observation")
+        )
+        self._reward, *self._flags = (part[:, 0] for part in unpack_small(core.small, self.num_envs, 1))
         self._same_step = core.autoreset == SAME_STEP
         self._live: tuple[Any, ...] = (self._observation, self._final, self._reward, *self._flags)
         if self.output == "numpy" and core.host:
@@ -145,7 +161,7 @@ class MarketMakingVectorEnv(VectorEnv):
                 markets are reset.
 
         Returns:
-            Observations float32 `[M, 37]` (of markets outside the mask, as they were) and an empty dict.
+            Observations float32 `[M, F]` (of markets outside the mask, as they were) and an empty dict.
         """
         mask = check_options(options)
         super().reset(seed=int(seed) if isinstance(seed, (int, np.integer)) else None)
@@ -161,11 +177,12 @@ class MarketMakingVectorEnv(VectorEnv):
         """Play one decision in every market.
 
         Args:
-            actions: float32 `[M, 4]` in [-1, 1], or int64 `[M]` from 0 to 48; a tensor on the device, or NumPy.
+            actions: float32 `[M, A]` in [-1, 1], or int64 `[M]`, as the task's action space says; a tensor on the
+                device, or NumPy.
 
         Returns:
-            Observations float32 `[M, 37]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
-            SAME_STEP `final_obs` float32 `[M, 37]`, the observation before any reset, and `_final_obs` bool `[M]`,
+            Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
+            SAME_STEP `final_obs` float32 `[M, F]`, the observation before any reset, and `_final_obs` bool `[M]`,
             where an episode ended.
         """
         if not self._was_reset:
@@ -187,8 +204,8 @@ class MarketMakingVectorEnv(VectorEnv):
             if observation_only:
                 return (self._observation.clone(),)
             final = self._final.clone() if self._same_step else None
-            reward, *flags = unpack_small(self.core.small.clone(), self.num_envs, 1)
-            return self._observation.clone(), final, reward[:, 0], *flags
+            small = (part[:, 0] for part in unpack_small(self.core.small.clone(), self.num_envs, 1))
+            return self._observation.clone(), final, *small
         if self.core.host:
             if not self._copy:
                 return self._live
@@ -197,8 +214,8 @@ class MarketMakingVectorEnv(VectorEnv):
         if observation_only:
             return (observation,)
         final = self._final.cpu().numpy() if self._same_step else None
-        reward, *flags = (part.numpy() for part in unpack_small(self.core.small.cpu(), self.num_envs, 1))
-        return observation, final, reward[:, 0], *flags
+        small = (part[:, 0].numpy() for part in unpack_small(self.core.small.cpu(), self.num_envs, 1))
+        return observation, final, *small
 
     def close_extras(self, **kwargs: Any) -> None:
         """Raise what is left in the error words."""
@@ -226,8 +243,25 @@ class MarketMakingVectorEnv(VectorEnv):
 
     @property
     def observation(self) -> torch.Tensor:
-        """The present observations, float32 `[M, 37]`, live."""
+        """The present observations, float32 `[M, F]`, live."""
         return self._observation
+
+    @property
+    def scenario(self) -> torch.Tensor:
+        """The scenario that each market plays, int32 `[M]`, live; 0 without `randomise`."""
+        return self.core.tensors["scenario"]
+
+    def set_scenarios(self, randomise: Any) -> None:
+        """Replace the scenarios, for episodes that begin from now on: a curriculum's hook.
+
+        Args:
+            randomise: As the constructor's argument.
+        """
+        self.core.set_scenarios(randomise)
+
+    def set_task(self, **changes: Any) -> None:
+        """Change rewards and penalties from the next step on; see `EnvCore.set_task`."""
+        self.core.set_task(**changes)
 
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, and clear the words. Synchronises on CUDA."""
@@ -241,6 +275,32 @@ class MarketMakingVectorEnv(VectorEnv):
         """Take over a state of a like environment, from any engine; it goes on bit for bit."""
         self.core.load_state_dict(saved)
         self._was_reset = True
+
+
+class MarketMakingVectorEnv(MarketVectorEnv):
+    """M markets with one learned maker each: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`."""
+
+    task_type = MarketMakingTask
+
+
+class ExecutionVectorEnv(MarketVectorEnv):
+    """M markets with one block to execute each: `gymnasium.make_vec("KineticSim/Execution-v0", num_envs=M)`."""
+
+    task_type = ExecutionTask
+
+
+class TradingVectorEnv(MarketVectorEnv):
+    """M markets with one learned trader each: `gymnasium.make_vec("KineticSim/Trading-v0", num_envs=M)`."""
+
+    task_type = TradingTask
+
+
+def check_role(task: type[Task], replace: Any) -> str:
+    """Return the role of a task's learner, which takes the place of `replace`."""
+    if replace not in (None, task.replaceable):
+        raise ValueError(f"replace: got {replace!r}, allowed are None, {task.replaceable!r}")
+    assert task.role is not None
+    return task.role
 
 
 def check_config(config: Any, preset: str) -> MarketConfig:

@@ -11,7 +11,7 @@ import torch
 
 from kineticsim_env import MarketConfig, MarketError, Simulator
 from kineticsim_env.env_core import SAME_STEP, EnvCore
-from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.tasks import MarketMakingTask
 
 
 def markets(levels: int, spread: int, options: bool, bins: int | None = None) -> None:

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts
 from kineticsim_env.env_core import DISABLED, NEXT_STEP, SAME_STEP, EnvCore
-from kineticsim_env.tasks.market_making import ROLES, make_task
+from kineticsim_env.tasks import ManyLearnersTask
+from kineticsim_env.tasks.base import ROLES
+
+SCENARIOS = {"noise_spread": (0, 12), "market_order_prob": [0.0, 0.4, 1.0], "fee": (0, 9), "max_order_qty": [1, 4]}
 
 
 @st.composite
@@ -52,35 +55,45 @@ def environments(draw):
     left = class_counts(config, 1)[0] if config.population == "fixed" else np.full(4, 32)
     slots = []
     for role in roles:
+        if role not in CLASSES:
+            slots.append(None)
+            continue
         index = CLASSES.index(role)
         replaces = left[index] > 0 and draw(st.booleans())
         left[index] -= int(replaces)
         slots.append(role if replaces else None)
-    task = make_task(
-        {
-            "horizon": pick(1, 2, 5, 9),
-            "action_type": pick("continuous", "discrete"),
-            "max_offset": pick(1, 4, 10, 300),
-            "max_qty": pick(1, 8, 5000),
-            "inventory_limit": pick(None, 1, 40),
-            "reward": pick("pnl", "inventory", "asymmetric"),
-            "mark": pick("fundamental", "mid", "liquidation"),
-            "inventory_penalty": pick(0.0, 0.01, 0.3),
-            "dampening": pick(0.5, 0.7),
-            "reward_scale": pick(1.0, 10.0, 0.3),
-            "max_loss": pick(None, None, 1.0, 50.0),
-            "max_target": pick(1, 40, 65535),
-            "leftover_penalty": pick(0.0, 10.0, 0.7),
-            "warmup": pick(0, 3, 20),
-            "bank_size": pick(0, 1, 5),
-            "bank_per_market": pick(1, 3),
-        }
+    max_qty = pick(1, 8, 5000)
+    task = ManyLearnersTask(
+        horizon=pick(1, 2, 5, 9),
+        action_type=pick("continuous", "discrete"),
+        max_offset=pick(1, 4, 10, 300),
+        max_qty=max_qty,
+        inventory_limit=pick(None, 1, 40),
+        reward=pick("pnl", "inventory", "asymmetric", "per_unit"),
+        execution_reward=pick("shortfall", "risk_averse", "terminal"),
+        mark=pick("fundamental", "mid", "liquidation"),
+        inventory_penalty=pick(0.0, 0.01, 0.3),
+        dampening=pick(0.5, 0.7),
+        idle_penalty=pick(0.0, 0.1),
+        risk_aversion=pick(0.0, 0.3),
+        reward_scale=pick(1.0, 10.0, 0.3),
+        max_loss=pick(None, None, 1.0, 50.0),
+        max_target=pick(1, 40, 65535),
+        side=pick("random", "buy", "sell"),
+        block_qty=pick(1, 7, 30),
+        forced_qty=min(max_qty, pick(1, 4, 30)),
+        leftover_penalty=pick(0.0, 10.0, 0.7),
+        warmup=pick(0, 3, 20),
+        bank_size=pick(0, 1, 5),
+        bank_per_market=pick(1, 3),
     )
     kwargs = {
         "slots": slots,
         "autoreset": pick(NEXT_STEP, SAME_STEP, DISABLED),
         "stagger": draw(st.booleans()),
         "auctions_per_step": pick(1, 1, 2, 5),
+        "randomise": pick(None, SCENARIOS) if config.population == "fixed" and not config.per_market else None,
+        "num_scenarios": pick(2, 5),
     }
     return (config, markets, task, roles), kwargs, draw(st.integers(0, 2**32)), pick(3, 8, 20)
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from kineticsim_env.build import cpu_unavailable
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import SAME_STEP
-from kineticsim_env.tasks.market_making import ROLES, make_task
+from kineticsim_env.tasks import ManyLearnersTask
+from kineticsim_env.tasks.base import ROLES
+from kineticsim_env.tasks.many_learners import slots_of
 
 ENGINES = ("cpu", "numpy")
 pytestmark = pytest.mark.skipif(cpu_unavailable() is not None, reason="no C++ compiler")
@@ -22,12 +24,12 @@ def test_engines_agree_on_every_tensor(environment, bad):
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric"])
+@pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric", "per_unit"])
 @pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])
 def test_engines_agree_in_the_trading_market(role, reward, mark):
-    task = make_task({"horizon": 12, "reward": reward, "mark": mark, "bank_size": 8, "max_loss": 150.0})
+    task = ManyLearnersTask(horizon=12, reward=reward, mark=mark, bank_size=8, max_loss=150.0)
     arguments = (MarketConfig.preset("trading"), 6, task, [role])
-    kwargs = {"slots": [role], "autoreset": SAME_STEP, "stagger": True, "auctions_per_step": 2}
+    kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": True, "auctions_per_step": 2}
     cores = make_cores(arguments, kwargs, ENGINES)
     generator = np.random.default_rng(5)
     for core in cores:
@@ -38,6 +40,6 @@ def test_engines_agree_in_the_trading_market(role, reward, mark):
         for core in cores:
             core.step(**actions)
         assert_same(cores, f"after step {t}")
-        ended += int(cores[0].tensors["truncated"].sum())
+        ended += int((cores[0].tensors["truncated"] | cores[0].tensors["terminated"]).sum())
     assert ended > 0
     assert int(cores[0].simulator.tensors["volume"].sum()) > 0

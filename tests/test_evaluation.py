@@ -20,7 +20,7 @@ from kineticsim_env.evaluation import (
     grid_search,
     liquidate,
 )
-from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.tasks import MarketMakingTask
 from kineticsim_env.vector_env import MarketMakingVectorEnv
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env.tasks.market_making import ROLES
+from kineticsim_env.config import CLASSES
 
 pytest.importorskip("pettingzoo")
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test  # noqa: E402
@@ -92,7 +92,7 @@ def test_spaces_types_and_end(action_type):
 def test_learners_replace_built_in_agents():
     rows = make().simulator.rows
     whole = ks.Simulator(ks.MarketConfig.preset("trading"), 1, engine="cpu").rows
-    for role in (*ROLES, "fundamental"):
+    for role in CLASSES:
         taken = {"maker": 2, "momentum": 1, "noise": 1, "fundamental": 0}[role]
         assert rows[f"num_{role}"][0] == whole[f"num_{role}"][0] - taken
 

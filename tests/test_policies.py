@@ -8,7 +8,7 @@ import torch
 
 from kineticsim_env import policies
 from kineticsim_env.evaluation import evaluation_env
-from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.tasks import MarketMakingTask
 
 MAKERS = (policies.NoTrade, policies.RandomQuotes, policies.FixedSpread, policies.AvellanedaStoikov)
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))

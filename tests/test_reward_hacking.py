@@ -15,7 +15,7 @@ from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env
-from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.vector_env import MarketMakingVectorEnv
 
 MARKETS = 512
@@ -153,7 +153,7 @@ def test_momentum_agents_do_not_feed_a_pump():
 
 def together(roles, policy, num_envs=MARKETS, slots=None, **task):
     """Returns in ticks `[M, K]` of learners in one market, and the core; `policy(t)` gives their K actions."""
-    settings = MarketMakingTask(**{"reward": "pnl", **task})
+    settings = ManyLearnersTask(**{"reward": "pnl", **task})
     core = EnvCore(
         MarketConfig.preset("trading"),
         num_envs,
@@ -235,7 +235,7 @@ def test_ending_the_episode_does_not_spare_a_noise_learner_what_is_left():
     target = -idle[:, 0] / 10  # leftover_penalty is 10 ticks
     assert target == pytest.approx(np.rint(target), abs=1e-3) and target.min() >= 1 and target.max() == 40
     total, core = together(role, hasty, 128, role, max_loss=1e-3)  # stops at the first market that ended
-    ended = core.tensors["terminated"].numpy()
+    ended = core.tensors["terminated"].numpy()[:, 0]
     assert ended.any() and not ended.all()
     leftover = target - np.abs(core.simulator.inventory[:, 0].numpy())
     spared, _ = together(role, hasty, 128, role, horizon=1)

@@ -45,6 +45,8 @@ class NativeEngine:
         self._struct = state.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
+        self._scenarios: torch.Tensor | None = None
+        self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
         self.bind(tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -57,15 +59,56 @@ class NativeEngine:
     @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
-        packed = np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
+        packed = pack(rows)
         if self._params is None or self._params.shape != packed.shape:
             self._params = torch.empty(packed.shape, dtype=torch.int32, device=self.device)
         self._params.copy_(torch.from_numpy(packed))
         self._struct.params = self._params.data_ptr()
         self._struct.params_stride = int(len(packed) > 1)
+        self._plan(rows)
+
+    def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
+        """Prepare for markets of these parameters; returns whether what was prepared before fits as it is."""
         self._rows = rows
         orders = (rows["first_fundamental"] + rows["num_fundamental"]) * rows["max_order_qty"]
         self._growth = int(orders.max()) + self._sizes["K"] * MAX_QUOTE_QTY  # of a side in an auction, at most
+        return True
+
+    @torch.inference_mode(False)
+    def set_scenarios(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Take over a table of scenarios: int64 `[C]` by the names of `struct MarketParams`.
+
+        From then on parameters are state: an episode that begins gets its scenario's. The first time all markets get
+        those of the first row; later on they keep theirs until their episodes end.
+        """
+        table = pack(rows)
+        fresh = self._scenarios is None
+        present = np.repeat(table[:1], self._sizes["M"], axis=0) if fresh else self.parameters().cpu().numpy()
+        every = np.concatenate([table, present])
+        in_place = self._plan({name: every[:, i].astype(np.int64) for i, name in enumerate(state.PARAMS_FIELDS)})
+        if self._scenarios is None or not in_place or self._scenarios.shape != table.shape:
+            # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
+            self._retired += [self._scenarios, self._params]
+            self._scenarios = torch.from_numpy(table).to(self.device)
+            self._params = torch.from_numpy(present).to(self.device)
+        else:
+            self._scenarios.copy_(torch.from_numpy(table))
+        self.bind({"params": self.parameters(), "scenario_params": self._scenarios})
+        self._struct.params_stride = 1
+
+    def parameters(self) -> torch.Tensor:
+        """Return the parameters of every market, or of all together: int32 `[M, n]` or `[1, n]`, live."""
+        assert self._params is not None
+        return self._params
+
+    def scenario_rows(self) -> torch.Tensor:
+        """Return a copy of the table of scenarios, int32 `[C, n]` in host memory."""
+        assert self._scenarios is not None
+        return self._scenarios.cpu()
+
+    def put_parameters(self, rows: torch.Tensor) -> None:
+        """Take over the parameters of every market, int32 `[M, n]`, each a row of the scenarios or in use already."""
+        self.parameters().copy_(rows)
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """Take over the task's settings by the names of `struct TaskParams`."""
@@ -82,12 +125,15 @@ class NativeEngine:
                 raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
-        struct.growth = min(self._growth * decisions * auctions, _INT32_LIMIT - 1)
+        total = decisions * auctions + (struct.task.forced_auctions if mode == 1 else 0)
+        struct.growth = min(self._growth * total, _INT32_LIMIT - 1)
         struct.records = int(any(name.startswith("series_") for name in tensors))
         for name, tensor in tensors.items():
             setattr(struct, name, None if tensor is None else tensor.data_ptr())
+        if (actions := tensors.get("actions")) is not None:
+            struct.action_stride = actions.shape[-1]
         try:
-            self._execute(mode, decisions * auctions)
+            self._execute(mode, total)
         finally:  # after an error too, or the next launch writes where these tensors were
             for name in tensors:  # back to what is bound, if anything
                 setattr(struct, name, self._bound.get(name))
@@ -124,10 +170,10 @@ class CpuEngine(NativeEngine):
         self._safe_auctions = 0
         super().__init__(device, sizes, tensors)
 
-    def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
-        """See `NativeEngine.set_parameters`."""
-        super().set_parameters(rows)
+    def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
+        """See `NativeEngine._plan`."""
         self._safe_auctions = 0
+        return super()._plan(rows)
 
     def state_changed(self) -> None:
         """Forget how many auctions were known to be safe."""
@@ -187,17 +233,20 @@ class CudaEngine(NativeEngine):
         self._changing: set[str] = set()  # parameters that were set more than once, to different values
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
 
-    def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
-        """See `NativeEngine.set_parameters`; a variant without options is used while no market has any."""
+    def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
+        """See `NativeEngine._plan`; a variant without options is used while no market has any."""
         before = getattr(self, "_rows", rows)  # what a reset draws anew is no constant, or each reset would compile
-        self._changing |= {name for name in state.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
-        super().set_parameters(rows)
+        if self._scenarios is None:  # their values change in a table that stays
+            self._changing |= {name for name in state.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
+        was = self._definitions() if before is not rows else None
+        super()._plan(rows)
         names = ("walk_threshold", "jump_threshold", "cancel_threshold", "window", "tie", "residue")
         self._options = int(any(np.any(rows[name] != 0) for name in names))
         self._reach = max(1, int(rows["noise_spread"].max()), int(rows["maker_half_spread"].max()))
         self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
         self._plans = {}
         self._work = 0
+        return was == self._definitions()
 
     def specialise(self) -> None:
         """Compile kernels for these very parameters: about a second each for a third more speed, and the same results.
@@ -219,17 +268,20 @@ class CudaEngine(NativeEngine):
         ]
         return {"KS_PARAMETERS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
 
+    def _definitions(self) -> dict[str, int | str]:
+        """Return the kernel's definitions, but for those that the mode brings."""
+        return {
+            "KS_BINS": choose_bins(self._reach, self._agents),
+            "KS_OPTIONS": self._options,
+            "KS_SLOTS": min(self._sizes["K"], 2),
+            **(self._own_definitions() if self._specialised else {}),
+            **self.force,
+        }
+
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
         if mode not in self._plans:
-            defines = {
-                "KS_BINS": choose_bins(self._reach, self._agents),
-                "KS_OPTIONS": self._options,
-                "KS_SLOTS": min(self._sizes["K"], 2),
-                "KS_TASK": int(mode != 0),
-                **(self._own_definitions() if self._specialised else {}),
-                **self.force,
-            }
+            defines = {"KS_TASK": int(mode != 0), **self._definitions()}
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
             self._plans[mode] = (kernel, *self._choose_shape(defines["KS_TASK"], kernel.shared_limit))
         return self._plans[mode]
@@ -268,6 +320,11 @@ class CudaEngine(NativeEngine):
         else:
             with torch.cuda.device(self._index):
                 kernel.launch(grid, block, shared, self._struct, stream)
+
+
+def pack(rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return parameter rows as they lie in memory, int32 `[rows, fields]`."""
+    return np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
 
 
 def choose_bins(reach: int, agents: int) -> int:

@@ -38,6 +38,29 @@ class NumpyEngine:
             for name in state.PARAMS_FIELDS
         }
 
+    def set_scenarios(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Take over the table of scenarios; see `NativeEngine.set_scenarios`."""
+        table = {name: np.array(rows[name], dtype=np.int64) for name in state.PARAMS_FIELDS}
+        if self._args.get("scenario_params") is None:
+            first = {name: np.full(self._sizes["M"], values[0]) for name, values in table.items()}
+            self._args |= {"params": first, "params_stride": 1}
+        self._args["scenario_params"] = table
+
+    def parameters(self) -> torch.Tensor:
+        """Return the parameters of every market; see `NativeEngine.parameters`."""
+        columns = [self._args["params"][name] for name in state.PARAMS_FIELDS]
+        return torch.from_numpy(np.stack(columns, axis=1).astype(np.int32))
+
+    def scenario_rows(self) -> torch.Tensor:
+        """Return the table of scenarios; see `NativeEngine.scenario_rows`."""
+        columns = [self._args["scenario_params"][name] for name in state.PARAMS_FIELDS]
+        return torch.from_numpy(np.stack(columns, axis=1).astype(np.int32))
+
+    def put_parameters(self, rows: torch.Tensor) -> None:
+        """Take over the parameters of every market; see `NativeEngine.put_parameters`."""
+        for index, name in enumerate(state.PARAMS_FIELDS):
+            self._args["params"][name][:] = rows[:, index].cpu().numpy()
+
     def set_task(self, task: Mapping[str, object]) -> None:
         """Take over the task's settings by the names of `struct TaskParams`."""
         self._args["task"] = {name: np.asarray(value) if name == "role" else value for name, value in task.items()}

@@ -27,7 +27,7 @@ ERROR_OVERFLOW, ERROR_NAN_ACTION, ERROR_ACTION_RANGE, ERROR_ORIGIN = 1, 2, 4, 8
 ERROR_STOPPED = ERROR_OVERFLOW | ERROR_ORIGIN
 
 # Indices of random words that are not an agent's.
-WORD_WALK, WORD_RATIONING, WORD_WARM_START, WORD_STAGGER = 2**30, 2**30 + 1, 2**30 + 2, 2**30 + 3
+WORD_WALK, WORD_RATIONING, WORD_WARM_START, WORD_STAGGER, WORD_SCENARIO = (2**30 + i for i in range(5))
 WORD_SLOT, WORD_CANCEL = 2**30 + 64, 2**31
 
 MAX_PRICE, MAX_ORIGIN = 2**30, 2**29
@@ -38,7 +38,7 @@ MARKET_STATE = (
     "seed", "episode", "t", "volume", "trades", "error",
 )  # fmt: skip
 SLOT_STATE = ("quotes", "cash", "inventory", "fees")
-ENV_STATE = ("elapsed", "done", "mid_history", "volume_history", "prev_value")
+ENV_STATE = ("elapsed", "done", "mid_history", "volume_history", "prev_value", "ended", "arrival2", "scenario")
 RUN_OUTPUT = ("fills", "value", "series_last_price", "series_volume", "series_mid2", "series_fundamental")
 ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "fills")
 CLASSES = ("noise", "momentum", "maker", "fundamental")
@@ -57,11 +57,15 @@ def launch(args: dict[str, Any]) -> None:
     from kineticsim_env.engines import numpy_tasks  # it builds on this module
 
     written = MARKET_STATE + SLOT_STATE + ENV_STATE + (ENV_OUTPUT if args["env_mode"] else RUN_OUTPUT)
-    copies = {name: args[name].copy() for name in written if args.get(name) is not None}
+    copies: dict[str, Any] = {name: args[name].copy() for name in written if args.get(name) is not None}
+    if args["env_mode"]:  # a reset may draw new ones
+        copies["params"] = {name: values.copy() for name, values in args["params"].items()}
     work_on = (run, numpy_tasks.step, numpy_tasks.reset)[args["env_mode"]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         for rows in market_blocks(args):
             work_on(args | copies, rows)
+    for name, values in copies.pop("params", {}).items():
+        args["params"][name][...] = values
     for name, copy in copies.items():
         args[name][...] = copy
 
@@ -98,6 +102,9 @@ class Markets:
     mid_history: np.ndarray
     volume_history: np.ndarray
     prev_value: np.ndarray
+    ended: np.ndarray
+    arrival2: np.ndarray
+    scenario: np.ndarray
 
     def __init__(self, args: dict[str, Any], rows: np.ndarray):
         self.rows, self.num_levels = rows, args["levels"]

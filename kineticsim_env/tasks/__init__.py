@@ -1,5 +1,8 @@
 """Tasks: what a learned trader sees, may do and is paid for. The arithmetic itself is in `cuda/tasks.h`."""
 
+from kineticsim_env.tasks.execution import ExecutionTask
+from kineticsim_env.tasks.many_learners import ManyLearnersTask
 from kineticsim_env.tasks.market_making import MarketMakingTask
+from kineticsim_env.tasks.trading import TradingTask
 
-__all__ = ["MarketMakingTask"]
+__all__ = ["ExecutionTask", "ManyLearnersTask", "MarketMakingTask", "TradingTask"]

@@ -1,52 +1,15 @@
-"""`MarketMakingTask`: the settings of the market-making task, checked once, and the spaces that follow from them.
-
-`vector_env.py`, `single_env.py` and `parallel_env.py` take its fields as keyword arguments; `to_params` turns it into
-the numbers of `struct TaskParams` in `cuda/layout.h`. What they do, to the bit: `docs/environment.md`.
-"""
+"""`MarketMakingTask`: the settings of `KineticSim/MarketMaking-v0`, and its page."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
-import numpy as np
-from gymnasium import spaces
-
-from kineticsim_env import state
-from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
-
-ROLES = ("maker", "momentum", "noise")  # as numbered in cuda/tasks.h
-_CHOICES = {
-    "action_type": ("continuous", "discrete"),
-    "reward": ("pnl", "inventory", "asymmetric"),
-    "mark": ("fundamental", "mid", "liquidation"),
-}
-_INTEGERS = {
-    "horizon": (1, 2**31 - 1),
-    "max_offset": (1, 8191),
-    "max_qty": (1, MAX_QUOTE_QTY),
-    "inventory_limit": (1, 1 << 30),
-    "max_target": (1, 65535),
-    "warmup": (0, 10**6),
-    "bank_size": (0, 1 << 16),
-    "bank_per_market": (1, 1 << 10),
-    "warm_seed": (-(2**63), 2**63 - 2**41),
-}
-_NUMBERS = {  # name: whether zero is allowed
-    "inventory_penalty": True,
-    "dampening": True,
-    "reward_scale": False,
-    "max_loss": False,
-    "leftover_penalty": True,
-}
-_OPTIONAL = ("inventory_limit", "max_loss")
-_MAKER_CHOICES, _ORDER_CHOICES = 49, 15  # kQuoteChoices squared and kDirectionalChoices in cuda/tasks.h
+from kineticsim_env.tasks.base import ForProfit, Task
 
 
 @dataclasses.dataclass(frozen=True)
-class MarketMakingTask:
+class MarketMakingTask(ForProfit, Task):
     """A trader quotes both sides of a market of many built-in agents, and lives on the spread.
 
     ## Description
@@ -102,6 +65,9 @@ class MarketMakingTask:
     - `reward="pnl"`: `pnl`.
     - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
       full.
+    - `reward="per_unit"`: `pnl` for each unit at stake: the units filled in the decision, or the units held before it
+      if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
+      fills with others count: a trader's own quotes never meet.
 
     All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the default
     mark, the fundamental price, cannot.
@@ -126,22 +92,21 @@ class MarketMakingTask:
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest quote, units a side |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
-    | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"` |
+    | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"`, `"per_unit"` |
     | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
     | `inventory_penalty` | float | 0.01 | ticks a decision for each squared unit held |
     | `dampening` | float | 0.5 | share taken of the gains of holding |
+    | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
     | `reward_scale` | float | 10 | what rewards are divided by |
     | `max_loss` | float or None | None | ticks x units; None is no termination |
-    | `max_target` | int | 40 | most that a noise learner has to trade (`parallel_env`) |
-    | `leftover_penalty` | float | 10 | ticks a unit that a noise learner leaves untraded |
     | `warmup` | int | 100 | auctions that a warm start has behind it |
     | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
-    | `bank_per_market` | int | 4 | warm starts of each market, where markets differ in parameters or population |
+    | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
     | `warm_seed` | int | 2^61 | seed of the first warm start |
 
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"maker"` takes the place of a built-in maker;
-    None, the default, adds a trader); and see `MarketMakingVectorEnv`.
+    None, the default, adds a trader), `randomise`; and see `MarketMakingVectorEnv`.
 
     ```python
     env = gymnasium.make("KineticSim/MarketMaking-v0", horizon=500, reward="asymmetric")
@@ -153,101 +118,5 @@ class MarketMakingTask:
     * v0: initial version
     """
 
-    horizon: int = 300
-    action_type: str = "continuous"
-    max_offset: int = 10
-    max_qty: int = 8
-    inventory_limit: int | None = 40
-    reward: str = "inventory"
-    mark: str = "fundamental"
-    inventory_penalty: float = 0.01
-    dampening: float = 0.5
-    reward_scale: float = 10.0
-    max_loss: float | None = None
-    max_target: int = 40
-    leftover_penalty: float = 10.0
-    warmup: int = 100
-    bank_size: int = 256
-    bank_per_market: int = 4
-    warm_seed: int = 2**61
-
-    def __post_init__(self) -> None:
-        """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _checked(field.name, getattr(self, field.name)))
-
-    def market_config(self, config: MarketConfig) -> MarketConfig:
-        """Return the config with the task's limits on learned slots."""
-        limit = self.inventory_limit if config.inventory_limit is None else config.inventory_limit
-        largest = np.minimum(np.asarray(config.max_quote_qty), self.max_qty)
-        return config.replace(inventory_limit=limit, max_quote_qty=largest)
-
-    def to_params(
-        self, roles: Sequence[str], *, autoreset: int, stagger: bool, bank_size: int, bank_per_market: bool
-    ) -> dict[str, object]:
-        """Return the values of `struct TaskParams` by name.
-
-        Args:
-            roles: Of each learned slot, one of `ROLES`.
-            autoreset: 0 next step, 1 same step, 2 disabled.
-            stagger: Whether first episodes start at a hashed elapsed time.
-            bank_size: Warm starts that a market draws from.
-            bank_per_market: Whether each market has warm starts of its own.
-        """
-        numbers = [ROLES.index(role) for role in roles]
-        fields = {name: getattr(self, name) for name in state.TASK_FIELDS if hasattr(self, name)}
-        return fields | {
-            "action_type": _CHOICES["action_type"].index(self.action_type),
-            "reward": _CHOICES["reward"].index(self.reward),
-            "mark": _CHOICES["mark"].index(self.mark),
-            "max_loss": self.max_loss or 0.0,
-            "autoreset": autoreset,
-            "stagger": int(stagger),
-            "bank_size": bank_size,
-            "bank_per_market": int(bank_per_market),
-            "role": numbers + [0] * (state.CONSTANTS["kMaxSlots"] - len(numbers)),
-        }
-
-    def num_choices(self, role: str) -> int:
-        """Return how many discrete actions a role has, 0 if its actions are continuous."""
-        if self.action_type == "continuous":
-            return 0
-        return _MAKER_CHOICES if role == "maker" else _ORDER_CHOICES
-
-    def action_space(self, role: str) -> spaces.Box | spaces.Discrete:
-        """Return a new action space for a role."""
-        choices = self.num_choices(role)
-        if choices:
-            return spaces.Discrete(choices)
-        return spaces.Box(-1.0, 1.0, (4 if role == "maker" else 2,), np.float32)
-
-    def observation_space(self, role: str) -> spaces.Box:
-        """Return a new observation space for a role: float32 `[37]` for a maker, `[36]` for the others."""
-        low = np.full(37 if role == "maker" else 36, -1.0, np.float32)
-        low[:21] = low[26:30] = low[32] = 0.0  # depth, spread, volume and time are never negative
-        for index in (34, 36) if role == "maker" else (35,):
-            low[index] = 0.0  # nor are standing quantities
-        return spaces.Box(low, np.ones_like(low), dtype=np.float32)
-
-
-def make_task(fields: dict[str, Any]) -> MarketMakingTask:
-    """Build a task from keyword arguments, with an error that lists the allowed names."""
-    known = [field.name for field in dataclasses.fields(MarketMakingTask)]
-    unknown = sorted(set(fields) - set(known))
-    if unknown:
-        raise TypeError(f"environment: unknown argument {unknown[0]!r}, allowed for the task are {', '.join(known)}")
-    return MarketMakingTask(**fields)
-
-
-def _checked(name: str, value: Any) -> Any:
-    """Return the value as a plain Python object."""
-    if not check_kind(name, value, _CHOICES, _OPTIONAL):
-        return value
-    if name in _INTEGERS:
-        low, high = _INTEGERS[name]
-        if not math.isfinite(value) or int(value) != value or not low <= value <= high:
-            raise ValueError(f"{name}: got {value!r}, allowed is a whole number from {low} to {high}")
-        return int(value)
-    if not math.isfinite(value) or value < 0 or (value == 0 and not _NUMBERS[name]):
-        raise ValueError(f"{name}: got {value!r}, allowed is a finite number {'from' if _NUMBERS[name] else 'above'} 0")
-    return float(value)
+    role: ClassVar[str | None] = "maker"
+    replaceable: ClassVar[str | None] = "maker"

@@ -1,0 +1,105 @@
+"""Domain randomisation: a table of scenarios, of which every episode of every market draws one, on the device.
+
+`make_scenarios` turns what users ask for into an ensemble `MarketConfig`, one row a scenario, checked like any config.
+The engines hold its rows; a reset picks one by the episode's own random word (`kScenarioWord`), with warm starts of its
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.checks import check_count
+from kineticsim_env.config import CLASSES, MarketConfig
+
+MAX_SCENARIOS = 1 << 16
+_FIXED = (
+    "num_levels",
+    "population",
+    "max_quote_qty",
+    "inventory_limit",
+)  # the grid, the counts' law, and the task's own
+_ROUNDED = ("num_agents", "init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size")
+_ROUNDED += ("window", "fundamental_price", "fee")
+
+
+def make_scenarios(
+    randomise: Mapping[str, Any] | MarketConfig, config: MarketConfig, num_scenarios: int, seed: int
+) -> MarketConfig:
+    """Return the table of scenarios as an ensemble, one value a scenario in at least one field.
+
+    Args:
+        randomise: For each field of `MarketConfig` that differs, `(low, high)`, drawn uniformly (both ends included),
+            or a list of values to choose from; or the table itself, as an ensemble. Where shares of classes are drawn,
+            all four are scaled to sum to 1.
+        config: The market that scenarios differ from.
+        num_scenarios: Rows to draw, up to 65536.
+        seed: Of the draws.
+
+    Raises:
+        TypeError, ValueError: Naming the field, what came and what is allowed.
+    """
+    if config.per_market:
+        name = next(iter(config.per_market))
+        raise ValueError(f"{name}: got one value per market, allowed with randomise is one value for all")
+    if config.population != "fixed":
+        raise ValueError(f"population: got {config.population!r}, allowed with randomise is 'fixed'")
+    if isinstance(randomise, MarketConfig):
+        table = randomise
+    elif isinstance(randomise, Mapping):
+        table = _draw(randomise, config, check_count("num_scenarios", num_scenarios, 1), seed)
+    else:
+        raise TypeError(
+            f"randomise: got {randomise!r}, allowed are a dict such as {{'noise_spread': (6, 20)}}, a MarketConfig"
+        )
+    for name in _FIXED:
+        if not np.array_equal(getattr(table, name), getattr(config, name)):
+            raise ValueError(f"randomise: got another {name}, allowed is that of the config: {getattr(config, name)}")
+    if not table.per_market:
+        raise ValueError("randomise: got one scenario, allowed are two or more: a field with one value a scenario")
+    if num_rows(table) > MAX_SCENARIOS:
+        raise ValueError(f"num_scenarios: got {num_rows(table)}, allowed is up to {MAX_SCENARIOS}")
+    return table
+
+
+def num_rows(table: MarketConfig) -> int:
+    """Return how many scenarios a table has."""
+    return next(iter(table.per_market.values()))
+
+
+def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: int) -> MarketConfig:
+    if not randomise:
+        raise ValueError("randomise: got an empty dict, allowed is at least one field")
+    generator = np.random.default_rng(seed)
+    fields: dict[str, Any] = {}
+    for name, choice in randomise.items():
+        if name in _FIXED or name not in config.to_dict():
+            allowed = ", ".join(field for field in config.to_dict() if field not in _FIXED)
+            raise ValueError(f"randomise: got the field {name!r}, allowed are {allowed}")
+        fields[name] = _values(name, choice, rows, generator)
+    if any(name in CLASSES for name in fields):
+        shares = {name: np.broadcast_to(fields.get(name, getattr(config, name)), rows) for name in CLASSES}
+        total = np.sum([np.asarray(share, dtype=np.float64) for share in shares.values()], axis=0)
+        if not (total > 0).all():
+            raise ValueError("randomise: got shares of classes that are all 0, allowed is a positive sum")
+        fields |= {name: np.asarray(share, dtype=np.float64) / total for name, share in shares.items()}
+    return config.replace(**fields)
+
+
+def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -> Any:
+    """Draw one value a scenario."""
+    if isinstance(choice, tuple):
+        if len(choice) != 2 or any(isinstance(end, (str, bool)) or end is None for end in choice):
+            raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is (low, high), or a list of values")
+        low, high = choice
+        if not low <= high:
+            raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is low up to high")
+        if name in _ROUNDED:
+            return generator.integers(int(low), int(high), rows, endpoint=True)
+        return generator.uniform(low, high, rows)
+    if isinstance(choice, (Sequence, np.ndarray)) and not isinstance(choice, str) and len(choice):
+        return np.asarray(choice)[generator.integers(0, len(choice), rows)]
+    raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is (low, high), or a list of values")

@@ -1,0 +1,211 @@
+"""`Task`: what all tasks share: checked settings, the spaces of each role, and the numbers that the engines read.
+
+A task is a frozen dataclass; environments take its fields as keyword arguments, and `to_params` turns it into `struct
+TaskParams` of `cuda/layout.h`. What the numbers do, to the bit: `docs/environment.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from gymnasium import spaces
+
+from kineticsim_env import state
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
+
+ROLES = ("maker", "momentum", "noise", "executor", "trader")  # as numbered in cuda/tasks.h
+ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
+OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role in ROLES}
+MARKET_FEATURES = state.CONSTANTS["kMarketFeatures"]  # of every observation; the slot's own follow
+
+_NUM_CHOICES = {role: 49 if role == "maker" else 15 for role in ROLES}  # kQuoteChoices^2, kDirectionalChoices
+_NEVER_NEGATIVE = {"maker": (32, 34, 36), "momentum": (32, 35), "noise": (32, 35), "executor": (32, 35)} | {
+    "trader": (32, 35)
+}
+CHOICES = {
+    "action_type": ("continuous", "discrete"),
+    "reward": ("pnl", "inventory", "asymmetric", "per_unit"),
+    "execution_reward": ("shortfall", "risk_averse", "terminal"),
+    "mark": ("fundamental", "mid", "liquidation"),
+    "side": ("random", "buy", "sell"),
+}
+_BLOCK_SIDE = {"random": 0, "buy": 1, "sell": -1}
+_INTEGERS = {
+    "horizon": (1, 2**31 - 1),
+    "max_offset": (1, 8191),
+    "max_qty": (1, MAX_QUOTE_QTY),
+    "inventory_limit": (1, 1 << 30),
+    "max_target": (1, 65535),
+    "block_qty": (1, MAX_QUOTE_QTY),
+    "forced_qty": (1, MAX_QUOTE_QTY),
+    "warmup": (0, 10**6),
+    "bank_size": (0, 1 << 16),
+    "bank_per_market": (1, 1 << 10),
+    "warm_seed": (-(2**63), 2**63 - 2**41),
+}
+_NUMBERS = {  # name: whether zero is allowed
+    "inventory_penalty": True,
+    "dampening": True,
+    "idle_penalty": True,
+    "risk_aversion": True,
+    "reward_scale": False,
+    "max_loss": False,
+    "leftover_penalty": True,
+}
+_OPTIONAL = ("inventory_limit", "max_loss")
+# What may change while an environment runs: nothing that spaces, warm starts or the lengths of episodes follow from.
+CHANGEABLE = (
+    "reward",
+    "execution_reward",
+    "mark",
+    "inventory_penalty",
+    "dampening",
+    "idle_penalty",
+    "risk_aversion",
+    "reward_scale",
+    "max_loss",
+    "leftover_penalty",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it."""
+
+    role: ClassVar[str | None] = None  # of the one learner, None where there are many
+    replaceable: ClassVar[str | None] = None  # the class of built-in agent whose place the learner may take
+
+    horizon: int = 300
+    action_type: str = "continuous"
+    max_offset: int = 10
+    max_qty: int = 8
+    reward_scale: float = 10.0
+    warmup: int = 100
+    bank_size: int = 256
+    bank_per_market: int = 4
+    warm_seed: int = 2**61
+
+    def __post_init__(self) -> None:
+        """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, self._checked(field.name, getattr(self, field.name)))
+
+    def market_config(self, config: MarketConfig) -> MarketConfig:
+        """Return the config with the task's limits on learned slots."""
+        limit = getattr(self, "inventory_limit", None) if config.inventory_limit is None else config.inventory_limit
+        largest = np.minimum(np.asarray(config.max_quote_qty), self.max_qty)
+        return config.replace(inventory_limit=limit, max_quote_qty=largest)
+
+    def to_params(
+        self, roles: Sequence[str], *, autoreset: int, stagger: bool, bank_size: int, bank_owner: int, scenarios: int
+    ) -> dict[str, object]:
+        """Return the values of `struct TaskParams` by name.
+
+        Args:
+            roles: Of each learned slot, one of `ROLES`.
+            autoreset: 0 next step, 1 same step, 2 disabled.
+            stagger: Whether first episodes start at a hashed elapsed time.
+            bank_size: Warm starts that a market draws from.
+            bank_owner: Whose they are: 0 all markets', 1 each market's own, 2 each scenario's.
+            scenarios: How many there are, 0 for none.
+        """
+        params: dict[str, Any] = {name: getattr(self, name, 0) for name in state.TASK_FIELDS}
+        choices = self._choices()
+        params |= {name: choices[name].index(params[name]) for name in choices if isinstance(params.get(name), str)}
+        numbers = [ROLES.index(role) for role in roles]
+        return params | {
+            "max_loss": params["max_loss"] or 0.0,
+            "block_side": _BLOCK_SIDE[getattr(self, "side", "random")],
+            "forced_auctions": self.forced_auctions if "executor" in roles else 0,
+            "autoreset": autoreset,
+            "stagger": int(stagger),
+            "bank_size": bank_size,
+            "bank_owner": bank_owner,
+            "scenarios": scenarios,
+            "role": numbers + [0] * (state.CONSTANTS["kMaxSlots"] - len(numbers)),
+        }
+
+    @property
+    def forced_auctions(self) -> int:
+        """Auctions beyond the last decision's that an episode may take, see `ExecutionTask`; 0 without blocks."""
+        return 0
+
+    def num_choices(self, role: str) -> int:
+        """Return how many discrete actions a role has, 0 if its actions are continuous."""
+        return 0 if self.action_type == "continuous" else _NUM_CHOICES[role]
+
+    def action_space(self, role: str) -> spaces.Box | spaces.Discrete:
+        """Return a new action space for a role: float32 `[4]` for a maker, `[2]` for the others, or discrete."""
+        choices = self.num_choices(role)
+        if choices:
+            return spaces.Discrete(choices)
+        return spaces.Box(-1.0, 1.0, (ACTION_SIZES[role],), np.float32)
+
+    def observation_space(self, role: str) -> spaces.Box:
+        """Return a new observation space for a role: float32 `[37]` for a maker or an executor, `[36]` for others."""
+        low = np.full(OBSERVATION_SIZES[role], -1.0, np.float32)
+        low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
+        low[list(_NEVER_NEGATIVE[role])] = 0.0  # nor are time and standing quantities
+        return spaces.Box(low, np.ones_like(low), dtype=np.float32)
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return CHOICES
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """Return the value as a plain Python object."""
+        if not check_kind(name, value, self._choices(), _OPTIONAL):
+            return value
+        if name in _INTEGERS:
+            low, high = _INTEGERS[name]
+            if not math.isfinite(value) or int(value) != value or not low <= value <= high:
+                raise ValueError(f"{name}: got {value!r}, allowed is a whole number from {low} to {high}")
+            return int(value)
+        if not math.isfinite(value) or value < 0 or (value == 0 and not _NUMBERS[name]):
+            least = "from" if _NUMBERS[name] else "above"
+            raise ValueError(f"{name}: got {value!r}, allowed is a finite number {least} 0")
+        return float(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class ForProfit:
+    """Settings of the roles that trade for profit: makers, traders, momentum learners."""
+
+    inventory_limit: int | None = 40
+    reward: str = "inventory"
+    mark: str = "fundamental"
+    inventory_penalty: float = 0.01
+    dampening: float = 0.5
+    idle_penalty: float = 0.1
+    max_loss: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ForBlocks:
+    """Settings of the roles that have something to trade by a deadline."""
+
+    side: str = "random"
+    block_qty: int = 100
+    forced_qty: int = 4
+    risk_aversion: float = 0.05
+    leftover_penalty: float = 10.0
+
+    @property
+    def forced_auctions(self) -> int:
+        """Auctions beyond the last decision's that a block may take: twice what it takes if every order fills."""
+        return 2 * -(-self.block_qty // self.forced_qty) + 16
+
+
+TaskType = TypeVar("TaskType", bound=Task)
+
+
+def make_task(kind: type[TaskType], fields: dict[str, Any]) -> TaskType:
+    """Build a task from keyword arguments, with an error that lists the allowed names."""
+    known = [field.name for field in dataclasses.fields(kind)]
+    unknown = sorted(set(fields) - set(known))
+    if unknown:
+        raise TypeError(f"environment: unknown argument {unknown[0]!r}, allowed for the task are {', '.join(known)}")
+    return kind(**fields)

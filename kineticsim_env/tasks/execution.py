@@ -1,0 +1,159 @@
+"""`ExecutionTask`: the settings of `KineticSim/Execution-v0`, and its page."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.tasks.base import CHOICES, ForBlocks, Task
+
+
+@dataclasses.dataclass(frozen=True)
+class ExecutionTask(ForBlocks, Task):
+    """A trader has a block to buy or to sell by a deadline, and pays as little as it can against the arrival price.
+
+    ## Description
+
+    The market is that of `MarketMakingTask`: call auctions among noise traders, momentum traders, makers and
+    fundamental traders, around a fundamental price that walks and jumps. At every decision the executor replaces its
+    one order, on the side of its block, which stands for `auctions_per_step` auctions. At the deadline the engine
+    executes what is left, as marketable orders of `forced_qty` units an auction, within the last step: not trading is
+    never free. What is hard: large orders eat through the book, small ones take until the deadline, waiting ones may
+    miss a price that runs away, and momentum traders follow what the block does to the price.
+
+    ## Action Space
+
+    `action_type="continuous"` (default): `Box(-1, 1, (2,), float32)`.
+
+    | Num | Action | at -1 | at +1 |
+    |-----|--------|-------|-------|
+    | 0 | aggression: ticks through the mid, rounded | `max_offset` behind it | `max_offset` through it |
+    | 1 | size: units, rounded | 0, no order | `max_qty` |
+
+    `action_type="discrete"`: `Discrete(15)`: 0 is no order, `1 + 2 * i + j` is an order at
+    (-6, -3, -1, 0, 1, 3, 6)[i] ticks through the mid, of half (j = 0) or all of `max_qty`.
+
+    "Through" is up for a buy and down for a sell. A mid on a half tick is rounded down for a buy and up for a sell. An
+    order is cut to what is left of the block.
+
+    ## Observation Space
+
+    `Box(-1, 1, (37,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
+
+    | Num | Observation | Min | Max |
+    |-----|-------------|-----|-----|
+    | 0-9 | bid depth at the mid and 1 to 9 ticks below it, s(units, 8) | 0 | 1 |
+    | 10-19 | ask depth at the mid and 1 to 9 ticks above it, s(units, 8) | 0 | 1 |
+    | 20 | spread, s(ticks, 8); 0 if a side is empty | 0 | 1 |
+    | 21 | last price less mid, s(half ticks, 8) | -1 | 1 |
+    | 22-25 | changes of the mid in the last 4 decisions, newest first, s(half ticks, 8) | -1 | 1 |
+    | 26-29 | volumes of the last 4 decisions, newest first, s(units, 32) | 0 | 1 |
+    | 30 | what is left of the block / `block_qty`, negative for a sale | -1 | 1 |
+    | 31 | money made so far against the arrival price, s(ticks x units, 8 `block_qty`) | -1 | 1 |
+    | 32 | time left, as a share of the horizon | 0 | 1 |
+    | 33 | side of the block: 1 buy, -1 sell | -1 | 1 |
+    | 34 | mid less price of the standing order, s(half ticks, 16); 0 without one | -1 | 1 |
+    | 35 | its quantity / `max_qty` | 0 | 1 |
+    | 36 | mid less arrival price, s(half ticks, 16) | -1 | 1 |
+
+    ## Rewards
+
+    Against the arrival price, the mid when the episode began (Perold 1988, "The implementation shortfall"), in ticks a
+    unit of the whole block, so that blocks of any size compare:
+
+    - `reward="shortfall"` (default): what the decision's trades made against the arrival price, less fees, divided by
+      `block_qty`. The rewards of an episode sum to minus the implementation shortfall of the block.
+    - `reward="risk_averse"`: less `risk_aversion` times the squared share of the block that is left, at every decision,
+      the running cost of waiting in Almgren and Chriss (2000).
+    - `reward="terminal"`: 0, and at the end the whole of `"shortfall"`.
+
+    What even the forced auctions leave undone (the other side has to be empty for that) costs `leftover_penalty` ticks
+    a unit. All are divided by `reward_scale`.
+
+    ## Starting State
+
+    A warm start: one of `bank_size` markets that ran for `warmup` auctions without learners, chosen by the seed and the
+    episode's number; the side of the block is drawn likewise. The vector environment starts each market's first episode
+    at an elapsed time drawn likewise (`stagger`), with the whole block still to trade.
+
+    ## Episode End
+
+    Termination, and never truncation: the deadline is part of the task, not a cut in time.
+
+    1. The block is done.
+    2. `horizon` decisions were made, and what was left has been forced through.
+
+    ## Arguments
+
+    | Parameter | Type | Default | Description |
+    |-----------|------|---------|-------------|
+    | `horizon` | int | 100 | decisions until the deadline |
+    | `side` | str | `"random"` | of the block, drawn in each episode; or `"buy"`, `"sell"` |
+    | `block_qty` | int | 100 | units to trade |
+    | `forced_qty` | int | 4 | units an auction in which the engine executes what is left, at most `max_qty` |
+    | `action_type` | str | `"continuous"` | or `"discrete"` |
+    | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
+    | `max_qty` | int | 8 | largest order, units |
+    | `reward` | str | `"shortfall"` | or `"risk_averse"`, `"terminal"` |
+    | `risk_aversion` | float | 0.05 | ticks a decision with the whole block left |
+    | `leftover_penalty` | float | 10 | ticks a unit that even the forced auctions leave |
+    | `reward_scale` | float | 1 | what rewards are divided by |
+    | `warmup` | int | 100 | auctions that a warm start has behind it |
+    | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
+    | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
+    | `warm_seed` | int | 2^61 | seed of the first warm start |
+
+    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
+    `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"noise"` takes the place of a built-in noise
+    trader; None, the default, adds a trader), `randomise`; and see `ExecutionVectorEnv`.
+
+    ```python
+    env = gymnasium.make("KineticSim/Execution-v0", block_qty=200, side="sell")
+    envs = gymnasium.make_vec("KineticSim/Execution-v0", num_envs=4096, output="torch")
+    ```
+
+    ## Version History
+
+    * v0: initial version
+    """
+
+    role: ClassVar[str | None] = "executor"
+    replaceable: ClassVar[str | None] = "noise"
+
+    horizon: int = 100
+    reward: str = "shortfall"
+    reward_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check every field, and that forced orders fit through the door."""
+        super().__post_init__()
+        check_forced(self)
+
+    def market_config(self, config: MarketConfig) -> MarketConfig:
+        """Return the config with the task's limits; an inventory limit must have room for the block."""
+        check_block(self.block_qty, config)
+        return super().market_config(config)
+
+    def to_params(self, roles: Any, **settings: Any) -> dict[str, object]:
+        """See `Task.to_params`; the reward is that of executors."""
+        number = CHOICES["execution_reward"].index(self.reward)
+        return super().to_params(roles, **settings) | {"execution_reward": number}
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return CHOICES | {"reward": CHOICES["execution_reward"]}
+
+
+def check_forced(task: Any) -> None:
+    """Refuse forced orders that `max_qty` would cut."""
+    if task.forced_qty > task.max_qty:
+        raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is 1 to max_qty = {task.max_qty}")
+
+
+def check_block(block_qty: int, config: MarketConfig) -> None:
+    """Refuse a block that an inventory limit of the config leaves no room for."""
+    limit = config.inventory_limit
+    if limit is not None and block_qty > np.min(limit):
+        raise ValueError(f"block_qty: got {block_qty}, allowed is up to the config's inventory_limit, {np.min(limit)}")

@@ -1,0 +1,83 @@
+"""`ManyLearnersTask`: the settings of `parallel_env` and of its batched form, where every role may take part."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.config import CLASSES, MarketConfig, class_counts
+from kineticsim_env.state import CONSTANTS
+from kineticsim_env.tasks.base import ROLES, ForBlocks, ForProfit, Task
+from kineticsim_env.tasks.execution import check_block, check_forced
+
+DEFAULT_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class ManyLearnersTask(ForProfit, ForBlocks, Task):
+    """What learners of all roles are told; each reads what concerns it.
+
+    | Parameter | Default | Of | Description |
+    |-----------|---------|----|-------------|
+    | those of `MarketMakingTask` | | maker, trader, momentum | `horizon`, `max_qty` and so on are everyone's |
+    | `max_target` | 40 | noise | most that one has to trade in an episode |
+    | `leftover_penalty` | 10 | noise, executor | ticks a unit left untraded |
+    | `side`, `block_qty`, `forced_qty`, `risk_aversion` | as in `ExecutionTask`, but blocks of 40 | executor | |
+    | `execution_reward` | `"shortfall"` | executor | the `reward` of `ExecutionTask` |
+    """
+
+    block_qty: int = 40
+    max_target: int = 40
+    execution_reward: str = "shortfall"
+
+    def __post_init__(self) -> None:
+        """Check every field, and that forced orders fit through the door."""
+        super().__post_init__()
+        check_forced(self)
+
+
+def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) -> tuple[str, ...]:
+    """Return the role of every slot, in the order of the dict; raise naming what is wrong.
+
+    Args:
+        learners: How many learners of each role; `"maker"`, `"momentum"` and `"noise"` take the places of built-in
+            agents, `"executor"` and `"trader"` are added.
+        config: The market.
+        task: The task's settings.
+    """
+    if not isinstance(learners, Mapping):
+        raise TypeError(f"learners: got {learners!r}, allowed is a dict such as {DEFAULT_LEARNERS}")
+    roles: list[str] = []
+    for role, count in learners.items():
+        if role not in ROLES:
+            raise ValueError(f"learners: got the role {role!r}, allowed are {', '.join(map(repr, ROLES))}")
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            raise ValueError(f"learners[{role!r}]: got {count!r}, allowed is a whole number from 0")
+        if config.population == "fixed" and role in CLASSES:
+            rows = max(config.per_market.values(), default=1)
+            most = int(class_counts(config, rows)[:, CLASSES.index(role)].min())
+            if count > most:
+                raise ValueError(
+                    f"learners[{role!r}]: got {count}, allowed is up to {most}, the built-in {role} agents that can be "
+                    f"replaced; a config with a larger share {role!r} or more num_agents has more"
+                )
+        roles += [role] * int(count)
+    if not 1 <= len(roles) <= CONSTANTS["kMaxSlots"]:
+        raise ValueError(f"learners: got {len(roles)} in all, allowed is 1 to {CONSTANTS['kMaxSlots']}")
+    limited = task.market_config(config)
+    if "noise" in roles and limited.inventory_limit is not None and task.max_target > np.min(limited.inventory_limit):
+        raise ValueError(
+            f"max_target: got {task.max_target}, allowed with a noise learner is up to the inventory limit, "
+            f"{np.min(limited.inventory_limit)}"
+        )
+    if "executor" in roles:
+        check_block(task.block_qty, limited)
+    return tuple(roles)
+
+
+def slots_of(roles: tuple[str, ...]) -> tuple[str | None, ...]:
+    """Return the class of built-in agent that each learner replaces, None for one that is added."""
+    return tuple(role if role in CLASSES else None for role in roles)

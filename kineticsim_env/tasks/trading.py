@@ -1,0 +1,121 @@
+"""`TradingTask`: the settings of `KineticSim/Trading-v0`, and its page."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from kineticsim_env.tasks.base import ForProfit, Task
+
+
+@dataclasses.dataclass(frozen=True)
+class TradingTask(ForProfit, Task):
+    """A trader takes a view: one order a decision, to buy or to sell, or none.
+
+    ## Description
+
+    The market is that of `MarketMakingTask`: call auctions among noise traders, momentum traders, makers and
+    fundamental traders, around a fundamental price that walks and jumps. At every decision the trader replaces its one
+    order, which stands for `auctions_per_step` auctions. What is hard: the price moves in small steps, and an order
+    that trades at once pays half the spread, so that only moves that go further than that, and orders that wait for
+    the others to come, are worth it.
+
+    ## Action Space
+
+    `action_type="continuous"` (default): `Box(-1, 1, (2,), float32)`.
+
+    | Num | Action | at -1 | at 0 | at +1 |
+    |-----|--------|-------|------|-------|
+    | 0 | order: units, rounded | sell `max_qty` | none | buy `max_qty` |
+    | 1 | aggression: ticks through the mid, rounded | `max_offset` behind it | at the mid | `max_offset` through it |
+
+    `action_type="discrete"`: `Discrete(15)`: 0 is no order, 1 + j buys and 8 + j sells `max_qty` units at
+    (-6, -3, -1, 0, 1, 3, 6)[j] ticks through the mid.
+
+    "Through" is up for a buy and down for a sell. A mid on a half tick is rounded down for a buy and up for a sell. An
+    order is cut to the room that `inventory_limit` leaves.
+
+    ## Observation Space
+
+    `Box(-1, 1, (36,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
+
+    | Num | Observation | Min | Max |
+    |-----|-------------|-----|-----|
+    | 0-9 | bid depth at the mid and 1 to 9 ticks below it, s(units, 8) | 0 | 1 |
+    | 10-19 | ask depth at the mid and 1 to 9 ticks above it, s(units, 8) | 0 | 1 |
+    | 20 | spread, s(ticks, 8); 0 if a side is empty | 0 | 1 |
+    | 21 | last price less mid, s(half ticks, 8) | -1 | 1 |
+    | 22-25 | changes of the mid in the last 4 decisions, newest first, s(half ticks, 8) | -1 | 1 |
+    | 26-29 | volumes of the last 4 decisions, newest first, s(units, 32) | 0 | 1 |
+    | 30 | inventory / `inventory_limit`; s(units, 8 `max_qty`) without a limit | -1 | 1 |
+    | 31 | cash and inventory at the mid, s(ticks x units, 1000) | -1 | 1 |
+    | 32 | time left, as a share of the horizon | 0 | 1 |
+    | 33 | side of the standing order: 1 buy, -1 sell, 0 none | -1 | 1 |
+    | 34 | mid less its price, s(half ticks, 16); 0 without one | -1 | 1 |
+    | 35 | its quantity / `max_qty` | 0 | 1 |
+
+    ## Rewards
+
+    `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.
+
+    - `reward="inventory"` (default): `pnl - inventory_penalty * inventory^2`.
+    - `reward="pnl"`: `pnl`.
+    - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
+      full.
+    - `reward="per_unit"`: `pnl` for each unit at stake: the units filled in the decision, or the units held before it
+      if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
+      fills with others count: a trader's own orders never meet.
+
+    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the default
+    mark, the fundamental price, cannot.
+
+    ## Starting State
+
+    A warm start: one of `bank_size` markets that ran for `warmup` auctions without learners, chosen by the seed and the
+    episode's number; no inventory, no cash, no order. The vector environment starts each market's first episode at an
+    elapsed time drawn likewise (`stagger`), so that a batch is not one slice of the episode.
+
+    ## Episode End
+
+    1. Termination: `max_loss` is set, and the marked value is at or below `-max_loss`.
+    2. Truncation: `horizon` decisions were made.
+
+    ## Arguments
+
+    | Parameter | Type | Default | Description |
+    |-----------|------|---------|-------------|
+    | `horizon` | int | 300 | decisions in an episode |
+    | `action_type` | str | `"continuous"` | or `"discrete"` |
+    | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
+    | `max_qty` | int | 8 | largest order, units |
+    | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
+    | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"`, `"per_unit"` |
+    | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
+    | `inventory_penalty` | float | 0.002 | ticks a decision for each squared unit held |
+    | `dampening` | float | 0.5 | share taken of the gains of holding |
+    | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
+    | `reward_scale` | float | 10 | what rewards are divided by |
+    | `max_loss` | float or None | None | ticks x units; None is no termination |
+    | `warmup` | int | 100 | auctions that a warm start has behind it |
+    | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
+    | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
+    | `warm_seed` | int | 2^61 | seed of the first warm start |
+
+    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
+    `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"momentum"` takes the place of a built-in momentum
+    trader; None, the default, adds a trader), `randomise`; and see `TradingVectorEnv`.
+
+    ```python
+    env = gymnasium.make("KineticSim/Trading-v0", horizon=500, reward="pnl")
+    envs = gymnasium.make_vec("KineticSim/Trading-v0", num_envs=4096, output="torch")
+    ```
+
+    ## Version History
+
+    * v0: initial version
+    """
+
+    role: ClassVar[str | None] = "trader"
+    replaceable: ClassVar[str | None] = "momentum"
+
+    inventory_penalty: float = 0.002
