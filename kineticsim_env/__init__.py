@@ -2,6 +2,7 @@
 
 import gymnasium as _gymnasium
 
+from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.parallel_env import parallel_env
@@ -10,6 +11,7 @@ from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTa
 
 __version__ = "0.1.0"
 __all__ = [
+    "BatchedParallelEnv",
     "EngineUnavailable",
     "ExecutionTask",
     "KineticSimError",

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 
 from kineticsim_env import state
 from kineticsim_env.checks import check_count, check_like, check_mapping, check_mask, check_seeds
@@ -23,6 +24,7 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
+MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _ENV_STEP, _ENV_RESET = 1, 2  # enum EnvMode
 _ALL_MARKETS, _EACH_MARKET, _EACH_SCENARIO = 0, 1, 2  # enum BankOwner
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
@@ -267,7 +269,9 @@ class EnvCore:
             )
         self._engine.launch(_ENV_STEP, auctions=self.auctions_per_step, actions=actions, choices=choices)
 
-    def check_actions(self, actions: Any, shape: tuple[int, ...], limit: int = 0) -> torch.Tensor:
+    def check_actions(
+        self, actions: Any, shape: tuple[int, ...], limit: int = 0, name: str = "actions"
+    ) -> torch.Tensor:
         """Return actions as a contiguous tensor on the device, or raise and change nothing.
 
         Values are looked at where that needs no synchronisation: those that come in host memory.
@@ -276,16 +280,17 @@ class EnvCore:
             actions: A tensor on the device, or anything that NumPy takes.
             shape: The shape they must have.
             limit: 0 for continuous actions, float32 in [-1, 1]; else discrete ones, int64 from 0 to limit - 1.
+            name: What errors call them.
         """
         dtype = torch.int64 if limit else torch.float32
         if isinstance(actions, torch.Tensor):
             if actions.dtype != dtype or actions.shape != shape or actions.device != self.device:
                 found = f"{actions.dtype} {list(actions.shape)} on {actions.device}"
-                raise _mismatch(actions.dtype == dtype, found, dtype, shape, f" on {self.device}", "actions")
+                raise _mismatch(actions.dtype == dtype, found, dtype, shape, f" on {self.device}", name)
             if not self.host:
                 return actions.contiguous()
             actions = actions.detach().numpy()
-        return torch.from_numpy(check_host_actions(actions, shape, limit)).to(self.device)
+        return torch.from_numpy(check_host_actions(actions, shape, limit, name)).to(self.device)
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -336,6 +341,14 @@ class EnvCore:
     def close(self) -> None:
         """Raise what is left in the error words."""
         self.simulator.close()
+
+
+def check_autoreset(mode: Any) -> AutoresetMode:
+    """Return the mode as Gymnasium's enum; its name or value may be given."""
+    for known in MODES:
+        if mode is known or (isinstance(mode, str) and mode.lower() in (known.value.lower(), known.name.lower())):
+            return known
+    raise ValueError(f"autoreset_mode: got {mode!r}, allowed are {', '.join(known.name for known in MODES)}")
 
 
 def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: str = "actions") -> np.ndarray:

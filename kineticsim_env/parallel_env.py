@@ -3,6 +3,7 @@
 | | |
 |---|---|
 | Creation | `kineticsim_env.parallel_env(learners={"maker": 2, "momentum": 1, "noise": 1, "executor": 1})` |
+| Registry | `pettingzoo.make("parallel", "KineticSim/Market-v0", learners=...)`, or `"aec"` |
 | Actions | Continuous or discrete |
 | Parallel API | Yes |
 | Manual control | No |
@@ -54,12 +55,16 @@ from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTas
 from kineticsim_env.vector_env import check_config, check_render_mode
 
 try:
+    import pettingzoo
     from pettingzoo import ParallelEnv
 except ModuleNotFoundError:
     _HAVE_PETTINGZOO = False
     ParallelEnv = object
 else:
     _HAVE_PETTINGZOO = True
+    if hasattr(pettingzoo, "register"):  # from 1.27 on
+        pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.parallel_env:parallel_env")
+        pettingzoo.register("aec", "KineticSim/Market-v0", "kineticsim_env.parallel_env:aec_env")
 
 
 def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
@@ -71,6 +76,12 @@ def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) ->
     if not _HAVE_PETTINGZOO:
         raise ModuleNotFoundError("parallel_env needs PettingZoo: pip install 'kineticsim-env[pettingzoo]'")
     return MarketParallelEnv(learners, **arguments)
+
+
+def aec_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> Any:
+    """Make the same market for PettingZoo's agent-by-agent interface; arguments as in `parallel_env`."""
+    env = parallel_env(learners, **arguments)
+    return pettingzoo.utils.conversions.parallel_to_aec(env)
 
 
 class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]

@@ -16,11 +16,10 @@ from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import SAME_STEP, EnvCore, unpack_small
+from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 
-_MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)  # as numbered in cuda/tasks.h
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
 
@@ -114,7 +113,7 @@ class MarketVectorEnv(VectorEnv):
             engine=engine,
             device=device,
             prefer_cpu=f"NumPy output of fewer than {_FEW_MARKETS} markets is faster there" if few else "",
-            autoreset=_MODES.index(self.autoreset_mode),
+            autoreset=MODES.index(self.autoreset_mode),
             stagger=stagger,
             auctions_per_step=auctions_per_step,
             validate=validate,
@@ -310,14 +309,6 @@ def check_config(config: Any, preset: str) -> MarketConfig:
     if not isinstance(config, MarketConfig):
         raise TypeError(f"config: got {type(config).__name__}, allowed are a MarketConfig, None")
     return config
-
-
-def check_autoreset(mode: Any) -> AutoresetMode:
-    """Return the mode as Gymnasium's enum; its name or value may be given."""
-    for known in _MODES:
-        if mode is known or (isinstance(mode, str) and mode.lower() in (known.value.lower(), known.name.lower())):
-            return known
-    raise ValueError(f"autoreset_mode: got {mode!r}, allowed are {', '.join(known.name for known in _MODES)}")
 
 
 def check_render_mode(mode: Any) -> None:

@@ -1,0 +1,251 @@
+"""`BatchedParallelEnv`: thousands of markets with the same learners in each, grouped by role, as torch tensors.
+
+The batched form of `parallel_env`, for training many learners on a GPU: one launch steps all learners of all markets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from kineticsim_env.checks import check_count
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
+from kineticsim_env.parallel_env import agent_names, state_space
+from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, make_task
+from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
+from kineticsim_env.vector_env import check_config, check_options
+
+Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
+
+
+class BatchedParallelEnv:
+    """M markets, in each of which the same learners replace built-in agents; `parallel_env` describes the roles.
+
+    Observations, actions, rewards and flags are dicts by role of tensors on `device`, `[M, n, ...]` for n learners of
+    the role. A market's episode is over when those of all its learners are; until then a learner whose own episode has
+    ended has no quotes, its actions are not looked at, and its rewards are 0 (`infos["active"]`). Nothing waits for the
+    GPU; with `copy=False` a step returns the same tensors every time, and can be captured in a `torch.cuda.CUDAGraph`.
+
+    Attributes:
+        num_envs: M.
+        group_map: The names of the learners of each role, as `parallel_env` has them.
+        single_observation_spaces: Of one learner of each role.
+        single_action_spaces: Of one learner of each role.
+        state_space: Of `state()` of one market.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        learners: Mapping[str, int] | None = None,
+        config: MarketConfig | None = None,
+        *,
+        preset: str = "trading",
+        engine: str = "auto",
+        device: Any = None,
+        autoreset_mode: Any = "SAME_STEP",
+        auctions_per_step: int = 1,
+        randomise: Any = None,
+        num_scenarios: int = 256,
+        scenario_seed: int = 0,
+        stagger: bool = True,
+        copy: bool = True,
+        validate: bool = False,
+        **task: Any,
+    ) -> None:
+        """Open the markets.
+
+        Args:
+            num_envs: M.
+            learners: How many learners of each role, as in `parallel_env`.
+            config: The market, or an ensemble whose fields differ from market to market; `preset` if None.
+            preset: A name that `MarketConfig.preset` knows.
+            engine: As in `Simulator`.
+            device: As in `Simulator`.
+            autoreset_mode: As in `MarketVectorEnv`.
+            auctions_per_step: Auctions a decision.
+            randomise: As in `MarketVectorEnv`.
+            num_scenarios: As in `MarketVectorEnv`.
+            scenario_seed: As in `MarketVectorEnv`.
+            stagger: As in `MarketVectorEnv`.
+            copy: As in `MarketVectorEnv`.
+            validate: As in `MarketVectorEnv`.
+            **task: Fields of `ManyLearnersTask`.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
+        """
+        self.num_envs = check_count("num_envs", num_envs, 1)
+        self.autoreset_mode = check_autoreset(autoreset_mode)
+        if not isinstance(copy, bool):
+            raise TypeError(f"copy: got {copy!r}, allowed are True and False")
+        config = check_config(config, preset)
+        settings = make_task(ManyLearnersTask, task)
+        roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, config, settings)
+        self.core = EnvCore(
+            config,
+            self.num_envs,
+            settings,
+            roles,
+            slots=slots_of(roles),
+            engine=engine,
+            device=device,
+            prefer_cpu="",
+            autoreset=MODES.index(self.autoreset_mode),
+            stagger=stagger,
+            auctions_per_step=auctions_per_step,
+            validate=validate,
+            randomise=randomise,
+            num_scenarios=num_scenarios,
+            scenario_seed=scenario_seed,
+        )
+        self.possible_agents = agent_names(roles)
+        self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
+        self.group_map = {role: self.possible_agents[slots] for role, slots in self.groups.items()}
+        self.single_observation_spaces = {role: settings.observation_space(role) for role in self.groups}
+        self.single_action_spaces = {role: settings.action_space(role) for role in self.groups}
+        self.state_space = state_space(settings, roles)
+        self._copy, self._same_step = copy, self.core.autoreset == SAME_STEP
+        self._limits = {role: settings.num_choices(role) for role in self.groups}
+        self._make_buffers()
+        self._np_random: np.random.Generator | None = None
+
+    @torch.inference_mode(False)
+    def _make_buffers(self) -> None:
+        core, shape = self.core, (self.num_envs, len(self.possible_agents))
+        discrete = any(self._limits.values())
+        self._input = {
+            "choices" if discrete else "actions": torch.zeros(
+                shape if discrete else (*shape, max(ACTION_SIZES.values())),
+                dtype=torch.int64 if discrete else torch.float32,
+                device=core.device,
+            )
+        }
+        self._active = torch.ones(shape, dtype=torch.bool, device=core.device)
+        self._over = torch.zeros(self.num_envs, dtype=torch.bool, device=core.device)
+        used = {role: OBSERVATION_SIZES[role] for role in self.groups}
+        self._observation, self._final = (
+            {role: core.tensors[name][:, slots, : used[role]] for role, slots in self.groups.items()}
+            for name in ("observation", "final_observation")
+        )
+        self._reward, self._terminated, self._truncated = (
+            self._by_role(part) for part in unpack_small(core.small, *shape)[:3]
+        )
+
+    def _by_role(self, rows: torch.Tensor) -> Groups:
+        return {role: rows[:, slots] for role, slots in self.groups.items()}
+
+    @property
+    def device(self) -> torch.device:
+        """Where actions must be and results are."""
+        return self.core.device
+
+    @property
+    def simulator(self) -> Any:
+        """The markets, live; slot k is that of `possible_agents[k]`."""
+        return self.core.simulator
+
+    @property
+    def fills(self) -> Groups:
+        """Units bought and sold in the last decision, int64 `[M, n, 2]`, live."""
+        return self._by_role(self.core.fills)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Groups, dict[str, Any]]:
+        """Begin episodes; arguments as in `MarketVectorEnv.reset`.
+
+        Returns:
+            Observations float32 `[M, n, F]` by role, and `{"active": bool [M, n] by role}`.
+        """
+        mask = check_options(options)
+        if self._np_random is None:
+            if mask is not None:
+                raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
+            self._np_random = np.random.default_rng()
+            seed = int(self._np_random.integers(2**62)) if seed is None else seed
+        self.core.reset(seed, mask)
+        torch.logical_not(self.core.tensors["ended"], out=self._active)
+        return self._handed_out(self._observation), {"active": self._handed_out(self._by_role(self._active))}
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[Groups, Groups, Groups, Groups, dict[str, Any]]:
+        """Play one decision of all learners of all markets.
+
+        Args:
+            actions: For each role float32 `[M, n, A]` in [-1, 1], or int64 `[M, n]`, on `device`, or NumPy.
+
+        Returns:
+            By role: observations float32 `[M, n, F]`, rewards float32 `[M, n]`, terminated and truncated bool `[M, n]`;
+            and infos: `active` bool `[M, n]` by role, who acts next; under SAME_STEP `final_obs` float32 `[M, n, F]` by
+            role, the observations before any reset, and `_final_obs` bool `[M]`, where a market's episode ended.
+        """
+        if self._np_random is None:
+            raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
+        if set(actions) != set(self.groups):
+            odd = sorted(set(actions) ^ set(self.groups), key=str)
+            raise ValueError(
+                f"actions: got missing or unknown roles {odd}, allowed is one entry for each of {list(self.groups)}"
+            )
+        (rows,) = self._input.values()
+        for role, slots in self.groups.items():
+            count, limit, size = slots.stop - slots.start, self._limits[role], ACTION_SIZES[role]
+            shape = (self.num_envs, count) if limit else (self.num_envs, count, size)
+            given = self.core.check_actions(actions[role], shape, limit, f"actions[{role!r}]")
+            (rows[:, slots] if limit else rows[:, slots, :size]).copy_(given)
+        self.core.step(**self._input)
+        torch.logical_not(self.core.tensors["ended"], out=self._active)
+        infos: dict[str, Any] = {"active": self._handed_out(self._by_role(self._active))}
+        if self._same_step:
+            torch.eq(self.core.tensors["elapsed"], 0, out=self._over)  # no step but one with a reset leaves it at 0
+            infos |= {
+                "final_obs": self._handed_out(self._final),
+                "_final_obs": self._over.clone() if self._copy else self._over,
+            }
+        hand_out = self._handed_out
+        return (
+            hand_out(self._observation),
+            hand_out(self._reward),
+            hand_out(self._terminated),
+            hand_out(self._truncated),
+            infos,
+        )
+
+    def state(self) -> torch.Tensor:
+        """Return what all learners of a market see together, float32 `[M, S]`: for centralised critics."""
+        parts = [self.core.tensors["observation"][:, 0, :MARKET_FEATURES]]
+        for role, slots in self.groups.items():
+            own = self.core.tensors["observation"][:, slots, MARKET_FEATURES : OBSERVATION_SIZES[role]]
+            parts.append(own.flatten(1))
+        return torch.cat(parts, dim=1)
+
+    def _handed_out(self, rows: Groups) -> Groups:
+        return {role: row.clone() for role, row in rows.items()} if self._copy else rows
+
+    def set_scenarios(self, randomise: Any) -> None:
+        """Replace the scenarios, for episodes that begin from now on; see `MarketVectorEnv.set_scenarios`."""
+        self.core.set_scenarios(randomise)
+
+    def set_task(self, **changes: Any) -> None:
+        """Change rewards and penalties from the next step on; see `EnvCore.set_task`."""
+        self.core.set_task(**changes)
+
+    def check_errors(self) -> None:
+        """Raise `MarketError` if an error word is set, and clear the words. Synchronises on CUDA."""
+        self.core.simulator.check_errors()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return copies of the whole state."""
+        return self.core.state_dict()
+
+    def load_state_dict(self, saved: dict[str, torch.Tensor]) -> None:
+        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
+        self.core.load_state_dict(saved)
+        torch.logical_not(self.core.tensors["ended"], out=self._active)
+        self._np_random = self._np_random or np.random.default_rng()
+
+    def close(self) -> None:
+        """Raise what is left in the error words."""
+        self.core.close()
