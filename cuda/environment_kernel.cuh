@@ -43,13 +43,33 @@ static_assert(kDeskInts % 4 == 0 && kDeskSlotInts % 4 == 0, "rows are read by 16
 #define KS_SINGLE 0
 #endif
 
+// The task's settings: constants where the kernel was compiled for them (kineticsim_env/engines/native.py).
+#ifdef KS_TASK_CONSTANTS
+using Task = const TaskParams;
+__device__ __forceinline__ TaskParams task_of(const Launch& launch) {
+  TaskParams task = launch.task;
+  KS_TASK_CONSTANTS;
+  return task;
+}
+#else
+using Task = const TaskParams&;
+__device__ __forceinline__ const TaskParams& task_of(const Launch& launch) { return launch.task; }
+#endif
+__device__ __forceinline__ int32_t role_of(const Launch& launch, int slot) {
+#ifdef KS_ROLE
+  return KS_ROLE;
+#else
+  return launch.task.role[slot];
+#endif
+}
+
 template <int kBins, bool kOptions, int kSlots>
 struct EnvironmentTile {
   using Market = MarketOnChip<kBins, kOptions, kSlots>;
   static constexpr bool kSingle = KS_SINGLE && kSlots == 1;
 
   const Launch& launch;
-  const TaskParams& task;
+  Task task;
   const int lane, slots, count;  // count: markets of this tile
   const int64_t first;
   int* const shared;             // two books: one is played, the next one is on its way
@@ -64,7 +84,7 @@ struct EnvironmentTile {
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
-      : launch(launch), task(launch.task), lane(threadIdx.x % kWarpLanes), slots(kSlots == 1 ? 1 : launch.slots),
+      : launch(launch), task(task_of(launch)), lane(threadIdx.x % kWarpLanes), slots(kSlots == 1 ? 1 : launch.slots),
         count(kSingle ? 1 : (int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)), first(first),
         shared(shared), bins(shared + 2 * Market::book_ints(launch)),
         markets(reinterpret_cast<DeskMarket*>(bins + kBinInts)),
@@ -87,7 +107,7 @@ struct EnvironmentTile {
 
   __device__ __forceinline__ Target target(const DeskMarket& market, const int32_t* mid_history, int slot,
                                            int64_t inventory) const {
-    return target_of(task, task.role[slot], mid_history, market.key, market.t, slot, inventory);
+    return target_of(task, role_of(launch, slot), mid_history, market.key, market.t, slot, inventory);
   }
 
   // This lane's row of continuous actions.
@@ -106,9 +126,9 @@ struct EnvironmentTile {
     Quote fresh;
     if (task.action_type == kContinuous) {
       const float action[kActionSize] = {row.x, row.y, row.z, row.w};
-      fresh = decode_continuous(task, task.role[k], action, mid2, aim, standing, error);
+      fresh = decode_continuous(task, role_of(launch, k), action, mid2, aim, standing, error);
     } else {
-      fresh = decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2, aim, error);
+      fresh = decode_discrete(task, role_of(launch, k), launch.choices[slot_row()], mid2, aim, error);
     }
     if (error) atomicOr(&market.error, error);
     return through_door(fresh, inventory, params_of(slot_market));
@@ -138,7 +158,7 @@ struct EnvironmentTile {
     View<const int32_t*> view{};
     view.mid2 = desk.mid_history[0];
     view.arrival2 = desk.arrival2;
-    view.role = task.role[k];
+    view.role = role_of(launch, k);
     view.elapsed = desk.elapsed;
     view.inventory_limit = params_of(slot_market).inventory_limit;
     view.quote = quote;
@@ -191,7 +211,7 @@ struct EnvironmentTile {
       if (a >= launch.auctions) {
         fresh = Quote{0, 0, 0, 0};
         const int slot = market.slot();
-        if (market.has_slot() && task.role[slot] == kExecutor && !(desk.ended >> slot & 1)) {
+        if (market.has_slot() && role_of(launch, slot) == kExecutor && !(desk.ended >> slot & 1)) {
           const int64_t inventory = rows[market_index(desk) * slots + slot].inventory + market.bought - market.sold;
           fresh = through_door(forced_quote(task, target(desk, desk.mid_history + 1, slot, inventory)), inventory, market.p);
         }
@@ -426,9 +446,9 @@ struct EnvironmentTile {
       d.remaining = target(mine, mine.mid_history, k, account.inventory).remaining;
       prev_value = d.value;
       if (!ended) {
-        end = end_of(task, task.role[k], d.value, d.remaining, mine.elapsed);
+        end = end_of(task, role_of(launch, k), d.value, d.remaining, mine.elapsed);
         d.ends = end != kGoesOn;
-        reward = reward_of(task, task.role[k], d, (int64_t)row.bought + row.sold);
+        reward = reward_of(task, role_of(launch, k), d, (int64_t)row.bought + row.sold);
         ended = d.ends;
       }
       write_own_features(row.quote, account, launch.final_observation, launch.observation);

@@ -112,7 +112,7 @@ def test_what_all_markets_share_becomes_constants(variants):
     engine.specialise()
     engine.prepare(0)
     defines = variants[-1]
-    assert defines["KS_LEVELS"] == 64 and (defines["KS_OPTIONS"], defines["KS_SLOTS"], defines["KS_TASK"]) == (1, 1, 0)
+    assert defines["KS_LEVELS"] == 64 and (defines["KS_OPTIONS"], defines["KS_SLOTS"], defines["KS_TASK"]) == (1, 2, 0)
     values = dict(zip(state.PARAMS_FIELDS, defines["KS_PARAMETERS"].split(","), strict=True))
     assert values.pop("noise_spread") == "row.noise_spread"
     assert {name: int(value) for name, value in values.items()} == {name: int(rows[name][0]) for name in values}

@@ -231,6 +231,8 @@ class CudaEngine(NativeEngine):
         self._plans: dict[int, tuple] = {}
         self._work, self._specialised = 0, False
         self._changing: set[str] = set()  # parameters that were set more than once, to different values
+        self._task: dict[str, Any] = {}
+        self._changing_task: set[str] = set()  # settings of the task likewise
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
@@ -268,6 +270,31 @@ class CudaEngine(NativeEngine):
         ]
         return {"KS_PARAMETERS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
 
+    def set_task(self, task: Mapping[str, Any]) -> None:
+        """See `NativeEngine.set_task`; settings that stay as they were first set become constants, too."""
+        super().set_task(task)
+        changed = {name for name, value in task.items() if name in self._task and self._task[name] != value}
+        fresh = changed - self._changing_task or not self._task
+        self._changing_task |= changed
+        self._task |= task
+        if self._specialised and fresh:
+            modes = [mode for mode in self._plans if mode != 0]
+            self._plans = {mode: plan for mode, plan in self._plans.items() if mode == 0}
+            for mode in modes:
+                self.prepare(mode)
+
+    def _task_definitions(self) -> dict[str, int | str]:
+        """Return what is constant of the task: its integers, as one assignment, and the role that all slots have."""
+        constants, defines = [], {}
+        for name, value in self._task.items():
+            if name in self._changing_task:
+                continue
+            if not state.TASK_FIELDS[name].length and isinstance(value, (bool, int, np.integer)):
+                constants.append(f"task.{name}={int(value)}")
+            elif name == "role" and len(set(value[: self._sizes["K"]])) == 1:
+                defines["KS_ROLE"] = int(value[0])
+        return defines | ({"KS_TASK_CONSTANTS": ",".join(constants)} if "KS_ROLE" in defines else {})
+
     def _definitions(self) -> dict[str, int | str]:
         """Return the kernel's definitions, but for those that the mode brings."""
         return {
@@ -281,10 +308,18 @@ class CudaEngine(NativeEngine):
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
         if mode not in self._plans:
-            defines = {"KS_TASK": int(mode != 0), **self._definitions()}
+            defines = {"KS_TASK": int(mode != 0), **(self._single_market_definitions() if mode else {})}
+            defines |= self._task_definitions() if mode and self._specialised else {}
+            defines |= self._definitions()
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
             self._plans[mode] = (kernel, *self._choose_shape(defines["KS_TASK"], kernel.shared_limit))
         return self._plans[mode]
+
+    def _single_market_definitions(self) -> dict[str, int | str]:
+        """Return what makes a step of few environments short: all lanes for one slot, and as many registers as there are."""
+        markets, slots = self._sizes["M"], self._sizes["K"]
+        blocks = -(-markets // (state.CONSTANTS["kMarketsPerBlock"] * self._multiprocessors))  # on a multiprocessor
+        return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)} if slots == 1 and blocks <= 4 else {}
 
     def _choose_shape(self, task: int | str, limit: int) -> tuple[int, int, int]:
         """Choose blocks, threads a block and its shared memory: the first shape that fits the device."""
