@@ -15,9 +15,8 @@ struct alignas(16) DeskMarket {
   int32_t prev_mid2, last_tick, origin, fundamental;
   uint64_t key;
   int64_t t;
-  int64_t volume;               // of this step
+  int64_t volume, trades;       // of the episode
   int64_t bank_row;             // where the next episode starts
-  int32_t trades;               // of this step
   int32_t error, elapsed, fundamental_before;
   uint64_t counter, ration_word;  // of the first auction; see MarketState::start_prepared
   int32_t mid_history[kHistory + 2];     // one place more, at the front, which this decision fills
@@ -32,6 +31,7 @@ struct alignas(16) DeskSlot {
   int64_t inventory;
   int64_t cash;                 // of this step
   int64_t liquidation;          // what unwinding would bring, for that mark
+  int64_t cash_before, fees, prev_value;  // of the episode, before this step
   int32_t bought, sold;         // in this step
 };
 
@@ -195,8 +195,8 @@ struct EnvironmentTile {
     desk.origin = market.origin;
     desk.fundamental = market.fundamental;
     desk.t = market.t;
-    desk.volume = market.volume;
-    desk.trades = market.trades;
+    desk.volume += market.volume;
+    desk.trades += market.trades;
     desk.error = market.error;
     desk.mid_history[0] = market.mark();
     desk.volume_history[0] = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
@@ -294,30 +294,6 @@ struct EnvironmentTile {
     write_market_features(market, i, launch.observation, nullptr);
   }
 
-  // What is needed after the auctions only, of this lane's slot and market: read then, but brought nearer before.
-  __device__ __forceinline__ void bring_late() const {
-    if (has_slot) {
-      prefetch(launch.cash + slot_row());
-      prefetch(launch.fees + slot_row());
-      prefetch(launch.prev_value + slot_row());
-    }
-    if (has_market) {
-      prefetch(launch.volume + first + lane);
-      prefetch(launch.trades + first + lane);
-    }
-  }
-  __device__ __forceinline__ void read_late(Account& account, int64_t& prev_value, int64_t& volume, int64_t& trades) const {
-    if (has_slot) {
-      account.cash = launch.cash[slot_row()];
-      account.fees = launch.fees[slot_row()];
-      prev_value = launch.prev_value[slot_row()];
-    }
-    if (has_market) {
-      volume = launch.volume[first + lane];
-      trades = launch.trades[first + lane];
-    }
-  }
-
   __device__ __forceinline__ void step_or_reset() {
     const bool explicit_reset = launch.env_mode == kEnvReset;
     const int64_t m = first + lane;  // this lane's market
@@ -343,6 +319,8 @@ struct EnvironmentTile {
       copy_ahead(&desk.fundamental, launch.fundamental_price + m);
       copy_ahead(&desk.fundamental_before, launch.fundamental_price + m);
       copy_ahead(&desk.t, launch.t + m);
+      copy_ahead(&desk.volume, launch.volume + m);
+      copy_ahead(&desk.trades, launch.trades + m);
       copy_ahead(&desk.error, launch.error + m);
       copy_ahead(&desk.elapsed, launch.elapsed + m);
       copy_ahead(&desk.arrival2, launch.arrival2 + m);
@@ -366,15 +344,13 @@ struct EnvironmentTile {
       standing = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
       inventory = launch.inventory[slot_row()];
       ended = launch.ended[slot_row()];
+      copy_ahead(&row.cash_before, launch.cash + slot_row());
+      copy_ahead(&row.fees, launch.fees + slot_row());
+      copy_ahead(&row.prev_value, launch.prev_value + slot_row());
       if (!explicit_reset && task.action_type == kContinuous) action = read_action();
     }
-    Account account{0, 0, 0};
-    int64_t prev_value = 0, volume_before = 0, trades_before = 0;
-    if (kSingle) read_late(account, prev_value, volume_before, trades_before);
-    else bring_late();
     copies_done();
     if (has_market) {
-      desk.volume = desk.trades = 0;
       desk.ended = 0;
       desk.key = episode_key(seed, episode);
       const bool stopped = market_has_stopped(desk.error);
@@ -416,8 +392,12 @@ struct EnvironmentTile {
 
     // What came of them: money, ends of episode, rewards. What is not on the desk was not read before, as registers are
     // what auctions are short of.
-    if (!kSingle) read_late(account, prev_value, volume_before, trades_before);
-    if (has_slot) account.inventory = row.inventory;
+    Account account{0, 0, 0};
+    int64_t prev_value = 0;
+    if (has_slot) {
+      account = Account{row.cash_before, row.inventory, row.fees};
+      prev_value = row.prev_value;
+    }
     ended = has_slot && (markets[slot_market].ended >> k & 1);
     const Account before = account;
     if (has_market && plays && market_has_stopped(desk.error)) plays = false;
@@ -504,8 +484,8 @@ struct EnvironmentTile {
       launch.price_origin[m] = desk.origin;
       launch.fundamental_price[m] = desk.fundamental;
       launch.t[m] = desk.t;
-      launch.volume[m] = restarts ? 0 : volume_before + desk.volume;
-      launch.trades[m] = restarts ? 0 : trades_before + desk.trades;
+      launch.volume[m] = restarts ? 0 : desk.volume;
+      launch.trades[m] = restarts ? 0 : desk.trades;
       launch.error[m] = desk.error;
       launch.elapsed[m] = desk.elapsed;
       launch.done[m] = done;

@@ -198,7 +198,12 @@ struct MarketOnChip : MarketState<kBins> {
     cleared.chunks = chunks;
     cleared.base = window_base(mid2, chunks, grid);
     bool here = !full && best_bid <= cleared.top() && best_ask >= cleared.base;
-    if (quoted) {
+    const bool off_grid = kOneSlot && chunks == 1;  // a single slot's quotes can stay in registers
+    if (off_grid) {
+      cleared.above += at_bid > cleared.top() ? quote.bid_qty : 0;
+      cleared.below += at_ask < cleared.base ? quote.ask_qty : 0;
+      here = here && at_bid != levels - 1 && at_ask != 0;
+    } else if (quoted) {
       if (owns_slot() && cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
       if (owns_slot() && cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
       if (any_slot(at_bid > cleared.top() || at_bid == levels - 1 || at_ask < cleared.base || at_ask == 0)) {
@@ -211,8 +216,8 @@ struct MarketOnChip : MarketState<kBins> {
     Clearing clearing(buy, sell, lane);
     int32_t bid_total = 0, ask_total = 0;
     bool rationed = false;
-    if (kOneSlot && chunks == 1) {
-      clearing.clear_chunk_for_prices<kOptions>(cleared);
+    if (off_grid) {
+      clearing.clear_chunk_with<kOptions>(cleared, at_bid, quote.bid_qty, at_ask, quote.ask_qty);
       here = here && cleared.complete();
       if (here) {
         set_price(cleared, mid2);
@@ -237,8 +242,8 @@ struct MarketOnChip : MarketState<kBins> {
         sell[0] += far_sells;
       }
       __syncwarp();
-      if (owns_slot() && at_bid >= 0 && !cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
-      if (owns_slot() && at_ask != kNoTick && !cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
+      if (owns_slot() && at_bid >= 0 && (off_grid || !cleared.holds(at_bid))) atomicAdd(buy + at_bid, quote.bid_qty);
+      if (owns_slot() && at_ask != kNoTick && (off_grid || !cleared.holds(at_ask))) atomicAdd(sell + at_ask, quote.ask_qty);
       __syncwarp();
       cleared = Cleared{0, grid / kWarpLanes, 0, 0};
       if (full) {

@@ -76,9 +76,6 @@ __device__ __forceinline__ void copy_ahead(T* to, const T* from) {
   *to = *from;
 #endif
 }
-// Bring what will be read later into the second-level cache.
-__device__ __forceinline__ void prefetch(const void* place) { asm volatile("prefetch.global.L2 [%0];" ::"l"(place)); }
-
 __device__ __forceinline__ void copies_done() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -22,6 +22,7 @@ _INT32_LIMIT = 2**31
 # which the compilation takes too, so that it costs at most as much again as was spent by then.
 _WORK_TO_SPECIALISE = 2 * 10**11
 _MAX_ORIGIN = 2**29
+_BLOCKS = 5  # of an environment on a multiprocessor: KS_BLOCKS in cuda/persistent_kernel.cu
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 
 
@@ -227,7 +228,9 @@ class CudaEngine(NativeEngine):
         """Bind to tensors on a CUDA device; see `NativeEngine`. Kernel variants are compiled when first needed."""
         super().__init__(device, sizes, tensors)
         self._index = torch.cuda.current_device() if device.index is None else device.index
-        self._multiprocessors = torch.cuda.get_device_properties(self._index).multi_processor_count
+        properties = torch.cuda.get_device_properties(self._index)
+        self._multiprocessors = properties.multi_processor_count
+        self._shared_memory = getattr(properties, "shared_memory_per_multiprocessor", 0)
         self._plans: dict[int, tuple] = {}
         self._work, self._specialised = 0, False
         self._changing: set[str] = set()  # parameters that were set more than once, to different values
@@ -316,10 +319,10 @@ class CudaEngine(NativeEngine):
         return self._plans[mode]
 
     def _single_market_definitions(self) -> dict[str, int | str]:
-        """Return what makes a step of few environments short: all lanes for one slot, and as many registers as there are."""
+        """Return what makes a step of few environments short: all lanes for one slot, and more registers."""
         markets, slots = self._sizes["M"], self._sizes["K"]
         blocks = -(-markets // (state.CONSTANTS["kMarketsPerBlock"] * self._multiprocessors))  # on a multiprocessor
-        return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)} if slots == 1 and blocks <= 4 else {}
+        return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)} if slots == 1 and blocks < _BLOCKS else {}
 
     def _choose_shape(self, task: int | str, limit: int) -> tuple[int, int, int]:
         """Choose blocks, threads a block and its shared memory: the first shape that fits the device."""
@@ -329,6 +332,11 @@ class CudaEngine(NativeEngine):
         # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
         per_block = constants["kMarketsPerBlock"] if levels <= 1024 else 1
         book, least = 2 * max(levels, lanes), 0
+        if task and self._shared_memory:  # a smaller tile, where all warps that a multiprocessor has registers for fit then
+            room = self._shared_memory // _BLOCKS // 4 // per_block - 1024 // 4 // per_block
+            row = constants["kDeskInts"] + constants["kDeskSlotInts"] * slots
+            fits = (room - 2 * book - constants["kBinInts"]) // row
+            full = fits if full > fits >= full // 2 and fits > 0 else full
         for tile, warps in ((full, per_block), (full, 1), (1, 1)):
             ints = book + constants["kBinInts"]
             if task:
@@ -381,8 +389,8 @@ def choose_bins(reach: int, agents: int) -> int:
 def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
     """Choose how many environments a warp of the CUDA kernel steps.
 
-    So many that all warps run at a time, 20 on every multiprocessor (KS_BLOCKS in cuda/persistent_kernel.cu), and no
-    more slots than a warp has lanes.
+    So many that all warps run at a time, 20 on every multiprocessor (5 blocks of 4), and no more slots than a warp has
+    lanes.
     """
     return min(-(-markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // max(1, slots))
 
