@@ -4,6 +4,8 @@ import gymnasium as _gymnasium
 
 from kineticsim_env.batched_parallel_env import BatchedParallelEnv
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual import BlockImpact, Counterfactual, block_impact, counterfactual
+from kineticsim_env.env_counterfactual import env_counterfactual
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.parallel_env import parallel_env
 from kineticsim_env.simulator import Rollout, Simulator
@@ -12,6 +14,8 @@ from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTa
 __version__ = "0.1.0"
 __all__ = [
     "BatchedParallelEnv",
+    "BlockImpact",
+    "Counterfactual",
     "EngineUnavailable",
     "ExecutionTask",
     "KineticSimError",
@@ -23,6 +27,9 @@ __all__ = [
     "Simulator",
     "TradingTask",
     "__version__",
+    "block_impact",
+    "counterfactual",
+    "env_counterfactual",
     "parallel_env",
 ]
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m kineticsim_env doctor | simulate | bench`."""
+"""The command line: `python -m kineticsim_env doctor | simulate | impact | bench`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from kineticsim_env.engines import ENGINES
 from kineticsim_env.errors import KineticSimError
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.state import SERIES
-from kineticsim_env.studies import plots, statistics
+from kineticsim_env.studies import plots, price_impact, price_impact_figures, statistics
 
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books
 
@@ -52,13 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def simulate(options: argparse.Namespace) -> int:
     """Run an ensemble, print its statistics, save its series and a picture."""
     config = MarketConfig.preset(options.preset, **_changes(options.set))
-    for name, path in (("--save", options.save), ("--plot", options.plot)):
-        if path and not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"{name}: got {str(path)!r}, but there is no folder {str(Path(path).parent)!r}")
-        if path and Path(path).is_dir():
-            raise ValueError(f"{name}: got {str(path)!r}, which is a folder, allowed is a file")
-    if options.plot:
-        plots.require_matplotlib()
+    _check_files({"--save": options.save, "--plot": options.plot})
     for name, value, least in (("--auctions", options.auctions, 1), ("--warmup", options.warmup, 0)):
         if value < least:
             raise ValueError(f"{name}: got {value}, allowed is {least} or more")
@@ -78,6 +72,50 @@ def simulate(options: argparse.Namespace) -> int:
     if options.plot:
         bid, ask = simulator.bid[0].cpu().numpy(), simulator.ask[0].cpu().numpy()
         plots.ensemble(options.plot, host, bid, ask, int(simulator.price_origin[0]))
+        print(f"picture: {options.plot}")
+    return 0
+
+
+def impact(options: argparse.Namespace) -> int:
+    """Execute blocks in the same markets with and without them, print what they did, save it and a picture."""
+    config = MarketConfig.preset(options.preset, **_changes(options.set))
+    _check_files({"--output": options.output, "--plot": options.plot})
+    if options.output and Path(options.output).suffix not in (".json", ".csv"):
+        raise ValueError(f"--output: got {options.output!r}, allowed are names that end in .json or .csv")
+    least = min(options.blocks)
+    if least < 1:
+        raise ValueError(f"--blocks: got {least}, allowed is 1 or more")
+    markets = options.markets if options.markets is not None or config.per_market else 1024
+    arguments: dict[str, Any] = {
+        "side": options.side,
+        "after": options.after,
+        "num_markets": markets,
+        "seed": options.seed,
+        "warmup": options.warmup,
+        "engine": options.engine,
+        "device": options.device,
+    }
+    points = price_impact.measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
+    fit = price_impact.fit_power(points)
+    many = markets if markets is not None else next(iter(config.per_market.values()))
+    print(f"{many:,} markets with and without a {options.side} order, {options.per_auction} units an auction; ticks\n")
+    names = ("at_end", "permanent", "temporary", "shortfall", "impact_cost")
+    print(
+        f"{'block':>7s} {'filled':>7s} {'share':>6s}  " + "".join(f"{name:>17s}" for name in names) + "  variance ratio"
+    )
+    for found in (point.impact for point in points):
+        means = (getattr(found, name) for name in names)
+        figures = "".join(f"{f'{value.mean:.3f} ± {value.interval():.3f}':>17s}" for value in means)
+        shares = f"{found.block:7,d} {found.filled.mean:7.1%} {found.participation.mean:6.1%}"
+        print(f"{shares}  {figures}  {found.variance_ratio:14.3f}")
+    if fit:
+        print(f"\nimpact at the end ~ block^{fit.exponent:.2f}, 95% interval {fit.low:.2f} to {fit.high:.2f}")
+    if options.output:
+        setting = arguments | {"preset": options.preset, "set": options.set, "exponent": fit._asdict() if fit else None}
+        price_impact.save(Path(options.output), points, setting)
+        print(f"figures: {options.output}")
+    if options.plot:
+        price_impact_figures.draw_orders(Path(options.plot), points, fit)
         print(f"picture: {options.plot}")
     return 0
 
@@ -172,6 +210,17 @@ def _save(options: argparse.Namespace, simulator: Simulator, series: dict[str, n
     print(f"series: {options.save} ({', '.join(series)}: one row per market)")
 
 
+def _check_files(paths: Mapping[str, str | None]) -> None:
+    """Refuse options whose files cannot be written, before a run is made for them; pictures need matplotlib."""
+    for name, path in paths.items():
+        if path and not Path(path).absolute().parent.is_dir():
+            raise ValueError(f"{name}: got {str(path)!r}, but there is no folder {str(Path(path).parent)!r}")
+        if path and Path(path).is_dir():
+            raise ValueError(f"{name}: got {str(path)!r}, which is a folder, allowed is a file")
+    if paths.get("--plot"):
+        plots.require_matplotlib()
+
+
 def _changes(words: Sequence[str]) -> dict[str, Any]:
     """Read `field=value` words; a value is a number, None, a word, or a list with one value per market."""
     changes: dict[str, Any] = {}
@@ -212,19 +261,46 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Fields of --set: {', '.join(field.name for field in dataclasses.fields(MarketConfig))}. "
         "A list such as --set 'noise_spread=[3,6]' gives one value per market.",
     )
-    run.add_argument("--preset", default="paper", help=f"the market: {' or '.join(PRESETS)} (default: paper)")
+    _add_market(run, "paper")
     run.add_argument("--markets", type=int, help="how many (default: 1024, or as many as a list in --set is long)")
     run.add_argument("--auctions", type=int, default=500, help="auctions of each market (default: 500)")
     run.add_argument("--warmup", type=int, default=0, help="auctions before those that are counted (default: 0)")
     run.add_argument("--seed", type=int, default=0, help="market m is seeded with this + m (default: 0)")
-    run.add_argument("--engine", default="auto", help=f"{', '.join(ENGINES)} (default: auto)")
-    run.add_argument("--device", help="cpu, cuda or cuda:N")
-    run.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the market")
     run.add_argument("--save", metavar="RUN.npz", help="where to write the series and the final books")
     run.add_argument("--plot", metavar="RUN.png", help="where to draw paths, volume, a book and the returns")
     run.set_defaults(command=simulate)
+    _add_impact(commands)
     _add_bench(commands)
     return parser
+
+
+def _add_market(command: argparse.ArgumentParser, preset: str) -> None:
+    """Add the options that choose the market and the engine."""
+    command.add_argument("--preset", default=preset, help=f"the market: {' or '.join(PRESETS)} (default: {preset})")
+    command.add_argument("--engine", default="auto", help=f"{', '.join(ENGINES)} (default: auto)")
+    command.add_argument("--device", help="cpu, cuda or cuda:N")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the market"
+    )
+
+
+def _add_impact(commands: Any) -> None:
+    command = commands.add_parser(
+        "impact",
+        help="execute block orders in the same markets with and without them, and say what they did to the price",
+        description="Price impact of block orders: paired differences between the same markets with and without them.",
+    )
+    _add_market(command, "trading")
+    command.add_argument("--side", default="buy", help="buy or sell (default: buy)")
+    command.add_argument("--blocks", type=int, nargs="+", default=[10, 20, 40, 80], metavar="UNITS", help="sizes")
+    command.add_argument("--per-auction", type=int, default=4, help="units of the order in each auction (default: 4)")
+    command.add_argument("--after", type=int, default=60, help="auctions behind the order (default: 60)")
+    command.add_argument("--warmup", type=int, default=100, help="auctions before the order (default: 100)")
+    command.add_argument("--markets", type=int, help="how many (default: 1024, or as many as a list in --set is long)")
+    command.add_argument("--seed", type=int, default=0, help="market m is seeded with this + m (default: 0)")
+    command.add_argument("--output", metavar="FILE", help="where the figures go: .json, or .csv with the mean paths")
+    command.add_argument("--plot", metavar="IMPACT.png", help="where to draw the paths, and the impact by size")
+    command.set_defaults(command=impact)
 
 
 def _add_bench(commands: Any) -> None:

@@ -1,0 +1,350 @@
+"""The same market twice, with and without an agent's orders: what the orders did, with no noise between the arms.
+
+A market's random numbers are hashes of its seed, the auction and the agent's index, so an agent that trades changes no
+draw of anybody else. Two arms with one seed are equal bit for bit until the first order acts, and differ afterwards by
+what the orders did and nothing else. `counterfactual` plays any orders on a `Simulator`; `block_impact` makes the price
+impact curve of a block order of it; `kineticsim_env/env_counterfactual.py` does the same to environments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from kineticsim_env.checks import check_count, check_quotes
+from kineticsim_env.config import MAX_PRICE, MAX_QUOTE_QTY, MarketConfig
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.state import SERIES
+from kineticsim_env.studies.statistics import Mean, mean_and_error
+
+Orders = Callable[[int, Simulator], Any]
+_SIDES = {"buy": 1, "sell": -1}
+
+
+class Arm(NamedTuple):
+    """One of the two worlds; M markets, K slots, T decisions, S auctions."""
+
+    series: dict[str, torch.Tensor]  # int32 [M, S] each after the auction: mid2, last_price, volume, fundamental
+    fills: torch.Tensor  # int64 [T, M, K, 2]: units bought and sold in each decision
+    cash: torch.Tensor  # int64 [M, K], at the end
+    inventory: torch.Tensor  # int64 [M, K], at the end
+    fees: torch.Tensor  # int64 [M, K], at the end, thousandths of a tick
+
+
+@dataclasses.dataclass(frozen=True)
+class Counterfactual:
+    """Both arms of an experiment, and what the agent's orders changed.
+
+    Attributes:
+        with_agent: The world in which the orders were given.
+        without_agent: The world in which they were not; the slots are there and silent.
+        difference: The first less the second, int64 `[M, S]` for each of the four series.
+        arrival: Twice the mid before the first auction, the same in both arms, int32 `[M]`.
+    """
+
+    with_agent: Arm
+    without_agent: Arm
+    difference: dict[str, torch.Tensor]
+    arrival: torch.Tensor
+
+    def first_difference(self) -> torch.Tensor:
+        """Return the first auction in which any series of a market differs, int64 `[M]`; S where none ever does."""
+        apart = torch.stack([values != 0 for values in self.difference.values()]).any(0)
+        auctions = torch.arange(apart.shape[1], device=apart.device)
+        return torch.where(apart, auctions, apart.shape[1]).amin(1) if apart.shape[1] else apart.sum(1)
+
+    def mean_difference(self, name: str = "mid2") -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean over markets of a series' difference and half of its 95% interval, float64 `[S]` each."""
+        return _mean_path(self._series(self.difference, name))
+
+    def variance_ratio(self, name: str = "mid2") -> np.ndarray:
+        """Return how much pairing saves: variance of the paired difference over that of unpaired arms, float64 `[S]`.
+
+        Unpaired arms would be two ensembles with seeds of their own; the variance of a difference between them is the
+        sum of the arms' own. Prices are taken as changes since the mid at arrival, so that unpaired arms are not
+        charged with where the markets stood before. For the same interval of a mean, unpaired arms need 1 / ratio times
+        as many markets. NaN where no market moved.
+        """
+        paired = self._series(self.difference, name)
+        arms = [self._series(arm.series, name) for arm in (self.with_agent, self.without_agent)]
+        if name != "volume":
+            before = self.arrival.cpu().numpy().astype(np.float64)[:, None]
+            arms = [arm - (before if name == "mid2" else before / 2) for arm in arms]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return paired.var(0) / (arms[0].var(0) + arms[1].var(0))
+
+    @staticmethod
+    def _series(series: dict[str, torch.Tensor], name: str) -> np.ndarray:
+        if name not in series:
+            raise ValueError(f"name: got {name!r}, allowed are {', '.join(map(repr, series))}")
+        return series[name].cpu().numpy().astype(np.float64)
+
+
+def counterfactual(
+    config: MarketConfig | None,
+    orders: Any,
+    num_markets: int | None = None,
+    auctions: int = 1,
+    seed: Any = 0,
+    *,
+    decisions: int | None = None,
+    after: int = 0,
+    warmup: int = 0,
+    slots: Any = 1,
+    engine: str = "auto",
+    device: Any = None,
+    progress: bool | None = None,
+) -> Counterfactual:
+    """Play orders in every market, and the same markets without them.
+
+    Args:
+        config: The market; the preset `"paper"` if None.
+        orders: A schedule of quotes, int32 `[T, M, K, 4]` (or `[T, 1, K, 4]`, the same for every market): bid price,
+            bid quantity, ask price, ask quantity, absolute ticks. Or a policy: a function called before each decision
+            with the decision's number and the `Simulator` of the arm in which it trades (`simulator.mid2`,
+            `simulator.inventory` and so on), which returns int32 `[M, K, 4]`, or `[1, K, 4]`.
+        num_markets: M, as in `Simulator`.
+        auctions: Auctions a decision.
+        seed: As in `Simulator`.
+        decisions: T, if `orders` is a function.
+        after: Auctions to go on for behind the last decision, with all quotes withdrawn.
+        warmup: Auctions before the first decision, which are not recorded.
+        slots: As in `Simulator`. A slot that replaces an agent replaces it in both arms.
+        engine: As in `Simulator`.
+        device: As in `Simulator`.
+        progress: As in `Simulator.run`; of a schedule there is none, as it is one launch.
+
+    Returns:
+        The two arms, over `S = T * auctions + after` auctions.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed.
+        MarketError: If a market stops.
+    """
+    auctions, after = check_count("auctions", auctions, 1), check_count("after", after, 0)
+    warmup = check_count("warmup", warmup, 0)
+    simulator = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=slots)
+    shape = (simulator.num_markets, len(simulator.slots), 4)
+    if callable(orders):
+        if decisions is None:
+            raise TypeError("decisions: got None, allowed is a whole number from 0 where orders is a function")
+        decisions = check_count("decisions", decisions, 0)
+    else:
+        orders = _checked_orders(orders, (None, *shape), simulator.device)
+        if decisions not in (None, len(orders)):
+            raise ValueError(f"decisions: got {decisions}, allowed is {len(orders)}, the length of orders, or None")
+        decisions = len(orders)
+    simulator.run(warmup, progress=progress)
+    twin, arrival = simulator.branch(), simulator.mid2
+    parts = [] if decisions else [simulator.rollout(simulator.quotes[None][:0], auctions, SERIES)]
+    if callable(orders):
+        with tqdm(total=decisions, unit="decision", desc="with the agent", delay=2, disable=progress is False) as bar:
+            for t in range(decisions):
+                quotes = _checked_orders(orders(t, simulator), shape, simulator.device)
+                parts.append(simulator.rollout(quotes[None], auctions, SERIES))
+                bar.update()
+    elif decisions:
+        parts.append(simulator.rollout(orders, auctions, SERIES))
+    fills = torch.cat([part.fills for part in parts])
+    silence = torch.zeros((after, *shape), dtype=torch.int32, device=simulator.device)
+    parts.append(simulator.rollout(silence, 1, SERIES))
+    series: dict[str, torch.Tensor] = {
+        name: torch.cat([_in_a_row(part.series[name]) for part in parts], dim=1) for name in SERIES
+    }
+    alone = twin.run(decisions * auctions + after, SERIES, progress)
+    for each in (simulator, twin):
+        each.check_errors()
+    difference: dict[str, torch.Tensor] = {name: series[name].long() - alone[name].long() for name in SERIES}
+    traded, quiet = _arm(simulator, series, fills), _arm(twin, alone, torch.zeros_like(fills))
+    return Counterfactual(traded, quiet, difference, arrival)
+
+
+class BlockImpact(NamedTuple):
+    """What a block order did to the price; prices in ticks, positive where the price moved against the order."""
+
+    arms: Any  # the `Counterfactual`; None where a study has let go of it
+    side: str
+    block: int
+    per_auction: int
+    duration: int  # auctions that the order is spread over
+    path: np.ndarray  # float64 [S + 1]: mean impact on the mid after s auctions; the order ends at [duration]
+    path_interval: np.ndarray  # float64 [S + 1]: half of its 95% interval over markets
+    at_end: Mean  # impact when the order ends
+    permanent: Mean  # what is left of it: the mean over the last quarter of the auctions behind it
+    temporary: Mean  # what has gone by then, paired: at_end - permanent
+    shortfall: Mean  # implementation shortfall: ticks a unit paid over the mid at arrival, with fees
+    impact_cost: Mean  # ticks a unit paid over the other arm's mid before the same auction: free of the price's drift
+    filled: Mean  # share of the block that was executed
+    participation: Mean  # own units as a share of the market's volume while the order lasted
+    variance_ratio: float  # of the impact at the end: paired over unpaired (`Counterfactual.variance_ratio`)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures as plain numbers, a mean as (value, half of its 95% interval)."""
+        row: dict[str, Any] = {}
+        for name, value in self._asdict().items():
+            if isinstance(value, Mean):
+                row[name], row[f"{name}_interval"] = value.mean, value.interval()
+            elif isinstance(value, (int, float, str)):
+                row[name] = value
+        return row
+
+
+def block_impact(
+    config: MarketConfig | None = None,
+    side: str = "buy",
+    block: int = 40,
+    per_auction: int = 4,
+    after: int = 60,
+    *,
+    num_markets: int | None = None,
+    seed: Any = 0,
+    warmup: int = 100,
+    reach: int | None = None,
+    engine: str = "auto",
+    device: Any = None,
+    progress: bool | None = None,
+) -> BlockImpact:
+    """Execute a block in every market, a piece in each auction, and measure its impact against the same markets.
+
+    The order is adaptive in one way only: what a piece did not fill is added to the next one. Pieces are marketable;
+    the order lasts `ceil(block / per_auction)` auctions, and what is then left is withdrawn.
+
+    Args:
+        config: The market; the preset `"paper"` if None.
+        side: `"buy"` or `"sell"`.
+        block: Units in all.
+        per_auction: Units in each auction.
+        after: Auctions behind the order, in which the price may come back.
+        num_markets: M; 1024, or as many as per-market fields have values, if None.
+        seed: As in `Simulator`.
+        warmup: Auctions before the order.
+        reach: Price pieces so many ticks beyond the mid; None is any price. A piece that does not fill stands until
+            the next one at its price, and built-in agents see it there.
+        engine: As in `Simulator`.
+        device: As in `Simulator`.
+        progress: As in `Simulator.run`.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed.
+    """
+    config = MarketConfig() if config is None else config
+    if side not in _SIDES:
+        raise ValueError(f"side: got {side!r}, allowed are 'buy', 'sell'")
+    per_auction, after = check_count("per_auction", per_auction, 1), check_count("after", after, 1)
+    if check_count("block", block, 0) > MAX_QUOTE_QTY * 1024:
+        raise ValueError(f"block: got {block}, allowed is up to {MAX_QUOTE_QTY * 1024}")
+    if reach is not None:
+        reach = check_count("reach", reach, 0)
+    _check_room(config, block, per_auction)
+    if num_markets is None and not config.per_market:
+        num_markets = 1024
+    duration = max(1, -(-block // per_auction))
+
+    def pieces(t: int, simulator: Simulator) -> torch.Tensor:
+        return _piece(simulator, _SIDES[side], min(block, per_auction * (t + 1)), reach)
+
+    arms = counterfactual(
+        config,
+        pieces,
+        num_markets,
+        seed=seed,
+        decisions=duration,
+        after=after,
+        warmup=warmup,
+        engine=engine,
+        device=device,
+        progress=progress,
+    )
+    return _measure(arms, side, block, per_auction, duration)
+
+
+# Inside ---------------------------------------------------------------------------------------------------------------
+
+
+def _piece(simulator: Simulator, side: int, due: int, reach: int | None) -> torch.Tensor:
+    """Return the quotes int32 `[M, 1, 4]` that bring every market's inventory to `due` units on the order's side."""
+    quotes = torch.zeros((simulator.num_markets, 1, 4), dtype=torch.int32, device=simulator.device)
+    column = 0 if side > 0 else 2
+    if reach is None:
+        quotes[..., column] = side * MAX_PRICE
+    else:
+        mid2 = simulator.mid2[:, None]
+        quotes[..., column] = ((mid2 >> 1) + reach) if side > 0 else (((mid2 + 1) >> 1) - reach)
+    quotes[..., column + 1] = (due - side * simulator.inventory).clamp(0, MAX_QUOTE_QTY).to(torch.int32)
+    return quotes
+
+
+def _measure(arms: Counterfactual, side: str, block: int, per_auction: int, duration: int) -> BlockImpact:
+    sign, (traded, alone) = _SIDES[side], (arms.with_agent, arms.without_agent)
+    impact = sign * arms.difference["mid2"].cpu().numpy() / 2
+    impact = np.concatenate([np.zeros_like(impact[:, :1]), impact], axis=1)  # [M, S + 1], after s auctions
+    path, interval = _mean_path(impact)
+    at_end, tail = impact[:, duration], impact[:, -max(1, (impact.shape[1] - 1 - duration) // 4) :].mean(1)
+    fills = traded.fills.sum(3)[:, :, 0].T.cpu().numpy()  # [M, T], one auction a decision
+    filled = fills.sum(1)
+    before = torch.cat([arms.arrival[:, None], alone.series["mid2"]], dim=1)  # the other arm's, before each auction
+    mid, price = before.cpu().numpy()[:, :duration] / 2, traded.series["last_price"].cpu().numpy()
+    volume = traded.series["volume"].cpu().numpy()[:, :duration].sum(1)
+    units, fees = np.where(filled > 0, filled, np.nan), traded.fees[:, 0].cpu().numpy() / 1000
+    paid = (fills * price[:, :duration]).sum(1)
+    shortfall = (sign * (paid - filled * mid[:, 0]) + fees) / units
+    against = (sign * (paid - (fills * mid).sum(1)) + fees) / units
+    ratio = arms.variance_ratio("mid2")[duration - 1]
+    return BlockImpact(
+        arms,
+        side,
+        block,
+        per_auction,
+        duration,
+        path,
+        interval,
+        mean_and_error(at_end),
+        mean_and_error(tail),
+        mean_and_error(at_end - tail),
+        mean_and_error(shortfall),
+        mean_and_error(against),
+        mean_and_error(filled / block if block else np.full(len(filled), np.nan)),
+        mean_and_error(filled / np.where(volume > 0, volume, np.nan)),
+        float(ratio),
+    )
+
+
+def _mean_path(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean over markets of values `[M, S]` and half of its 95% interval; of one market NaN."""
+    count = len(values)
+    error = values.std(0, ddof=1) / count**0.5 if count > 1 else np.full(values.shape[1], np.nan)
+    return values.mean(0), 1.96 * error
+
+
+def _arm(simulator: Simulator, series: Mapping[str, torch.Tensor], fills: torch.Tensor) -> Arm:
+    return Arm(dict(series), fills, simulator.cash.clone(), simulator.inventory.clone(), simulator.fees.clone())
+
+
+def _in_a_row(folded: torch.Tensor) -> torch.Tensor:
+    """Return a rollout's series `[T, M, n]` as `[M, T * n]`."""
+    return folded.transpose(0, 1).reshape(folded.shape[1], -1)
+
+
+def _checked_orders(orders: Any, shape: tuple[int | None, ...], device: torch.device) -> torch.Tensor:
+    """Return quotes as `check_quotes` does, called orders; those for one market are for all of them."""
+    given = orders if isinstance(orders, torch.Tensor) else np.asarray(orders)
+    one = given.ndim == len(shape) and given.shape[-3] == 1
+    try:
+        checked = check_quotes(orders, (*shape[:-3], 1, *shape[-2:]) if one else shape, device)
+    except (TypeError, ValueError) as error:
+        raise type(error)(str(error).replace("quotes: got", "orders: got", 1)) from error
+    return checked.expand([have if want is None else want for want, have in zip(shape, checked.shape, strict=True)])
+
+
+def _check_room(config: MarketConfig, block: int, per_auction: int) -> None:
+    """Refuse a block that the limits on slots would cut."""
+    for name, wanted in (("inventory_limit", block), ("max_quote_qty", per_auction)):
+        limit = getattr(config, name)
+        if limit is not None and wanted > int(np.min(limit)):
+            argument = "block" if name == "inventory_limit" else "per_auction"
+            raise ValueError(f"{argument}: got {wanted}, allowed is up to {np.min(limit)}, the config's {name}")

@@ -1,0 +1,133 @@
+"""Two arms of an environment: one where the learner acts, and one with the same seeds where it does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+from tqdm import tqdm
+
+from kineticsim_env.checks import check_count
+
+_IDLE = {"maker": (-1.0, -1.0, -1.0, -1.0), "trader": (0.0, 0.0)}  # the others: aggression 0, no units
+
+
+class EnvCounterfactual(NamedTuple):
+    """What a policy did to its markets; M markets, T decisions, all float64 and NaN once either arm's episode ended."""
+
+    with_agent: dict[str, np.ndarray]  # [M, T + 1] of mid2, last_price, fundamental, volume (units so far)
+    without_agent: dict[str, np.ndarray]
+    difference: dict[str, np.ndarray]  # the first less the second
+    fills: np.ndarray  # [M, T, 2]: units the learner bought and sold in each decision
+    reward: np.ndarray  # [M, T], of the arm in which it acts
+
+    def mean_difference(self, name: str = "mid2") -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean of a difference over the markets that live, and half of its 95% interval; `[T + 1]` each."""
+        values = self.difference[name]
+        lived = ~np.isnan(values)
+        count = lived.sum(0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(lived, values, 0.0).sum(0) / count
+            spread = np.where(lived, values - mean, 0.0)
+            return mean, 1.96 * np.sqrt((spread**2).sum(0) / (count - 1) / count)
+
+
+@torch.no_grad()
+def env_counterfactual(
+    make: Callable[[], Any],
+    policy: Callable[[torch.Tensor], torch.Tensor],
+    *,
+    seed: Any = 0,
+    decisions: int | None = None,
+    progress: bool | None = None,
+) -> EnvCounterfactual:
+    """Play one episode of each market twice, with the same seeds: the policy acts in one arm only.
+
+    The idle learner of the other arm gives the action that trades nothing. What an environment does by itself it does
+    in both arms: an executor's block that is not done at the deadline is executed there, so compare before it.
+
+    Args:
+        make: Called twice; returns an environment with torch output, autoreset DISABLED and no stagger, such as
+            `lambda: evaluation_env(1024)`.
+        policy: Maps observations `[M, F]` to actions.
+        seed: Of the episodes, as in `reset`.
+        decisions: T; the task's horizon if None.
+        progress: True or False shows or hides the bar; None shows it after two seconds.
+
+    Raises:
+        ValueError: If `make` returns another kind of environment.
+    """
+    arms = [_PlayedArm(make(), seed) for _ in range(2)]
+    horizon = arms[0].envs.core.task.horizon
+    decisions = horizon if decisions is None else check_count("decisions", decisions, 1)
+    if decisions > horizon:
+        raise ValueError(f"decisions: got {decisions}, allowed is up to the horizon, {horizon}")
+    idle = idle_action(arms[1].envs)
+    fills, rewards = [], []
+    with tqdm(total=decisions, unit="decision", desc="both arms", delay=2, disable=progress is False) as bar:
+        for _ in range(decisions):
+            alive = arms[0].alive.clone()
+            reward, filled = arms[0].step(policy(arms[0].observation))
+            arms[1].step(idle)
+            rewards.append(torch.where(alive, reward.double(), torch.nan))
+            fills.append(torch.where(alive[:, None], filled.double(), torch.nan))
+            bar.update()
+    with_agent, without_agent = (arm.series() for arm in arms)
+    difference = {name: with_agent[name] - without_agent[name] for name in with_agent}
+    host = [torch.stack(parts, dim=1).cpu().numpy() for parts in (fills, rewards)]
+    return EnvCounterfactual(with_agent, without_agent, difference, *host)
+
+
+def idle_action(envs: Any) -> torch.Tensor:
+    """Return the action of a learner that does nothing, in the form `envs.step` takes."""
+    if len(envs.core.roles) != 1:
+        raise ValueError(f"make: got an environment of {len(envs.core.roles)} learners, allowed is one a market")
+    role, space = envs.core.roles[0], envs.single_action_space
+    if hasattr(space, "n"):
+        return torch.zeros(envs.num_envs, dtype=torch.int64, device=envs.device)  # choice 0 holds, for every role
+    row = torch.tensor(_IDLE.get(role, (0.0, -1.0)), dtype=torch.float32, device=envs.device)
+    return row.expand(envs.num_envs, -1).contiguous()
+
+
+class _PlayedArm:
+    """One environment and what was seen of its markets; a market whose episode ended is reset, and left out."""
+
+    def __init__(self, envs: Any, seed: Any) -> None:
+        whole = getattr(envs, "autoreset_mode", None) is AutoresetMode.DISABLED and not envs.core._stagger
+        if not whole or envs.output != "torch":
+            raise ValueError(f"make: got {envs}, allowed are environments of evaluation_env")
+        self.envs = envs
+        self.observation, _ = envs.reset(seed=seed)
+        self.alive = torch.ones(envs.num_envs, dtype=torch.bool, device=envs.device)
+        self._seen: list[dict[str, torch.Tensor]] = []
+        self._look()
+
+    def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Play a decision; return the reward `[M]` and the fills `[M, 2]` of it."""
+        envs = self.envs
+        self.observation, reward, terminated, truncated, _ = envs.step(actions)
+        reward, fills = reward.clone(), envs.fills.clone()
+        self._look()
+        ended = terminated | truncated
+        if bool(ended.any()):
+            self.alive = self.alive & ~ended
+            self.observation, _ = envs.reset(options={"reset_mask": ended})
+        return reward, fills
+
+    def _look(self) -> None:
+        simulator = self.envs.simulator
+        seen = {
+            "mid2": simulator.mid2,
+            "last_price": simulator.last_price,
+            "fundamental": simulator.fundamental_price,
+            "volume": simulator.volume,
+        }
+        self._seen.append({name: torch.where(self.alive, value.double(), torch.nan) for name, value in seen.items()})
+
+    def series(self) -> dict[str, np.ndarray]:
+        """Return what was seen, float64 `[M, T + 1]` each."""
+        names = self._seen[0]
+        return {name: torch.stack([seen[name] for seen in self._seen], dim=1).cpu().numpy() for name in names}

@@ -1,0 +1,191 @@
+"""Scripted attackers that must earn nothing: they move the price, wait for the end of time, or take all they can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kineticsim_env.policies.base import TIME_LEFT, order_action, quote_action, remaining_of, trade_action
+
+
+class _Clocked:
+    """An attacker with a plan over the episode; `elapsed` is read from the time left."""
+
+    def __init__(self, task: Any) -> None:
+        """Remember the task."""
+        self.task = task
+
+    def elapsed(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return the decisions since the episode began, `[M]`."""
+        return torch.round((1.0 - observation[:, TIME_LEFT]) * self.task.horizon)
+
+    def _quote(
+        self,
+        bid: tuple[float, torch.Tensor],
+        ask: tuple[float, torch.Tensor],
+    ) -> torch.Tensor:
+        """Build the action from (offset, quantity) a side."""
+        (bid_offset, bid_qty), (ask_offset, ask_qty) = bid, ask
+        return quote_action(
+            self.task, torch.full_like(bid_qty, bid_offset), torch.full_like(ask_qty, ask_offset), bid_qty, ask_qty
+        )
+
+
+class PumpAndDump(_Clocked):
+    """Buys as fast as it can so that momentum agents follow, then sells to them; over and over.
+
+    Args:
+        task: The task.
+        period: Decisions in a cycle, half of them buying.
+    """
+
+    def __init__(self, task: Any, period: int = 20) -> None:
+        """See the class."""
+        super().__init__(task)
+        self.period = period
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        buying = (self.elapsed(observation) % self.period < self.period / 2).float() * self.task.max_qty
+        return self._quote((0.0, buying), (0.0, self.task.max_qty - buying))
+
+
+class PriceWall(_Clocked):
+    """Shows a wall of bids it hopes not to be filled on, to lift the mid, and sells one unit at a time above it.
+
+    It swaps sides at half time. Any inventory that the wall brings is carried, as nobody would pay for unwinding it. At
+    a distance from about two ticks it is no attack any more but an awkward maker, and earns like one: it then trades at
+    a profit on either side.
+    """
+
+    def __init__(self, task: Any, distance: float = 1.0) -> None:
+        """See the class; `distance` is that of the wall from the mid, in ticks."""
+        super().__init__(task)
+        self.distance = distance
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        first_half = self.elapsed(observation) < self.task.horizon / 2
+        wall = torch.full_like(observation[:, 0], self.task.max_qty)
+        bait = torch.ones_like(wall)
+        bids_wall = self._quote((self.distance, wall), (0.0, bait))
+        asks_wall = self._quote((0.0, bait), (self.distance, wall))
+        return torch.where(first_half[:, None], bids_wall, asks_wall)
+
+
+class WashTrade(_Clocked):
+    """Bids and offers as much as it can at the same price, to trade with itself."""
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        qty = torch.full_like(observation[:, 0], self.task.max_qty)
+        return self._quote((0.0, qty), (0.0, qty))
+
+
+class LastStep(_Clocked):
+    """Does nothing until the episode's last decision, then takes the largest position it can."""
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        last = (self.elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
+        return self._quote((0.0, last), (0.0, torch.zeros_like(last)))
+
+
+class HugeQuantity(_Clocked):
+    """Buys as much as the limits allow and holds it to the end."""
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        qty = torch.full_like(observation[:, 0], self.task.max_qty)
+        return self._quote((0.0, qty), (0.0, torch.zeros_like(qty)))
+
+
+# Attackers with an executor's action ----------------------------------------------------------------------------------
+# A block has one side, so that neither a dump nor a trade with oneself is possible.
+
+
+class ExecutorLastStep(_Clocked):
+    """Waits for the episode's last decision, and orders what it may there; the engine executes the rest."""
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        last = self.elapsed(observation) >= self.task.horizon - 1
+        qty = torch.where(last, remaining_of(self.task, observation), 0.0)
+        return order_action(self.task, torch.full_like(qty, self.task.max_offset), qty)
+
+
+class ExecutorHugeQuantity(_Clocked):
+    """Orders the largest quantity at the most aggressive price, whatever remains."""
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        most = torch.ones_like(observation[:, 0])
+        return order_action(self.task, most * self.task.max_offset, most * self.task.max_qty)
+
+
+class ExecutorBursts(_Clocked):
+    """Presses as hard as it can, so that momentum agents follow, and waits for them with orders far from the mid."""
+
+    def __init__(self, task: Any, period: int = 20) -> None:
+        """See the class; a burst lasts a quarter of the `period`, in decisions."""
+        super().__init__(task)
+        self.period = period
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        pressing = self.elapsed(observation) % self.period < self.period / 4
+        reach = float(self.task.max_offset)
+        ticks = torch.where(pressing, reach, -reach)
+        return order_action(self.task, ticks, torch.full_like(ticks, self.task.max_qty))
+
+
+# Attackers with a trader's action -------------------------------------------------------------------------------------
+
+
+class TraderPumpAndDump(PumpAndDump):
+    """Buys as fast as it can so that momentum agents follow, then sells to them; over and over, at the mid."""
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        buying = self.elapsed(observation) % self.period < self.period / 2
+        units = torch.where(buying, float(self.task.max_qty), -float(self.task.max_qty))
+        return trade_action(self.task, units, torch.zeros_like(units))
+
+
+class TraderPriceWall(PriceWall):
+    """Shows a wall of bids in every other decision, to lift the mid, and sells one unit in those between.
+
+    It swaps sides at half time, as `PriceWall` does; a trader has one order at a time, so wall and bait take turns.
+    """
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        elapsed = self.elapsed(observation)
+        wall = elapsed % 2 == 0
+        side = torch.where(elapsed < self.task.horizon / 2, 1.0, -1.0)
+        units = torch.where(wall, side * self.task.max_qty, -side)
+        return trade_action(self.task, units, torch.where(wall, -self.distance, 0.0))
+
+
+class TraderLastStep(_Clocked):
+    """Does nothing until the episode's last decision, then buys as much as it can."""
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        last = (self.elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
+        return trade_action(self.task, last, torch.full_like(last, self.task.max_offset))
+
+
+class TraderHugeQuantity(_Clocked):
+    """Buys as much as the limits allow, at any price in reach, and holds it to the end."""
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        qty = torch.full_like(observation[:, 0], self.task.max_qty)
+        return trade_action(self.task, qty, torch.full_like(qty, self.task.max_offset))
+
+
+ATTACKERS = (PriceWall, PumpAndDump, WashTrade, LastStep, HugeQuantity)
+EXECUTOR_ATTACKERS = (ExecutorLastStep, ExecutorHugeQuantity, ExecutorBursts)
+TRADER_ATTACKERS = (TraderPriceWall, TraderPumpAndDump, TraderLastStep, TraderHugeQuantity)

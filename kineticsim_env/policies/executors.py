@@ -1,0 +1,168 @@
+"""Scripted executors to beat: they have a block to buy or sell by a deadline.
+
+An executor is called with observations float32 `[M, 37]` and returns continuous actions float32 `[M, 2]`: how far its
+order goes through the mid (-1 to 1 are -`max_offset` to `max_offset` ticks) and its size (-1 to 1 are 0 to `max_qty`
+units). The side is the block's. What it does not execute by the deadline, the engine does, as marketable orders.
+
+The schedules know how much of the block should be left after each decision, and order what is too much: what one order
+did not fill, the next one contains. None of them has a memory; they read the time and the remaining units.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+
+from kineticsim_env.policies.base import decisions_left, order_action, recent_volumes, remaining_of, whole_units
+
+
+@dataclasses.dataclass(frozen=True)
+class DoNothing:
+    """Orders nothing, and leaves the whole block to the deadline."""
+
+    task: Any
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        idle = torch.zeros_like(observation[:, 0])
+        return order_action(self.task, idle, idle)
+
+
+class RandomOrders:
+    """Draws aggression and size uniformly."""
+
+    def __init__(self, task: Any, seed: int = 0) -> None:
+        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
+        self.task = task
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        draws = torch.rand((len(observation), 2), generator=self._generator)
+        return (draws * 2.0 - 1.0).to(observation.device)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImmediateExecution:
+    """Orders as much as it may at once, `ticks` through the mid, until the block is done."""
+
+    task: Any
+    ticks: float = 10.0
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        remaining = remaining_of(self.task, observation)
+        return order_action(self.task, torch.full_like(remaining, self.ticks), remaining)
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeWeighted:
+    """Executes the block evenly over time (TWAP).
+
+    Attributes:
+        task: The task.
+        ticks: How far through the mid its orders go; negative ones wait on their own side of it.
+        urgent: In the last so many decisions, and where it is a whole `max_qty` behind, orders go `max_offset` ticks
+            through the mid whatever `ticks` says.
+    """
+
+    task: Any
+    ticks: float = 10.0
+    urgent: int = 1
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        left, remaining = decisions_left(self.task, observation), remaining_of(self.task, observation)
+        due = remaining - torch.round(self.share_left(left - 1.0) * self.task.block_qty)
+        hurry = (left <= self.urgent) | (due > self.task.max_qty)
+        ticks = torch.where(hurry, float(self.task.max_offset), self.ticks)
+        return order_action(self.task, ticks, due.clamp(min=0.0))
+
+    def share_left(self, left: torch.Tensor) -> torch.Tensor:
+        """Return the share of the block that should remain with so many decisions to go, `[M]`."""
+        return left / self.task.horizon
+
+
+@dataclasses.dataclass(frozen=True)
+class AlmgrenChriss(TimeWeighted):
+    """The optimal schedule of Almgren and Chriss (2000), "Optimal execution of portfolio transactions".
+
+    With tau one decision and T the horizon, `sinh(kappa (T - t)) / sinh(kappa T)` of the block remains at t, where
+    `cosh(kappa) = 1 + risk * sigma^2 / (2 eta)`: their discrete-time solution without permanent impact, which shifts
+    every schedule's cost alike. With `risk` 0 it is TWAP; the more risk weighs, the earlier it trades.
+
+    Attributes:
+        task: The task.
+        ticks: As in `TimeWeighted`.
+        urgent: As in `TimeWeighted`.
+        risk: Their lambda: ticks of cost that a variance of one (tick x unit)^2 is worth.
+        sigma: Deviation of the price's change in a decision, ticks.
+        eta: Temporary impact: ticks a unit costs more for each unit ordered in a decision.
+    """
+
+    risk: float = 1e-3
+    sigma: float = 0.85
+    eta: float = 0.6
+
+    def __post_init__(self) -> None:
+        """Refuse parameters for which the schedule is not defined."""
+        for name in ("risk", "sigma", "eta"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0 or (name == "eta" and value == 0):
+                raise ValueError(f"{name}: got {value!r}, allowed is a finite number {'above' * (name == 'eta')} 0")
+
+    @property
+    def kappa(self) -> float:
+        """The urgency, per decision."""
+        return math.acosh(1.0 + self.risk * self.sigma**2 / (2.0 * self.eta))
+
+    def share_left(self, left: torch.Tensor) -> torch.Tensor:
+        """See `TimeWeighted`."""
+        kappa, horizon = self.kappa, self.task.horizon
+        if kappa * horizon < 1e-6:
+            return super().share_left(left)
+        # sinh(a) / sinh(b) with neither overflowing: exp(a - b) (1 - exp(-2a)) / (1 - exp(-2b)).
+        decay = torch.expm1(-2.0 * kappa * left.double()) / math.expm1(-2.0 * kappa * horizon)
+        return (torch.exp(kappa * (left.double() - horizon)) * decay).to(left.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class VolumeWeighted:
+    """Executes the block along with the market's volume, as it was seen in the last four decisions.
+
+    Attributes:
+        task: The task.
+        rate: Units ordered per unit of volume in a decision ("percentage of volume"), which may leave a rest to the
+            deadline. None is VWAP: what is left is spread over the decisions to come, more where the last decision's
+            volume was above the mean of the last four.
+        ticks: As in `TimeWeighted`.
+        urgent: As in `TimeWeighted`; a rate alone is never in a hurry.
+    """
+
+    task: Any
+    rate: float | None = None
+    ticks: float = 10.0
+    urgent: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a rate that is none."""
+        if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
+            raise ValueError(f"rate: got {self.rate!r}, allowed are a finite number above 0, None")
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        left, remaining = decisions_left(self.task, observation), remaining_of(self.task, observation)
+        volumes, elapsed = recent_volumes(observation), self.task.horizon - left
+        if self.rate is not None:
+            due = whole_units(self.rate * volumes.mean(1), elapsed)
+            return order_action(self.task, torch.full_like(due, self.ticks), torch.minimum(due, remaining))
+        mean = volumes.mean(1)
+        activity = torch.where(mean > 0, volumes[:, 0] / mean.clamp(min=1e-6), 1.0)
+        due = whole_units(remaining / left.clamp(min=1.0) * activity, elapsed)
+        due = torch.maximum(due, remaining - (left - 1.0) * self.task.max_qty)  # else it could not be done any more
+        hurry = left <= self.urgent
+        ticks = torch.where(hurry, float(self.task.max_offset), self.ticks)
+        return order_action(self.task, ticks, torch.where(hurry, remaining, torch.minimum(due, remaining)))

@@ -1,0 +1,129 @@
+"""Scripted makers to beat: they quote both sides.
+
+A maker is called with observations float32 `[M, 37]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
+offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees and acts through the same door.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+
+from kineticsim_env.policies.base import TIME_LEFT, inventory_of, quote_action
+from kineticsim_env.tasks import MarketMakingTask
+
+
+@dataclasses.dataclass(frozen=True)
+class NoTrade:
+    """Quotes nothing: the zero that every PnL is measured from."""
+
+    task: MarketMakingTask
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        return torch.full((len(observation), 4), -1.0, device=observation.device)
+
+
+class RandomQuotes:
+    """Draws every component of its action uniformly."""
+
+    def __init__(self, task: MarketMakingTask, seed: int = 0) -> None:
+        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
+        self.task = task
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        draws = torch.rand((len(observation), 4), generator=self._generator)
+        return (draws * 2.0 - 1.0).to(observation.device)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSpread:
+    """Quotes `qty` on both sides, `half_spread` ticks from the mid, whatever it holds."""
+
+    task: MarketMakingTask
+    half_spread: float = 4.0
+    qty: int = 8
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        offset = torch.full((len(observation),), self.half_spread, device=observation.device)
+        qty = torch.full_like(offset, self.qty)
+        return quote_action(self.task, offset, offset, qty, qty)
+
+
+@dataclasses.dataclass(frozen=True)
+class AvellanedaStoikov:
+    """The maker of Avellaneda and Stoikov (2008), "High-frequency trading in a limit order book", equations 29 and 30.
+
+    It quotes around a reservation price that is moved against its inventory q, `mid - q * risk * tau`, at a half-spread
+    of `risk * tau / 2 + ln(1 + gamma / kappa) / gamma`, where `risk` stands for their gamma * sigma^2 (ticks per unit
+    and unit of time) and tau is the time left as a share of the episode. With `stationary` tau stays 1, as in their
+    section on the infinite horizon, which does better in long episodes.
+    """
+
+    task: MarketMakingTask
+    risk: float = 0.1
+    kappa: float = 0.25
+    gamma: float = 0.1
+    qty: int = 8
+    stationary: bool = True
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        tau = torch.ones_like(observation[:, 0]) if self.stationary else observation[:, TIME_LEFT]
+        half_spread = 0.5 * self.risk * tau + math.log1p(self.gamma / self.kappa) / self.gamma
+        skew = inventory_of(self.task, observation) * self.risk * tau
+        qty = torch.full_like(skew, self.qty)
+        return quote_action(self.task, half_spread + skew, half_spread - skew, qty, qty)
+
+
+@dataclasses.dataclass(frozen=True)
+class GueantLehalleFernandezTapia:
+    """The maker of Gueant, Lehalle and Fernandez-Tapia (2013), "Dealing with the inventory risk".
+
+    Orders come at the rate `A exp(-k d)` at a distance of d ticks; the optimal quotes far from the end of the day have
+    the closed-form approximation (of the asymptotic quotes in arXiv:1105.3115; equations 4.6 and 4.7 with xi = gamma of
+    Gueant 2017, "Optimal market making"), with the inventory q in lots of `qty` units:
+
+        bid at mid - c1 - (2 q + 1) / 2 * c2,  ask at mid + c1 - (2 q - 1) / 2 * c2,
+        c1 = ln(1 + gamma / k) / gamma,  c2 = sqrt(sigma^2 gamma / (2 k A) * (1 + gamma / k)^(1 + k / gamma))
+
+    Unlike the maker of Avellaneda and Stoikov it has no end of the day in it, and it knows how often it will be filled.
+    The defaults of `kappa` and `arrivals` are a fit to the fills of `FixedSpread` in the preset `"trading"`.
+
+    Attributes:
+        task: The task.
+        gamma: Risk aversion, per tick and lot.
+        kappa: Their k: how fast fills thin out with the distance, per tick.
+        arrivals: Their A: lots filled a decision and side by a quote at the mid.
+        sigma: Deviation of the price's change in a decision, ticks.
+        qty: Units on each side, a lot.
+    """
+
+    task: MarketMakingTask
+    gamma: float = 0.01
+    kappa: float = 0.25
+    arrivals: float = 0.3
+    sigma: float = 0.85
+    qty: int = 8
+
+    def __post_init__(self) -> None:
+        """Refuse parameters for which the quotes are not defined."""
+        for name in ("gamma", "kappa", "arrivals", "qty"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: got {getattr(self, name)!r}, allowed is a number above 0")
+        if not self.sigma >= 0:
+            raise ValueError(f"sigma: got {self.sigma!r}, allowed is a number from 0")
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        ratio, power = self.gamma / self.kappa, 1 + self.kappa / self.gamma
+        spread = math.log1p(ratio) / self.gamma
+        skew = self.sigma * math.sqrt(self.gamma / (2 * self.kappa * self.arrivals) * (1 + ratio) ** power)
+        lots = inventory_of(self.task, observation) / self.qty
+        qty = torch.full_like(lots, self.qty)
+        return quote_action(self.task, spread + (lots + 0.5) * skew, spread - (lots - 0.5) * skew, qty, qty)

@@ -1,0 +1,116 @@
+"""Scripted traders to beat: one order a decision on one side, or none.
+
+A trader is called with observations float32 `[M, 36]` and returns continuous actions float32 `[M, 2]`: a signed size
+(-1 sells `max_qty` units, 0 holds, +1 buys them) and how far the order goes through the mid (-1 to 1 are
+-`max_offset` to `max_offset` ticks).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from kineticsim_env.policies.base import inventory_of, mid_changes, trade_action
+
+
+class RandomTrader:
+    """Draws size and aggression uniformly."""
+
+    def __init__(self, task: Any, seed: int = 0) -> None:
+        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
+        self.task = task
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        draws = torch.rand((len(observation), 2), generator=self._generator)
+        return (draws * 2.0 - 1.0).to(observation.device)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hold:
+    """Never trades: the zero that every PnL is measured from."""
+
+    task: Any
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        idle = torch.zeros_like(observation[:, 0])
+        return trade_action(self.task, idle, idle)
+
+
+@dataclasses.dataclass(frozen=True)
+class BuyAndHold:
+    """Buys `position` units and keeps them; a negative position is sold short.
+
+    Attributes:
+        task: The task.
+        position: Units; None is the inventory limit, or `max_qty` without one.
+        ticks: How far through the mid its orders go.
+    """
+
+    task: Any
+    position: int | None = None
+    ticks: float = 10.0
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        largest = self.task.max_qty if self.task.inventory_limit is None else self.task.inventory_limit
+        wanted = float(largest if self.position is None else self.position)
+        units = torch.round(wanted - inventory_of(self.task, observation))
+        return trade_action(self.task, units, torch.full_like(units, self.ticks))
+
+
+@dataclasses.dataclass(frozen=True)
+class MomentumTrader:
+    """Goes with the mid where it has left its recent mean.
+
+    The signal is the mid less its exponentially weighted mean over the four decisions before, in ticks: all that the
+    observation tells of the price's past. Above `threshold` the trader wants `position` units, below `-threshold` as
+    many short; once the signal has turned against what it holds it wants none, and else it keeps what it has.
+
+    Attributes:
+        task: The task.
+        threshold: Ticks.
+        decay: Weight of each decision against the next newer one, in (0, 1].
+        position: Units.
+        ticks: How far through the mid its orders go; negative ones wait on their own side of it.
+    """
+
+    task: Any
+    threshold: float = 1.0
+    decay: float = 0.7
+    position: int = 20
+    ticks: float = 4.0
+
+    _direction = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse weights that are none."""
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay: got {self.decay!r}, allowed is a number above 0, up to 1")
+        if not self.threshold >= 0:
+            raise ValueError(f"threshold: got {self.threshold!r}, allowed is a number from 0")
+
+    def signal(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return the mid less the weighted mean of the four mids before it, in ticks, `[M]`."""
+        weights = torch.tensor([self.decay**i for i in range(4)], device=observation.device)
+        behind = mid_changes(observation).cumsum(1)  # the mid less that of 1, 2, 3, 4 decisions before
+        return (behind * weights).sum(1) / weights.sum()
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        push = self._direction * self.signal(observation)
+        held = torch.round(inventory_of(self.task, observation))
+        keep = torch.where(push * held < 0, 0.0, held)
+        wanted = torch.where(push.abs() > self.threshold, torch.sign(push) * self.position, keep)
+        units = wanted - held
+        return trade_action(self.task, units, torch.full_like(units, self.ticks))
+
+
+class MeanReversionTrader(MomentumTrader):
+    """Goes against the mid where it has left its recent mean; signal and parameters are those of `MomentumTrader`."""
+
+    _direction = -1.0

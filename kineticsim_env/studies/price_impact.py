@@ -1,0 +1,247 @@
+"""Price impact of block orders; `python -m kineticsim_env.studies.price_impact` writes docs/price_impact.md.
+
+Every figure is a paired difference between the same markets with and without the order
+(`kineticsim_env.counterfactual.block_impact`). `python -m kineticsim_env impact` uses `measure` and the files too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual import BlockImpact, block_impact
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.studies import plots
+from kineticsim_env.studies.price_impact_figures import draw_preset
+from kineticsim_env.studies.price_impact_page import page
+
+SEED, RESAMPLES, DURATION, AFTER = 13 << 32, 1000, 10, 60
+SMALL = 3  # orders of a sweep over rates that are fitted on their own: those before the curve bends
+
+
+class Sweeps(NamedTuple):
+    """The orders of one preset: (block, units an auction) of each."""
+
+    by_length: tuple[tuple[int, int], ...]  # one rate, ever longer
+    by_rate: tuple[tuple[int, int], ...]  # one duration, ever faster
+    by_speed: tuple[tuple[int, int], ...]  # one block, ever faster
+
+
+SWEEPS = {
+    "trading": Sweeps(
+        tuple((4 * n, 4) for n in (1, 2, 4, 8, 16, 32, 64)),
+        tuple((DURATION * rate, rate) for rate in (1, 2, 3, 4, 6, 8, 10, 12, 14)),
+        tuple((48, rate) for rate in (1, 2, 3, 4, 6, 8, 12, 16)),
+    ),
+    "paper": Sweeps(
+        tuple((32 * n, 32) for n in (1, 2, 4, 8, 16, 32, 64)),
+        tuple((DURATION * rate, rate) for rate in (2, 4, 8, 16, 32, 64, 96, 128)),
+        tuple((480, rate) for rate in (8, 16, 32, 48, 80, 120, 160)),
+    ),
+}
+
+
+OTHERS: dict[str, dict[str, Any]] = {  # variants of the preset "trading"; noise agents take the place of others
+    "as it is": {},
+    "without momentum agents": {"momentum": 0.0, "noise": 0.60},
+    "without fundamental agents": {"fundamental": 0.0, "noise": 0.75},
+    "without makers": {"maker": 0.0, "noise": 0.55},
+    "nothing is cancelled": {"cancel_prob": 0.0},
+}
+OTHER_ORDERS = ((40, 4), (120, 12))
+
+
+class Point(NamedTuple):
+    """One order, measured."""
+
+    impact: BlockImpact
+    at_end: np.ndarray  # float64 [M]: each market's impact where the order ends
+    ratios: np.ndarray  # float64 [S]: variance ratio after each auction
+    apart: np.ndarray  # float64 [S]: share of markets whose mid is not that of the other arm
+
+
+class Exponent(NamedTuple):
+    """A power law `impact = factor * block^exponent`, fitted."""
+
+    exponent: float
+    low: float  # of the 95% interval, from resampled markets
+    high: float
+    factor: float
+    used: int  # orders in the fit
+
+
+def measure(
+    config: MarketConfig,
+    orders: Iterable[tuple[int, int]],
+    progress: bool = True,
+    label: str = "impact",
+    **arguments: Any,
+) -> list[Point]:
+    """Measure orders one by one, all of them on the same markets.
+
+    Args:
+        config: The market.
+        orders: (block, units an auction) of each.
+        progress: Whether to show a bar.
+        label: What the bar is called.
+        **arguments: Of `block_impact`: side, after, num_markets, seed, warmup, engine, device.
+    """
+    points = []
+    for block, rate in tqdm(list(orders), unit="order", desc=label, disable=not progress):
+        found = block_impact(config, block=block, per_auction=rate, progress=False, **arguments)
+        sign = 1 if found.side == "buy" else -1
+        moved = found.arms.difference["mid2"].cpu().numpy()
+        ratios, apart = found.arms.variance_ratio("mid2"), (moved != 0).mean(0)
+        points.append(Point(found._replace(arms=None), sign * moved[:, found.duration - 1] / 2, ratios, apart))
+    return points
+
+
+def fit_power(points: Sequence[Point], seed: int = 0) -> Exponent | None:
+    """Fit the impact at the end against the block's size, as a power.
+
+    Least squares of the logarithms, weighted by their precision. The interval is the bootstrap's: whole markets are
+    drawn again, the same for every order, as all orders meet the same markets. Orders whose mean impact is not two
+    standard errors above 0 have no logarithm worth the name, and are left out.
+
+    Returns:
+        None with fewer than two orders left.
+    """
+    kept = [point for point in points if point.impact.at_end.mean > 2 * point.impact.at_end.error > 0]
+    if len({point.impact.block for point in kept}) < 2:
+        return None
+    size = np.log([point.impact.block for point in kept])
+    precision = np.array([point.impact.at_end.mean / point.impact.at_end.error for point in kept]) ** 2
+    values = np.stack([point.at_end for point in kept], axis=1)  # [M, orders]
+    markets = len(values)
+    generator = np.random.default_rng(seed)
+    slope, constant = _line(size, np.log(values.mean(0)), precision)
+    slopes = []
+    for _ in range(RESAMPLES):
+        mean = generator.multinomial(markets, np.full(markets, 1 / markets)) @ values / markets
+        if (mean > 0).all():
+            slopes.append(_line(size, np.log(mean), precision)[0])
+    low, high = np.quantile(slopes, (0.025, 0.975)) if slopes else (np.nan, np.nan)
+    return Exponent(float(slope), float(low), float(high), float(np.exp(constant)), len(kept))
+
+
+def half_life(point: Point) -> float:
+    """Return the auctions behind the order after which half of the mean impact is gone; NaN if it never is."""
+    path = point.impact.path[point.impact.duration :]
+    below = np.flatnonzero(path < path[0] / 2)
+    if not path[0] > 0 or not len(below):
+        return float("nan")
+    first = below[0]
+    return float(first - 1 + (path[first - 1] - path[0] / 2) / (path[first - 1] - path[first]))
+
+
+def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> None:
+    """Write measured orders: JSON with everything, or, where the name ends in .csv, a line per order and auction."""
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(("side", "block", "per_auction", "auction", "impact", "interval"))
+            for point in points:
+                found = point.impact
+                for auction, (value, width) in enumerate(zip(found.path, found.path_interval, strict=True)):
+                    row = (found.side, found.block, found.per_auction, auction, f"{value:.6g}", f"{width:.6g}")
+                    writer.writerow(row)
+        return
+    rows = [
+        point.impact.summary()
+        | {
+            "path": [round(value, 6) for value in point.impact.path.tolist()],
+            "path_interval": [round(value, 6) for value in point.impact.path_interval.tolist()],
+        }
+        for point in points
+    ]
+    path.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
+
+
+def _line(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Return slope and constant of a weighted least-squares line."""
+    centre = np.average(x, weights=weight)
+    slope = (weight * (x - centre) * y).sum() / (weight * (x - centre) ** 2).sum()
+    return slope, np.average(y, weights=weight) - slope * centre
+
+
+def _without_nan(value: Any) -> Any:
+    """Return nested lists and dicts with None for NaN, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, draw, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--markets", type=int, default=4096, help="markets, the same for every order")
+    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
+    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
+    options = parser.parse_args(arguments)
+    if options.markets < 2:
+        parser.error(f"--markets: got {options.markets}, allowed is 2 or more")
+    plots.require_matplotlib()
+    images = options.output / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+    common: dict[str, Any] = {"num_markets": options.markets, "seed": SEED, "after": AFTER, "engine": options.engine}
+    found: dict[str, dict[str, list[Point]]] = {}
+    for name, sweeps in SWEEPS.items():
+        config = MarketConfig.preset(name)
+        found[name] = {
+            kind: measure(config, orders, label=f"{name}, {kind}", **common)
+            for kind, orders in sweeps._asdict().items()
+        }
+    sold = {name: measure(MarketConfig.preset(name), [_middle(name)], side="sell", **common)[0] for name in SWEEPS}
+    others = {
+        name: measure(MarketConfig.preset("trading", **changes), OTHER_ORDERS, label=name, **common)
+        for name, changes in OTHERS.items()
+    }
+    even = {
+        side: measure(MarketConfig.preset("paper", tie="mid"), [_middle("paper")], side=side, **common)[0]
+        for side in ("buy", "sell")
+    }
+    fits = {
+        name: {kind: fit_power(points) for kind, points in kinds.items()}
+        | {"small": fit_power(kinds["by_rate"][:SMALL])}
+        for name, kinds in found.items()
+    }
+    half = {
+        name: {point.impact.block: half_life(point) for point in kinds["by_length"]} for name, kinds in found.items()
+    }
+    for name, kinds in found.items():
+        draw_preset(images / f"price_impact_{name}.png", kinds, fits[name], _middle(name))
+    setting = {
+        "command": f"python -m kineticsim_env.studies.price_impact --markets {options.markets}",
+        "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
+        "markets": options.markets,
+        "duration": DURATION,
+        "after": AFTER,
+        "resamples": RESAMPLES,
+        "small": SMALL,
+        "middle": {name: _middle(name) for name in SWEEPS},
+        "seconds": time.perf_counter() - begin,
+    }
+    (options.output / "price_impact.md").write_text(page(found, sold, others, even, fits, half, setting))
+    print(f"wrote {options.output / 'price_impact.md'} in {setting['seconds']:.0f} s")
+
+
+def _middle(name: str) -> tuple[int, int]:
+    """Return the order that pictures of one order show: the duration of the second sweep at the rate of the first."""
+    rate = SWEEPS[name].by_length[0][1]
+    return DURATION * rate, rate
+
+
+if __name__ == "__main__":
+    main()
