@@ -332,7 +332,7 @@ class CudaEngine(NativeEngine):
         # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
         per_block = constants["kMarketsPerBlock"] if levels <= 1024 else 1
         book, least = 2 * max(levels, lanes), 0
-        if task and self._shared_memory:  # a smaller tile, where all warps that a multiprocessor has registers for fit then
+        if task and self._shared_memory:  # a smaller tile, if all warps that registers suffice for fit in then
             room = self._shared_memory // _BLOCKS // 4 // per_block - 1024 // 4 // per_block
             row = constants["kDeskInts"] + constants["kDeskSlotInts"] * slots
             fits = (room - 2 * book - constants["kBinInts"]) // row
