@@ -152,7 +152,9 @@ def test_settings_of_the_task_become_constants_until_they_change(variants):
     assert not {"KS_TASK_CONSTANTS", "KS_ROLE"} & set(variants[-1])
 
 
-@pytest.mark.parametrize(("markets", "slots", "blocks"), [(1, 1, 2), (1024, 1, 2), (2112, 1, 4), (2113, 1, 0), (64, 2, 0)])
+@pytest.mark.parametrize(
+    ("markets", "slots", "blocks"), [(1, 1, 2), (1024, 1, 2), (2112, 1, 4), (2113, 1, 0), (64, 2, 0)]
+)
 def test_few_environments_of_one_slot_have_a_kernel_for_them(variants, markets, slots, blocks):
     engine = open_engine(128, slots=slots, markets=markets)
     engine.set_parameters(rows_of(ks.MarketConfig()))
