@@ -3,6 +3,8 @@
 //   KS_BINS     order bins: 16, 32, 64, 128, or 0 where orders have too many offsets for bins
 //   KS_OPTIONS  any option of the model on   KS_SLOTS    learned slots: 0, 1, or 2 for more   KS_TASK  environment step
 //   KS_PARAMETERS, KS_LEVELS (optional)      a market's parameters and levels, for a kernel of their own
+//   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
+//   KS_SINGLE, KS_BLOCKS (optional)         an environment of one slot a warp; blocks that a multiprocessor must hold
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
