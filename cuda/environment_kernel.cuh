@@ -85,8 +85,8 @@ struct EnvironmentTile {
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
       : launch(launch), task(task_of(launch)), lane(threadIdx.x % kWarpLanes), slots(kSlots == 1 ? 1 : launch.slots),
-        count(kSingle ? 1 : (int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)), first(first),
-        shared(shared), bins(shared + 2 * Market::book_ints(launch)),
+        count(kSingle ? 1 : (int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)),
+        first(first), shared(shared), bins(shared + 2 * Market::book_ints(launch)),
         markets(reinterpret_cast<DeskMarket*>(bins + kBinInts)),
         rows(reinterpret_cast<DeskSlot*>(markets + launch.tile)), has_market(lane < count),
         has_slot(kSingle || lane < count * slots), slot_market(kSingle || !has_slot ? 0 : lane / slots),
@@ -119,7 +119,8 @@ struct EnvironmentTile {
   }
 
   // This lane's action, turned into a quote that the door lets through.
-  __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory, const float4& row) {
+  __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory,
+                                          const float4& row) {
     int32_t error = 0;
     const Target aim = target(market, market.mid_history + 1, k, inventory);
     const int32_t mid2 = market.mid_history[1];
@@ -213,7 +214,8 @@ struct EnvironmentTile {
         const int slot = market.slot();
         if (market.has_slot() && role_of(launch, slot) == kExecutor && !(desk.ended >> slot & 1)) {
           const int64_t inventory = rows[market_index(desk) * slots + slot].inventory + market.bought - market.sold;
-          fresh = through_door(forced_quote(task, target(desk, desk.mid_history + 1, slot, inventory)), inventory, market.p);
+          const Target aim = target(desk, desk.mid_history + 1, slot, inventory);
+          fresh = through_door(forced_quote(task, aim), inventory, market.p);
         }
         if (!market.any_slot(fresh.bid_qty + fresh.ask_qty > 0)) return;
       }
@@ -326,9 +328,11 @@ struct EnvironmentTile {
       copy_ahead(&desk.arrival2, launch.arrival2 + m);
       copy_ahead(&desk.scenario, launch.scenario + m);
 #pragma unroll
-      for (int i = 0; i <= kHistory; ++i) copy_ahead(desk.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
+      for (int i = 0; i <= kHistory; ++i)
+        copy_ahead(desk.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
 #pragma unroll
-      for (int i = 0; i < kHistory; ++i) copy_ahead(desk.volume_history + 1 + i, launch.volume_history + m * kHistory + i);
+      for (int i = 0; i < kHistory; ++i)
+        copy_ahead(desk.volume_history + 1 + i, launch.volume_history + m * kHistory + i);
       seed = launch.seed[m];
       episode = launch.episode[m];
       done = launch.done[m];
@@ -390,8 +394,8 @@ struct EnvironmentTile {
       next_book = played_book;
     }
 
-    // What came of them: money, ends of episode, rewards. What is not on the desk was not read before, as registers are
-    // what auctions are short of.
+    // What came of them: money, ends of episode, rewards. What they need waited on the desk, as registers are what
+    // auctions are short of.
     Account account{0, 0, 0};
     int64_t prev_value = 0;
     if (has_slot) {

@@ -39,7 +39,8 @@ struct MarketState : OrderFlow<kBins> {
   }
 
   // Somebody else has hashed for the first auction: its walk is done, and here is its word for rationing.
-  __device__ __forceinline__ void start_prepared(uint64_t market_key, int64_t time, uint64_t counter, const uint64_t* ration_word) {
+  __device__ __forceinline__ void start_prepared(uint64_t market_key, int64_t time, uint64_t counter,
+                                                 const uint64_t* ration_word) {
     key = market_key;
     t = time;
     first_word = counter + lane * kGolden;

@@ -107,16 +107,22 @@ struct MarketOnChip : MarketState<kBins> {
   }
 
   // The same of both sides, on registers, and the residual's way to the grid.
-  __device__ __forceinline__ void leave_residual_of_one(const Clearing& clearing, Cleared& cleared, int at_bid, int at_ask) {
+  __device__ __forceinline__ void leave_residual_of_one(const Clearing& clearing, Cleared& cleared, int at_bid,
+                                                        int at_ask) {
     int32_t buy_left = residual_at_tick(cleared.volume, clearing.demand, clearing.here_buy);
     int32_t sell_left = residual_at_tick(cleared.volume, clearing.supply, clearing.here_sell);
     int32_t bid_fill = at_bid > cleared.top() ? quote.bid_qty : 0;  // outside: wholly or not at all
     int32_t ask_fill = at_ask < cleared.base ? quote.ask_qty : 0;
-    if (cleared.holds(at_bid)) bid_fill = ration_one(at_bid, cleared.base, quote.bid_qty, clearing.here_buy, buy_left, 0);
-    if (cleared.holds(at_ask)) ask_fill = ration_one(at_ask, cleared.base, quote.ask_qty, clearing.here_sell, sell_left, 32);
+    if (cleared.holds(at_bid)) {
+      bid_fill = ration_one(at_bid, cleared.base, quote.bid_qty, clearing.here_buy, buy_left, 0);
+    }
+    if (cleared.holds(at_ask)) {
+      ask_fill = ration_one(at_ask, cleared.base, quote.ask_qty, clearing.here_sell, sell_left, 32);
+    }
     buy[cleared.base + lane] = buy_left;
     sell[cleared.base + lane] = sell_left;
-    const unsigned bids_left = __ballot_sync(kAllLanes, buy_left > 0), asks_left = __ballot_sync(kAllLanes, sell_left > 0);
+    const unsigned bids_left = __ballot_sync(kAllLanes, buy_left > 0);
+    const unsigned asks_left = __ballot_sync(kAllLanes, sell_left > 0);
     cleared.best_bid = cleared.base + 31 - __clz(bids_left);
     cleared.best_ask = cleared.base + (asks_left ? __ffs(asks_left) - 1 : kWarpLanes);
     quote.bid_qty -= bid_fill;
@@ -242,8 +248,10 @@ struct MarketOnChip : MarketState<kBins> {
         sell[0] += far_sells;
       }
       __syncwarp();
-      if (owns_slot() && at_bid >= 0 && (off_grid || !cleared.holds(at_bid))) atomicAdd(buy + at_bid, quote.bid_qty);
-      if (owns_slot() && at_ask != kNoTick && (off_grid || !cleared.holds(at_ask))) atomicAdd(sell + at_ask, quote.ask_qty);
+      if (owns_slot() && at_bid >= 0 && (off_grid || !cleared.holds(at_bid)))
+        atomicAdd(buy + at_bid, quote.bid_qty);
+      if (owns_slot() && at_ask != kNoTick && (off_grid || !cleared.holds(at_ask)))
+        atomicAdd(sell + at_ask, quote.ask_qty);
       __syncwarp();
       cleared = Cleared{0, grid / kWarpLanes, 0, 0};
       if (full) {
