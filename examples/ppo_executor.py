@@ -19,14 +19,18 @@ class Args(ppo.Args):
     """Train an executor with PPO and compare it with scripted schedules."""
 
     TASK: ClassVar[str] = "Execution"
+    # Prices move a lot more than executors differ, so it takes many.
+    EPISODES: ClassVar[dict[str, int]] = {"cuda": 32768, "cpu": 2048, "numpy": 512}
     SETTINGS: ClassVar[tuple[str, ...]] = "reward", "risk_aversion", "reward_scale", "auctions_per_step", "block_qty"
 
     output: Path = Path("runs/ppo_executor")
     """folder of the checkpoint, the TensorBoard log, the table and the pictures"""
     gamma: float = 1.0
     """discount a decision"""
-    gae_lambda: float = 0.97
+    gae_lambda: float = 0.99
     """of generalised advantage estimation"""
+    initial_std: float = 0.2
+    """standard deviation of the policy's actions at the start"""
     reward: Literal["shortfall", "risk_averse", "terminal"] = "shortfall"  # ty: ignore[incompatible-attribute-override]
     """what the learner is paid"""
     risk_aversion: float = 0.05

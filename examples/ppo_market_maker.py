@@ -50,6 +50,7 @@ class Args:
 
     TASK: ClassVar[str] = "MarketMaking"
     # What the task is told.
+    EPISODES: ClassVar[dict[str, int]] = {"cuda": 2048, "cpu": 2048, "numpy": 512}  # of the comparison, by engine
     SETTINGS: ClassVar[tuple[str, ...]] = "reward", "inventory_penalty", "reward_scale", "auctions_per_step"
 
     seed: int = 1
@@ -485,7 +486,7 @@ def main(args: Args) -> dict[str, float]:
     torch.manual_seed(args.seed)
     args.output.mkdir(parents=True, exist_ok=True)
     args.fill_in(device.type == "cuda")
-    args.eval_envs = args.eval_envs or (512 if engine == "numpy" else 2048)
+    args.eval_envs = args.eval_envs or args.EPISODES[engine]
     market: dict[str, Any] = {name: getattr(args, name) for name in args.SETTINGS} | {"engine": engine}
     envs: Any = gym.make_vec(
         f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market

@@ -103,7 +103,7 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
         if may_terminate and bool(terminated.any()):
             # Such an episode is over here: take its account, unwound in a copy of the market. The market itself must
             # start anew to take further steps; they no longer count.
-            settled = _saved(envs) if task.role == "executor" else _liquidated_pnl(simulator.branch())
+            settled = saved(envs) if task.role == "executor" else _liquidated_pnl(simulator.branch())
             pnl = torch.where(terminated & alive, settled, pnl)
             alive &= ~terminated
             envs.reset(options={"reset_mask": terminated})
@@ -114,7 +114,7 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
     return Evaluation(*(value.cpu().numpy() for value in (pnl, total, traded / lived, held / lived)))
 
 
-def _saved(envs: MarketVectorEnv) -> torch.Tensor:
+def saved(envs: MarketVectorEnv) -> torch.Tensor:
     """Return what executors' trades made against the arrival price, ticks a unit of the block, float64 `[M]`."""
     simulator, task = envs.simulator, envs.core.task
     cash, inventory, fees = (simulator.tensors[name][:, 0].double() for name in ("cash", "inventory", "fees"))
