@@ -147,7 +147,7 @@ class MarketVectorEnv(VectorEnv):
         self._observation, self._final = (
             core.tensors[name][:, 0, :used] for name in ("observation", "final_observation")
         )
-        self._reward, *self._flags = (part[:, 0] for part in unpack_small(core.small, self.num_envs, 1))
+        self._reward, *self._flags = unpack_small(core.small, self.num_envs)
         self._same_step = core.autoreset == SAME_STEP
         self._live: tuple[Any, ...] = (self._observation, self._final, self._reward, *self._flags)
         if self.output == "numpy" and core.host:
@@ -212,8 +212,7 @@ class MarketVectorEnv(VectorEnv):
             if observation_only:
                 return (self._observation.clone(),)
             final = self._final.clone() if self._same_step else None
-            small = (part[:, 0] for part in unpack_small(self.core.small.clone(), self.num_envs, 1))
-            return self._observation.clone(), final, *small
+            return self._observation.clone(), final, *unpack_small(self.core.small.clone(), self.num_envs)
         if self.core.host:
             if not self._copy:
                 return self._live
@@ -222,8 +221,8 @@ class MarketVectorEnv(VectorEnv):
         if observation_only:
             return (observation,)
         final = self._final.cpu().numpy() if self._same_step else None
-        small = (part[:, 0].numpy() for part in unpack_small(self.core.small.cpu(), self.num_envs, 1))
-        return observation, final, *small
+        small = unpack_small(self.core.small.cpu(), self.num_envs)
+        return observation, final, *(part.numpy() for part in small)
 
     def render(self) -> Any:
         """Return a tuple of which each of the M entries is the frame of `render_market`; None in a window.
