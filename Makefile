@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-gpu sanitize lint clean
+.PHONY: help demo test test-gpu sanitize lint docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,10 @@ lint:  ## check style (ruff), format (ruff) and types (ty)
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m ty check
 
+docs:  ## build the site into docs/_build/html; its tutorials run, and a warning is an error
+	@$(SETUP) docs
+	$(VENV_PYTHON) -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+
 clean:  ## remove .venv and what tools left here; results of training runs stay
-	rm -rf .venv build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf .venv build dist docs/_build docs/gallery *.egg-info .pytest_cache .hypothesis .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -73,6 +73,19 @@ struct Clearing {
     count<kHighest>(cleared);
   }
 
+  // The same with a bid and an ask that are not on the grid, and without the best prices, which these would change.
+  template <bool kHighest>
+  __device__ __forceinline__ void clear_chunk_with(Cleared& cleared, int bid, int32_t bid_qty, int ask, int32_t ask_qty) {
+    here_buy = buy[cleared.base + lane] + (lane == bid - cleared.base ? bid_qty : 0);
+    here_sell = sell[cleared.base + lane] + (lane == ask - cleared.base ? ask_qty : 0);
+    demand = (int32_t)(sum_from_here_up(here_buy) + cleared.above);
+    supply = (int32_t)(sum_up_to_here(here_sell) + cleared.below);
+    cleared.volume = warp_max(executable_volume(demand, supply));
+    start_counts(cleared);
+    cleared.lowest += warp_count(supply < cleared.volume);
+    if (kHighest) cleared.highest += warp_count(demand >= cleared.volume);
+  }
+
   // Clear any number of chunks, looking at each twice: for the volume, then for the residual.
   template <bool kHighest>
   __device__ __forceinline__ bool clear_chunks(Cleared& cleared) {

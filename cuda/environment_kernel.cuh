@@ -15,15 +15,15 @@ struct alignas(16) DeskMarket {
   int32_t prev_mid2, last_tick, origin, fundamental;
   uint64_t key;
   int64_t t;
-  int64_t volume;               // of this step
+  int64_t volume, trades;       // of the episode
   int64_t bank_row;             // where the next episode starts
-  int32_t trades;               // of this step
   int32_t error, elapsed, fundamental_before;
-  int32_t mid_history[kHistory + 1];
-  int32_t volume_history[kHistory];
+  uint64_t counter, ration_word;  // of the first auction; see MarketState::start_prepared
+  int32_t mid_history[kHistory + 2];     // one place more, at the front, which this decision fills
+  int32_t volume_history[kHistory + 1];
   uint32_t ended;               // a bit a slot
   int32_t arrival2, scenario;
-  MarketParams params;
+  alignas(16) MarketParams params;
 };
 
 struct alignas(16) DeskSlot {
@@ -31,18 +31,45 @@ struct alignas(16) DeskSlot {
   int64_t inventory;
   int64_t cash;                 // of this step
   int64_t liquidation;          // what unwinding would bring, for that mark
+  int64_t cash_before, fees, prev_value;  // of the episode, before this step
   int32_t bought, sold;         // in this step
 };
 
 static_assert(sizeof(DeskMarket) == 4 * kDeskInts && sizeof(DeskSlot) == 4 * kDeskSlotInts, "layout.h tells the launcher");
 static_assert(kDeskInts % 4 == 0 && kDeskSlotInts % 4 == 0, "rows are read by 16 bytes, and warps' memory follows");
 
-template <int kBins, bool kOptions>
+// KS_SINGLE: one market with one slot a warp. Every lane then works for the slot, and has a feature of its own.
+#ifndef KS_SINGLE
+#define KS_SINGLE 0
+#endif
+
+// The task's settings: constants where the kernel was compiled for them (kineticsim_env/engines/native.py).
+#ifdef KS_TASK_CONSTANTS
+using Task = const TaskParams;
+__device__ __forceinline__ TaskParams task_of(const Launch& launch) {
+  TaskParams task = launch.task;
+  KS_TASK_CONSTANTS;
+  return task;
+}
+#else
+using Task = const TaskParams&;
+__device__ __forceinline__ const TaskParams& task_of(const Launch& launch) { return launch.task; }
+#endif
+__device__ __forceinline__ int32_t role_of(const Launch& launch, int slot) {
+#ifdef KS_ROLE
+  return KS_ROLE;
+#else
+  return launch.task.role[slot];
+#endif
+}
+
+template <int kBins, bool kOptions, int kSlots>
 struct EnvironmentTile {
-  using Market = MarketOnChip<kBins, kOptions, true>;
+  using Market = MarketOnChip<kBins, kOptions, kSlots>;
+  static constexpr bool kSingle = KS_SINGLE && kSlots == 1;
 
   const Launch& launch;
-  const TaskParams& task;
+  Task task;
   const int lane, slots, count;  // count: markets of this tile
   const int64_t first;
   int* const shared;             // two books: one is played, the next one is on its way
@@ -57,15 +84,16 @@ struct EnvironmentTile {
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
-      : launch(launch), task(launch.task), lane(threadIdx.x % kWarpLanes), slots(launch.slots),
-        count((int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)), first(first),
-        shared(shared), bins(shared + 2 * Market::book_ints(launch)),
+      : launch(launch), task(task_of(launch)), lane(threadIdx.x % kWarpLanes), slots(kSlots == 1 ? 1 : launch.slots),
+        count(kSingle ? 1 : (int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)),
+        first(first), shared(shared), bins(shared + 2 * Market::book_ints(launch)),
         markets(reinterpret_cast<DeskMarket*>(bins + kBinInts)),
         rows(reinterpret_cast<DeskSlot*>(markets + launch.tile)), has_market(lane < count),
-        has_slot(lane < count * slots), slot_market(has_slot ? lane / slots : 0), k(lane - slot_market * slots) {}
+        has_slot(kSingle || lane < count * slots), slot_market(kSingle || !has_slot ? 0 : lane / slots),
+        k(kSlots == 1 ? 0 : lane - slot_market * slots) {}
 
   // Where lane 0's slot lies: a tile's slots follow each other in memory.
-  __device__ __forceinline__ int64_t slot_row() const { return first * slots + lane; }
+  __device__ __forceinline__ int64_t slot_row() const { return first * slots + (kSingle ? 0 : lane); }
 
   __device__ __forceinline__ MarketParams params_of(int market) const {
     const MarketParams& row = markets[market].params;
@@ -77,29 +105,31 @@ struct EnvironmentTile {
     Market::fetch_book(launch, book, launch.bid + (first + i) * levels, launch.ask + (first + i) * levels);
   }
 
-  __device__ __forceinline__ Target target(const DeskMarket& market, int slot, int64_t inventory) const {
-    return target_of(task, task.role[slot], market.mid_history, market.key, market.t, slot, inventory);
+  __device__ __forceinline__ Target target(const DeskMarket& market, const int32_t* mid_history, int slot,
+                                           int64_t inventory) const {
+    return target_of(task, role_of(launch, slot), mid_history, market.key, market.t, slot, inventory);
+  }
+
+  // This lane's row of continuous actions.
+  __device__ __forceinline__ float4 read_action() const {
+    const int stride = launch.action_stride;
+    if (stride == kActionSize) return reinterpret_cast<const float4*>(launch.actions)[slot_row()];
+    const float* row = launch.actions + slot_row() * stride;
+    return make_float4(stride > 0 ? row[0] : 0.0f, stride > 1 ? row[1] : 0.0f, stride > 2 ? row[2] : 0.0f, 0.0f);
   }
 
   // This lane's action, turned into a quote that the door lets through.
-  __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory) {
+  __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory,
+                                          const float4& row) {
     int32_t error = 0;
-    const Target aim = target(market, k, inventory);
-    const int32_t mid2 = market.mid_history[0];
+    const Target aim = target(market, market.mid_history + 1, k, inventory);
+    const int32_t mid2 = market.mid_history[1];
     Quote fresh;
     if (task.action_type == kContinuous) {
-      float action[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
-      if (launch.action_stride == kActionSize) {
-        const float4 row = reinterpret_cast<const float4*>(launch.actions)[slot_row()];
-        action[0] = row.x, action[1] = row.y, action[2] = row.z, action[3] = row.w;
-      } else {
-#pragma unroll
-        for (int i = 0; i < kActionSize; ++i)
-          if (i < launch.action_stride) action[i] = launch.actions[slot_row() * launch.action_stride + i];
-      }
-      fresh = decode_continuous(task, task.role[k], action, mid2, aim, standing, error);
+      const float action[kActionSize] = {row.x, row.y, row.z, row.w};
+      fresh = decode_continuous(task, role_of(launch, k), action, mid2, aim, standing, error);
     } else {
-      fresh = decode_discrete(task, task.role[k], launch.choices[slot_row()], mid2, aim, error);
+      fresh = decode_discrete(task, role_of(launch, k), launch.choices[slot_row()], mid2, aim, error);
     }
     if (error) atomicOr(&market.error, error);
     return through_door(fresh, inventory, params_of(slot_market));
@@ -113,11 +143,11 @@ struct EnvironmentTile {
                                     desk.volume_history, 0, 0, 0, 0, {0, 0}, {0, 0, 0, 0}, {0, 0, 0}};
     if (lane < kMarketFeatures) {
       const float feature = feature_of(market_ratio(view, lane));
+      const int64_t at = first * slots * kObservation + i * slots * kObservation + lane;
 #pragma unroll 1
-      for (int slot = 0; slot < slots; ++slot) {
-        const int64_t at = ((first + i) * slots + slot) * kObservation + lane;
-        out[at] = feature;
-        if (copy) copy[at] = feature;
+      for (int place = 0; place < slots * kObservation; place += kObservation) {
+        out[at + place] = feature;
+        if (copy) copy[at + place] = feature;
       }
     }
   }
@@ -129,18 +159,32 @@ struct EnvironmentTile {
     View<const int32_t*> view{};
     view.mid2 = desk.mid_history[0];
     view.arrival2 = desk.arrival2;
-    view.role = task.role[k];
+    view.role = role_of(launch, k);
     view.elapsed = desk.elapsed;
     view.inventory_limit = params_of(slot_market).inventory_limit;
     view.quote = quote;
     view.account = account;
-    view.target = target(desk, k, account.inventory);
+    view.target = target(desk, desk.mid_history, k, account.inventory);
     const int64_t at = slot_row() * kObservation + kMarketFeatures;
+    if (kSingle) {
+      Ratio ratio{0.0f, 1.0f};
 #pragma unroll
-    for (int i = 0; i < kOwnFeatures; ++i) {
-      const float feature = feature_of(own_ratio(task, view, i));
-      out[at + i] = feature;
-      if (copy) copy[at + i] = feature;
+      for (int i = 0; i < kOwnFeatures; ++i) {
+        const Ratio other = own_ratio(task, view, i);
+        if (lane == i) ratio = other;
+      }
+      const float feature = feature_of(ratio);
+      if (lane < kOwnFeatures) {
+        out[at + lane] = feature;
+        if (copy) copy[at + lane] = feature;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kOwnFeatures; ++i) {
+        const float feature = feature_of(own_ratio(task, view, i));
+        out[at + i] = feature;
+        if (copy) copy[at + i] = feature;
+      }
     }
   }
 
@@ -152,9 +196,11 @@ struct EnvironmentTile {
     desk.origin = market.origin;
     desk.fundamental = market.fundamental;
     desk.t = market.t;
-    desk.volume = market.volume;
-    desk.trades = market.trades;
+    desk.volume += market.volume;
+    desk.trades += market.trades;
     desk.error = market.error;
+    desk.mid_history[0] = market.mark();
+    desk.volume_history[0] = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
   }
 
   // The auctions of one decision, and after the last one those that its blocks are forced through.
@@ -165,11 +211,13 @@ struct EnvironmentTile {
     for (int a = 0; a < launch.auctions + forced; ++a) {
       if (a >= launch.auctions) {
         fresh = Quote{0, 0, 0, 0};
-        if (lane < slots && task.role[lane] == kExecutor && !(desk.ended >> lane & 1)) {
-          const int64_t inventory = rows[market_index(desk) * slots + lane].inventory + market.bought - market.sold;
-          fresh = through_door(forced_quote(task, target(desk, lane, inventory)), inventory, market.p);
+        const int slot = market.slot();
+        if (market.has_slot() && role_of(launch, slot) == kExecutor && !(desk.ended >> slot & 1)) {
+          const int64_t inventory = rows[market_index(desk) * slots + slot].inventory + market.bought - market.sold;
+          const Target aim = target(desk, desk.mid_history + 1, slot, inventory);
+          fresh = through_door(forced_quote(task, aim), inventory, market.p);
         }
-        if (!__any_sync(kAllLanes, fresh.bid_qty + fresh.ask_qty > 0)) return;
+        if (!market.any_slot(fresh.bid_qty + fresh.ask_qty > 0)) return;
       }
       if (!market.auction(a == 0 || a >= launch.auctions, fresh)) return;
     }
@@ -186,10 +234,10 @@ struct EnvironmentTile {
     market.origin = desk.origin;
     market.fundamental = desk.fundamental;
     market.error = desk.error;
-    market.start(desk.key, desk.t);
+    market.start_prepared(desk.key, desk.t, desk.counter, &desk.ration_word);
     Quote fresh{0, 0, 0, 0};
-    DeskSlot& row = rows[i * slots + lane];
-    if (lane < slots) {
+    DeskSlot& row = rows[i * slots + market.slot()];
+    if (market.has_slot()) {
       market.quote = row.quote;
       fresh = row.fresh;
     }
@@ -212,14 +260,6 @@ struct EnvironmentTile {
       }
     }
     if (market.stopped()) return;
-    // Both histories are one row on the desk: each place moves up by one, then the newest comes first.
-    int32_t* const history = markets[i].mid_history;
-    const int32_t moved = lane < 2 * kHistory + 1 ? history[lane] : 0;
-    const int32_t newest = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
-    __syncwarp();
-    if (lane < 2 * kHistory && lane != kHistory) history[lane + 1] = moved;
-    if (lane == 0) history[0] = market.mark();
-    if (lane == kHistory) history[kHistory + 1] = newest;
     __syncwarp();
     write_market_features(market, i, launch.final_observation, launch.observation);
   }
@@ -250,7 +290,7 @@ struct EnvironmentTile {
     market.error = desk.error;
     put_on_desk(market, i);
     market.store_book();
-    if (lane < 2 * kHistory + 1) desk.mid_history[lane] = lane <= kHistory ? market.mark() : 0;
+    if (lane < 2 * kHistory + 3) desk.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
     if (lane == 0) desk.arrival2 = market.mark();
     __syncwarp();
     write_market_features(market, i, launch.observation, nullptr);
@@ -260,56 +300,91 @@ struct EnvironmentTile {
     const bool explicit_reset = launch.env_mode == kEnvReset;
     const int64_t m = first + lane;  // this lane's market
     DeskMarket& desk = markets[has_market ? lane : 0];
-    DeskSlot& row = rows[has_slot ? lane : 0];
+    DeskSlot& row = rows[!kSingle && has_slot ? lane : 0];
 
     // What this lane's market and slot are.
     bool plays = false, restarts = false, frozen = true, done = false;
-    constexpr int kInts = sizeof(MarketParams) / 4;
+    // All that is read comes at once, and waits for nothing else.
+    constexpr int kPieces = sizeof(MarketParams) / 16;
+    static_assert(sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
     const int32_t* from = reinterpret_cast<const int32_t*>(launch.params + first * launch.params_stride);
 #pragma unroll 1
-    for (int i = lane; i < count * kInts; i += kWarpLanes)
-      reinterpret_cast<int32_t*>(&markets[i / kInts].params)[i % kInts] = from[launch.params_stride ? i : i % kInts];
+    for (int i = lane; i < count * kPieces; i += kWarpLanes)
+      copy_16_bytes_ahead(reinterpret_cast<int*>(&markets[i / kPieces].params) + 4 * (i % kPieces),
+                          from + 4 * (launch.params_stride ? i : i % kPieces));
+    int64_t seed = 0, episode = 0;
+    bool masked = true;
     if (has_market) {
-      desk.prev_mid2 = launch.prev_mid2[m];
-      desk.last_tick = launch.last_tick[m];
-      desk.origin = launch.price_origin[m];
-      desk.fundamental = desk.fundamental_before = launch.fundamental_price[m];
-      desk.t = launch.t[m];
-      desk.error = launch.error[m];
-      desk.elapsed = launch.elapsed[m];
-      desk.volume = desk.trades = 0;
-      desk.ended = 0;
-      desk.arrival2 = launch.arrival2[m];
-      desk.scenario = launch.scenario[m];
+      copy_ahead(&desk.prev_mid2, launch.prev_mid2 + m);
+      copy_ahead(&desk.last_tick, launch.last_tick + m);
+      copy_ahead(&desk.origin, launch.price_origin + m);
+      copy_ahead(&desk.fundamental, launch.fundamental_price + m);
+      copy_ahead(&desk.fundamental_before, launch.fundamental_price + m);
+      copy_ahead(&desk.t, launch.t + m);
+      copy_ahead(&desk.volume, launch.volume + m);
+      copy_ahead(&desk.trades, launch.trades + m);
+      copy_ahead(&desk.error, launch.error + m);
+      copy_ahead(&desk.elapsed, launch.elapsed + m);
+      copy_ahead(&desk.arrival2, launch.arrival2 + m);
+      copy_ahead(&desk.scenario, launch.scenario + m);
 #pragma unroll
-      for (int i = 0; i <= kHistory; ++i) desk.mid_history[i] = launch.mid_history[m * (kHistory + 1) + i];
+      for (int i = 0; i <= kHistory; ++i)
+        copy_ahead(desk.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
 #pragma unroll
-      for (int i = 0; i < kHistory; ++i) desk.volume_history[i] = launch.volume_history[m * kHistory + i];
-      desk.key = episode_key(launch.seed[m], launch.episode[m]);
+      for (int i = 0; i < kHistory; ++i)
+        copy_ahead(desk.volume_history + 1 + i, launch.volume_history + m * kHistory + i);
+      seed = launch.seed[m];
+      episode = launch.episode[m];
       done = launch.done[m];
+      masked = !launch.reset_mask || launch.reset_mask[m];
+    }
+    int *book = shared, *next_book = shared + Market::book_ints(launch);
+    if (!explicit_reset) fetch(0, book);  // most likely the first that plays
+    int4 standing = make_int4(0, 0, 0, 0);
+    float4 action = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    int64_t inventory = 0;
+    bool ended = false;  // this lane's slot's own end
+    if (has_slot) {
+      standing = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
+      inventory = launch.inventory[slot_row()];
+      ended = launch.ended[slot_row()];
+      copy_ahead(&row.cash_before, launch.cash + slot_row());
+      copy_ahead(&row.fees, launch.fees + slot_row());
+      copy_ahead(&row.prev_value, launch.prev_value + slot_row());
+      if (!explicit_reset && task.action_type == kContinuous) action = read_action();
+    }
+    copies_done();
+    if (has_market) {
+      desk.ended = 0;
+      desk.key = episode_key(seed, episode);
       const bool stopped = market_has_stopped(desk.error);
       plays = !explicit_reset && !stopped && !done;
-      restarts = explicit_reset ? !launch.reset_mask || launch.reset_mask[m]
-                                : !stopped && done && task.autoreset != kDisabled;
+      restarts = explicit_reset ? masked : !stopped && done && task.autoreset != kDisabled;
       frozen = explicit_reset ? !restarts : !stopped && done && task.autoreset == kDisabled;  // and so are its flags
+      if (plays) {  // what the first auction needs of the market's own words: here a lane hashes for a market
+        const MarketParams p = params_of(lane);
+        desk.counter = word_counter(desk.key, desk.t, 0);
+        desk.ration_word = mix64(desk.counter + kRationWord * kGolden);
+        if (kOptions && (p.walk_threshold | p.jump_threshold) != 0)
+          desk.fundamental = walk_fundamental(p, mix64(desk.counter + kWalkWord * kGolden), desk.fundamental);
+      }
     }
     __syncwarp();
     const unsigned playing = __ballot_sync(kAllLanes, plays);
     const bool slot_plays = has_slot && (playing >> slot_market & 1);
     if (has_slot) {
-      const int4 q = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
-      row.quote = Quote{q.x, q.y, q.z, q.w};
-      row.inventory = launch.inventory[slot_row()];
+      const Quote quote{standing.x, standing.y, standing.z, standing.w};
+      row.quote = quote;
+      row.inventory = inventory;
       row.cash = row.liquidation = row.bought = row.sold = 0;
       row.fresh = Quote{0, 0, 0, 0};
-      if (launch.ended[slot_row()]) atomicOr(&markets[slot_market].ended, 1u << k);
-      else if (slot_plays) row.fresh = decode(markets[slot_market], row.quote, row.inventory);
+      if (ended) atomicOr(&markets[slot_market].ended, 1u << k);
+      else if (slot_plays) row.fresh = decode(markets[slot_market], quote, inventory, action);
     }
     __syncwarp();
 
     // The auctions, market after market.
-    int *book = shared, *next_book = shared + Market::book_ints(launch);
-    if (playing != 0) fetch(__ffs(playing) - 1, book);
+    if (playing != 0 && !(playing & 1)) fetch(__ffs(playing) - 1, book);
 #pragma unroll 1
     for (unsigned left = playing; left != 0; left &= left - 1) {
       play(__ffs(left) - 1, book, __ffs(left & (left - 1)) - 1, next_book);
@@ -319,14 +394,15 @@ struct EnvironmentTile {
       next_book = played_book;
     }
 
-    // What came of them: money, ends of episode, rewards. What is not on the desk was not read before, as registers are
-    // what auctions are short of.
+    // What came of them: money, ends of episode, rewards. What they need waited on the desk, as registers are what
+    // auctions are short of.
     Account account{0, 0, 0};
     int64_t prev_value = 0;
     if (has_slot) {
-      account = Account{launch.cash[slot_row()], row.inventory, launch.fees[slot_row()]};
-      prev_value = launch.prev_value[slot_row()];
+      account = Account{row.cash_before, row.inventory, row.fees};
+      prev_value = row.prev_value;
     }
+    ended = has_slot && (markets[slot_market].ended >> k & 1);
     const Account before = account;
     if (has_market && plays && market_has_stopped(desk.error)) plays = false;
     const unsigned played = __ballot_sync(kAllLanes, plays);
@@ -343,7 +419,6 @@ struct EnvironmentTile {
     const bool on_fundamental = task.mark == kFundamentalMark;
     const DeskMarket& mine = markets[slot_market];
     End end = kGoesOn;
-    bool ended = has_slot && (mine.ended >> k & 1);
     if (slot_played) {
       Decision d;
       d.before = before, d.after = account;
@@ -352,12 +427,12 @@ struct EnvironmentTile {
       d.arrival2 = mine.arrival2;
       d.prev_value = prev_value;
       d.value = marked_value(task, account, d.mark2_after, row.liquidation);
-      d.remaining = target(mine, k, account.inventory).remaining;
+      d.remaining = target(mine, mine.mid_history, k, account.inventory).remaining;
       prev_value = d.value;
       if (!ended) {
-        end = end_of(task, task.role[k], d.value, d.remaining, mine.elapsed);
+        end = end_of(task, role_of(launch, k), d.value, d.remaining, mine.elapsed);
         d.ends = end != kGoesOn;
-        reward = reward_of(task, task.role[k], d, (int64_t)row.bought + row.sold);
+        reward = reward_of(task, role_of(launch, k), d, (int64_t)row.bought + row.sold);
         ended = d.ends;
       }
       write_own_features(row.quote, account, launch.final_observation, launch.observation);
@@ -374,7 +449,7 @@ struct EnvironmentTile {
     const unsigned restarting = __ballot_sync(kAllLanes, restarts);
     if (restarting != 0) {
       if (restarts) {
-        const int64_t episode = launch.episode[m] + 1;
+        episode = launch.episode[m] + 1;
         launch.episode[m] = episode;
         done = false;
         desk.key = episode_key(launch.seed[m], episode);
@@ -413,17 +488,18 @@ struct EnvironmentTile {
       launch.price_origin[m] = desk.origin;
       launch.fundamental_price[m] = desk.fundamental;
       launch.t[m] = desk.t;
-      launch.volume[m] = restarts ? 0 : launch.volume[m] + desk.volume;
-      launch.trades[m] = restarts ? 0 : launch.trades[m] + desk.trades;
+      launch.volume[m] = restarts ? 0 : desk.volume;
+      launch.trades[m] = restarts ? 0 : desk.trades;
       launch.error[m] = desk.error;
       launch.elapsed[m] = desk.elapsed;
       launch.done[m] = done;
       launch.arrival2[m] = desk.arrival2;
       launch.scenario[m] = desk.scenario;
+      const int moved = plays || restarts ? 0 : 1;  // whether the front of the histories was filled
 #pragma unroll
-      for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[i];
+      for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[moved + i];
 #pragma unroll
-      for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = desk.volume_history[i];
+      for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = desk.volume_history[moved + i];
     }
     if (has_slot) {
       const int64_t at = slot_row();

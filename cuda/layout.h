@@ -27,8 +27,8 @@ constexpr int kActionSize = 4;        // the largest role's continuous action, t
 constexpr int kMarketsPerBlock = 4;   // at most, a warp each
 constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many ticks
 constexpr int kBinInts = 128;         // of a market's order bins
-constexpr int kDeskInts = 52;         // of an environment's market
-constexpr int kDeskSlotInts = 16;     // and of each of its slots
+constexpr int kDeskInts = 60;         // of an environment's market
+constexpr int kDeskSlotInts = 24;     // and of each of its slots
 
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped

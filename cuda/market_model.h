@@ -218,6 +218,11 @@ KS_RULE int32_t ration(uint32_t before, uint32_t qty, uint32_t traded, uint32_t 
   return (int32_t)(divide((uint64_t)(before + qty) * traded + r, total) - divide((uint64_t)before * traded + r, total));
 }
 
+// The same for the first slot, whose quotient of what is before it is r / total, and so 0; 0 < traded < total.
+KS_RULE int32_t ration_first(uint32_t qty, uint32_t traded, uint32_t total, uint32_t u32) {
+  return (int32_t)divide((uint64_t)qty * traded + (((uint64_t)u32 * total) >> 32), total);
+}
+
 KS_RULE void settle(Account& account, int32_t bought, int32_t sold, int64_t price, int32_t fee) {
   account.cash += price * ((int64_t)sold - bought);
   account.inventory += (int64_t)bought - sold;

@@ -21,6 +21,7 @@ struct MarketState : OrderFlow<kBins> {
   uint64_t key, first_word;      // first_word: the counter of this lane's first word in this auction
   uint64_t words;                // see hash_market_words
   int32_t words_left;            // auctions that they still serve
+  const uint64_t* prepared;      // see start_prepared; null from the second auction on
   int64_t t, volume;             // volume and trades are of this launch
   uint32_t trades;
   int32_t error;
@@ -34,6 +35,17 @@ struct MarketState : OrderFlow<kBins> {
     t = time;
     first_word = word_counter(key, t, lane);
     words_left = 0;
+    prepared = nullptr;
+  }
+
+  // Somebody else has hashed for the first auction: its walk is done, and here is its word for rationing.
+  __device__ __forceinline__ void start_prepared(uint64_t market_key, int64_t time, uint64_t counter,
+                                                 const uint64_t* ration_word) {
+    key = market_key;
+    t = time;
+    first_word = counter + lane * kGolden;
+    words_left = 0;
+    prepared = ration_word;
   }
 
   __device__ __forceinline__ void load() {
@@ -72,8 +84,8 @@ struct MarketState : OrderFlow<kBins> {
 #pragma unroll 1
     for (int tick = 4 * (threadIdx.x % kWarpLanes); tick < grid; tick += 4 * kWarpLanes) {
       if (tick < levels) {
-        copy_ahead(book + grid + tick, from_bid + tick);
-        copy_ahead(book + tick, from_ask + tick);
+        copy_16_bytes_ahead(book + grid + tick, from_bid + tick);
+        copy_16_bytes_ahead(book + tick, from_ask + tick);
       } else {
         *reinterpret_cast<int4*>(book + grid + tick) = *reinterpret_cast<int4*>(book + tick) = make_int4(0, 0, 0, 0);
       }
@@ -137,6 +149,7 @@ struct MarketState : OrderFlow<kBins> {
     words = random_word(key, t + lane / 2, kWalkWord + lane % 2);
     words_left = kWarpLanes / 2;
   }
+  __device__ __forceinline__ uint64_t ration_word() const { return prepared ? *prepared : market_word(kRationWord); }
   __device__ __forceinline__ uint64_t market_word(uint64_t index) const {
     return word_from_lane(words, kWarpLanes - 2 * words_left + (int)(index - kWalkWord));
   }
@@ -144,6 +157,7 @@ struct MarketState : OrderFlow<kBins> {
   __device__ __forceinline__ void next_auction() {
     t += 1;
     words_left = max_of(words_left - 1, 0);
+    prepared = nullptr;
     first_word += kGolden << 32;
   }
 
@@ -179,13 +193,13 @@ struct MarketState : OrderFlow<kBins> {
     for (int i = 0; i < pairs; i += kWarpLanes) {
       const int pair = (first + i) & (pairs - 1);
       int2 b = make_int2(0, 0), a = b;
-      const bool mine = i + lane < pairs;  // of the smallest grids half the lanes have none
+      const bool mine = grid > kWarpLanes || i + lane < pairs;  // of the smallest grids half the lanes have none
       if (mine) {
         b = reinterpret_cast<int2*>(buy)[pair];
         a = reinterpret_cast<int2*>(sell)[pair];
       }
       if (!__any_sync(kAllLanes, (b.x | b.y | a.x | a.y) != 0)) continue;
-      const uint64_t word = random_word(key, t, kCancelWord + pair);
+      const uint64_t word = mix64(first_word + (kCancelWord + (uint64_t)(int64_t)(pair - lane)) * kGolden);
       b.x = after_cancel(b.x, p.cancel_threshold, word, 0, 0);
       b.y = after_cancel(b.y, p.cancel_threshold, word, 1, 0);
       a.x = after_cancel(a.x, p.cancel_threshold, word, 0, 1);

@@ -60,9 +60,11 @@ struct OrderFlow {
   __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* book, int* bins)
       : p{KS_PARAMETERS}, lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),
         buy(book + grid), bins(bins), reach(order_reach(p)),
-        width(kBins > 0 ? bins_a_side(reach) : 1), far_bin(fixed(shared_address(bins + lane % kCopies))),
-        side(fixed(kBin * width)), bin_offset(fixed(offset_of(first_bin()))), bin_ticks(fixed(ticks_of(first_bin()))),
-        far_buys_lane(fixed(width * kCopies / 4)) {
+        width(kBins > 0 ? bins_a_side(reach) : 1),
+        far_bin(kBins > 0 ? fixed(shared_address(bins + lane % kCopies)) : 0), side(kBins > 0 ? fixed(kBin * width) : 0),
+        bin_offset(kBins > 0 ? fixed(offset_of(first_bin())) : 0),
+        bin_ticks(kBins > 0 ? fixed(ticks_of(first_bin())) : kNoTicks),
+        far_buys_lane(kBins > 0 ? fixed(width * kCopies / 4) : 0) {
     clear_bins();
   }
 
@@ -113,7 +115,7 @@ struct OrderFlow {
 
   // Momentum or fundamental agents, in rounds that have one for every lane.
   __device__ __forceinline__ void directional_rounds(uint64_t counter, int count, int32_t mid2, int32_t direction) {
-    const uint32_t cheapest = fixed(near_bin(-1));
+    const uint32_t cheapest = kBins > 0 ? fixed(near_bin(-1)) : 0;
 #pragma unroll kUnroll
     for (int round = 0; round < count / kWarpLanes; ++round, counter += kRound)
       directional_order(mix64(counter), mid2, direction, cheapest);
@@ -133,7 +135,7 @@ struct OrderFlow {
   // All orders of an auction. `first_word` is the counter of this lane's first word. Each class first goes through rounds
   // that have an agent of it for every lane; what is left of the classes then shares the last rounds.
   __device__ __forceinline__ void submit_orders(uint64_t first_word, int64_t t, int32_t mid2, int32_t ret, int32_t value) {
-    const uint32_t lowest = fixed(near_bin(-p.noise_spread));
+    const uint32_t lowest = kBins > 0 ? fixed(near_bin(-p.noise_spread)) : 0;
     uint64_t counter = first_word;
 #pragma unroll kUnroll
     for (int pair = 0; pair < p.num_noise / (2 * kWarpLanes); ++pair, counter += 2 * kRound) {

@@ -1,8 +1,10 @@
 // persistent_kernel.cu: the kernel that is launched. Compiled just in time by NVRTC or nvcc, once for each variant
 // (kineticsim_env/engines/native.py chooses; kineticsim_env/build.py compiles):
 //   KS_BINS     order bins: 16, 32, 64, 128, or 0 where orders have too many offsets for bins
-//   KS_OPTIONS  any option of the model on   KS_SLOTS    learned slots present       KS_TASK  environment step
+//   KS_OPTIONS  any option of the model on   KS_SLOTS    learned slots: 0, 1, or 2 for more   KS_TASK  environment step
 //   KS_PARAMETERS, KS_LEVELS (optional)      a market's parameters and levels, for a kernel of their own
+//   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
+//   KS_SINGLE, KS_BLOCKS (optional)         an environment of one slot a warp; blocks that a multiprocessor must hold
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
@@ -23,11 +25,11 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   const int warp = threadIdx.x / kWarpLanes;
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
 #if KS_TASK
-  using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0>;
+  using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;
   Tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch)).step_or_reset();
 #else
-  using Market = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS != 0>;
+  using Market = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group >= launch.markets) return;
   int* const book = shared + warp * Market::shared_ints(launch);
   Market(launch, group, launch.params[group * launch.params_stride], book, book + Market::book_ints(launch)).run();

@@ -58,11 +58,22 @@ __device__ __forceinline__ uint64_t word_from_lane(uint64_t word, int lane) {
 __device__ __forceinline__ int warp_count(bool holds) { return __popc(__ballot_sync(kAllLanes, holds)); }
 
 // Copy 16 bytes from global to shared memory; from sm_80 on while the thread goes on, until copies_done().
-__device__ __forceinline__ void copy_ahead(int* to, const int32_t* from) {
+__device__ __forceinline__ void copy_16_bytes_ahead(int* to, const int32_t* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 #else
   *reinterpret_cast<int4*>(to) = *reinterpret_cast<const int4*>(from);
+#endif
+}
+// The same of one value of 4 or 8 bytes: many are on their way at a time, and none takes a register.
+template <typename T>
+__device__ __forceinline__ void copy_ahead(T* to, const T* from) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "what the instruction can");
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
+               "n"(sizeof(T)) : "memory");
+#else
+  *to = *from;
 #endif
 }
 __device__ __forceinline__ void copies_done() {

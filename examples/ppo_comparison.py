@@ -1,4 +1,4 @@
-"""What `ppo_market_maker.py` does once it has trained: scripted makers to compare with, and pictures."""
+"""What the PPO examples do once they have trained: scripted policies to compare with, and pictures."""
 
 import dataclasses
 import json
@@ -15,19 +15,64 @@ import numpy as np
 import torch
 
 from kineticsim_env import policies
-from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env, format_table, grid_search
-from kineticsim_env.vector_env import MarketMakingVectorEnv
+from kineticsim_env.evaluation import (
+    HELD_OUT_SEED,
+    MEASURES,
+    confidence_interval,
+    evaluate,
+    evaluation_env,
+    format_table,
+    grid_search,
+)
+from kineticsim_env.vector_env import MarketVectorEnv
 
-GRIDS = {
-    "fixed spread": (policies.FixedSpread, {"half_spread": [2, 3, 4, 5, 6, 7], "qty": [4, 6, 8]}),
-    "Avellaneda-Stoikov": (
-        policies.AvellanedaStoikov,
-        {
-            "risk": [0.01, 0.02, 0.04, 0.06, 0.08, 0.12],
-            "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
-            "stationary": [True, False],
-        },
-    ),
+LEARNED = "PPO (learned)"
+ROLES = {"MarketMaking": "maker", "Execution": "executor", "Trading": "trader"}
+TICKS = [-6, -4, -2, 0, 4, 10]
+TREND = {"threshold": [0.5, 1, 2, 4, 8], "position": [8, 20, 40], "ticks": [-2, 0, 4, 10]}
+# For each task the policies that are told nothing, and those whose parameters are searched.
+PLAIN: dict[str, dict[str, Any]] = {
+    "MarketMaking": {"no trade": policies.NoTrade, "random quotes": policies.RandomQuotes},
+    "Execution": {
+        "all at the deadline": policies.DoNothing,
+        "all at once": policies.ImmediateExecution,  # 10 ticks through the mid
+        "random orders": policies.RandomOrders,
+    },
+    "Trading": {"no trade": policies.Hold, "random orders": policies.RandomTrader, "buy and hold": policies.BuyAndHold},
+}
+GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
+    "MarketMaking": {
+        "fixed spread": (policies.FixedSpread, {"half_spread": [2, 3, 4, 5, 6, 7], "qty": [4, 6, 8]}),
+        "Avellaneda-Stoikov": (
+            policies.AvellanedaStoikov,
+            {
+                "risk": [0.01, 0.02, 0.04, 0.06, 0.08, 0.12],
+                "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
+                "stationary": [True, False],
+            },
+        ),
+        "Guéant-Lehalle-Fernandez-Tapia": (
+            policies.GueantLehalleFernandezTapia,
+            {
+                "gamma": [0.003, 0.01, 0.03, 0.1],
+                "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
+                "arrivals": [0.1, 0.3, 1.0],
+            },
+        ),
+    },
+    "Execution": {
+        "resting order": (policies.ImmediateExecution, {"ticks": [-8, -6, -5, -4, -3, -2]}),  # all that is left
+        "TWAP": (policies.TimeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15]}),
+        "VWAP": (policies.VolumeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15], "slack": [0.1, 0.3]}),
+        "Almgren-Chriss": (
+            policies.AlmgrenChriss,
+            {"ticks": TICKS, "urgent": [1, 5, 15], "risk": [1e-4, 1e-3, 1e-2]},
+        ),
+    },
+    "Trading": {
+        "momentum": (policies.MomentumTrader, TREND),
+        "mean reversion": (policies.MeanReversionTrader, TREND),
+    },
 }
 
 
@@ -39,33 +84,30 @@ def machine_name(device: torch.device) -> str:
     return f"{os.cpu_count()} {platform.machine()} cores, {software}"
 
 
-def scripted_makers(envs: MarketMakingVectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
-    """Return the scripted makers, the best of each grid on training seeds, and how their grids went."""
-    task = envs.core.task
-    makers: dict[str, policies.Policy] = {
-        "no trade": policies.NoTrade(task),
-        "random quotes": policies.RandomQuotes(task),
-    }
+def scripted(task: str, envs: MarketVectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
+    """Return the scripted policies, the best of each grid on training seeds, and how their grids went."""
+    settings = envs.core.task
+    found: dict[str, policies.Policy] = {name: make(settings) for name, make in PLAIN[task].items()}
     notes = {}
-    for name, (make, grid) in GRIDS.items():
+    for name, (make, grid) in GRIDS[task].items():
         best, rows = grid_search(make, grid, envs, seed)
-        makers[name] = make(task, **best)
+        found[name] = make(settings, **best)
         notes[name] = ", ".join(f"{key}={value}" for key, value in best.items()) + f" (best of {len(rows)})"
-    return makers, notes
+    return found, notes
 
 
-def draw_curve(curve: list[dict], intervals: dict[str, tuple[float, float]], path: Path) -> None:
-    """Draw liquidated PnL against training steps, and the scripted makers as lines."""
+def draw_curve(task: str, curve: list[dict], intervals: dict[str, tuple[float, float]], path: Path) -> None:
+    """Draw what was learned against training steps, and the scripted policies as lines."""
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
     steps, pnl, half = (np.array([point[key] for point in curve]) for key in ("steps", "pnl", "half"))
     axis.fill_between(steps / 1e6, pnl - half, pnl + half, alpha=0.25)
     axis.plot(steps / 1e6, pnl, marker=".", label="PPO (training seeds)")
-    for number, (name, (mean, _)) in enumerate(item for item in intervals.items() if item[0] != "PPO (learned)"):
+    for number, (name, (mean, _)) in enumerate(item for item in intervals.items() if item[0] != LEARNED):
         axis.axhline(mean, color=f"C{number + 1}", linestyle="--", linewidth=1, label=f"{name} (held-out seeds)")
-    axis.set(xlabel="training steps, millions", ylabel="liquidated PnL an episode, ticks")
-    axis.set_title("Learning to make a market")
-    floor = min(mean for name, (mean, _) in intervals.items() if name != "random quotes")
-    axis.set_ylim(bottom=max(float(pnl.min()), floor - 500), top=None)
+    axis.set(xlabel="training steps, millions", ylabel=MEASURES[task])
+    axis.set_title({"maker": "Learning to make a market"}.get(ROLES[task], f"Learning: {task.lower()}"))
+    ends = [float(pnl[-1]), *sorted((mean for mean, _ in intervals.values()), reverse=True)[:4]]
+    axis.set_ylim(bottom=max(float(pnl.min()), min(ends) - 0.5 * (max(ends) - min(ends))), top=None)
     axis.legend(fontsize=8)
     axis.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
@@ -73,35 +115,40 @@ def draw_curve(curve: list[dict], intervals: dict[str, tuple[float, float]], pat
 
 
 @torch.no_grad()
-def draw_episode(act: policies.Policy, envs: MarketMakingVectorEnv, path: Path) -> None:
-    """Draw one held-out episode: prices and quotes, inventory, and marked PnL."""
-    core, simulator = envs.core, envs.simulator
+def draw_episode(act: policies.Policy, envs: MarketVectorEnv, path: Path) -> None:
+    """Draw one held-out episode: prices and own orders, inventory, and marked PnL."""
+    simulator, role = envs.simulator, envs.core.roles[0]
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
-    rows = []
-    for _ in range(core.task.horizon):
+    arrival = float(simulator.mid2[0]) / 2
+    rows, done = [], False
+    while not done:
         mid = float(simulator.mid2[0]) / 2
-        action = act(observation)
-        offset = torch.round((action[0, :2] + 1) * 0.5 * core.task.max_offset).tolist()
-        observation = envs.step(action)[0]
+        observation, _, terminated, truncated, _ = envs.step(act(observation))
+        done = bool(terminated[0] | truncated[0])
         inventory, cash = int(simulator.inventory[0, 0]), int(simulator.cash[0, 0])
         value = int(simulator.fundamental_price[0])
         bought, sold = envs.fills[0].tolist()
-        bid, ask, pnl = np.floor(mid) - offset[0], np.ceil(mid) + offset[1], cash + inventory * value
+        bid, bid_left, ask, ask_left = simulator.quotes[0, 0].tolist()
+        bid, ask = (price if left else np.nan for price, left in ((bid, bid_left), (ask, ask_left)))
+        pnl = cash + inventory * (arrival if role == "executor" else value)
         rows.append((mid, bid, ask, value, inventory, pnl, float(simulator.last_price[0]), bought, sold))
     mid, bid, ask, value, inventory, pnl, price, bought, sold = np.array(rows).T
     time_axis = np.arange(len(mid))
     figure, axes = plt.subplots(3, 1, figsize=(9, 8), sharex=True, height_ratios=[3, 1, 1], layout="constrained")
-    axes[0].fill_between(time_axis, bid, ask, alpha=0.2, step="mid", label="own bid to own ask")
     axes[0].plot(time_axis, mid, linewidth=1, label="mid")
     axes[0].plot(time_axis, value, linewidth=1, color="black", label="fundamental")
-    axes[0].scatter(time_axis[bought > 0], price[bought > 0], s=9, marker="^", color="C2", label="bought")
-    axes[0].scatter(time_axis[sold > 0], price[sold > 0], s=9, marker="v", color="C3", label="sold")
-    axes[0].set(ylabel="price, ticks", title="One held-out episode of the learned maker")
-    axes[0].legend(ncols=5, fontsize=8)
+    near = np.abs(np.stack([bid, ask]) - mid) < 50  # forced orders stand at no price
+    for order, close, name, colour in ((bid, near[0], "unfilled bid", "C2"), (ask, near[1], "unfilled ask", "C3")):
+        axes[0].scatter(time_axis[close], order[close], s=6, marker="_", color=colour, alpha=0.5, label=name)
+    axes[0].scatter(time_axis[bought > 0], price[bought > 0], s=14, marker="^", color="C2", label="bought")
+    axes[0].scatter(time_axis[sold > 0], price[sold > 0], s=14, marker="v", color="C3", label="sold")
+    axes[0].set(ylabel="price, ticks", title=f"One held-out episode of the learned {role}")
+    axes[0].legend(ncols=6, fontsize=8)
     axes[1].step(time_axis, inventory, where="mid")
     axes[1].set(ylabel="inventory, units")
     axes[2].plot(time_axis, pnl)
-    axes[2].set(ylabel="PnL at the\nfundamental, ticks", xlabel="decision")
+    mark = "against arrival" if role == "executor" else "PnL at the\nfundamental"
+    axes[2].set(ylabel=f"{mark}, ticks", xlabel="decision")
     for axis in axes:
         axis.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
@@ -116,16 +163,21 @@ def snapshot(folder: Path, steps: int) -> Path:
 
 
 def first_ahead(
-    agent: Any, curve: list[dict], rival: tuple[float, float], held_out: MarketMakingVectorEnv, folder: Path
+    agent: Any, curve: list[dict], rival: np.ndarray, held_out: MarketVectorEnv, folder: Path
 ) -> dict | None:
-    """Return the first point of the curve whose agent is ahead of the rival, or None: intervals on held-out seeds."""
+    """Return the first point of the curve whose agent is ahead of the rival, or None.
+
+    Both play the same held-out episodes: ahead is where the mean of the differences is above 0 by its 95% interval.
+    """
     last, found = {name: value.clone() for name, value in agent.state_dict().items()}, None
     for point in curve:
-        if point["pnl"] < rival[0] or not snapshot(folder, point["steps"]).exists():  # the curve's own seeds: a hint
-            continue
+        if point["pnl"] + point["half"] < rival.mean() or not snapshot(folder, point["steps"]).exists():
+            continue  # the curve's own seeds: a hint
         agent.load_state_dict(torch.load(snapshot(folder, point["steps"]), weights_only=True))
-        mean, half = evaluate(agent.act, held_out, HELD_OUT_SEED).pnl_interval()
-        if mean - half > rival[0] + rival[1]:
+        result = evaluate(agent.act, held_out, HELD_OUT_SEED)
+        lead, half = confidence_interval(result.pnl - rival)
+        if lead > half:
+            mean, half = result.pnl_interval()
             found = {**point, "pnl": mean, "half": half}
             break
     agent.load_state_dict(last)
@@ -133,40 +185,45 @@ def first_ahead(
 
 
 def compare(args: Any, agent: Any, curve: list[dict], market: dict, training: dict) -> dict[str, float]:
-    """Compare with scripted makers on held-out seeds; returns mean liquidated PnL by policy.
+    """Compare with scripted policies on held-out seeds; returns the mean of `Evaluation.pnl` by policy.
 
     Args:
-        args: The `Args` of `ppo_market_maker.py`, filled in.
+        args: The `Args` of the example, filled in.
         agent: What was trained.
         curve: Its learning curve.
         market: Arguments of the environment.
-        training: Those of the environment where scripted makers are fitted.
+        training: Those of the environment where scripted policies are fitted.
     """
-    makers, notes = scripted_makers(evaluation_env(args.eval_envs // 2, **training), args.seed << 32)
-    held_out = evaluation_env(args.eval_envs, **market)
-    results = {name: evaluate(maker, held_out, HELD_OUT_SEED) for name, maker in makers.items()}
-    results["PPO (learned)"] = evaluate(agent.act, held_out, HELD_OUT_SEED)
-    table = format_table(results, notes)
+    others, notes = scripted(args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training), args.seed << 32)
+    held_out = evaluation_env(args.eval_envs, args.TASK, **market)
+    results = {name: evaluate(policy, held_out, HELD_OUT_SEED) for name, policy in others.items()}
+    results[LEARNED] = evaluate(agent.act, held_out, HELD_OUT_SEED)
+    table = format_table(results, notes, args.TASK)
     print(f"\n{args.eval_envs} held-out episodes, 95% confidence intervals\n\n{table}\n")
     (args.output / "table.md").write_text(table + "\n")
     intervals = {name: result.pnl_interval() for name, result in results.items()}
-    rival = max(makers, key=lambda name: intervals[name][0])
-    ahead = first_ahead(agent, curve, intervals[rival], held_out, args.output)
+    rival = max(others, key=lambda name: intervals[name][0])
+    lead = confidence_interval(results[LEARNED].pnl - results[rival].pnl)
+    print(f"on the same episodes the learned policy leads {rival} by {lead[0]:.4g} ± {lead[1]:.2g}")
+    ahead = first_ahead(agent, curve, results[rival].pnl, held_out, args.output)
     if ahead:
         print(
             f"ahead of {rival} after {ahead['seconds']:.1f} s of training, {ahead['wall']:.1f} s with evaluations, "
             f"{ahead['steps']:,} steps"
         )
     record = {
+        "task": args.TASK,
         "args": dataclasses.asdict(args),
         "machine": machine_name(held_out.device),
         "curve": curve,
         "pnl": intervals,
+        "rival": rival,
+        "lead": lead,
         "ahead": ahead,
         "notes": notes,
     }
     (args.output / "results.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
-    draw_curve(curve, intervals, args.output / "learning_curve.png")
-    draw_episode(agent.act, evaluation_env(1, **market), args.output / "episode.png")
+    draw_curve(args.TASK, curve, intervals, args.output / "learning_curve.png")
+    draw_episode(agent.act, evaluation_env(1, args.TASK, **market), args.output / "episode.png")
     print(f"pictures, table and checkpoint are in {args.output}{os.sep}")
     return {name: mean for name, (mean, _) in intervals.items()}

@@ -18,7 +18,7 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 import torch
@@ -34,8 +34,8 @@ from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.evaluation import evaluate, evaluation_env
-from kineticsim_env.vector_env import MarketMakingVectorEnv
+from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
+from kineticsim_env.vector_env import MarketVectorEnv
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -47,6 +47,11 @@ SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100
 @dataclasses.dataclass
 class Args:
     """Train a market maker with PPO and compare it with scripted ones."""
+
+    TASK: ClassVar[str] = "MarketMaking"
+    # What the task is told.
+    EPISODES: ClassVar[dict[str, int]] = {"cuda": 2048, "cpu": 2048, "numpy": 512}  # of the comparison, by engine
+    SETTINGS: ClassVar[tuple[str, ...]] = "reward", "inventory_penalty", "reward_scale", "auctions_per_step"
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (r * 2^32)"""
@@ -97,7 +102,7 @@ class Args:
     bf16: bool | None = None
     """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
 
-    reward: Literal["inventory", "pnl", "asymmetric"] = "inventory"
+    reward: Literal["inventory", "pnl", "asymmetric", "per_unit"] = "inventory"
     """what the learner is paid"""
     inventory_penalty: float = 0.002
     """ticks a squared unit of inventory and decision"""
@@ -242,7 +247,7 @@ def advantages(
 class Trainer:
     """The rollout's buffers, the optimiser, and one update: `rollout`, `estimate` and `learn`, CUDA graphs on a GPU."""
 
-    def __init__(self, args: Args, envs: MarketMakingVectorEnv, agent: Agent) -> None:
+    def __init__(self, args: Args, envs: MarketVectorEnv, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
         self.stream: Any = torch.cuda.Stream() if self.cuda else None
@@ -398,7 +403,7 @@ def agree(device: torch.device, seconds: float) -> float:
     return seconds
 
 
-def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: MarketMakingVectorEnv) -> list[dict]:
+def train(args: Args, envs: MarketVectorEnv, agent: Agent, held_out: MarketVectorEnv) -> list[dict]:
     """Train, log, evaluate now and then, and leave checkpoints; returns the learning curve.
 
     Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart.
@@ -438,7 +443,7 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
                 mean, half = evaluate(agent.act, held_out, seed).pnl_interval() if RANK == 0 else (0.0, 0.0)
                 point = {"steps": update * batch, "seconds": progress["seconds"], "wall": spent}
                 curve.append({**point, "pnl": mean, "half": half})
-                bar.set_postfix_str(f"liquidated PnL {mean:.0f} ± {half:.0f}")
+                bar.set_postfix_str(f"{MEASURES[args.TASK]}: {mean:.4g} ± {half:.2g}")
                 if RANK == 0:
                     torch.save(agent.state_dict(), snapshot(args.output, update * batch))
                 if writer:
@@ -470,7 +475,7 @@ def train(args: Args, envs: MarketMakingVectorEnv, agent: Agent, held_out: Marke
 
 
 def main(args: Args) -> dict[str, float]:
-    """Train, compare and draw; returns mean liquidated PnL by policy, in the first process."""
+    """Train, compare and draw; returns `Evaluation.pnl`'s mean by policy, in the first process."""
     if RANKS > 1 and args.engine in ("auto", "cuda") and torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     engine, device = choose_engine(args.engine)
@@ -481,32 +486,31 @@ def main(args: Args) -> dict[str, float]:
     torch.manual_seed(args.seed)
     args.output.mkdir(parents=True, exist_ok=True)
     args.fill_in(device.type == "cuda")
-    args.eval_envs = args.eval_envs or (512 if engine == "numpy" else 2048)
-    market: dict[str, Any] = {
-        "reward": args.reward,
-        "inventory_penalty": args.inventory_penalty,
-        "reward_scale": args.reward_scale,
-        "auctions_per_step": args.auctions_per_step,
-        "engine": engine,
-    }
+    args.eval_envs = args.eval_envs or args.EPISODES[engine]
+    market: dict[str, Any] = {name: getattr(args, name) for name in args.SETTINGS} | {"engine": engine}
     envs: Any = gym.make_vec(
-        "KineticSim/MarketMaking-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market
+        f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market
     )
     training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
     agent = Agent(*sizes, args.hidden, args.initial_std).to(device)
     if RANK == 0:
         print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
-    curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, **training))
+    curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, args.TASK, **training))
     if RANKS > 1:
         gc.collect()  # graphs that hold on to NCCL must be gone before it is
         dist.destroy_process_group()
     return compare(args, agent, curve, market, training) if RANK == 0 else {}
 
 
-if __name__ == "__main__":
-    arguments = tyro.cli(Args)
+def run(kind: type[Args]) -> None:
+    """Read the command line and do as it says."""
+    arguments = tyro.cli(kind)
     try:
         main(arguments)
     except KeyboardInterrupt:
         raise SystemExit(f"\nstopped; --resume goes on from the checkpoint in {arguments.output}{os.sep}") from None
+
+
+if __name__ == "__main__":
+    run(Args)

@@ -1,4 +1,4 @@
-"""The command line: `python -m kineticsim_env doctor | simulate | impact | bench`."""
+"""The command line: `python -m kineticsim_env doctor | simulate | play | impact | bench`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import __version__, doctor
+from kineticsim_env import __version__, doctor, play
 from kineticsim_env.benchmarks import report, suite
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.engines import ENGINES
@@ -269,6 +269,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--save", metavar="RUN.npz", help="where to write the series and the final books")
     run.add_argument("--plot", metavar="RUN.png", help="where to draw paths, volume, a book and the returns")
     run.set_defaults(command=simulate)
+    play.add_parser(commands)
     _add_impact(commands)
     _add_bench(commands)
     return parser

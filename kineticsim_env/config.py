@@ -64,7 +64,7 @@ class MarketConfig:
         cancel_prob: Share of every resting quantity cancelled before an auction, rounded to 1/65536.
         window: Ticks that the mid may leave the grid's middle before the grid follows; 0 is off.
         tie: Which of several best prices clears: `"lowest"` or the one nearest the `"mid"`.
-        residue: Whether unfilled marketable orders `"rest"` at the grid's edge or are `"cancel"`led.
+        residue: Whether unfilled marketable orders `"rest"` at the grid's edge or are cancelled, `"cancel"`.
         fundamental_price: Fundamental at the start, absolute ticks; None is `init_price`.
         population: `"fixed"` counts by largest remainder, or `"multinomial"` counts drawn per market when seeded.
         max_quote_qty: Largest quote of a learned slot, at most 2^20.

@@ -374,11 +374,11 @@ def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: s
     return given if given.flags.c_contiguous and given.flags.writeable else np.array(given)
 
 
-def unpack_small(small: torch.Tensor, markets: int, slots: int) -> tuple[torch.Tensor, ...]:
-    """View the small buffer, `[M, K]` each: reward float32, then bool: terminated, truncated, and either of both."""
-    rows = markets * slots
-    flags = small.view(torch.bool)[4 * rows :].view(3, markets, slots)
-    return (small[: 4 * rows].view(torch.float32).view(markets, slots), *flags)
+def unpack_small(small: torch.Tensor, *shape: int) -> tuple[torch.Tensor, ...]:
+    """View the small buffer in a shape, `[M, K]` or `[M]`: reward float32, then bool: terminated, truncated, either."""
+    rows = small.numel() // 7
+    flags = small.view(torch.bool)[4 * rows :].view(3, *shape)
+    return (small[: 4 * rows].view(torch.float32).view(shape), *flags.unbind())
 
 
 def _mismatch(

@@ -98,7 +98,7 @@ class _PlayedArm:
     def __init__(self, envs: Any, seed: Any) -> None:
         whole = getattr(envs, "autoreset_mode", None) is AutoresetMode.DISABLED and not envs.core._stagger
         if not whole or envs.output != "torch":
-            raise ValueError(f"make: got {envs}, allowed are environments of evaluation_env")
+            raise ValueError(f"make: got {envs}, allowed is one with torch output, autoreset DISABLED and no stagger")
         self.envs = envs
         self.observation, _ = envs.reset(seed=seed)
         self.alive = torch.ones(envs.num_envs, dtype=torch.bool, device=envs.device)

@@ -1,4 +1,7 @@
-"""Judging traders by money that is really there: inventory unwound through the market before profit is counted."""
+"""Judging traders by money that is really there: inventory unwound through the market before profit is counted.
+
+An executor is judged by its block: what its trades made against the arrival price, a unit.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,25 @@ from kineticsim_env.config import MAX_PRICE
 from kineticsim_env.errors import MarketError
 from kineticsim_env.policies import Policy
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.vector_env import MarketMakingVectorEnv
+from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
 
 HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + r * 2^32; training uses r * 2^32
 HELD_OUT_WARM_SEED = 2**61 + 2**60  # warm starts that no training run has seen
+ENVIRONMENTS = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
+MEASURES = {  # what `Evaluation.pnl` is
+    "MarketMaking": "liquidated PnL, ticks",
+    "Execution": "made against arrival, ticks a unit",
+    "Trading": "liquidated PnL, ticks",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """Whole episodes of one policy in M markets."""
 
-    pnl: np.ndarray  # float64 [M]: cash after unwinding, less fees, in ticks
+    # float64 [M]: cash after unwinding, less fees, in ticks; of an executor minus its implementation shortfall, ticks a
+    # unit of its block
+    pnl: np.ndarray
     episode_return: np.ndarray  # float64 [M]: sum of rewards
     traded: np.ndarray  # float64 [M]: units bought and sold a decision
     inventory: np.ndarray  # float64 [M]: mean absolute inventory at decisions
@@ -46,26 +57,30 @@ def _deviation(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else math.nan
 
 
-def evaluation_env(num_envs: int, **kwargs: Any) -> MarketMakingVectorEnv:
+def evaluation_env(num_envs: int, task: str = "MarketMaking", **kwargs: Any) -> MarketVectorEnv:
     """Make an environment for `evaluate`: torch output, whole episodes from the start, warm starts of its own.
 
     Args:
         num_envs: M, one episode each.
-        **kwargs: As in `MarketMakingVectorEnv`; the learner's own, so that everyone trades in its market.
+        task: `"MarketMaking"`, `"Execution"` or `"Trading"`.
+        **kwargs: As in `MarketVectorEnv`; the learner's own, so that everyone trades in its market.
     """
+    if task not in ENVIRONMENTS:
+        raise ValueError(f"task: got {task!r}, allowed are {', '.join(map(repr, ENVIRONMENTS))}")
     defaults: dict[str, Any] = {"warm_seed": HELD_OUT_WARM_SEED}
     fixed: dict[str, Any] = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "copy": False}
-    return MarketMakingVectorEnv(num_envs=num_envs, **{**defaults, **kwargs, **fixed})
+    return ENVIRONMENTS[task](num_envs=num_envs, **{**defaults, **kwargs, **fixed})
 
 
 @torch.no_grad()
-def evaluate(policy: Policy, envs: MarketMakingVectorEnv, seed: int = HELD_OUT_SEED) -> Evaluation:
+def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -> Evaluation:
     """Play one episode in every market, unwind, and count.
 
-    An episode ends at the horizon, or where `max_loss` terminates it; its inventory is unwound from there.
+    An episode ends at the horizon, or where it terminates; its inventory is unwound from there. An executor's block is
+    not unwound.
 
     Args:
-        policy: Maps observations `[M, 37]` to actions.
+        policy: Maps observations `[M, F]` to actions.
         envs: From `evaluation_env`.
         seed: Of the episodes; market m gets `seed + m`.
 
@@ -74,6 +89,7 @@ def evaluate(policy: Policy, envs: MarketMakingVectorEnv, seed: int = HELD_OUT_S
     """
     _check_envs(envs)
     simulator, task = envs.simulator, envs.core.task
+    may_terminate = task.role == "executor" or task.max_loss is not None
     observation, _ = envs.reset(seed=seed)
     pnl = torch.zeros(envs.num_envs, dtype=torch.float64, device=envs.device)
     total, traded, held, lived = (torch.zeros_like(pnl) for _ in range(4))
@@ -84,10 +100,11 @@ def evaluate(policy: Policy, envs: MarketMakingVectorEnv, seed: int = HELD_OUT_S
         observation, reward, terminated, truncated, _ = envs.step(policy(observation))
         total += reward * alive
         traded += envs.fills.sum(1) * alive
-        if task.max_loss is not None and bool(terminated.any()):
-            # Such an episode is over here: unwind it in a copy of the market, and keep what that gives. The market
-            # itself must start anew to take further steps; they no longer count.
-            pnl = torch.where(terminated & alive, _liquidated_pnl(simulator.branch()), pnl)
+        if may_terminate and bool(terminated.any()):
+            # Such an episode is over here: take its account, unwound in a copy of the market. The market itself must
+            # start anew to take further steps; they no longer count.
+            settled = saved(envs) if task.role == "executor" else _liquidated_pnl(simulator.branch())
+            pnl = torch.where(terminated & alive, settled, pnl)
             alive &= ~terminated
             envs.reset(options={"reset_mask": terminated})
             if not bool(alive.any()):
@@ -97,9 +114,17 @@ def evaluate(policy: Policy, envs: MarketMakingVectorEnv, seed: int = HELD_OUT_S
     return Evaluation(*(value.cpu().numpy() for value in (pnl, total, traded / lived, held / lived)))
 
 
-def _check_envs(envs: MarketMakingVectorEnv) -> None:
+def saved(envs: MarketVectorEnv) -> torch.Tensor:
+    """Return what executors' trades made against the arrival price, ticks a unit of the block, float64 `[M]`."""
+    simulator, task = envs.simulator, envs.core.task
+    cash, inventory, fees = (simulator.tensors[name][:, 0].double() for name in ("cash", "inventory", "fees"))
+    money = cash + inventory * envs.core.tensors["arrival2"] / 2 - fees / 1000
+    return (money - task.leftover_penalty * (task.block_qty - inventory.abs())) / task.block_qty
+
+
+def _check_envs(envs: MarketVectorEnv) -> None:
     """Refuse environments whose accounts are gone, or not whole episodes, when the horizon is reached."""
-    fits = isinstance(envs, MarketMakingVectorEnv) and envs.autoreset_mode is AutoresetMode.DISABLED
+    fits = isinstance(envs, MarketVectorEnv) and envs.autoreset_mode is AutoresetMode.DISABLED
     if not fits or envs.output != "torch" or envs.core._stagger:
         raise ValueError(
             f"envs: got {envs}, allowed is what evaluation_env returns (DISABLED, torch output, no stagger)"
@@ -114,7 +139,7 @@ def _liquidated_pnl(simulator: Simulator) -> torch.Tensor:
 def grid_search(
     make: Callable[..., Policy],
     grid: Mapping[str, Sequence[Any]],
-    envs: MarketMakingVectorEnv,
+    envs: MarketVectorEnv,
     seed: int = 0,
     progress: bool = True,
 ) -> tuple[dict[str, Any], list[tuple[dict[str, Any], float, float]]]:
@@ -143,23 +168,28 @@ def grid_search(
     return rows[0][0], rows
 
 
-def format_table(results: Mapping[str, Evaluation], notes: Mapping[str, str] | None = None) -> str:
+def format_table(
+    results: Mapping[str, Evaluation], notes: Mapping[str, str] | None = None, task: str = "MarketMaking"
+) -> str:
     """Return a Markdown table of evaluations, best first, with 95% confidence intervals.
 
     Args:
         results: Evaluations by the policy's name.
         notes: What else to say about a policy, such as its parameters.
+        task: As in `evaluation_env`.
     """
     notes = notes or {}
+    digits = 3 if task == "Execution" else 0
     lines = [
-        "| policy | liquidated PnL, ticks | PnL sd | units a decision | mean inventory | return | parameters |",
+        f"| policy | {MEASURES[task]} | its sd | units a decision | mean inventory | return | parameters |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     for name, result in sorted(results.items(), key=lambda item: -item[1].pnl.mean()):
         mean, half = result.pnl_interval()
+        score = f"{mean:.{digits}f} ± {half:.{digits}f} | {_deviation(result.pnl):.{digits}f}"
         lines.append(
-            f"| {name} | {mean:.0f} ± {half:.0f} | {_deviation(result.pnl):.0f} | {result.traded.mean():.2f} "
-            f"| {result.inventory.mean():.1f} | {result.episode_return.mean():.1f} | {notes.get(name, '')} |"
+            f"| {name} | {score} | {result.traded.mean():.2f} | {result.inventory.mean():.1f} "
+            f"| {result.episode_return.mean():.1f} | {notes.get(name, '')} |"
         )
     return "\n".join(lines)
 

@@ -50,9 +50,10 @@ from gymnasium.utils import seeding
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
+from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
-from kineticsim_env.vector_env import check_config, check_render_mode
+from kineticsim_env.vector_env import check_config
 
 try:
     import pettingzoo
@@ -91,7 +92,12 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
     `sold` in the last decision.
     """
 
-    metadata = {"name": "kineticsim_market_v0", "render_modes": [], "is_parallelizable": True}
+    metadata = {
+        "name": "kineticsim_market_v0",
+        "render_modes": RENDER_MODES,
+        "render_fps": RENDER_FPS,
+        "is_parallelizable": True,
+    }
 
     def __init__(
         self,
@@ -107,6 +113,7 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         scenario_seed: int = 0,
         max_cycles: int | None = None,
         render_mode: str | None = None,
+        render_agent: str | None = None,
         **task: Any,
     ) -> None:
         """Open the market.
@@ -123,7 +130,8 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
             num_scenarios: As in `MarketVectorEnv`.
             scenario_seed: As in `MarketVectorEnv`.
             max_cycles: Another name for `horizon`, which it overrides.
-            render_mode: None.
+            render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None.
+            render_agent: Whose orders, inventory and PnL are shown; the first agent's if None.
             **task: Fields of `ManyLearnersTask`.
 
         Raises:
@@ -153,6 +161,7 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
         )
+        self._viewer = make_viewer(self.core, self.render_mode, slot=self._slot_of(render_agent))
         self.observation_spaces = {agent: settings.observation_space(role) for agent, role in self._role.items()}
         self.action_spaces = {agent: settings.action_space(role) for agent, role in self._role.items()}
         self._used = [OBSERVATION_SIZES[role] for role in roles]
@@ -188,6 +197,8 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
             seed = int(self._np_random.integers(2**62))
         self.core.reset(seed)
         self.agents = list(self.possible_agents)
+        if self._viewer:
+            self._viewer.update()
         return self._observations(), self._infos()
 
     def step(self, actions: Mapping[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
@@ -206,6 +217,8 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
             raise ValueError(f"actions: got missing or unknown agents {odd}, allowed is one for each of {self.agents}")
         core = self.core
         core.step(**{"choices" if self._discrete else "actions": self._check_actions(actions)})
+        if self._viewer:
+            self._viewer.update()
         results = {name: core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated", "ended")}
         reward, terminated, truncated, ended = (
             {agent: row[slot] for slot, agent in enumerate(self.possible_agents) if agent in self.agents}
@@ -221,11 +234,14 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         own = [row[MARKET_FEATURES:used] for row, used in zip(rows, self._used, strict=True)]
         return np.concatenate([rows[0, :MARKET_FEATURES], *own])
 
-    def render(self) -> None:
-        """Do nothing; there is no render mode."""
+    def render(self) -> Any:
+        """Return uint8 `[600, 960, 3]` in the render mode `"rgb_array"`, text in `"ansi"`; None in a window."""
+        return render_with(self._viewer, self)
 
     def close(self) -> None:
-        """Raise what is left in the error word."""
+        """Close the window, and raise what is left in the error word."""
+        if self._viewer:
+            self._viewer.close()
         self.core.close()
 
     # Beyond it --------------------------------------------------------------------------------------------------------
@@ -244,6 +260,12 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         self.core.load_state_dict(saved)
         ended = self.core.tensors["ended"][0].tolist()
         self.agents = [agent for agent, over in zip(self.possible_agents, ended, strict=True) if not over]
+
+    def _slot_of(self, agent: str | None) -> int:
+        """Return the slot of the agent to be shown."""
+        if agent is not None and agent not in self.possible_agents:
+            raise ValueError(f"render_agent: got {agent!r}, allowed are None, {', '.join(self.possible_agents)}")
+        return 0 if agent is None else self.possible_agents.index(agent)
 
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:
         """Return the actions of all agents as one tensor for the engine, or raise."""

@@ -12,9 +12,10 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
+from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
-from kineticsim_env.vector_env import check_config, check_options, check_render_mode, check_role
+from kineticsim_env.vector_env import check_config, check_options, check_role
 
 
 class MarketEnv(gym.Env):
@@ -29,7 +30,7 @@ class MarketEnv(gym.Env):
 
     task_type: ClassVar[type[Task]]
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS}
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class MarketEnv(gym.Env):
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
         )
+        self._viewer = make_viewer(self.core, self.render_mode)
         self.observation_space = self.core.task.observation_space(self._role)
         self.action_space = self.core.task.action_space(self._role)
         self._limit = self.core.task.num_choices(self._role)
@@ -95,6 +97,8 @@ class MarketEnv(gym.Env):
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed)
         self._state = False
+        if self._viewer:
+            self._viewer.update()
         return self._observation(), self._infos()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -117,10 +121,18 @@ class MarketEnv(gym.Env):
             core.step(actions=core.check_actions(action, (size,)).view(1, 1, size))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         self._state = terminated or truncated
+        if self._viewer:
+            self._viewer.update()
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, self._infos()
 
+    def render(self) -> Any:
+        """Return uint8 `[600, 960, 3]` in the render mode `"rgb_array"`, text in `"ansi"`; None in a window."""
+        return render_with(self._viewer, self)
+
     def close(self) -> None:
-        """Raise what is left in the error word."""
+        """Close the window, and raise what is left in the error word."""
+        if self._viewer:
+            self._viewer.close()
         self.core.close()
 
     @property

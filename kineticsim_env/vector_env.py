@@ -17,6 +17,7 @@ from gymnasium.vector.utils import batch_space
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
+from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 
@@ -55,13 +56,15 @@ class MarketVectorEnv(VectorEnv):
             from a GPU are always copies.)
         validate: Check the error words before every step, at the price of a synchronisation on CUDA.
         max_episode_steps: Another name for `horizon`, which it overrides.
-        render_mode: None.
+        render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None. A step then also copies one market to
+            the host.
+        render_market: Which market is shown.
         **task: Fields of the task.
     """
 
     task_type: ClassVar[type[Task]]
 
-    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS, "autoreset_mode": AutoresetMode.SAME_STEP}
 
     @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
     def __init__(
@@ -84,6 +87,7 @@ class MarketVectorEnv(VectorEnv):
         validate: bool = False,
         max_episode_steps: int | None = None,
         render_mode: str | None = None,
+        render_market: int = 0,
         **task: Any,
     ) -> None:
         """Open the markets; the arguments are those of the class.
@@ -121,6 +125,7 @@ class MarketVectorEnv(VectorEnv):
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
         )
+        self._viewer = make_viewer(self.core, self.render_mode, render_market)
         self.output, self._copy = output, copy
         self._make_spaces()
         self._make_views()
@@ -142,7 +147,7 @@ class MarketVectorEnv(VectorEnv):
         self._observation, self._final = (
             core.tensors[name][:, 0, :used] for name in ("observation", "final_observation")
         )
-        self._reward, *self._flags = (part[:, 0] for part in unpack_small(core.small, self.num_envs, 1))
+        self._reward, *self._flags = unpack_small(core.small, self.num_envs)
         self._same_step = core.autoreset == SAME_STEP
         self._live: tuple[Any, ...] = (self._observation, self._final, self._reward, *self._flags)
         if self.output == "numpy" and core.host:
@@ -170,6 +175,8 @@ class MarketVectorEnv(VectorEnv):
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed, mask)
         self._was_reset = True
+        if self._viewer:
+            self._viewer.update()
         return self._results(observation_only=True)[0], {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -191,6 +198,8 @@ class MarketVectorEnv(VectorEnv):
         core.step(**{self._input: given.unsqueeze(1)})
         if self._same_step:
             torch.logical_or(self._flags[0], self._flags[1], out=self._flags[2])
+        if self._viewer:
+            self._viewer.update()
         observation, final, reward, terminated, truncated, ended = self._results()
         infos = {"final_obs": final, "_final_obs": ended} if self._same_step else {}
         return observation, reward, terminated, truncated, infos
@@ -203,8 +212,7 @@ class MarketVectorEnv(VectorEnv):
             if observation_only:
                 return (self._observation.clone(),)
             final = self._final.clone() if self._same_step else None
-            small = (part[:, 0] for part in unpack_small(self.core.small.clone(), self.num_envs, 1))
-            return self._observation.clone(), final, *small
+            return self._observation.clone(), final, *unpack_small(self.core.small.clone(), self.num_envs)
         if self.core.host:
             if not self._copy:
                 return self._live
@@ -213,11 +221,20 @@ class MarketVectorEnv(VectorEnv):
         if observation_only:
             return (observation,)
         final = self._final.cpu().numpy() if self._same_step else None
-        small = (part[:, 0].numpy() for part in unpack_small(self.core.small.cpu(), self.num_envs, 1))
-        return observation, final, *small
+        small = unpack_small(self.core.small.cpu(), self.num_envs)
+        return observation, final, *(part.numpy() for part in small)
+
+    def render(self) -> Any:
+        """Return a tuple of which each of the M entries is the frame of `render_market`; None in a window.
+
+        With Gymnasium's `RecordVideo` use `record_first_only=True`; only one market is drawn.
+        """
+        return render_with(self._viewer, self, self.num_envs)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Raise what is left in the error words."""
+        """Close the window, and raise what is left in the error words."""
+        if self._viewer:
+            self._viewer.close()
         self.core.close()
 
     def __del__(self) -> None:
@@ -309,12 +326,6 @@ def check_config(config: Any, preset: str) -> MarketConfig:
     if not isinstance(config, MarketConfig):
         raise TypeError(f"config: got {type(config).__name__}, allowed are a MarketConfig, None")
     return config
-
-
-def check_render_mode(mode: Any) -> None:
-    """Refuse render modes; there is none yet."""
-    if mode is not None:
-        raise ValueError(f"render_mode: got {mode!r}, allowed is None")
 
 
 def check_options(options: Any) -> Any:

@@ -11,7 +11,9 @@ import torch
 
 from kineticsim_env import MarketConfig, MarketError, Simulator
 from kineticsim_env.env_core import SAME_STEP, EnvCore
-from kineticsim_env.tasks import MarketMakingTask
+from kineticsim_env.tasks import ManyLearnersTask
+from kineticsim_env.tasks.base import ROLES
+from kineticsim_env.tasks.many_learners import slots_of
 
 
 def markets(levels: int, spread: int, options: bool, bins: int | None = None) -> None:
@@ -49,17 +51,19 @@ def full(bins: int) -> None:
 
 
 def environment(mark: str, levels: int) -> None:
-    """Step one learner of each role over the end of an episode."""
-    task = MarketMakingTask(horizon=3, mark=mark, warmup=5, bank_size=4)
-    roles = ("maker", "momentum", "noise")
+    """Step one learner of each role over the ends of episodes, blocks forced through, and new scenarios."""
+    task = ManyLearnersTask(horizon=3, mark=mark, warmup=5, bank_size=4, block_qty=9)
     config = MarketConfig.preset("trading", num_levels=levels, init_price=levels // 2)
     core = EnvCore(
-        config, 5, task, roles, slots=roles, engine="cuda", device=None, prefer_cpu="", autoreset=SAME_STEP,
-        stagger=True, auctions_per_step=2, validate=False,
+        config, 5, task, ROLES, slots=slots_of(ROLES), engine="cuda", device=None, prefer_cpu="", autoreset=SAME_STEP,
+        stagger=True, auctions_per_step=2, validate=False, randomise={"noise_spread": (2, 14), "fee": [0, 9]},
+        num_scenarios=3,
     )  # fmt: skip
     core.reset(seed=3)
     for _ in range(5):
-        core.step(actions=torch.rand((5, 3, 4), device="cuda") * 2 - 1)
+        core.step(actions=torch.rand((5, len(ROLES), 4), device="cuda") * 2 - 1)
+    core.set_scenarios({"noise_spread": (14, 40)})
+    core.step(actions=torch.rand((5, len(ROLES), 2), device="cuda") * 2 - 1)
     core.close()
 
 

@@ -34,6 +34,10 @@ GOALS = {
     "test": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
     "test-gpu": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
     "lint": (["test", "lint"], ["ruff", "ty"]),
+    "docs": (
+        ["docs"],
+        ["furo", "matplotlib", "myst-parser", "pettingzoo", "sphinx", "sphinx-copybutton", "sphinx-gallery"],
+    ),
 }
 
 # Prints, as JSON, the version of every package that .venv sees, the first on its path where there are several.

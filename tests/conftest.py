@@ -1,7 +1,13 @@
-"""What all tests share: GPU tests need a GPU that torch sees; Hypothesis has no deadline (engines compile)."""
+"""What all tests share: GPU tests need a GPU that torch sees; Hypothesis has no deadline (engines compile); windows
+open on no screen.
+"""
+
+import os
 
 import pytest
 import torch
+
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 try:
     from hypothesis import HealthCheck, settings

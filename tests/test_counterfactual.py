@@ -18,6 +18,7 @@ from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.state import SERIES
 from kineticsim_env.studies import price_impact
 from kineticsim_env.studies.statistics import Mean
+from kineticsim_env.vector_env import ExecutionVectorEnv, TradingVectorEnv
 
 ENGINES = ("numpy", "cpu")
 CONFIGS = {
@@ -328,6 +329,37 @@ def test_markets_whose_episode_ended_are_left_out():
     assert not np.isnan(found.without_agent["mid2"]).any()
 
 
+def make_task_env(kind, **arguments):
+    fixed = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "engine": "cpu"}
+    return lambda: kind(64, **{**fixed, **arguments})
+
+
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+@pytest.mark.parametrize(
+    ("kind", "idle"), [(ExecutionVectorEnv, policies.DoNothing), (TradingVectorEnv, policies.Hold)]
+)
+def test_idle_executors_and_traders_change_nothing(kind, idle, action_type):
+    make = make_task_env(kind, horizon=30, action_type=action_type)
+    policy = idle(make().core.task)
+    if action_type == "discrete":
+        policy = policies.Discretised(policy, make().core.task)
+    found = env_counterfactual(make, policy, seed=5)
+    assert all(not difference.any() for difference in found.difference.values())
+    forced = kind is ExecutionVectorEnv  # at the deadline the engine executes the block, in both arms
+    assert not found.fills[:, :-1].any() and bool(found.fills[:, -1].any()) == forced
+
+
+@pytest.mark.parametrize(("side", "sign"), [("buy", 1), ("sell", -1)])
+def test_what_an_executor_does_to_its_markets(side, sign):
+    make = make_task_env(ExecutionVectorEnv, side=side, block_qty=240, horizon=60)
+    found = env_counterfactual(make, policies.TimeWeighted(make().core.task), seed=5, decisions=55)
+    mean, half = found.mean_difference("mid2")
+    assert mean[0] == 0 and sign * mean[10:55].mean() / 2 > 1.0  # 4 units a decision, as in docs/price_impact.md
+    assert not np.nan_to_num(found.difference["fundamental"]).any()
+    bought, sold = np.nansum(found.fills, axis=(0, 1))
+    assert min(bought, sold) == 0 and (bought > 0) == (side == "buy")
+
+
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 GOOD = {"config": None, "orders": schedule(2, 3), "num_markets": 3, "engine": "numpy"}
@@ -386,7 +418,7 @@ def test_wrong_names_and_environments():
     with pytest.raises(ValueError, match="decisions: got 41, allowed is up to the horizon, 40"):
         env_counterfactual(make, policy, decisions=41)
     envs = gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=2, engine="cpu")
-    with pytest.raises(ValueError, match="allowed are environments of evaluation_env"):
+    with pytest.raises(ValueError, match="allowed is one with torch output, autoreset DISABLED"):
         env_counterfactual(lambda: envs, policy)
 
 

@@ -1,10 +1,13 @@
 """README.md and docs/ say what is true: their Python runs, their commands and files exist, their links lead somewhere.
 
-Written for whatever pages there are: a new page in docs/ is checked without a word here.
+Written for whatever pages there are: a new page in docs/ is checked without a word here. `make docs` checks more: it
+builds the site, with every link and name in it, and runs the tutorials; any warning is an error there.
 """
 
 import argparse
+import ast
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -12,17 +15,44 @@ import sys
 import tomllib
 from pathlib import Path
 
+import gymnasium
 import pytest
 
+import kineticsim_env
 from kineticsim_env import cli
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-OPTIONAL = ("array_api_compat", "matplotlib", "pettingzoo", "stable_baselines3", "tensorboard", "tyro")
+DOCS = ROOT / "docs"
+MADE = (DOCS / "_build", DOCS / "gallery")  # by `make docs`
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+def site_pages(ending: str) -> list[Path]:
+    """Return the pages below docs/ that are written by hand."""
+    return sorted(page for page in DOCS.rglob(f"*{ending}") if not set(MADE) & set(page.parents))
+
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *site_pages(".md")]
+OPTIONAL = (
+    "array_api_compat",
+    "matplotlib",
+    "moviepy",
+    "pettingzoo",
+    "pygame",
+    "stable_baselines3",
+    "tensorboard",
+    "tyro",
+)
+OPTIONAL += ("agilerl", "benchmarl", "ray", "rl_games", "rsl_rl", "skrl", "torchrl")
+ISOLATED = ("rl_games",)  # changes torch's settings for the whole process
+
+_FENCE = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _SOURCE_FILE = re.compile(r"`((?:[\w.]+/)*[\w.]+\.(?:py|h|cuh|cu|cpp|toml|md))`")
+
+
+def name(page: Path) -> str:
+    """Return a page's name in the checkout."""
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(language: str) -> list:
@@ -33,7 +63,7 @@ def blocks(language: str) -> list:
         for match in _FENCE.finditer(text):
             if match.group(1) == language:
                 line = text.count("\n", 0, match.start()) + 1
-                found.append(pytest.param(match.group(2), id=f"{page.name}:{line}"))
+                found.append(pytest.param(match.group(2), id=f"{name(page)}:{line}"))
     return found
 
 
@@ -62,6 +92,11 @@ def commands() -> list:
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python_blocks_run(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if any(f"from {name}" in code and importlib.util.find_spec(name) for name in ISOLATED):
+        monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return
     try:
         exec(compile(code, "<documentation>", "exec"), {"__name__": "documentation"})
     except ModuleNotFoundError as error:
@@ -112,12 +147,12 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
         return
     arguments = [word for word in words[3:] if word != "|"]
     if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
-        assert set(arguments) <= {"doctor", "simulate", "bench"}
+        assert set(arguments) <= {"doctor", "simulate", "play", "bench"}
         return
     if "--plot" in arguments:
         pytest.importorskip("matplotlib")
     monkeypatch.chdir(folder)
-    if arguments[0] == "bench":  # tests/test_benchmarks.py runs it
+    if arguments[0] in ("bench", "play"):  # tests/test_benchmarks.py and tests/test_play.py run them
         cli._parser().parse_args(arguments)
         return
     if arguments == ["simulate"]:  # named, not shown
@@ -174,7 +209,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_and_pictures_resolve(page):
     missing = []
     for link in _LINK.findall(prose(page)):
@@ -187,7 +222,7 @@ def test_links_and_pictures_resolve(page):
     assert not missing, f"{page.name} links to what is not there"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_named_files_exist(page):
     package = ROOT / "kineticsim_env"
     places = (ROOT, page.parent, package, package / "studies", package / "engines", ROOT / "cuda")
@@ -206,7 +241,7 @@ def test_the_map_of_the_code_is_whole():
     assert files - listed == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_no_registry_no_personal_path(page):
     # In two pieces each, as .ci/run looks for them in this file too.
     registries = ["py" + "pi.org", "pythonhosted" + ".org", "conda" + ".anaconda.org"]
@@ -217,3 +252,78 @@ def test_no_registry_no_personal_path(page):
 def test_no_placeholder_stays():
     for page in PAGES:
         assert not re.findall(r"\b(?:TODO|FIXME|XXX|TBD)\b", page.read_text()), page.name
+
+
+# The site -------------------------------------------------------------------------------------------------------------
+
+
+def toctree_entries(page: Path) -> set[Path]:
+    """Return the pages, without their endings, that a page's toctrees list."""
+    text = page.read_text()
+    trees = [match.group(2) for match in _FENCE.finditer(text) if match.group(1).strip() == "{toctree}"]
+    trees += re.findall(r"^\.\. toctree::\n((?:(?: +.*)?\n)+)", text + "\n", re.MULTILINE)
+    lines = [re.sub(r".*<(.*)>", r"\1", line.strip()) for tree in trees for line in tree.splitlines()]
+    found: set[Path] = set()
+    for entry in (line for line in lines if line and not line.startswith(":")):
+        globbed = [path.with_suffix("") for path in page.parent.glob(f"{entry}.*")]
+        found.update(path for path in globbed if path != page.with_suffix(""))
+        if entry.startswith("gallery/"):  # which the build makes
+            found.add(page.parent / entry)
+        assert globbed or "*" in entry or entry.startswith("gallery/"), f"{name(page)} lists {entry}"
+    return found
+
+
+def test_every_page_is_on_the_site():
+    """Each page is reached from docs/index.md by toctrees."""
+    pages = {page.with_suffix(""): page for ending in (".md", ".rst") for page in site_pages(ending)}
+    pages = {stem: page for stem, page in pages.items() if DOCS / "tutorials" not in page.parents}
+    reached, pending = set(), [DOCS / "index"]
+    while pending:
+        stem = pending.pop()
+        if stem in pages and stem not in reached:
+            reached.add(stem)
+            pending += toctree_entries(pages[stem])
+    assert not {name(pages[stem]) for stem in set(pages) - reached}
+
+
+def test_every_environment_has_its_page():
+    """The page of an environment names its id, and asks it for its spaces."""
+    pages = "".join(page.read_text() for page in site_pages(".md") if page.parent.name == "environments")
+    overview = (DOCS / "environments" / "index.md").read_text()
+    for identity in (identity for identity in gymnasium.registry if identity.startswith("KineticSim/")):
+        assert f"```{{spaces}} {identity}\n" in pages, identity
+        assert f"`{identity}`" in overview, identity
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = "".join(page.read_text() for page in (DOCS / "api").glob("*.rst"))
+    for public in set(kineticsim_env.__all__) - {"__version__"}:
+        assert re.search(rf"^\.\. auto\w+:: {public}$", reference, re.MULTILINE), public
+
+
+def test_every_code_block_is_checked_by_somebody():
+    """Python runs here, commands are looked at here, directives are Sphinx's; anything else is plain text."""
+    for page in PAGES:
+        for match in _FENCE.finditer(page.read_text()):
+            language = match.group(1).strip()
+            assert language in ("", "python", "bash", "text", "bibtex") or language.startswith("{"), name(page)
+
+
+def test_tutorials_are_scripts_with_a_title_that_draw_something():
+    """`make docs` runs them; here only what it would show too late."""
+    files = sorted((DOCS / "tutorials").glob("*.py"))
+    assert len(files) >= 3
+    for file in files:
+        docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
+        title, line, *_ = docstring.splitlines()
+        assert line == "=" * len(title), name(file)
+        assert "plt.show()" in file.read_text(), name(file)
+
+
+def test_make_docs_fails_on_warnings():
+    recipe = (ROOT / "Makefile").read_text().partition("\ndocs:")[2].partition("\n\n")[0]
+    assert " -W " in recipe
+    configuration = (DOCS / "conf.py").read_text()
+    assert "nitpicky = True" in configuration
+    assert '"abort_on_example_error": True' in configuration
+    assert "make docs" in (ROOT / ".ci" / "run").read_text()

@@ -57,6 +57,29 @@ def test_a_kernel_of_its_own_has_the_cpus_bits(num_envs):
             np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.parametrize("force", [{"KS_SINGLE": 0}, {"KS_SLOTS": 2, "KS_SINGLE": 0}, {"KS_SINGLE": 1, "KS_BLOCKS": 2}])
+@pytest.mark.parametrize("specialised", [False, True])
+def test_ways_to_step_few_environments_agree(force, specialised):
+    one, two = make(40), make(40, engine="cpu")
+    one.simulator.engine.force = force
+    if specialised:
+        one.simulator.specialise()
+    np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
+    for action in tape(15, 40):
+        for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_settings_that_change_are_no_constants():
+    one, two = make(3000, config=ks.MarketConfig.preset("trading")), make(3000, engine="cpu")
+    np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
+    for reward, action in zip(("inventory", "pnl", "asymmetric", "per_unit"), tape(4, 3000), strict=True):
+        for envs in (one, two):
+            envs.set_task(reward=reward, mark="mid" if reward == "pnl" else "fundamental")
+        for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
 def test_a_step_does_not_synchronise():
     envs = make(64, output="torch")
     envs.reset(seed=1)

@@ -112,7 +112,7 @@ def test_what_all_markets_share_becomes_constants(variants):
     engine.specialise()
     engine.prepare(0)
     defines = variants[-1]
-    assert defines["KS_LEVELS"] == 64 and (defines["KS_OPTIONS"], defines["KS_SLOTS"], defines["KS_TASK"]) == (1, 1, 0)
+    assert defines["KS_LEVELS"] == 64 and (defines["KS_OPTIONS"], defines["KS_SLOTS"], defines["KS_TASK"]) == (1, 2, 0)
     values = dict(zip(state.PARAMS_FIELDS, defines["KS_PARAMETERS"].split(","), strict=True))
     assert values.pop("noise_spread") == "row.noise_spread"
     assert {name: int(value) for name, value in values.items()} == {name: int(rows[name][0]) for name in values}
@@ -134,6 +134,32 @@ def test_other_parameters_ask_for_another_kernel(variants):
     engine.specialise()  # a second time there is nothing to do
     engine.prepare(0)
     assert len(variants) == 4
+
+
+def test_settings_of_the_task_become_constants_until_they_change(variants):
+    engine = open_engine(128, slots=2)
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    engine.specialise()
+    task = {"horizon": 30, "reward": 1, "reward_scale": 10.0, "role": [3, 3] + [0] * 30}
+    engine.set_task(task)
+    engine.prepare(1)
+    assert variants[-1]["KS_TASK_CONSTANTS"] == "task.horizon=30,task.reward=1" and variants[-1]["KS_ROLE"] == 3
+    for reward in (2, 1):
+        engine.set_task(task | {"reward": reward})  # compiled at once: a CUDA graph may be captured next
+        assert variants[-1]["KS_TASK_CONSTANTS"] == "task.horizon=30"
+    assert len(variants) == 2
+    engine.set_task(task | {"role": [3, 0] + [0] * 30})
+    assert not {"KS_TASK_CONSTANTS", "KS_ROLE"} & set(variants[-1])
+
+
+@pytest.mark.parametrize(
+    ("markets", "slots", "blocks"), [(1, 1, 2), (1024, 1, 2), (2112, 1, 4), (2113, 1, 0), (64, 2, 0)]
+)
+def test_few_environments_of_one_slot_have_a_kernel_for_them(variants, markets, slots, blocks):
+    engine = open_engine(128, slots=slots, markets=markets)
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    engine.prepare(1)
+    assert (variants[-1].get("KS_SINGLE", 0), variants[-1].get("KS_BLOCKS", 0)) == (int(blocks > 0), blocks)
 
 
 def test_what_tests_force_wins(variants):

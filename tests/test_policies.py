@@ -10,7 +10,13 @@ from kineticsim_env import policies
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.tasks import MarketMakingTask
 
-MAKERS = (policies.NoTrade, policies.RandomQuotes, policies.FixedSpread, policies.AvellanedaStoikov)
+MAKERS = (
+    policies.NoTrade,
+    policies.RandomQuotes,
+    policies.FixedSpread,
+    policies.AvellanedaStoikov,
+    policies.GueantLehalleFernandezTapia,
+)
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 
 
@@ -72,6 +78,37 @@ def test_avellaneda_stoikov_is_symmetric_and_skews_against_inventory():
     assert long[[0, 1]].tolist() == short[[1, 0]].tolist()
     assert flat[0] == flat[1]
     assert long[0] > flat[0] > short[0]
+
+
+def test_gueant_lehalle_fernandez_tapia_known_answers():
+    """2 lots held: the bid moves away and the ask comes near by two skews; both terms worked out by hand."""
+    task = MarketMakingTask(inventory_limit=40, max_offset=10, max_qty=8)
+    policy = policies.GueantLehalleFernandezTapia(task, gamma=0.5, kappa=0.5, arrivals=1.0, sigma=0.5, qty=5)
+    spread = math.log(2) / 0.5
+    skew = math.sqrt(0.25 * 0.5 / (2 * 0.5 * 1.0) * 2**2)
+    assert (spread, skew) == (pytest.approx(1.386294, abs=1e-6), pytest.approx(0.707107, abs=1e-6))
+    bid, ask = spread + (2 * 2 + 1) / 2 * skew, spread - (2 * 2 - 1) / 2 * skew
+    expected = [bid / 5 - 1, ask / 5 - 1, 5 / 4 - 1, 5 / 4 - 1]
+    assert policy(observation(0.25))[0].tolist() == pytest.approx(expected, abs=1e-6)
+    long, short = (policy(observation(share))[0] for share in (0.25, -0.25))
+    assert long[[0, 1]].tolist() == pytest.approx(short[[1, 0]].tolist())
+
+
+def test_gueant_lehalle_fernandez_tapia_in_limits():
+    """Without volatility there is no skew; as risk aversion vanishes the half-spread goes to 1 / k."""
+    task = MarketMakingTask(max_offset=20)
+    quiet = policies.GueantLehalleFernandezTapia(task, sigma=0.0)
+    assert torch.equal(quiet(observation(0.5))[:, :2], quiet(observation(-0.5))[:, :2])
+    neutral = policies.GueantLehalleFernandezTapia(task, gamma=1e-9, kappa=0.25)
+    assert neutral(observation())[0, 0].item() == pytest.approx(4.0 / 10 - 1, abs=1e-3)
+
+
+@pytest.mark.parametrize("field", ["gamma", "kappa", "arrivals", "qty"])
+def test_gueant_lehalle_fernandez_tapia_refuses_what_has_no_quotes(field):
+    with pytest.raises(ValueError, match=f"{field}: got 0, allowed is a number above 0"):
+        policies.GueantLehalleFernandezTapia(MarketMakingTask(), **{field: 0})
+    with pytest.raises(ValueError, match="sigma: got -1"):
+        policies.GueantLehalleFernandezTapia(MarketMakingTask(), sigma=-1)
 
 
 @pytest.mark.parametrize("half_spread", [0, 2, 3.4, 25])

@@ -43,20 +43,29 @@ def comparison(ppo):
 
 
 def small_grids(comparison, monkeypatch):
-    grids = {name: (make, {"qty": [4, 8]}) for name, (make, _) in comparison.GRIDS.items()}
-    monkeypatch.setattr(comparison, "GRIDS", grids, raising=True)
+    grid = {"MarketMaking": {"qty": [4, 8]}, "Execution": {"ticks": [-2, 2]}, "Trading": {"ticks": [-2, 2]}}
+    small = {
+        task: {name: (make, grid[task]) for name, (make, _) in grids.items()}
+        for task, grids in comparison.GRIDS.items()
+    }
+    monkeypatch.setattr(comparison, "GRIDS", small, raising=True)
 
 
-def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("script", ["ppo_market_maker", "ppo_executor", "ppo_trader"])
+def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, monkeypatch, script):
     small_grids(comparison, monkeypatch)
-    output = tmp_path / "run"
-    pnl = ppo.main(ppo.Args(output=output, **TINY))
+    output, args = tmp_path / "run", importlib.import_module(script).Args
+    pnl = ppo.main(args(output=output, **TINY))
     printed = capsys.readouterr().out
-    policies = {"no trade", "random quotes", "fixed spread", "Avellaneda-Stoikov", "PPO (learned)"}
-    assert set(pnl) == policies and pnl["no trade"] == 0.0
+    policies = {*comparison.PLAIN[args.TASK], *comparison.GRIDS[args.TASK], "PPO (learned)"}
+    assert set(pnl) == policies and len(policies) >= 6
+    if args.TASK == "Execution":
+        assert pnl["all at once"] < pnl["TWAP"]
+    else:
+        assert pnl["no trade"] == 0.0
     table = (output / "table.md").read_text()
     assert table in printed + "\n" and all(f"| {name} |" in table for name in policies)
-    assert "qty=" in table and "(best of 2)" in table  # the parameters found are shown
+    assert ("qty=" in table or "ticks=" in table) and "(best of 2)" in table  # the parameters found are shown
     assert f"pictures, table and checkpoint are in {output}" in printed
     record = json.loads((output / "results.json").read_text())
     assert set(record["pnl"]) == policies and record["args"]["num_envs"] == 8
@@ -83,7 +92,7 @@ def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, comparison, tmp_path, m
         monkeypatch.setattr(module, "evaluate", spy)
     ppo.main(ppo.Args(output=tmp_path, seed=3, track=False, **{**TINY, "total_steps": 128}))
     final = [call for call in seen if call[0] == comparison.HELD_OUT_SEED]
-    assert len(final) == 5 and {call[1] for call in final} == {32}
+    assert len(final) >= 6 and {call[1] for call in final} == {32}
     during = [call for call in seen if call not in final]
     assert {call[0] for call in during} == {3 << 32}
     assert {call[2] for call in final}.isdisjoint({call[2] for call in during})

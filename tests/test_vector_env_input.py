@@ -68,7 +68,9 @@ def test_bad_actions_leave_the_state_untouched(action_type, actions, error, matc
         ({"config": {"num_levels": 64}}, TypeError, "config: got dict"),
         ({"replace": "noise"}, ValueError, "replace: got 'noise'"),
         ({"stagger": 1}, TypeError, "stagger: got 1"),
-        ({"render_mode": "human"}, ValueError, "render_mode: got 'human'"),
+        ({"render_mode": "video"}, ValueError, "render_mode: got 'video'"),
+        ({"render_market": 99}, ValueError, "render_market: got 99, allowed is 0 to"),
+        ({"render_market": 0.0}, TypeError, "render_market: got 0.0"),
     ],
 )
 def test_bad_arguments(kwargs, error, match):

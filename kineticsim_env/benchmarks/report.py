@@ -120,7 +120,8 @@ def _sections(measured: Measured) -> list[str]:
 
 
 def _title(measured: Measured, name: str) -> str:
-    lines = [f"# Measurements\n\n<!-- Written by `python -m kineticsim_env bench report {name}`. -->\n"]
+    command = f"python -m kineticsim_env bench report {name} --output ."
+    lines = [f"# Measurements\n\n<!-- Written by `{command}` beside that file. -->\n"]
     for machine in measured.data["machines"]:
         hardware = [machine["gpu"], f"{machine['cpu']} ({machine['cpu_cores']} cores)", machine["platform"]]
         versions = [

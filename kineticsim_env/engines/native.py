@@ -22,6 +22,7 @@ _INT32_LIMIT = 2**31
 # which the compilation takes too, so that it costs at most as much again as was spent by then.
 _WORK_TO_SPECIALISE = 2 * 10**11
 _MAX_ORIGIN = 2**29
+_BLOCKS = 5  # of an environment on a multiprocessor: KS_BLOCKS in cuda/persistent_kernel.cu
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 
 
@@ -227,10 +228,14 @@ class CudaEngine(NativeEngine):
         """Bind to tensors on a CUDA device; see `NativeEngine`. Kernel variants are compiled when first needed."""
         super().__init__(device, sizes, tensors)
         self._index = torch.cuda.current_device() if device.index is None else device.index
-        self._multiprocessors = torch.cuda.get_device_properties(self._index).multi_processor_count
+        properties = torch.cuda.get_device_properties(self._index)
+        self._multiprocessors = properties.multi_processor_count
+        self._shared_memory = getattr(properties, "shared_memory_per_multiprocessor", 0)
         self._plans: dict[int, tuple] = {}
         self._work, self._specialised = 0, False
         self._changing: set[str] = set()  # parameters that were set more than once, to different values
+        self._task: dict[str, Any] = {}
+        self._changing_task: set[str] = set()  # settings of the task likewise
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
@@ -268,12 +273,37 @@ class CudaEngine(NativeEngine):
         ]
         return {"KS_PARAMETERS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
 
+    def set_task(self, task: Mapping[str, Any]) -> None:
+        """See `NativeEngine.set_task`; settings that stay as they were first set become constants, too."""
+        super().set_task(task)
+        changed = {name for name, value in task.items() if name in self._task and self._task[name] != value}
+        fresh = changed - self._changing_task or not self._task
+        self._changing_task |= changed
+        self._task |= task
+        if self._specialised and fresh:
+            modes = [mode for mode in self._plans if mode != 0]
+            self._plans = {mode: plan for mode, plan in self._plans.items() if mode == 0}
+            for mode in modes:
+                self.prepare(mode)
+
+    def _task_definitions(self) -> dict[str, int | str]:
+        """Return what is constant of the task: its integers, as one assignment, and the role that all slots have."""
+        constants, defines = [], {}
+        for name, value in self._task.items():
+            if name in self._changing_task:
+                continue
+            if not state.TASK_FIELDS[name].length and isinstance(value, (bool, int, np.integer)):
+                constants.append(f"task.{name}={int(value)}")
+            elif name == "role" and len(set(value[: self._sizes["K"]])) == 1:
+                defines["KS_ROLE"] = int(value[0])
+        return defines | ({"KS_TASK_CONSTANTS": ",".join(constants)} if "KS_ROLE" in defines else {})
+
     def _definitions(self) -> dict[str, int | str]:
         """Return the kernel's definitions, but for those that the mode brings."""
         return {
             "KS_BINS": choose_bins(self._reach, self._agents),
             "KS_OPTIONS": self._options,
-            "KS_SLOTS": int(self._sizes["K"] > 0),
+            "KS_SLOTS": min(self._sizes["K"], 2),
             **(self._own_definitions() if self._specialised else {}),
             **self.force,
         }
@@ -281,10 +311,18 @@ class CudaEngine(NativeEngine):
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
         if mode not in self._plans:
-            defines = {"KS_TASK": int(mode != 0), **self._definitions()}
+            defines = {"KS_TASK": int(mode != 0), **(self._single_market_definitions() if mode else {})}
+            defines |= self._task_definitions() if mode and self._specialised else {}
+            defines |= self._definitions()
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
             self._plans[mode] = (kernel, *self._choose_shape(defines["KS_TASK"], kernel.shared_limit))
         return self._plans[mode]
+
+    def _single_market_definitions(self) -> dict[str, int | str]:
+        """Return what makes a step of few environments short: all lanes for one slot, and more registers."""
+        markets, slots = self._sizes["M"], self._sizes["K"]
+        blocks = -(-markets // (state.CONSTANTS["kMarketsPerBlock"] * self._multiprocessors))  # on a multiprocessor
+        return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)} if slots == 1 and blocks < _BLOCKS else {}
 
     def _choose_shape(self, task: int | str, limit: int) -> tuple[int, int, int]:
         """Choose blocks, threads a block and its shared memory: the first shape that fits the device."""
@@ -294,6 +332,11 @@ class CudaEngine(NativeEngine):
         # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
         per_block = constants["kMarketsPerBlock"] if levels <= 1024 else 1
         book, least = 2 * max(levels, lanes), 0
+        if task and self._shared_memory:  # a smaller tile, if all warps that registers suffice for fit in then
+            room = self._shared_memory // _BLOCKS // 4 // per_block - 1024 // 4 // per_block
+            row = constants["kDeskInts"] + constants["kDeskSlotInts"] * slots
+            fits = (room - 2 * book - constants["kBinInts"]) // row
+            full = fits if full > fits >= full // 2 and fits > 0 else full
         for tile, warps in ((full, per_block), (full, 1), (1, 1)):
             ints = book + constants["kBinInts"]
             if task:
@@ -346,8 +389,8 @@ def choose_bins(reach: int, agents: int) -> int:
 def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
     """Choose how many environments a warp of the CUDA kernel steps.
 
-    So many that all warps run at a time, 20 on every multiprocessor (KS_BLOCKS in cuda/persistent_kernel.cu), and no
-    more slots than a warp has lanes.
+    So many that all warps run at a time, 20 on every multiprocessor (5 blocks of 4), and no more slots than a warp has
+    lanes.
     """
     return min(-(-markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // max(1, slots))
 

@@ -156,8 +156,13 @@ class TraderPumpAndDump(PumpAndDump):
 class TraderPriceWall(PriceWall):
     """Shows a wall of bids in every other decision, to lift the mid, and sells one unit in those between.
 
-    It swaps sides at half time, as `PriceWall` does; a trader has one order at a time, so wall and bait take turns.
+    It swaps sides at half time, as `PriceWall` does; a trader has one order at a time, so wall and bait take turns. At
+    two ticks and more it earns as a maker would: it then buys below and sells above the mid.
     """
+
+    def __init__(self, task: Any, distance: float = 0.0) -> None:
+        """See the class; `distance` is that of the wall from the mid, in ticks."""
+        super().__init__(task, distance)
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
         """See `Policy`."""

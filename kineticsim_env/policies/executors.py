@@ -140,12 +140,14 @@ class VolumeWeighted:
             volume was above the mean of the last four.
         ticks: As in `TimeWeighted`.
         urgent: As in `TimeWeighted`; a rate alone is never in a hurry.
+        slack: Share of the block that VWAP may be behind an even schedule, by little volume or orders that do not fill.
     """
 
     task: Any
     rate: float | None = None
     ticks: float = 10.0
     urgent: int = 1
+    slack: float = 0.1
 
     def __post_init__(self) -> None:
         """Refuse a rate that is none."""
@@ -162,7 +164,8 @@ class VolumeWeighted:
         mean = volumes.mean(1)
         activity = torch.where(mean > 0, volumes[:, 0] / mean.clamp(min=1e-6), 1.0)
         due = whole_units(remaining / left.clamp(min=1.0) * activity, elapsed)
-        due = torch.maximum(due, remaining - (left - 1.0) * self.task.max_qty)  # else it could not be done any more
+        late = torch.round(((left - 1.0) / self.task.horizon + self.slack) * self.task.block_qty)
+        due = torch.maximum(due, remaining - late)
         hurry = left <= self.urgent
         ticks = torch.where(hurry, float(self.task.max_offset), self.ticks)
         return order_action(self.task, ticks, torch.where(hurry, remaining, torch.minimum(due, remaining)))

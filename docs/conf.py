@@ -1,0 +1,74 @@
+"""The site: `make docs` builds it into docs/_build/html. Markdown through MyST, the API through autodoc."""
+
+import os
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path[:0] = [str(DOCS.parent), str(DOCS / "_ext")]
+
+# The tutorials run in this process, on the CPU: what they print is the same everywhere then.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import kineticsim_env  # noqa: E402
+
+project = "KineticSim-Env"
+author = copyright = "The KineticSim-Env developers"
+version = release = kineticsim_env.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+    "docstring_pages",
+]
+exclude_patterns = ["_build", "_ext", "tutorials"]
+nitpicky = True
+# The site is built without a network, so other projects' names are not links.
+nitpick_ignore_regex = [("py:.*", r"(torch|numpy|np|gymnasium|gym|pettingzoo|collections|typing|Any|optional)\b.*")]
+default_role = "py:name"
+highlight_language = "text"
+
+myst_heading_anchors = 4  # as GitHub makes them, so that page.md#heading works in both places
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "mixed"
+autoclass_content = "both"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_attr_annotations = False
+napoleon_use_rtype = False
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+
+sphinx_gallery_conf = {
+    "examples_dirs": "tutorials",
+    "gallery_dirs": "gallery",  # made by the build, ignored by git
+    "filename_pattern": r"\.py",  # all of them run
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "run_stale_examples": True,  # the package may have changed where a tutorial has not
+    "reset_modules": ("matplotlib", "picture_style.apply"),
+    "capture_repr": (),  # what is to be seen is printed
+    "remove_config_comments": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 1e9,
+}
+
+html_theme = "furo"
+html_title = "KineticSim-Env"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+copybutton_exclude = ".linenos, .gp, .go"

@@ -1,0 +1,10 @@
+"""Environments in the form of training libraries; each library is needed only where its module is imported.
+
+| module | library | what it offers |
+|---|---|---|
+| `torchrl` | TorchRL, BenchMARL | `TorchRLEnv` |
+| `sb3` | Stable-Baselines3 | `SB3VecEnv` |
+| `skrl` | skrl | `SkrlEnv` |
+
+RLlib and AgileRL take `kineticsim_env.parallel_env` as it is. `docs/trainers.md` has a recipe for each.
+"""

@@ -1,0 +1,105 @@
+"""What the adapters share: how they come by an environment, and what libraries are told of learners that end early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from kineticsim_env import BatchedParallelEnv  # importing the package registers the environments
+from kineticsim_env.tasks.base import MARKET_FEATURES
+
+
+def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, arguments: dict[str, Any]) -> VectorEnv:
+    """Return a vector environment in the form that an adapter needs, which is SAME_STEP autoreset and copied results.
+
+    Args:
+        adapter: What errors call the adapter.
+        env: An id such as `"KineticSim/MarketMaking-v0"`, or an environment that is open already, perhaps wrapped.
+        num_envs: How many markets an id gets; None is 1.
+        output: The `output` that the adapter needs.
+        arguments: Further arguments of `gymnasium.make_vec` for an id.
+
+    Raises:
+        TypeError, ValueError: If `env` is something else, or has another output or autoreset mode.
+    """
+    if isinstance(env, str):
+        fixed: dict[str, Any] = {"output": output, "autoreset_mode": AutoresetMode.SAME_STEP}
+        for name in sorted(set(arguments) & {*fixed, "copy"}):
+            raise TypeError(f"{name}: got {arguments[name]!r}, allowed is nothing: {adapter} chooses it")
+        return gym.make_vec(env, num_envs=1 if num_envs is None else num_envs, **fixed, **arguments)
+    if not isinstance(env, VectorEnv):
+        raise TypeError(f"env: got {type(env).__name__}, allowed are an id and a vector environment of kineticsim_env")
+    if num_envs is not None or arguments:
+        given = ["num_envs"] * (num_envs is not None) + sorted(arguments)
+        raise TypeError(f"{given[0]}: got it beside an open environment, allowed is an id such as 'KineticSim/...'")
+    found = getattr(env.unwrapped, "output", None)
+    if found != output:
+        raise ValueError(f"env: got an environment with output {found!r}, allowed for {adapter} is output={output!r}")
+    mode = env.metadata.get("autoreset_mode")
+    if mode is not AutoresetMode.SAME_STEP:
+        raise ValueError(f"env: got an environment with autoreset mode {mode}, allowed for {adapter} is SAME_STEP")
+    return env
+
+
+def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
+    """Return a batch of markets with many learners if it has the form that an adapter needs, which is SAME_STEP.
+
+    Raises:
+        TypeError, ValueError: If `env` is something else, or has another autoreset mode.
+    """
+    if not isinstance(env, BatchedParallelEnv):
+        raise TypeError(f"env: got {type(env).__name__}, allowed is a BatchedParallelEnv of kineticsim_env")
+    if env.autoreset_mode is not AutoresetMode.SAME_STEP:
+        raise ValueError(
+            f"env: got an environment with autoreset mode {env.autoreset_mode}, allowed for {adapter} is SAME_STEP"
+        )
+    return env
+
+
+def check_copied(adapter: str, before: Any, after: Any) -> None:
+    """Refuse an environment made with `copy=False`, whose results libraries would see change under their hands.
+
+    Args:
+        adapter: What errors call the adapter.
+        before: The observations that the last step or reset returned, which the caller has kept.
+        after: Those of this step, tensors or arrays: two that are alive lie in one place only if they are one.
+    """
+    if _place(before) == _place(after):
+        raise ValueError(f"copy: got False, allowed for {adapter} is True: it keeps results beyond the next step")
+
+
+def _place(values: Any) -> int:
+    return values.data_ptr() if isinstance(values, torch.Tensor) else values.__array_interface__["data"][0]
+
+
+def flags_of(
+    terminated: torch.Tensor, truncated: torch.Tensor, over: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return whether steps of learners terminate and end an episode, for libraries that know of no idle learners.
+
+    A learner whose episode ended before its market's goes on without orders and rewards until then. To a library that
+    is an episode of its own, of return 0, which terminates together with the market.
+
+    Args:
+        terminated: bool `[M, n]`, of the learners in this step.
+        truncated: bool `[M, n]`.
+        over: bool `[M]`, whether the market's episode ended in this step.
+
+    Returns:
+        Terminated, and terminated or truncated, bool `[M, n]` each.
+    """
+    terminated = terminated | (over.unsqueeze(-1) & ~truncated)
+    return terminated, terminated | truncated
+
+
+def state_of(observation: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Return what all learners of a market see together, float32 `[M, S]`, as `BatchedParallelEnv.state` does.
+
+    Args:
+        observation: By role, `[M, n, F]`.
+    """
+    market = next(iter(observation.values()))[:, 0, :MARKET_FEATURES]
+    return torch.cat([market, *(rows[..., MARKET_FEATURES:].flatten(1) for rows in observation.values())], dim=1)

@@ -1,0 +1,222 @@
+"""`SkrlEnv` and `SkrlMultiEnv`: the environments for skrl, as tensors that stay on the engine's device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gymnasium import spaces
+
+from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env
+
+try:
+    from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, Wrapper
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "kineticsim_env.adapters.skrl needs skrl: pip install 'kineticsim-env[skrl]'", name="skrl"
+    ) from error
+
+
+class SkrlEnv(Wrapper):
+    """M markets with one learner each, as skrl's `Wrapper`.
+
+    skrl's own wrapper for Gymnasium moves actions and results through NumPy; here nothing leaves the device. Continuous
+    actions are clamped to [-1, 1], since skrl's Gaussian policies go beyond. Observations float32 `[M, F]`, rewards
+    float32 `[M, 1]`, terminated and truncated bool `[M, 1]`.
+
+    ```python
+    env = SkrlEnv("KineticSim/MarketMaking-v0", num_envs=64)
+    ```
+    """
+
+    def __init__(self, env: Any, num_envs: int | None = None, seed: int | None = None, **arguments: Any) -> None:
+        """Open or take an environment.
+
+        Args:
+            env: An id such as `"KineticSim/MarketMaking-v0"`, or a vector environment with `output="torch"`, SAME_STEP
+                autoreset and `copy=True`; it may be wrapped.
+            num_envs: How many markets an id gets.
+            seed: The seed of the first reset.
+            **arguments: What `gymnasium.make_vec` takes for an id.
+
+        Raises:
+            TypeError, ValueError: If the environment has another output or autoreset mode.
+        """
+        super().__init__(open_vector_env("SkrlEnv", env, num_envs, "torch", arguments))
+        self._seed = seed
+        self._observation: torch.Tensor | None = None
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        """The observation space of one market."""
+        return self._env.single_observation_space
+
+    @property
+    def action_space(self) -> spaces.Space:
+        """The action space of one market."""
+        return self._env.single_action_space
+
+    @property
+    def state_space(self) -> None:
+        """None: there is no state beside the observation."""
+        return None
+
+    def reset(self) -> tuple[torch.Tensor, dict[str, Any]]:
+        """Begin episodes the first time; later the environment has done so by itself, and this shows where it is."""
+        if self._observation is None:
+            self._observation, _ = self._env.reset(seed=self._seed)
+        return self._observation, {}
+
+    def step(
+        self, actions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """Play one decision in every market.
+
+        Args:
+            actions: float32 `[M, A]` or int64 `[M, 1]`, on the device.
+        """
+        given = as_actions(actions, self.action_space)
+        observation, reward, terminated, truncated, infos = self._env.step(given)
+        check_copied("SkrlEnv", self._observation, observation)
+        self._observation = observation
+        column = (self.num_envs, 1)
+        return observation, reward.view(column), terminated.view(column), truncated.view(column), infos
+
+    def state(self) -> None:
+        """Return None: there is no state beside the observation."""
+
+    def render(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the environment renders, None without a render mode (skrl's trainer asks unless `headless`)."""
+        return None if self._env.render_mode is None else self._env.render()
+
+    def close(self) -> None:
+        """Close the environment, which raises what is left in the error words."""
+        self._env.close()
+
+
+def as_actions(actions: torch.Tensor, space: spaces.Space) -> torch.Tensor:
+    """Return a policy's actions as the environments take them: clamped float32, or int64 without skrl's last axis."""
+    if isinstance(space, spaces.Discrete):
+        return actions.squeeze(-1).long()
+    return actions.detach().float().clamp(-1.0, 1.0)
+
+
+class SkrlMultiEnv(MultiAgentEnvWrapper):
+    """M markets with many learners each, as skrl's `MultiAgentEnvWrapper`, for IPPO and MAPPO.
+
+    Results are dicts by name of learner (`maker_0`): observations float32 `[M, F]`, rewards float32 `[M, 1]`,
+    terminated and truncated bool `[M, 1]`. Continuous actions are clamped to [-1, 1]. A learner that ends before its
+    market has rewards of 0 from then on, and terminates a second time where the market ends.
+
+    ```python
+    env = SkrlMultiEnv(BatchedParallelEnv(64, {"maker": 2, "momentum": 1}))
+    ```
+    """
+
+    def __init__(self, env: Any, seed: int | None = None) -> None:
+        """Take an environment.
+
+        Args:
+            env: A `BatchedParallelEnv` with SAME_STEP autoreset and `copy=True`.
+            seed: The seed of the first reset.
+
+        Raises:
+            TypeError, ValueError: If it is something else, or has another autoreset mode.
+        """
+        super().__init__(check_batched_env("SkrlMultiEnv", env))
+        self._device = env.device
+        self._seed = seed
+        self._observation: dict[str, torch.Tensor] | None = None
+        self._place = {name: (role, k) for role, names in env.group_map.items() for k, name in enumerate(names)}
+        self._observation_spaces = {
+            name: env.single_observation_spaces[role] for name, (role, _) in self._place.items()
+        }
+        self._action_spaces = {name: env.single_action_spaces[role] for name, (role, _) in self._place.items()}
+
+    @property
+    def agents(self) -> list[str]:
+        """The names of the learners; all, as a market's episode goes on until its last learner's has ended."""
+        return self.possible_agents
+
+    @property
+    def possible_agents(self) -> list[str]:
+        """The names of the learners."""
+        return list(self._place)
+
+    @property
+    def num_agents(self) -> int:
+        """How many learners a market has."""
+        return len(self._place)
+
+    @property
+    def max_num_agents(self) -> int:
+        """How many learners a market has."""
+        return len(self._place)
+
+    @property
+    def observation_spaces(self) -> dict[str, spaces.Space]:
+        """The observation space of each learner."""
+        return self._observation_spaces
+
+    @property
+    def action_spaces(self) -> dict[str, spaces.Space]:
+        """The action space of each learner."""
+        return self._action_spaces
+
+    @property
+    def state_spaces(self) -> dict[str, spaces.Space | None]:
+        """For each learner, the space of what all of them see together."""
+        return dict.fromkeys(self._place, self._env.state_space)
+
+    def reset(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Begin episodes the first time; later the environment has done so by itself, and this shows where it is."""
+        if self._observation is None:
+            observation, _ = self._env.reset(seed=self._seed)
+            self._observation = self._by_name(observation)
+        return self._observation, {}
+
+    def step(
+        self, actions: dict[str, torch.Tensor]
+    ) -> tuple[
+        dict[str, torch.Tensor],
+        dict[str, torch.Tensor],
+        dict[str, torch.Tensor],
+        dict[str, torch.Tensor],
+        dict[str, Any],
+    ]:
+        """Play one decision of all learners.
+
+        Args:
+            actions: By name, float32 `[M, A]` or int64 `[M, 1]`, on the device.
+        """
+        given = {
+            role: torch.stack([as_actions(actions[name], self._action_spaces[name]) for name in names], dim=1)
+            for role, names in self._env.group_map.items()
+        }
+        observation, reward, terminated, truncated, infos = self._env.step(given)
+        over = infos["_final_obs"]
+        final = {role: flags_of(flag, truncated[role], over)[0] for role, flag in terminated.items()}
+        found = self._by_name(observation)
+        for name, rows in (self._observation or {}).items():
+            check_copied("SkrlMultiEnv", rows, found[name])
+        self._observation = found
+        rewards, ends, cuts = (
+            self._by_name({role: rows.unsqueeze(-1) for role, rows in part.items()})
+            for part in (reward, final, truncated)
+        )
+        return found, rewards, ends, cuts, infos
+
+    def state(self) -> dict[str, torch.Tensor | None]:
+        """Return, for each learner, what all of them see together, float32 `[M, S]`."""
+        return dict.fromkeys(self._place, self._env.state())
+
+    def render(self, *args: Any, **kwargs: Any) -> None:
+        """Return None: many learners are not rendered."""
+
+    def close(self) -> None:
+        """Close the environment, which raises what is left in the error words."""
+        self._env.close()
+
+    def _by_name(self, rows: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the rows `[M, ...]` of each learner."""
+        return {name: rows[role][:, k] for name, (role, k) in self._place.items()}

@@ -1,0 +1,47 @@
+"""`python -m kineticsim_env play`: a person trades in a market, in a window or in a terminal.
+
+`controls.py` is what the keys do and `game.py` the market, without any screen; `window.py` and `terminal.py` show them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.config import PRESETS
+from kineticsim_env.play.game import GAMES, Game
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser(
+        "play",
+        help="trade in a market yourself, in a window or a terminal",
+        description="Trade in a market yourself. At the end your result is compared with scripted traders' in "
+        "the same market.",
+    )
+    parser.add_argument("--terminal", action="store_true", help="play in this terminal; needs no further library")
+    parser.add_argument("--task", default="market_making", help=f"{', '.join(GAMES)} (default: market_making)")
+    parser.add_argument("--preset", default="trading", help=f"the market: {' or '.join(PRESETS)} (default: trading)")
+    parser.add_argument("--seed", type=int, help="of the market; the same seed is the same market (default: a new one)")
+    parser.add_argument("--horizon", type=int, help="decisions to make (default: the task's)")
+    parser.add_argument("--speed", type=float, default=2.0, help="decisions a second at the start (default: 2)")
+    parser.set_defaults(command=play)
+
+
+def play(options: argparse.Namespace) -> int:
+    """Play a game and print how it ended."""
+    if not math.isfinite(options.speed) or options.speed <= 0:
+        raise ValueError(f"--speed: got {options.speed}, allowed is a number above 0")
+    if options.terminal:
+        from kineticsim_env.play.terminal import play_terminal as show
+    else:
+        from kineticsim_env.play.window import play_window as show
+    seed = int(np.random.default_rng().integers(2**31)) if options.seed is None else options.seed
+    game = Game(options.task, preset=options.preset, seed=seed, horizon=options.horizon, speed=options.speed)
+    show(game)
+    print(game.result())
+    return 0

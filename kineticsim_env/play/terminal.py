@@ -1,0 +1,112 @@
+"""The game in a terminal, with curses: it is in Python's library on Linux and macOS, and 24 lines of text need no more.
+
+(rich has no keyboard input; textual would be a further dependency, with an event loop of its own.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import Any
+
+from kineticsim_env.play.game import Game
+from kineticsim_env.render.text import WIDTH, text_picture
+
+_NAMES = {
+    "KEY_UP": "up",
+    "KEY_DOWN": "down",
+    "KEY_LEFT": "left",
+    "KEY_RIGHT": "right",
+    "KEY_ENTER": "enter",
+    "\n": "enter",
+    "\r": "enter",
+    " ": "space",
+    "\x1b": "q",
+}
+_FOOT, _LEAST = 4, 14  # lines below the ladder; lines that a game needs
+
+
+def play_terminal(game: Game) -> None:
+    """Play in this terminal until the episode is over or the player quits.
+
+    Raises:
+        ModuleNotFoundError: On a Python without curses.
+        ValueError: If this is no terminal.
+    """
+    try:
+        import curses
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "play --terminal needs curses, which Python has on Linux, macOS and WSL; without it play in a window: "
+            "pip install 'kineticsim-env[render]'",
+            name="curses",
+        ) from error
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ValueError("play --terminal: got input or output that is no terminal, allowed is a terminal")
+    os.environ.setdefault("ESCDELAY", "25")  # milliseconds after which Escape is Escape
+    try:
+        curses.wrapper(_loop, game, curses)
+    except curses.error as error:
+        raise ValueError(f"play --terminal: this terminal cannot be used ({error}); is TERM right?") from error
+
+
+def screen_lines(game: Game, height: int) -> list[str]:
+    """Return the lines of the screen."""
+    keys = [""]
+    for key in game.controls.keys:
+        if len(keys[-1]) + len(key) > WIDTH - 3:  # a gap of two, and the last column, which cannot be written
+            keys.append("")
+        keys[-1] += f"{'  ' * bool(keys[-1])}{key}"
+    picture = text_picture(game.recorder, max(height - _FOOT, _LEAST - _FOOT)).split("\n")
+    return [*picture, "", f"{game.controls.describe(game.moment)} | {game.status()}", *keys]
+
+
+def _loop(screen: Any, game: Game, curses: Any) -> None:
+    with contextlib.suppress(curses.error):  # a terminal that cannot hide its cursor
+        curses.curs_set(0)
+    screen.timeout(30)
+    colours = _colours(curses)
+    before, shown = time.monotonic(), None
+    while not (game.controls.quit or game.over):
+        now = time.monotonic()
+        game.advance(now - before)
+        before = now
+        height, width = screen.getmaxyx()
+        lines = screen_lines(game, height)
+        if lines != shown:
+            _draw(screen, lines, height, width, colours, game)
+            shown = lines
+        try:
+            key = screen.getkey()
+        except curses.error:  # nobody pressed one
+            continue
+        if key == "KEY_RESIZE":
+            shown = None
+        game.press(_NAMES.get(key, key))
+
+
+def _colours(curses: Any) -> dict[str, int]:
+    """Return attributes by what they are for; bold and reverse where the terminal has no colours."""
+    if not curses.has_colors():
+        return {"fill": curses.A_REVERSE, "own": curses.A_BOLD, "head": curses.A_BOLD}
+    curses.use_default_colors()
+    curses.init_pair(1, curses.COLOR_BLACK, curses.COLOR_YELLOW)
+    curses.init_pair(2, curses.COLOR_MAGENTA, -1)
+    return {"fill": curses.color_pair(1), "own": curses.color_pair(2) | curses.A_BOLD, "head": curses.A_BOLD}
+
+
+def _draw(screen: Any, lines: list[str], height: int, width: int, colours: dict[str, int], game: Game) -> None:
+    moment = game.moment
+    own = {str(price) for price, qty in (moment.quotes[:2], moment.quotes[2:]) if qty}
+    filled = str(moment.last_price) if moment.bought or moment.sold else ""
+    screen.erase()
+    for row, line in enumerate(lines[:height]):
+        attribute = colours["head"] if row < 2 else 0
+        if 5 <= row < len(lines) - _FOOT:  # the ladder: a row's price is in columns 29 to 36
+            price = line[29:37].strip(" =<")
+            attribute = colours["fill"] if price and price == filled else colours["own"] if price in own else 0
+        # The last cell of a screen cannot be written without scrolling it.
+        screen.addnstr(row, 0, line, max(width - 1, 1), attribute)
+    screen.refresh()

@@ -1,0 +1,174 @@
+"""`MarketRecorder`: what one market of an `EnvCore` did, decision by decision, on the host; made only to be looked at.
+
+Reading changes nothing in the markets. On a GPU it is one small copy a decision.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+LONGEST = 4096  # decisions that are kept; of longer episodes the latest
+_OWN = 30  # where a slot's own features begin in its observation
+_SCALARS = ("seed", "episode", "price_origin", "last_tick", "fundamental_price")
+_QUOTES = ("bid_price", "bid_qty", "ask_price", "ask_qty")
+COLUMNS = tuple("elapsed mid2 last_price fundamental cash inventory fees bought sold volume left".split()) + _QUOTES
+
+
+class Moment(NamedTuple):
+    """One market after a decision, seen by one of its learned slots. Prices are absolute ticks."""
+
+    seed: int
+    episode: int
+    origin: int  # price of grid tick 0
+    bid: np.ndarray  # int64 [L]: resting quantity of the built-in agents by grid tick
+    ask: np.ndarray
+    elapsed: int  # decisions of this episode
+    mid2: int  # twice the mid
+    last_price: int
+    fundamental: int
+    quotes: tuple[int, int, int, int]  # own standing orders: bid price, bid quantity, ask price, ask quantity
+    cash: int  # ticks x units
+    inventory: int
+    fees: int  # thousandths of a tick
+    bought: int  # in the last decision
+    sold: int
+    volume: int  # units that the market traded in the last decision
+    arrival2: int  # twice the mid when the episode began
+    scenario: int  # that the episode plays, of a randomised environment
+    left: int  # what is left of a block to execute, signed: + to buy, - to sell; 0 without a block
+
+    def depth(self, price: int, side: str) -> int:
+        """Return the built-in quantity that rests at a price on `"bid"` or `"ask"`; 0 off the grid."""
+        book, tick = (self.bid if side == "bid" else self.ask), price - self.origin
+        return int(book[tick]) if 0 <= tick < len(book) else 0
+
+    @property
+    def pnl(self) -> float:
+        """Cash less fees, and the inventory at the mid; ticks x units."""
+        return (2000 * self.cash + 1000 * self.inventory * self.mid2 - 2 * self.fees) / 2000
+
+
+class MarketRecorder:
+    """The present moment of one market and its path since the episode began.
+
+    Attributes:
+        moment: The market as it is, or None before the first `record`.
+        role: The role of the slot.
+        show_fundamental: Whether pictures show the fundamental price, which no learner sees.
+    """
+
+    def __init__(self, core: Any, market: int = 0, slot: int = 0) -> None:
+        """Choose a market and one of its learned slots.
+
+        Args:
+            core: The `EnvCore` of an environment: `env.unwrapped.core`.
+            market: Which market, from 0.
+            slot: Which slot, from 0.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
+        """
+        for name, value, count in (
+            ("render_market", market, core.simulator.num_markets),
+            ("render_slot", slot, len(core.roles)),
+        ):
+            if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+                raise TypeError(f"{name}: got {value!r}, allowed is a whole number")
+            if not 0 <= value < count:
+                raise ValueError(f"{name}: got {value}, allowed is 0 to {count - 1}")
+        self.core, self.market, self.slot = core, int(market), int(slot)
+        self.role: str = core.roles[self.slot]
+        self.moment: Moment | None = None
+        self.show_fundamental = True
+        self._rows = np.zeros((256, len(COLUMNS)), dtype=np.int64)
+        self._count = 0
+
+    @property
+    def task(self):  # noqa: ANN201  the task's class depends on the environment
+        """The task of the slots; looked up each time, as an environment may change it between episodes."""
+        return self.core.task
+
+    @property
+    def block(self) -> int:
+        """The largest block that the role may have to execute, in units; 0 if it has none."""
+        name = {"executor": "block_qty", "noise": "max_target"}.get(self.role)
+        return int(np.max(getattr(self.task, name))) if name else 0
+
+    def record(self) -> Moment:
+        """Look at the market, and add what is new to its path."""
+        moment = self._read()
+        before = self.moment
+        if before is None or (before.seed, before.episode) != (moment.seed, moment.episode):
+            self._count = 0
+        while self._count and self._rows[self._count - 1, 0] >= moment.elapsed:  # seen again, or a state was loaded
+            self._count -= 1
+        if not self._count:  # fills that are left from the episode before
+            moment = moment._replace(bought=0, sold=0)
+        self.moment = moment
+        self._append(moment)
+        return moment
+
+    def path(self, name: str) -> np.ndarray:
+        """Return one of `COLUMNS` over the decisions that were seen, int64 `[T]`; a view that `record` overwrites."""
+        return self._rows[: self._count, COLUMNS.index(name)]
+
+    def money_path(self) -> np.ndarray:
+        """Return cash less fees plus inventory at the mid of each decision, float64 `[T]`, in ticks x units.
+
+        An executor's inventory counts at the arrival price: what was traded gained or lost against that.
+        """
+        assert self.moment is not None
+        mark = self.moment.arrival2 if self.role == "executor" else self.path("mid2")
+        return (2000 * self.path("cash") + 1000 * self.path("inventory") * mark - 2 * self.path("fees")) / 2000
+
+    def _append(self, moment: Moment) -> None:
+        if self._count == LONGEST:
+            self._count = LONGEST // 2
+            self._rows[: self._count] = self._rows[LONGEST - self._count :].copy()
+        elif self._count == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        named = moment._asdict() | dict(zip(_QUOTES, moment.quotes, strict=True))
+        self._rows[self._count] = [named[name] for name in COLUMNS]
+        self._count += 1
+
+    @torch.no_grad()
+    def _read(self) -> Moment:
+        """Copy the market to the host, as one tensor."""
+        core, m, k = self.core, self.market, self.slot
+        state, env = core.simulator.tensors, core.tensors
+        own = env["observation"][m, k, _OWN:].view(torch.int32)  # floats travel as their bits
+        slot = [state["quotes"][m, k], *(state[name][m, k : k + 1] for name in ("cash", "inventory", "fees"))]
+        parts = [state[name][m : m + 1] for name in _SCALARS]
+        parts += [env[name][m : m + 1] for name in ("elapsed", "arrival2", "scenario")]
+        parts += [env["mid_history"][m, :1], env["volume_history"][m, :1]]
+        parts += [*slot, core.fills[m, k], own, state["bid"][m], state["ask"][m]]
+        values = torch.cat([part.to(torch.int64) for part in parts]).cpu().numpy()
+        seed, episode, origin, tick, fundamental, elapsed, arrival2, scenario, mid2, volume = values[:10].tolist()
+        quotes, cash, inventory, fees, bought, sold = values[10:14].tolist(), *values[14:19].tolist()
+        features, books = values[19 : 19 + len(own)], values[19 + len(own) :]
+        levels = len(books) // 2
+        share = float(features[:1].astype(np.int32).view(np.float32)[0])
+        return Moment(
+            seed=seed,
+            episode=episode,
+            origin=origin,
+            bid=books[:levels],
+            ask=books[levels:],
+            elapsed=elapsed,
+            mid2=mid2,
+            last_price=tick + origin,
+            fundamental=fundamental,
+            quotes=(quotes[0], quotes[1], quotes[2], quotes[3]),
+            cash=cash,
+            inventory=inventory,
+            fees=fees,
+            bought=bought,
+            sold=sold,
+            volume=volume,
+            arrival2=arrival2,
+            scenario=scenario,
+            left=round(share * self.block) if self.block else 0,
+        )

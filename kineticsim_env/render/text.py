@@ -1,0 +1,89 @@
+"""The `ansi` picture of a market: a ladder of prices in plain text, at most 80 columns by 24 lines."""
+
+from __future__ import annotations
+
+from kineticsim_env.render.recorder import MarketRecorder, Moment
+
+WIDTH, HEIGHT = 80, 24
+_HEAD = 5  # lines above the ladder
+_BAR = 14
+TITLES = {
+    "maker": "market making",
+    "momentum": "momentum trading",
+    "noise": "working off an order",
+    "executor": "execution",
+    "trader": "trading",
+}
+
+
+def ticks_text(value: float) -> str:
+    """Return a price or an amount in ticks with a half tick where it has one, e.g. `312` or `312.5`."""
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
+    """Return what heads every picture: the market and its time, and the account of the slot."""
+    task = recorder.task
+    time = f"decision {moment.elapsed} of {task.horizon}"
+    agent = f" | agent {recorder.slot}" if len(recorder.core.roles) > 1 else ""
+    scenario = f" | scenario {moment.scenario}" if recorder.core.scenarios is not None else ""
+    place = f"market {recorder.market}{agent} | seed {moment.seed} | episode {moment.episode}{scenario} | {time}"
+    amount = recorder.money_path()[-1]
+    name = "against arrival" if recorder.role == "executor" else "PnL"
+    account = f"inventory {moment.inventory:+d} | {name} {amount:+.1f} ticks"
+    if recorder.block:
+        word = "buy" if moment.left > 0 else "sell"
+        account = f"{f'{abs(moment.left)} left to {word}' if moment.left else 'nothing left'} | {account}"
+    return place, account
+
+
+def text_picture(recorder: MarketRecorder, height: int = HEIGHT) -> str:
+    """Return the ladder around the mid with the slot's orders and fills.
+
+    Args:
+        recorder: Which has recorded.
+        height: Lines, from 9.
+    """
+    moment = recorder.moment
+    assert moment is not None
+    place, account = headline(recorder, moment)
+    prices = f"mid {ticks_text(moment.mid2 / 2)} | last {moment.last_price}"
+    if recorder.show_fundamental:
+        prices += f" | fundamental {moment.fundamental}"
+    if recorder.role == "executor":
+        prices += f" | arrival {ticks_text(moment.arrival2 / 2)}"
+    lines = [
+        f"{TITLES.get(recorder.role, recorder.role)} | {place}",
+        account + f" | bought {moment.bought} sold {moment.sold}",
+        f"{prices} | traded {moment.volume}",
+        "",
+        f"{'own bid':>8} {'bids':>{_BAR + 5}} {'price':>8}  {'asks':<{_BAR + 5}} {'own ask':<8} fills",
+    ]
+    return "\n".join(line[:WIDTH].rstrip() for line in lines + _ladder(moment, height - _HEAD))
+
+
+def _ladder(moment: Moment, rows: int) -> list[str]:
+    """Return the ladder's lines, highest price first; a mid on a half tick has a line of its own."""
+    half = moment.mid2 % 2
+    above = (rows - 1) // 2
+    top = (moment.mid2 + 1) // 2 + above - half
+    prices = list(range(top, top - rows + half, -1))
+    lines = [_row(moment, price) for price in prices]
+    if half:
+        lines.insert(prices.index(moment.mid2 // 2 + 1) + 1, f"{'':28} {'- mid -':>8}")
+    return lines
+
+
+def _row(moment: Moment, price: int) -> str:
+    bid, ask = moment.depth(price, "bid"), moment.depth(price, "ask")
+    bid_price, bid_qty, ask_price, ask_qty = moment.quotes
+    own_bid = str(bid_qty) if bid_qty and bid_price == price else ""
+    own_ask = str(ask_qty) if ask_qty and ask_price == price else ""
+    bids = f"{'#' * min(bid, _BAR):>{_BAR}} {bid or '':>4}"
+    asks = f"{ask or '':<4} {'#' * min(ask, _BAR):<{_BAR}}"
+    notes = []
+    if price == moment.last_price:
+        notes += [f"+{moment.bought}"] * bool(moment.bought) + [f"-{moment.sold}"] * bool(moment.sold)
+    mark = "<" if price == moment.last_price else " "
+    middle = "=" if 2 * price == moment.mid2 else " "
+    return f"{own_bid:>8} {bids} {middle}{price:>7}{mark} {asks} {own_ask:<8} {' '.join(notes)}"

@@ -1,0 +1,145 @@
+"""`Viewer`: what environments hold when they have a render mode; and the checks of their rendering arguments."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from kineticsim_env.render.recorder import MarketRecorder
+from kineticsim_env.render.text import text_picture
+
+if TYPE_CHECKING:
+    from kineticsim_env.env_core import EnvCore
+
+RENDER_MODES = ["human", "rgb_array", "ansi"]
+RENDER_FPS = 10  # decisions a second in a window or a video
+
+
+def check_render_mode(mode: Any) -> str | None:
+    """Return the render mode, if it is known and what it needs is installed.
+
+    Raises:
+        ValueError: If the mode is unknown.
+        ModuleNotFoundError: If pygame is missing; says how to get it.
+    """
+    if mode is not None and mode not in RENDER_MODES:
+        raise ValueError(f"render_mode: got {mode!r}, allowed are None, {', '.join(map(repr, RENDER_MODES))}")
+    if mode in ("human", "rgb_array"):
+        require_pygame(f"render_mode={mode!r}")
+    return mode
+
+
+def require_pygame(what: str) -> None:
+    """Raise `ModuleNotFoundError` with the command that installs pygame, if it is missing."""
+    if importlib.util.find_spec("pygame") is None:
+        raise ModuleNotFoundError(f"{what} needs pygame: pip install 'kineticsim-env[render]'", name="pygame")
+
+
+class Frames(tuple):
+    """A tuple as long as there are markets, of which each entry is the frame of the chosen one.
+
+    Gymnasium's vector wrappers ask for a frame a market. With thousands of them that would be a wall of pictures, so
+    one is drawn; `RecordVideo(envs, folder, record_first_only=True)` films it.
+    """
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        """Refuse to become an array of the same picture over and over."""
+        if len(self) == 1:
+            return np.asarray(self[0], *args, **kwargs)[None]
+        raise ValueError(
+            f"render: got a request for the pictures of all {len(self)} markets, allowed is the one of render_market, "
+            "frames[0]; Gymnasium's RecordVideo takes it with record_first_only=True"
+        )
+
+
+class Viewer:
+    """Watches one slot of one market, and draws it when asked.
+
+    Args:
+        core: The environment's core.
+        mode: One of `RENDER_MODES`.
+        market: Which market.
+        slot: Which of its learned slots.
+    """
+
+    def __init__(self, core: EnvCore, mode: str, market: int = 0, slot: int = 0) -> None:
+        """See the class."""
+        self.recorder = MarketRecorder(core, market, slot)
+        self.mode = mode
+        self._picture: Any = None
+        self._window: Any = None
+
+    def update(self) -> None:
+        """Look at the market, after every reset and step; a window shows it at once."""
+        device = self.recorder.core.device
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            return  # a copy to the host cannot be captured; `render` looks again
+        self.recorder.record()
+        if self.mode == "human":
+            self._show()
+
+    def render(self) -> Any:
+        """Return uint8 `[H, W, 3]` or a text; None where a window shows it.
+
+        Raises:
+            gymnasium.error.ResetNeeded: If the environment was never reset.
+        """
+        if self.recorder.moment is None:
+            raise gym.error.ResetNeeded("render: the environment was never reset; call reset() first")
+        if self.mode == "human":
+            self._show()
+            return None
+        self.recorder.record()
+        if self.mode == "ansi":
+            return text_picture(self.recorder)
+        return self._drawn().array()
+
+    def close(self) -> None:
+        """Close the window."""
+        if self._window is not None:
+            self._window.close()
+
+    def _drawn(self) -> Any:
+        from kineticsim_env.render.picture import Picture
+
+        if self._picture is None:
+            self._picture = Picture()
+        self._picture.draw(self.recorder)
+        return self._picture
+
+    def _show(self) -> None:
+        from kineticsim_env.render.window import Window
+
+        if self._window is None:
+            self._window = Window(f"KineticSim: market {self.recorder.market}")
+        if self._window.open:
+            self._window.show(self._drawn().surface, RENDER_FPS)
+
+
+def make_viewer(core: EnvCore, mode: str | None, market: int = 0, slot: int = 0) -> Viewer | None:
+    """Return a viewer for a render mode; without one check the choice, and return None."""
+    if mode is None:
+        MarketRecorder(core, market, slot)
+        return None
+    return Viewer(core, mode, market, slot)
+
+
+def render_with(viewer: Viewer | None, env: Any, count: int | None = None) -> Any:
+    """Do the `render` of an environment.
+
+    Args:
+        viewer: Its viewer, None without a render mode.
+        env: The environment, for a warning's text.
+        count: The markets of a vector environment, which returns `Frames`; None for others.
+    """
+    if viewer is None:
+        gym.logger.warn(
+            f"render: {type(env).__name__} has no render mode; make it with render_mode='rgb_array', for example"
+        )
+        return None
+    frame = viewer.render()
+    return frame if count is None or frame is None else Frames((frame,) * count)

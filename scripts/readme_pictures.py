@@ -1,0 +1,89 @@
+"""Draw the pictures of README.md that show a market and what makers earn in it.
+
+    python scripts/readme_pictures.py
+
+Writes docs/images/watch_market.png and docs/images/scripted_makers.png; needs the extras `render` and `plot`. The same
+pictures come out on every engine.
+"""
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+import kineticsim_env  # noqa: F401  registers the environment
+from kineticsim_env.env_core import EnvCore
+from kineticsim_env.evaluation import evaluate, evaluation_env
+from kineticsim_env.policies import AvellanedaStoikov, FixedSpread, RandomQuotes
+from kineticsim_env.render import MarketRecorder
+from kineticsim_env.render.picture import Picture
+from kineticsim_env.studies.plots import save_panels
+
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+# Okabe and Ito's colours, as in the pictures of a market.
+MAKERS = {
+    "quotes at random": (RandomQuotes, "#8a8a8a"),
+    "fixed spread, 4 ticks": (FixedSpread, "#d55e00"),
+    # with the best parameters that examples/ppo_market_maker.py found on training seeds (docs/ppo_results.md)
+    "Avellaneda-Stoikov": (partial(AvellanedaStoikov, risk=0.01, kappa=0.18), "#0072b2"),
+}
+
+
+def market(path: Path, seed: int, decision: int) -> None:
+    """Draw the first decision from one on in which a scripted maker is filled and still has both quotes."""
+    env = gym.make("KineticSim/MarketMaking-v0")
+    core: EnvCore = env.get_wrapper_attr("core")
+    policy, recorder = AvellanedaStoikov(core.task), MarketRecorder(core)
+    observation, _ = env.reset(seed=seed)
+    moment = recorder.record()
+    while moment.elapsed < decision or not (moment.bought or moment.sold) or 0 in moment.quotes[1::2]:
+        observation, *_ = env.step(policy(torch.from_numpy(observation)[None])[0].numpy())
+        moment = recorder.record()
+    picture = Picture(scale=2)
+    picture.draw(recorder)
+    picture.save(path)
+
+
+def makers(path: Path, markets: int) -> None:
+    """Draw how liquidated PnL is spread over markets, for each scripted maker."""
+    envs = evaluation_env(markets)
+    earned = {name: evaluate(make(envs.core.task), envs).pnl for name, (make, _) in MAKERS.items()}
+    edges = np.linspace(min(map(np.min, earned.values())), max(map(np.max, earned.values())), 60)
+
+    def draw(axes: Any) -> None:
+        for name, pnl in earned.items():
+            colour = MAKERS[name][1]
+            axes.hist(pnl, edges, color=colour, alpha=0.15, histtype="stepfilled")
+            label = f"{name}: mean {pnl.mean():,.0f}, sd {pnl.std(ddof=1):,.0f}"
+            axes.hist(pnl, edges, color=colour, lw=2, histtype="step", label=label)
+            axes.axvline(pnl.mean(), ymax=0.7, color=colour, lw=2, ls="--")
+        axes.axvline(0, ymax=0.7, color="black", lw=1)
+        axes.set(
+            title=f"What scripted makers earn in {envs.core.task.horizon} decisions (dashed: the mean)",
+            xlabel="money left once the inventory is sold off (liquidated PnL), ticks",
+            ylabel=f"markets, of {markets:,}",
+        )
+        axes.set_ylim(0, 1.5 * axes.get_ylim()[1])  # room for the legend
+        axes.legend(fontsize=10, loc="upper left")
+
+    save_panels(path, [draw], columns=1, size=(8.0, 3.8))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw the pictures of README.md.")
+    parser.add_argument("--output", type=Path, default=IMAGES, help="folder of the pictures")
+    parser.add_argument("--markets", type=int, default=2048, help="markets of the chart")
+    parser.add_argument("--seed", type=int, default=3, help="of the market that is shown")
+    parser.add_argument("--decision", type=int, default=160, help="from which decision on it is shown")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    market(options.output / "watch_market.png", options.seed, options.decision)
+    makers(options.output / "scripted_makers.png", options.markets)
+
+
+if __name__ == "__main__":
+    main()

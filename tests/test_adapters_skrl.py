@@ -1,0 +1,162 @@
+"""The skrl adapter: the plain environment's bits, tensors that are not moved, training."""
+
+import gymnasium as gym
+import pytest
+import torch
+from adapter_helpers import (
+    MAKER,
+    MANY,
+    SMALL,
+    TASKS,
+    assert_bits,
+    check_missing,
+    check_opening,
+    check_opening_many,
+    ending,
+    many_run,
+    plain_run,
+)
+
+pytest.importorskip("skrl")
+
+from skrl.utils.runner.torch import Runner
+
+from kineticsim_env import BatchedParallelEnv
+from kineticsim_env.adapters.skrl import SkrlEnv, SkrlMultiEnv
+
+NETWORK = {"network": [{"name": "net", "input": "OBSERVATIONS", "layers": [32], "activations": "tanh"}]}
+
+
+def settings(agent, policy, learners=(), timesteps=32):
+    """A configuration of skrl's runner."""
+    # Without it, the runner takes the empty default for one of no learner.
+    schedulers = {"learning_rate_scheduler_kwargs": {name: {} for name in learners}} if learners else {}
+    return {
+        "models": {
+            "separate": True,
+            "policy": {"class": policy, **NETWORK, "output": "ACTIONS"},
+            "value": {"class": "DeterministicMixin", **NETWORK, "output": "ONE"},
+        },
+        "memory": {"class": "RandomMemory", "memory_size": -1},
+        "agent": {
+            "class": agent,
+            "rollouts": 16,
+            "learning_epochs": 2,
+            "time_limit_bootstrap": True,
+            "experiment": {"write_interval": 0, "checkpoint_interval": 0},
+            **schedulers,
+        },
+        "trainer": {
+            "class": "SequentialTrainer",
+            "timesteps": timesteps,
+            "disable_progressbar": True,
+            "close_environment_at_exit": False,
+        },
+    }
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_plain_environments_bits(task):
+    actions, first, results = plain_run(ending(task), 5, 20, seed=3)
+    env = SkrlEnv(task[0], num_envs=5, seed=3, **ending(task)[1])
+    assert_bits(env.reset()[0], first)
+    for action, (observation, reward, terminated, truncated, infos) in zip(actions, results, strict=True):
+        given = torch.from_numpy(action)
+        got, got_reward, got_terminated, got_truncated, got_infos = env.step(given.view(5, -1))
+        assert_bits(got, observation)
+        assert_bits(got_reward, reward[:, None])
+        assert_bits(got_terminated, terminated[:, None])
+        assert_bits(got_truncated, truncated[:, None])
+        assert_bits(got_infos["final_obs"], infos["final_obs"])
+        assert_bits(env.reset()[0], observation)  # shows where it is, and resets nothing
+    env.close()
+
+
+def test_actions_beyond_the_space_are_clamped():
+    one, two = (SkrlEnv(MAKER, num_envs=3, seed=1, **SMALL) for _ in range(2))
+    one.reset()
+    two.reset()
+    actions = torch.randn(3, 4) * 3
+    assert_bits(one.step(actions)[0], two.step(actions.clamp(-1, 1))[0])
+
+
+def test_properties():
+    env = SkrlEnv(MAKER, num_envs=3, **SMALL)
+    assert env.num_envs == 3 and env.num_agents == 1 and env.device == torch.device("cpu")
+    assert env.observation_space.shape == (37,) and env.action_space.shape == (4,)
+    assert env.state_space is None and env.state() is None and env.render() is None
+    assert env.simulator.num_markets == 3  # what skrl does not know is the environment's
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_it_trains(task):
+    env = SkrlEnv(task[0], num_envs=8, **{**task[1], "horizon": 20})
+    policy = "CategoricalMixin" if task[1]["action_type"] == "discrete" else "GaussianMixin"
+    runner = Runner(env, settings("PPO", policy))
+    parameters = list(runner.agent.policy.parameters())
+    before = [parameter.detach().clone() for parameter in parameters]
+    runner.run("train")
+    assert any((one != two).any() for one, two in zip(before, parameters, strict=True))
+    assert all(torch.isfinite(parameter).all() for parameter in parameters)
+
+
+LEARNERS = {"maker": 2, "momentum": 1, "executor": 2}
+
+
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_many_learners(action_type):
+    actions, (first, _), results = many_run(LEARNERS, 4, 40, 3, action_type=action_type)
+    env = SkrlMultiEnv(BatchedParallelEnv(4, LEARNERS, action_type=action_type, **MANY), seed=3)
+    place = {"maker_0": ("maker", 0), "maker_1": ("maker", 1), "momentum_0": ("momentum", 0)}
+    place |= {"executor_0": ("executor", 0), "executor_1": ("executor", 1)}
+    assert env.possible_agents == env.agents == list(place) and env.num_agents == env.max_num_agents == 5
+    assert env.observation_space("executor_1").shape == (37,) and env.state_space("maker_0").shape == (30 + 4 * 7 + 6,)
+    start, _ = env.reset()
+    idle = {name: torch.zeros(4, dtype=torch.bool) for name in place}
+    for name, (role, k) in place.items():
+        assert_bits(start[name], first[role][:, k])
+    for action, (observation, reward, terminated, truncated, infos, state) in zip(actions, results, strict=True):
+        given = {name: action[role][:, k].reshape(4, -1) for name, (role, k) in place.items()}
+        found, rewards, final, cut, _ = env.step(given)
+        over = infos["_final_obs"]
+        assert all(torch.equal(rows, state) for rows in env.state().values())
+        for name, (role, k) in place.items():
+            assert_bits(found[name], observation[role][:, k])
+            assert_bits(rewards[name], reward[role][:, k : k + 1])
+            assert_bits(cut[name], truncated[role][:, k : k + 1])
+            assert_bits(final[name][:, 0], terminated[role][:, k] | (over & idle[name]))
+            assert (final[name] | cut[name])[over].all()
+            idle[name] = ~infos["active"][role][:, k]
+        assert env.reset()[0] is found
+
+
+@pytest.mark.parametrize("agent", ["IPPO", "MAPPO"])
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+def test_many_learners_train(agent, action_type):
+    env = SkrlMultiEnv(BatchedParallelEnv(4, {"maker": 2, "executor": 1}, action_type=action_type, **MANY))
+    policy = "CategoricalMixin" if action_type == "discrete" else "GaussianMixin"
+    runner = Runner(env, settings(agent, policy, env.possible_agents))
+    parameters = [parameter for models in runner.agent.models.values() for parameter in models["policy"].parameters()]
+    before = [parameter.detach().clone() for parameter in parameters]
+    runner.run("train")
+    assert any((one != two).any() for one, two in zip(before, parameters, strict=True))
+    env.close()
+
+
+def test_what_it_refuses():
+    check_opening(SkrlEnv, "torch")
+    check_opening_many(SkrlMultiEnv)
+
+
+def test_live_results_are_refused():
+    plain = gym.make_vec(MAKER, num_envs=2, output="torch", copy=False, **SMALL)
+    many = BatchedParallelEnv(2, {"maker": 1}, copy=False, **SMALL)
+    for env in (SkrlEnv(plain), SkrlMultiEnv(many)):
+        env.reset()
+        action = torch.zeros(2, 4)
+        with pytest.raises(ValueError, match="copy: got False, allowed"):
+            env.step(action if isinstance(env, SkrlEnv) else {"maker_0": action})
+
+
+def test_without_the_library(monkeypatch):
+    check_missing(monkeypatch, "kineticsim_env.adapters.skrl", "skrl", "skrl")

@@ -1,0 +1,376 @@
+"""The game: keys become quotes, the window and the terminal take scripted keys, and the result is counted rightly."""
+
+import fcntl
+import importlib.util
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from unittest.mock import ANY
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from kineticsim_env.cli import main
+from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_env, liquidate
+from kineticsim_env.play.controls import SPEEDS, ExecutorControls, MakerControls, TraderControls
+from kineticsim_env.play.game import GAMES, Game
+from kineticsim_env.play.terminal import screen_lines
+from kineticsim_env.policies import AvellanedaStoikov, FixedSpread
+from kineticsim_env.render.text import text_picture
+from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
+
+ROOT = Path(__file__).parent.parent
+
+
+def press(controls, keys):
+    for key in keys.split():
+        controls.press(key)
+
+
+# Keys -----------------------------------------------------------------------------------------------------------------
+
+
+def at(mid2, left=0):
+    """Return a moment of a market with this doubled mid."""
+    return Game(seed=0, horizon=5).moment._replace(mid2=mid2, left=left)
+
+
+def test_common_keys():
+    controls = MakerControls(MarketMakingTask())
+    press(controls, "- - unknown")
+    assert controls.size == 6
+    press(controls, "- " * 20)
+    assert controls.size == 1
+    press(controls, "+ " * 20)
+    assert controls.size == 8
+    assert controls.paused and not controls.quit
+    press(controls, "space . . ,")
+    assert not controls.paused and controls.speed == 4.0
+    press(controls, ", " * 20)
+    assert controls.speed == SPEEDS[0]
+    press(controls, ". " * 20)
+    assert controls.speed == SPEEDS[-1]
+    press(controls, "q")
+    assert controls.quit
+
+
+def test_a_maker_moves_quotes():
+    controls = MakerControls(MarketMakingTask())
+    assert (controls.bid_offset, controls.ask_offset, controls.size) == (4, 4, 8)
+    press(controls, "up up right")
+    assert (controls.bid_offset, controls.ask_offset) == (5, 7)
+    press(controls, "c down left left left -")
+    assert (controls.bid_offset, controls.ask_offset) == (8, 2)
+    assert controls.describe(at(101)) == "next: bid 7 at 42 (mid -8.5), ask 7 at 53 (mid +2.5)"
+    press(controls, " ".join(["left"] * 20))
+    assert (controls.bid_offset, controls.ask_offset) == (10, 0)
+    assert controls.quotes(at(101)) == (40, 7, 51, 7)
+    press(controls, "x")
+    assert controls.quotes(at(100))[1::2] == (0, 0) and controls.describe(at(100)) == "next: no order"
+    press(controls, "x")
+    controls.point(95, True, at(201))
+    controls.point(103, False, at(201))
+    assert controls.quotes(at(201)) == (95, 7, 103, 7)
+
+
+def test_an_executor_and_a_trader_move_an_order():
+    controls = ExecutorControls(ExecutionTask())
+    press(controls, "up up up down")
+    assert controls.quotes(at(101, left=5)) == (52, 5, 0, 0) and controls.quotes(at(101, left=-90)) == (0, 0, 49, 8)
+    press(controls, "down " * 30)
+    assert controls.quotes(at(100, left=90)) == (40, 8, 0, 0)
+    controls.point(52, True, at(100, left=-90))
+    assert controls.quotes(at(100, left=-90)) == (0, 0, 52, 8)
+    press(controls, "c")
+    assert controls.quotes(at(100, left=-90)) == (0, 0, 50, 8)
+    controls = TraderControls(TradingTask())
+    assert controls.describe(at(100)) == "next: no order"
+    press(controls, "b up")
+    assert controls.quotes(at(100)) == (51, 8, 0, 0)
+    press(controls, "s - up")
+    assert controls.quotes(at(100)) == (0, 0, 48, 7)
+    controls.point(45, True, at(100))
+    assert controls.quotes(at(100)) == (45, 7, 0, 0)
+    press(controls, "x")
+    assert controls.quotes(at(100))[1::2] == (0, 0)
+
+
+SCRIPTS = {
+    "market_making": ("n", "up n", "right n", "down down - n", "left left n", "x n", "x up up n"),
+    "execution": ("down down down n", "up n", "- n", "x n", "x down n", "down down n"),
+    "trading": ("n", "b n", "down n", "s n", "down down - n", "x n", "x down down n"),
+}
+
+
+@pytest.mark.parametrize("task", GAMES)
+def test_what_is_ordered_is_what_was_described(task):
+    game, checked = Game(task, seed=1, horizon=40), 0
+    for keys in SCRIPTS[task] * 4:
+        press(game, keys[:-1])
+        told, before = game.controls.quotes(game.moment), game.moment
+        press(game, "n")
+        assert game.moment.elapsed == before.elapsed + 1
+        moment = game.moment
+        limit = 1 << 30 if task == "execution" else 40
+        crossing = told[1] and told[3] and told[0] >= told[2]  # such a pair loses a side
+        for bid, filled in ((True, moment.bought), (False, moment.sold)):
+            price, qty = told[:2] if bid else told[2:]
+            standing_price, standing = moment.quotes[:2] if bid else moment.quotes[2:]
+            room = limit - before.inventory if bid else limit + before.inventory
+            if not crossing:
+                assert standing + filled == min(qty, room)
+                assert not standing or standing_price == price
+                checked += bool(qty)
+    assert checked > 15
+
+
+def test_time_passes_at_the_speed_chosen():
+    game = Game(seed=1, horizon=1000, speed=4.0)
+    assert game.advance(10.0) == 0 and game.status() == "paused"
+    game.press("space")
+    assert sum(game.advance(0.05) for _ in range(101)) == 20
+    game.press("space")
+    assert game.advance(10.0) == 0
+    game.press("space")
+    assert game.advance(100.0) == 4  # no more than a second's
+
+
+# The end --------------------------------------------------------------------------------------------------------------
+
+
+def liquidated(result):
+    """Return the numbers of the table."""
+    return {
+        name.strip(): float(money.replace(",", ""))
+        for name, money in re.findall(r"^(.{22}) +(-?[\d,.]+)$", result, re.M)
+    }
+
+
+def test_the_result_is_that_of_an_evaluation():
+    game = Game(seed=11, horizon=60)
+    press(game, "n " * 61)
+    assert game.over and game.moment.elapsed == 60 and game.advance(9.0) == 0
+    before = game.recorder.record()
+    found = liquidated(game.result())
+    for name, policy in (("you", FixedSpread), ("Avellaneda-Stoikov", None)):
+        envs = evaluation_env(1, preset="trading", horizon=60)
+        task = envs.core.task
+        played = FixedSpread(task) if policy else AvellanedaStoikov(task, risk=0.01, kappa=0.18)
+        assert found[name] == pytest.approx(evaluate(played, envs, 11).pnl[0], abs=0.05)
+    assert found["not trading"] == 0.0
+    after = game.recorder.record()
+    assert before._replace(bid=0, ask=0) == after._replace(bid=0, ask=0)
+
+
+def test_the_fundamental_is_shown_at_the_end():
+    game = Game(seed=11, horizon=2)
+    for _ in range(2):
+        assert "fundamental" not in text_picture(game.recorder)
+        press(game, "n")
+    assert f"fundamental {game.moment.fundamental}" in text_picture(game.recorder)
+
+
+def test_who_leaves_early_is_compared_over_as_long():
+    game = Game(seed=11, horizon=60)
+    press(game, "x " + "n " * 20)
+    result = game.result()
+    envs = evaluation_env(1, preset="trading", horizon=20)
+    rival = evaluate(AvellanedaStoikov(envs.core.task, risk=0.01, kappa=0.18), envs, 11).pnl[0]
+    assert "20 of 60 decisions" in result
+    assert liquidated(result) == {"you": 0.0, "Avellaneda-Stoikov": pytest.approx(rival, abs=0.05), "not trading": 0.0}
+
+
+@pytest.mark.parametrize("keys", ["", "up up up up " + "n " * 200, "n n n n x"])
+def test_a_block_is_paid_for_in_full(keys):
+    game = Game("execution", seed=5, horizon=30)
+    press(game, keys)
+    found = liquidated(game.result())
+    env = gym.make("KineticSim/Execution-v0", horizon=30, warm_seed=HELD_OUT_WARM_SEED)
+    env.reset(seed=5)
+    total, done = 0.0, False
+    actions = iter([[0.4, 1.0]] * 200 if "up" in keys else [[0.0, 1.0]] * keys.count("n"))
+    while not done:
+        _, reward, done, _, _ = env.step(np.array(next(actions, [-1.0, -1.0]), np.float32))
+        total += reward
+    assert found["you"] == pytest.approx(total, abs=0.006)
+    assert set(found) == {"you", "evenly over time", "all at the deadline"}
+    if not keys:
+        assert found["you"] == found["evenly over time"] == found["all at the deadline"]
+    else:
+        assert len(set(found.values())) == 3
+
+
+def test_a_trader_is_liquidated():
+    game = Game("trading", seed=5, horizon=30)
+    press(game, "b up up up up up up n n n x")
+    twin = game._envs.simulator.branch()
+    assert int(twin.inventory) > 0
+    money = float(liquidate(twin)) - float(twin.fees) / 1000
+    assert liquidated(game.result()) == {
+        "you": pytest.approx(money, abs=0.006),
+        "mean reversion": ANY,
+        "not trading": 0.0,
+    }
+
+
+# The window -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_window_takes_keys_and_clicks(capsys):
+    pygame = pytest.importorskip("pygame")
+    from kineticsim_env.play.window import play_window
+
+    game = Game(seed=5, horizon=12)
+
+    def key(code, text=""):
+        return pygame.event.Event(pygame.KEYDOWN, key=code, unicode=text)
+
+    script = [
+        [key(pygame.K_UP), key(pygame.K_RIGHT), key(pygame.K_MINUS, "-")],
+        [key(pygame.K_n, "n"), key(pygame.K_RETURN, "\r")],
+        "look",
+        [pygame.event.Event(pygame.MOUSEBUTTONDOWN, button=1, pos=(60, 94 + 18 * 16 + 9))],
+        [pygame.event.Event(pygame.MOUSEBUTTONDOWN, button=1, pos=(300, 94 + 18 * 10 + 9))],
+        [pygame.event.Event(pygame.MOUSEBUTTONDOWN, button=1, pos=(700, 300)), key(pygame.K_F5)],
+        "clicked",
+        [pygame.event.Event(pygame.MOUSEWHEEL, y=1, x=0)],
+        "turned",
+        [key(pygame.K_n, "n")] * 20,
+        [],
+        "over",
+        [pygame.event.Event(pygame.QUIT)],
+    ]
+    looks = {}
+
+    def poll():
+        events = script.pop(0)
+        if isinstance(events, list):
+            return events
+        pixels = pygame.surfarray.array3d(pygame.display.get_surface()).copy()
+        looks[events] = (game.moment, game.controls.bid_offset, game.controls.ask_offset, pixels)
+        return []
+
+    play_window(game, poll)
+    assert not script and not pygame.display.get_init()
+    moment, bid, ask, _ = looks["look"]
+    assert moment.elapsed == 2 and (bid, ask) == (4, 6) and game.controls.size == 7
+    moment, bid, ask, _ = looks["clicked"]  # rows 16 and 10; the mid is in row 13
+    assert (bid, ask) == (3, 3 - moment.mid2 % 2)
+    assert looks["turned"][1:3] == (bid + 1, ask + 1)
+    assert game.over and looks["over"][0].elapsed == 12
+    assert (looks["over"][3] != looks["turned"][3]).any()
+
+
+def test_the_window_takes_events_of_pygame_itself():
+    pygame = pytest.importorskip("pygame")
+    from kineticsim_env.play.window import play_window
+
+    pygame.display.init()
+    for code, text in ((pygame.K_n, "n"), (pygame.K_n, "n"), (pygame.K_ESCAPE, "\x1b")):
+        pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=code, unicode=text))
+    game = Game(seed=5, horizon=12)
+    play_window(game)
+    assert game.moment.elapsed == 2 and game.controls.quit
+
+
+# The terminal ---------------------------------------------------------------------------------------------------------
+
+
+def in_terminal(keys, arguments, size=(24, 80), term="xterm-256color"):
+    """Run the game in a pseudo-terminal, with a key whenever the screen has come to rest; return all output."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    command = [sys.executable, "-m", "kineticsim_env", "play", "--terminal", *arguments]
+    environment = {**os.environ, "TERM": term, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=subprocess.PIPE, env=environment, cwd=ROOT, close_fds=True
+    )
+    os.close(slave)
+    output, keys, deadline, begun = b"", list(keys), time.monotonic() + 120, False
+    try:
+        while time.monotonic() < deadline:
+            if select.select([master], [], [], 0.2)[0]:
+                try:
+                    part = os.read(master, 65536)
+                except OSError:  # the other end is closed
+                    break
+                if not part:
+                    break
+                output, begun = output + part, True
+            elif keys and begun:
+                os.write(master, keys.pop(0))
+        else:
+            pytest.fail(f"the game did not end; left are {keys}: {output[-2000:]!r}")
+        return process.wait(30), output.decode(), process.stderr.read().decode()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+        os.close(master)
+
+
+@pytest.mark.parametrize("task", GAMES)
+def test_every_task_has_a_screen_and_a_window(task):
+    pygame = pytest.importorskip("pygame")
+    from kineticsim_env.play.window import play_window
+
+    game = Game(task, seed=2, horizon=8)
+    script = [[pygame.event.Event(pygame.KEYDOWN, key=pygame.K_n, unicode="n")] for _ in range(8)]
+    script.append([pygame.event.Event(pygame.QUIT)])
+    play_window(game, lambda: script.pop(0))
+    assert game.moment.elapsed == 8 or game.over
+    lines = screen_lines(game, 24)
+    assert len(lines) == 24 and max(map(len, lines)) < 80
+    assert all(key in "\n".join(lines) for key in game.controls.keys)
+
+
+@pytest.mark.parametrize(("term", "up"), [("xterm-256color", b"\x1bOA"), ("vt100", b"\x1bOA"), ("linux", b"\x1b[A")])
+def test_the_terminal_takes_keys(term, up):
+    keys = [up, up, b"-", b"nnnnnnnn", b"\r", b"q"]
+    code, output, errors = in_terminal(keys, ["--seed", "3", "--horizon", "50"], term=term)
+    assert code == 0, errors
+    for words in ("own bid", "market making", "inventory", "bids", "next:", "paused", "q quit"):
+        assert words in output
+    game = Game(seed=3, horizon=50)
+    press(game, "up up - " + "n " * 9)
+    assert game.result() in output.replace("\r", "") and liquidated(game.result())["you"]
+
+
+def test_the_terminal_plays_to_the_end_even_if_it_is_small():
+    code, output, errors = in_terminal([b" "], ["--seed", "3", "--horizon", "20", "--speed", "32"], size=(12, 40))
+    assert code == 0, errors
+    game = Game(seed=3, horizon=20)
+    press(game, "n " * 20)
+    assert game.result() in output.replace("\r", "")
+
+
+def test_what_is_refused(capsys):
+    for arguments, words in (
+        (["--terminal"], "input or output that is no terminal, allowed is a terminal"),
+        (["--task", "gambling"], "task: got 'gambling', allowed are 'market_making', 'execution', 'trading'"),
+        (["--speed", "0"], "--speed: got 0.0, allowed is a number above 0"),
+        (["--horizon", "0"], "horizon: got 0"),
+        (["--preset", "none"], "preset"),
+    ):
+        assert main(["play", *arguments]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_missing_library(monkeypatch, capsys):
+    for name in [
+        name for name in sys.modules if name.startswith(("kineticsim_env.play.window", "kineticsim_env.render."))
+    ]:
+        if name.rpartition(".")[2] in ("window", "canvas", "picture"):
+            monkeypatch.delitem(sys.modules, name)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: name != "pygame" and find(name, *rest) or None)
+    assert main(["play", "--seed", "1"]) == 2
+    assert "pip install 'kineticsim-env[render]'" in capsys.readouterr().err
