@@ -66,7 +66,7 @@ class Args:
     horizon: int = 300
     """decisions in an episode"""
     total_steps: int = 0
-    """decisions of whole markets to train each policy for; 0 takes 2 million on a CPU and 300 million on a GPU"""
+    """decisions of whole markets to train each policy for; 0 takes 2 million on a CPU and 200 million on a GPU"""
     num_envs: int = 0
     """training markets; 0 takes 256 on a CPU and 16384 on a GPU"""
     markets: int = 0
@@ -74,7 +74,7 @@ class Args:
 
     def fill_in(self, on_gpu: bool) -> None:
         """Replace what was left to the machine."""
-        self.total_steps = self.total_steps or (300_000_000 if on_gpu else 2_000_000)
+        self.total_steps = self.total_steps or (200_000_000 if on_gpu else 2_000_000)
         self.num_envs = self.num_envs or (16384 if on_gpu else 256)
         self.markets = self.markets or (16384 if on_gpu else 2048)
 

@@ -6,9 +6,9 @@ The first run of each machine is shown in full, its data and picture are copied 
 compared with it. The page's sentences follow the figures.
 """
 
+import argparse
 import json
 import shutil
-import sys
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -214,4 +214,6 @@ def main(folders: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description="Write docs/self_play.md.")
+    parser.add_argument("folders", nargs="+", help="of runs of examples/self_play_makers.py")
+    main(parser.parse_args().folders)
