@@ -44,6 +44,7 @@ class Args:
     seed: int = 1  # seed of the networks, and run r of the training markets (r * 2^32)
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"  # where the markets run
     output: Path = Path("runs/ippo_many_learners")  # folder of networks, TensorBoard log, table and picture
+    start: Path | None = None  # folder of networks to go on from, of the same roles and settings
     cuda_graphs: bool = True  # on a GPU, capture rollouts and updates
     horizon: int = 100  # decisions in an episode
     inventory_penalty: float = 0.002  # ticks a squared unit and decision, of makers, momentum learners and traders
@@ -54,7 +55,7 @@ class Args:
     gamma: float = 0.97  # discount a decision, of roles that trade for profit
     gae_lambda: float = 0.9  # of their generalised advantage estimation
     block_gamma: float = 1.0  # discount of roles with something to trade by a deadline: nothing is cheaper for waiting
-    block_gae_lambda: float = 0.99  # of their generalised advantage estimation
+    block_gae_lambda: float = 0.95  # of their generalised advantage estimation
     num_minibatches: int = 4  # minibatches an epoch
     update_epochs: int = 4  # passes over each rollout
     clip_coef: float = 0.2  # how far a policy's probability ratio may move
@@ -62,7 +63,7 @@ class Args:
     vf_coef: float = 0.5  # weight of the value loss
     max_grad_norm: float = 0.5  # gradients of each role are clipped to this norm
     hidden: int = 64  # width of the two hidden layers of every network
-    initial_std: float = 0.4  # standard deviation of continuous actions at the start
+    initial_std: float = 0.2  # standard deviation of continuous actions at the start
     eval_envs: int = 0  # held-out episodes of the final comparison; 0 takes 2048 on a CPU and 8192 on a GPU
 
     def counts(self) -> dict[str, int]:
@@ -156,6 +157,8 @@ class Learners:
         self.gamma = args.block_gamma if role in BLOCKS else args.gamma
         self.gae_lambda = args.block_gae_lambda if role in BLOCKS else args.gae_lambda
         self.agent, self.partners = Agent(envs, role, args).to(envs.device), partners
+        if args.start:
+            self.agent.load_state_dict(torch.load(args.start / f"{role}.pt", weights_only=True))
         shape = args.num_steps, envs.num_envs, len(envs.group_map[role])
 
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -169,8 +172,7 @@ class Learners:
         self.terminated, self.truncated, self.active = (buffer(*shape, dtype=torch.bool) for _ in range(3))
         self.discounted, self.total = buffer(*shape[1:]), buffer(*shape[1:])  # returns of the episodes that run
         self.squares, self.episodes, self.losses = buffer(2), buffer(2), buffer(4)
-        self.mine = torch.ones(shape[2], dtype=torch.bool, device=envs.device)
-        self.mine[list(partners)] = False
+        self.mine = torch.tensor([slot not in partners for slot in range(shape[2])], device=envs.device)
 
     def note(self, t: int) -> None:
         """Count what the results of a decision add up to."""
@@ -311,13 +313,12 @@ def train(args: Args, envs: BatchedParallelEnv, partners: Partners | None = None
     trainer, batch, curve = Trainer(args, envs, partners), args.num_envs * args.num_steps, []
     trainer.prepare(args.seed << 32)
     updates = max(1, args.total_steps // batch)
-    every = max(1, updates // 100)
     writer = SummaryWriter(args.output / "tensorboard")
     began = time.perf_counter()
     with tqdm(total=updates * batch, unit="decision", unit_scale=True, desc=name) as bar:
         for update in range(1, updates + 1):
             trainer.update(args.learning_rate * (1.0 - 0.9 * (update - 1) / updates))
-            if update % every and update < updates:
+            if update % max(1, updates // 100) and update < updates:
                 continue
             steps, point, seconds = update * batch, trainer.scalars(), time.perf_counter() - began
             curve.append({"steps": steps, "seconds": seconds, **point})
@@ -340,7 +341,6 @@ def main(args: Args) -> dict[str, Any]:
     args.output.mkdir(parents=True, exist_ok=True)
     print(f"{args.num_envs} markets with {' '.join(args.learners)} in each, on {envs.simulator}")
     agents, curve = train(args, envs)
-    print(f"trained {curve[-1]['steps']:,} decisions in {curve[-1]['seconds']:.1f} s")
     for role, agent in agents.items():
         torch.save(agent.state_dict(), args.output / f"{role}.pt")
     return compare(args, learners, agents, curve)

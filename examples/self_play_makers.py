@@ -78,12 +78,16 @@ class Args:
         self.num_envs = self.num_envs or (16384 if on_gpu else 256)
         self.markets = self.markets or (16384 if on_gpu else 2048)
 
+    def folder(self, name: str) -> Path:
+        """Return where a policy is kept."""
+        return self.output / name.replace(" ", "_")
+
     def training(self, name: str) -> ippo.Args:
-        """Return the settings of PPO."""
+        """Return the settings of PPO; who learns against self-play begins as a copy of its rival."""
         names = ("seed", "engine", "horizon", "total_steps", "num_envs")
-        settings: dict[str, Any] = {name: getattr(self, name) for name in names}
-        output = self.output / name.replace(" ", "_")
-        return ippo.Args(learners=("maker=2",), output=output, **settings)
+        settings: dict[str, Any] = {field: getattr(self, field) for field in names}
+        settings["start"] = self.folder(SELF_PLAY) if name == REPLY else None
+        return ippo.Args(learners=("maker=2",), output=self.folder(name), initial_std=0.4, **settings)
 
 
 class Quality:

@@ -26,9 +26,9 @@ feel of each other are missing fills and a price that the other one moves.
 Policies are learned with the PPO of `examples/ippo_many_learners.py`, with the same settings and number of decisions
 each: **alone** (the other maker does not trade), **with a rival** (the other maker is the scripted one of Avellaneda
 and Stoikov), in **self-play** (two learners share the policy that both improve, so that there are two samples a
-decision), and **against self-play** (the other maker is the finished policy of self-play, and a learner looks for its
-weakness). Scripted makers have the parameters that do best on training seeds against the same scripted rival, which in
-turn was fitted alone and then against itself.
+decision), and **against self-play** (the other maker is the finished policy of self-play, and a learner that begins as
+its copy looks for a weakness). Scripted makers have the parameters that do best on training seeds against the same
+scripted rival, which in turn was fitted alone and then against itself.
 
 Then every ordered pair plays the same held-out markets (seeds from 2^62, warm starts that no training has seen), 300
 decisions each. What counts is **liquidated PnL**: cash after both inventories were unwound through the market at the
@@ -118,9 +118,9 @@ class Figures:
             return "so self-play is not at an equilibrium: there is something to exploit, at least this much"
         if above(own, found):
             return (
-                "less than another copy of it does: this learner found no weakness, which does not prove that none is"
+                "less than another copy of it does; this learner found no weakness, which does not prove that none is"
             )
-        return "no more, by the intervals, than a copy of it: no weakness was found, which does not prove that none is"
+        return "no more, by the intervals, than a copy of it; no weakness was found, which does not prove that none is"
 
 
 def findings(run: dict) -> list[str]:

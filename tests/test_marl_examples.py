@@ -232,7 +232,7 @@ def test_who_did_not_act_does_not_count(played):
         one.agent.zero_grad()
         loss = one.loss(played.args, everything, played.state.flatten(0, 1))
         loss.backward()
-        return [float(loss)] + [parameter.grad.clone() for parameter in one.agent.parameters()]
+        return [float(loss.detach())] + [parameter.grad.clone() for parameter in one.agent.parameters()]
 
     before = gradient()
     idle = ~one.active
