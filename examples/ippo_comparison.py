@@ -210,7 +210,11 @@ def draw(curve: list[dict], results: Mapping[str, Mapping[str, Any]], path: Path
     for (upper, lower), (role, row) in zip(axes.T, results.items(), strict=True):
         points = [(point["steps"] / 1e6, point[f"{role}/return"]) for point in curve if f"{role}/return" in point]
         if points:
-            upper.plot(*zip(*points, strict=True), marker="." if len(points) < 30 else "")
+            steps, returns = np.array(points).T
+            upper.plot(steps, returns, alpha=0.35, linewidth=1)
+            width = max(1, len(points) // 10)
+            middle = slice(width // 2, width // 2 + len(returns) - width + 1)
+            upper.plot(steps[middle], np.convolve(returns, np.ones(width) / width, "valid"), color="C0")
         upper.set(title=role, xlabel="decisions of each role, millions")
         names = ["random", "scripted", "learned"]
         means, halves = zip(*(row[name] for name in names), strict=True)
@@ -218,6 +222,7 @@ def draw(curve: list[dict], results: Mapping[str, Mapping[str, Any]], path: Path
         lower.axhline(0, color="black", linewidth=0.8)
         lower.bar_label(lower.containers[-1], [interval(*row[name]) for name in names], fontsize=8, padding=3)
         lower.margins(y=0.15)
+        lower.set_title(f"learned less scripted: {interval(*row['lead'])}", fontsize=9)
         lower.set(ylabel=row["measure"], xlabel=f"scripted: {row['stand_in']}")
         for axis in (upper, lower):
             axis.grid(alpha=0.3)

@@ -48,7 +48,7 @@ class Args:
     cuda_graphs: bool = True  # on a GPU, capture rollouts and updates
     horizon: int = 100  # decisions in an episode
     inventory_penalty: float = 0.002  # ticks a squared unit and decision, of makers, momentum learners and traders
-    total_steps: int = 0  # decisions of whole markets; 0 takes 1.5 million on a CPU and 100 million on a GPU
+    total_steps: int = 0  # decisions of whole markets; 0 takes 3 million on a CPU and 100 million on a GPU
     num_envs: int = 0  # markets; 0 takes 256 on a CPU and 16384 on a GPU
     num_steps: int = 32  # decisions in each market between updates
     learning_rate: float = 1e-3  # of Adam, falling linearly to a tenth over training
@@ -335,7 +335,7 @@ def main(args: Args) -> dict[str, Any]:
     """Train, save, compare and draw; returns the comparison by role."""
     on_gpu, learners = choose_engine(args.engine)[1].type == "cuda", args.counts()
     args.num_envs = args.num_envs or (16384 if on_gpu else 256)
-    args.total_steps = args.total_steps or (100_000_000 if on_gpu else 1_500_000)
+    args.total_steps = args.total_steps or (100_000_000 if on_gpu else 3_000_000)
     args.eval_envs = args.eval_envs or (8192 if on_gpu else 2048)
     envs = BatchedParallelEnv(args.num_envs, learners, **args.task())
     args.output.mkdir(parents=True, exist_ok=True)

@@ -94,7 +94,7 @@ class Figures:
         )
         return (
             f"**Best replies**, with the lead over the second best in the same markets, are {listed}. In {clear} of "
-            f"{len(best)} columns the lead is beyond its interval; in the others the first two cannot be told apart. "
+            f"{len(best)} columns the lead is beyond its interval; elsewhere the first two cannot be told apart. "
             f"Mutual best replies, by the means: {'; '.join(f'{a} with {b}' for a, b in pairs) or 'no pair'}."
         )
 
@@ -115,12 +115,14 @@ class Figures:
         """Say what a learner finds against the policy of self-play."""
         found, own = self.cells[REPLY][SELF]["pnl"], self.cells[SELF][SELF]["pnl"]
         if above(found, own):
-            return "so self-play is not at an equilibrium: there is something to exploit, at least this much"
-        if above(own, found):
             return (
-                "less than another copy of it does; this learner found no weakness, which does not prove that none is"
+                "so the policy of self-play is no equilibrium, and this is the least that can be won from it. The "
+                "learner has also simply learned for longer: against the maker of Avellaneda and Stoikov, whom neither "
+                f"met in training, it makes {self.pnl(REPLY, STOIKOV)}, the policy of self-play {self.pnl(SELF, STOIKOV)}"
             )
-        return "no more, by the intervals, than a copy of it; no weakness was found, which does not prove that none is"
+        if above(own, found):
+            return "that is less than its copy does: no weakness was found, which does not prove that there is none"
+        return "by the intervals no more than its copy: no weakness was found, which does not prove that there is none"
 
 
 def findings(run: dict) -> list[str]:
@@ -148,7 +150,7 @@ def findings(run: dict) -> list[str]:
         f"the one from self-play {pnl(SELF, STOIKOV)}. Against each other they make {pnl(RIVAL, SELF)} and "
         f"{pnl(SELF, RIVAL)}.",
         f"**Can self-play be exploited?** A maker that learned against it makes {pnl(REPLY, SELF)} there, where it "
-        f"makes {pnl(SELF, SELF)} against itself: {f.exploited()}.",
+        f"makes {pnl(SELF, SELF)} against itself; {f.exploited()}.",
         f"**Seats** are alike: of two equal makers the first one's lead is {seats}.",
     ]
     return [f"- {line}" for line in lines]
