@@ -267,7 +267,8 @@ class EnvCore:
             raise gym.error.ResetNeeded(
                 f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
             )
-        self._engine.launch(_ENV_STEP, auctions=self.auctions_per_step, actions=actions, choices=choices)
+        given: dict[str, Any] = {"actions": actions} if choices is None else {"choices": choices}
+        self._engine.launch(_ENV_STEP, auctions=self.auctions_per_step, **given)
 
     def check_actions(
         self, actions: Any, shape: tuple[int, ...], limit: int = 0, name: str = "actions"

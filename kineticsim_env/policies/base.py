@@ -23,6 +23,22 @@ class Policy(Protocol):
         ...
 
 
+class UniformActions:
+    """Draws every component of its actions uniformly."""
+
+    size = 2  # components of an action
+
+    def __init__(self, task: Any, seed: int = 0) -> None:
+        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
+        self.task = task
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """See `Policy`."""
+        draws = torch.rand((len(observation), self.size), generator=self._generator)
+        return (draws * 2.0 - 1.0).to(observation.device)
+
+
 # Reading --------------------------------------------------------------------------------------------------------------
 
 

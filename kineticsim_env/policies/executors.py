@@ -16,7 +16,14 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.policies.base import decisions_left, order_action, recent_volumes, remaining_of, whole_units
+from kineticsim_env.policies.base import (
+    UniformActions,
+    decisions_left,
+    order_action,
+    recent_volumes,
+    remaining_of,
+    whole_units,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,18 +38,8 @@ class DoNothing:
         return order_action(self.task, idle, idle)
 
 
-class RandomOrders:
+class RandomOrders(UniformActions):
     """Draws aggression and size uniformly."""
-
-    def __init__(self, task: Any, seed: int = 0) -> None:
-        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
-        self.task = task
-        self._generator = torch.Generator().manual_seed(seed)
-
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        draws = torch.rand((len(observation), 2), generator=self._generator)
-        return (draws * 2.0 - 1.0).to(observation.device)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from kineticsim_env.policies.base import TIME_LEFT, inventory_of, quote_action
+from kineticsim_env.policies.base import TIME_LEFT, UniformActions, inventory_of, quote_action
 from kineticsim_env.tasks import MarketMakingTask
 
 
@@ -26,18 +26,10 @@ class NoTrade:
         return torch.full((len(observation), 4), -1.0, device=observation.device)
 
 
-class RandomQuotes:
+class RandomQuotes(UniformActions):
     """Draws every component of its action uniformly."""
 
-    def __init__(self, task: MarketMakingTask, seed: int = 0) -> None:
-        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
-        self.task = task
-        self._generator = torch.Generator().manual_seed(seed)
-
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        draws = torch.rand((len(observation), 4), generator=self._generator)
-        return (draws * 2.0 - 1.0).to(observation.device)
+    size = 4
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,21 +12,11 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.policies.base import inventory_of, mid_changes, trade_action
+from kineticsim_env.policies.base import UniformActions, inventory_of, mid_changes, trade_action
 
 
-class RandomTrader:
+class RandomTrader(UniformActions):
     """Draws size and aggression uniformly."""
-
-    def __init__(self, task: Any, seed: int = 0) -> None:
-        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
-        self.task = task
-        self._generator = torch.Generator().manual_seed(seed)
-
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        draws = torch.rand((len(observation), 2), generator=self._generator)
-        return (draws * 2.0 - 1.0).to(observation.device)
 
 
 @dataclasses.dataclass(frozen=True)
