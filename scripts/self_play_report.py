@@ -118,7 +118,7 @@ class Figures:
             return (
                 "so the policy of self-play is no equilibrium, and this is the least that can be won from it. The "
                 "learner has also simply learned for longer: against the maker of Avellaneda and Stoikov, whom neither "
-                f"met in training, it makes {self.pnl(REPLY, STOIKOV)}, the policy of self-play {self.pnl(SELF, STOIKOV)}"
+                f"met in training, it makes {self.pnl(REPLY, STOIKOV)}, its teacher {self.pnl(SELF, STOIKOV)}"
             )
         if above(own, found):
             return "that is less than its copy does: no weakness was found, which does not prove that there is none"

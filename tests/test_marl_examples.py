@@ -279,6 +279,15 @@ def test_play_counts_as_the_library_does(comparison):
     np.testing.assert_array_equal(played[:, 0], evaluate(maker, alone, 7).pnl)
 
 
+def test_executors_count_as_the_library_does(comparison):
+    settings = {"engine": "cpu", "horizon": 25, "block_qty": 30}
+    envs = comparison.held_out(16, {"executor": 1}, **settings)
+    executor = policies.TimeWeighted(envs.core.task, 1.0)
+    played = comparison.play(envs, {"executor": [executor]}, 7)["executor"]
+    alone = evaluate(executor, evaluation_env(16, "Execution", **settings), 7)
+    np.testing.assert_allclose(played[:, 0], alone.pnl, atol=1e-4)
+
+
 def test_who_has_a_block_keeps_it(comparison):
     """Executors are judged by their returns, and do not unwind beside the makers."""
     envs = comparison.held_out(8, {"maker": 1, "executor": 1}, engine="cpu", horizon=20)
