@@ -159,7 +159,7 @@ def findings(run: dict) -> list[str]:
 def seeds(runs: list[dict]) -> list[str]:
     """Return a table of what policies of other training seeds earn."""
     pairs = [(ALONE, NONE), (ALONE, ALONE), (SELF, ALONE), (ALONE, SELF), (SELF, SELF), (REPLY, SELF), (SELF, STOIKOV)]
-    names = {NONE: "nobody", ALONE: "alone", SELF: "self-play", REPLY: "against self-play", STOIKOV: "A.-S."}
+    names = {NONE: "nobody", ALONE: "alone", SELF: "self-play", REPLY: "its exploiter", STOIKOV: "A.-S."}
     titles = [f"{names[a]}, against {names[b]}" for a, b in pairs]
     lines = ["The same with other training seeds, liquidated PnL of the first one:", ""]
     lines += [f"| seed | {' | '.join(titles)} | spread, two from self-play |", "|---:|" + "---:|" * (len(pairs) + 1)]
