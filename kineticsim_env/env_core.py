@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from kineticsim_env import state
+from kineticsim_env import state, warm_starts
 from kineticsim_env.checks import check_count, check_like, check_mapping, check_mask, check_seeds
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
@@ -26,7 +26,6 @@ from kineticsim_env.tasks.base import CHANGEABLE, Task
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _ENV_STEP, _ENV_RESET = 1, 2  # enum EnvMode
-_ALL_MARKETS, _EACH_MARKET, _EACH_SCENARIO = 0, 1, 2  # enum BankOwner
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]
 
@@ -113,6 +112,7 @@ class EnvCore:
         self._engine = self.simulator.engine
         self._allocate()
         self._banks: list[dict[str, torch.Tensor]] = []
+        self._bank: dict[str, torch.Tensor] = {}
         self._fill_bank()
 
     def _allocate(self) -> None:
@@ -132,20 +132,13 @@ class EnvCore:
 
     @torch.inference_mode(False)
     def _fill_bank(self) -> None:
-        """Run markets without learners for `warmup` auctions, and keep them as the starts of episodes."""
-        task, config = self.task, self.config
-        own = bool(config.per_market) or config.population == "multinomial"
-        self._bank_owner = _EACH_SCENARIO if self.scenarios is not None else _EACH_MARKET if own else _ALL_MARKETS
-        self._bank_size = min(task.bank_size, task.bank_per_market) if self._bank_owner else task.bank_size
+        """Run the warm starts anew, for the population or the scenarios that there are now."""
+        self._bank_owner, self._bank_size = warm_starts.choose_owner(self.task, self.config, self.scenarios)
         if self._bank_size:
-            bank = self._run_bank(self._bank_size)
-            scalars = [bank.tensors[name] for name in ("prev_mid2", "last_tick", "price_origin", "fundamental_price")]
-            fresh = {
-                "bank_bid": bank.bid,
-                "bank_ask": bank.ask,
-                "bank_scalars": torch.stack(scalars, dim=1).to(torch.int32).contiguous(),
-            }
-            if hasattr(self, "_bank") and all(self._bank[name].shape == fresh[name].shape for name in fresh):
+            fresh = warm_starts.run_bank(
+                self.simulator, self.task, self.scenarios, owner=self._bank_owner, size=self._bank_size
+            )
+            if self._bank and all(self._bank[name].shape == fresh[name].shape for name in fresh):
                 for name, tensor in fresh.items():  # a captured CUDA graph holds on to where the bank is
                     self._bank[name].copy_(tensor)
             else:
@@ -166,30 +159,6 @@ class EnvCore:
                 scenarios=num_rows(self.scenarios) if self.scenarios is not None else 0,
             )
         )
-
-    def _run_bank(self, size: int) -> Simulator:
-        config, task = self.config if self.scenarios is None else self.scenarios, self.task
-        owners = 1
-        if self._bank_owner:
-            owners = num_rows(config) if self._bank_owner == _EACH_SCENARIO else self.simulator.num_markets
-            fields = {name: np.repeat(getattr(config, name), size) for name in config.per_market}
-            config = config.replace(**fields)
-        seeds: int | np.ndarray = task.warm_seed
-        if config.population == "multinomial":  # by the market's own seed, so that its place in the batch is no matter
-            own = self.simulator.tensors["seed"].cpu().numpy()[:, None]
-            seeds = (own * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
-        bank = Simulator(
-            config,
-            size * owners,
-            engine=self.simulator.engine_name,
-            device=self.device,
-            seed=seeds,
-        )
-        if config.population == "multinomial":  # the market's own agents, not those of the snapshot's seed
-            bank._counts = np.repeat(self.simulator._counts, size, axis=0)
-            bank._set_rows()
-        bank.run(task.warmup)
-        return bank
 
     # Scenarios and settings -------------------------------------------------------------------------------------------
 
