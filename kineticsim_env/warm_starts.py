@@ -53,6 +53,7 @@ def run_bank(
         bank._counts = np.repeat(simulator._counts, size, axis=0)
         bank._set_rows()
     bank.run(task.warmup)
+    bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
     return {
         "bank_bid": bank.bid,
         "bank_ask": bank.ask,
