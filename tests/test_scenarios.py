@@ -7,6 +7,8 @@ from plain_rules import word
 
 import kineticsim_env as ks
 from kineticsim_env import state
+from kineticsim_env.config import class_counts, parameter_rows
+from kineticsim_env.engines.native import CudaEngine, NativeEngine, pack
 from kineticsim_env.evaluation import liquidate
 from kineticsim_env.scenarios import make_scenarios
 from kineticsim_env.single_env import MarketMakingEnv
@@ -266,6 +268,41 @@ def test_a_refused_table_changes_nothing(engine):
         ValueError, match="set_scenarios: got an environment without scenarios, allowed is one made with"
     ):
         make(randomise=None).set_scenarios(RANDOMISE)
+
+
+def test_a_kernel_of_its_own_reads_only_what_differs():
+    """What all scenarios share is a constant of it; a table that the kernel fits is taken in place."""
+    sizes = {"M": 4, "L": 128, "K": 1}
+    engine = CudaEngine.__new__(CudaEngine)
+    NativeEngine.__init__(engine, torch.device("cpu"), sizes, {})
+    engine._plans, engine._work, engine._specialised, engine._changing, engine.force = {}, 0, True, set(), {}
+
+    def rows(**fields):
+        config = TRADING.replace(**fields)
+        count = max(config.per_market.values(), default=1)
+        return parameter_rows(config, count, class_counts(config, count), {})
+
+    def read():
+        constants = engine._definitions()["KS_PARAMETERS"].split(",")
+        return {name for name, constant in zip(state.PARAMS_FIELDS, constants, strict=True) if "row." in constant}
+
+    engine.set_parameters(rows())
+    assert read() == set()
+    engine.set_scenarios(rows(fee=[1, 2, 3]))
+    assert read() == {"fee"}
+    table, present = engine._scenarios, engine.parameters()
+    engine.set_scenarios(rows(fee=[4, 5, 6]))  # the same kernel fits
+    assert engine._scenarios is table and engine.parameters() is present and read() == {"fee"}
+    assert table[:, list(state.PARAMS_FIELDS).index("fee")].tolist() == [4, 5, 6]
+    engine.set_scenarios(rows(fee=[4, 5, 6], max_order_qty=[1, 2, 3]))
+    assert engine._scenarios is not table and read() == {"fee", "max_order_qty"}
+    engine.set_scenarios(rows(fee=[4, 5, 6, 7], max_order_qty=[1, 2, 3, 4]))
+    assert len(engine.scenario_rows()) == 4
+    old = torch.from_numpy(pack(rows(fee=[4, 5, 6, 7], max_order_qty=9, noise_spread=[14, 60, 14, 14])))
+    growth = engine._growth
+    engine.put_parameters(old)  # as a branch does whose episodes play a table that was replaced
+    assert read() == {"fee", "max_order_qty", "noise_spread"}
+    assert engine._growth > growth and engine._reach == 60
 
 
 # State ----------------------------------------------------------------------------------------------------------------
