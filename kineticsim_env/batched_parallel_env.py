@@ -218,12 +218,16 @@ class BatchedParallelEnv:
             infos,
         )
 
-    def state(self) -> torch.Tensor:
-        """Return what all learners of a market see together, float32 `[M, S]`: for centralised critics."""
-        parts = [self.core.tensors["observation"][:, 0, :MARKET_FEATURES]]
+    def state(self, final: bool = False) -> torch.Tensor:
+        """Return what all learners of a market see together, float32 `[M, S]`: for centralised critics.
+
+        Args:
+            final: Whether before any reset in the last step, as `final_obs`, rather than now.
+        """
+        rows = self.core.tensors["final_observation" if final else "observation"]
+        parts = [rows[:, 0, :MARKET_FEATURES]]
         for role, slots in self.groups.items():
-            own = self.core.tensors["observation"][:, slots, MARKET_FEATURES : OBSERVATION_SIZES[role]]
-            parts.append(own.flatten(1))
+            parts.append(rows[:, slots, MARKET_FEATURES : OBSERVATION_SIZES[role]].flatten(1))
         return torch.cat(parts, dim=1)
 
     def _handed_out(self, rows: Groups) -> Groups:
