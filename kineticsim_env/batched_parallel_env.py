@@ -113,7 +113,7 @@ class BatchedParallelEnv:
         self._copy, self._same_step = copy, self.core.autoreset == SAME_STEP
         self._limits = {role: settings.num_choices(role) for role in self.groups}
         self._make_buffers()
-        self._np_random: np.random.Generator | None = None
+        self._was_reset = False
 
     @torch.inference_mode(False)
     def _make_buffers(self) -> None:
@@ -133,9 +133,8 @@ class BatchedParallelEnv:
             {role: core.tensors[name][:, slots, : used[role]] for role, slots in self.groups.items()}
             for name in ("observation", "final_observation")
         )
-        self._reward, self._terminated, self._truncated = (
-            self._by_role(part) for part in unpack_small(core.small, *shape)[:3]
-        )
+        reward, *self._flags = unpack_small(core.small, *shape)
+        self._reward, self._terminated, self._truncated = (self._by_role(part) for part in (reward, *self._flags[:2]))
 
     def _by_role(self, rows: torch.Tensor) -> Groups:
         return {role: rows[:, slots] for role, slots in self.groups.items()}
@@ -162,12 +161,12 @@ class BatchedParallelEnv:
             Observations float32 `[M, n, F]` by role, and `{"active": bool [M, n] by role}`.
         """
         mask = check_options(options)
-        if self._np_random is None:
-            if mask is not None:
-                raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
-            self._np_random = np.random.default_rng()
-            seed = int(self._np_random.integers(2**62)) if seed is None else seed
+        if not self._was_reset and mask is not None:
+            raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
+        if not self._was_reset and seed is None:
+            seed = int(np.random.default_rng().integers(2**62))
         self.core.reset(seed, mask)
+        self._was_reset = True
         torch.logical_not(self.core.tensors["ended"], out=self._active)
         return self._handed_out(self._observation), {"active": self._handed_out(self._by_role(self._active))}
 
@@ -182,8 +181,11 @@ class BatchedParallelEnv:
             and infos: `active` bool `[M, n]` by role, who acts next; under SAME_STEP `final_obs` float32 `[M, n, F]` by
             role, the observations before any reset, and `_final_obs` bool `[M]`, where a market's episode ended.
         """
-        if self._np_random is None:
+        if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
+        if not isinstance(actions, Mapping):
+            allowed = f"a dict with one entry for each of {list(self.groups)}"
+            raise TypeError(f"actions: got {type(actions).__name__}, allowed is {allowed}")
         if set(actions) != set(self.groups):
             odd = sorted(set(actions) ^ set(self.groups), key=str)
             raise ValueError(
@@ -199,7 +201,10 @@ class BatchedParallelEnv:
         torch.logical_not(self.core.tensors["ended"], out=self._active)
         infos: dict[str, Any] = {"active": self._handed_out(self._by_role(self._active))}
         if self._same_step:
-            torch.eq(self.core.tensors["elapsed"], 0, out=self._over)  # no step but one with a reset leaves it at 0
+            # A market whose last episodes ended now was reset; one that stopped in its first decision was not.
+            torch.logical_or(*self._flags[:2], out=self._flags[2])
+            torch.any(self._flags[2], dim=1, out=self._over)
+            torch.logical_and(self._over, self.core.tensors["elapsed"] == 0, out=self._over)
             infos |= {
                 "final_obs": self._handed_out(self._final),
                 "_final_obs": self._over.clone() if self._copy else self._over,
@@ -248,7 +253,7 @@ class BatchedParallelEnv:
         """Take over a state of a like environment, from any engine; it goes on bit for bit."""
         self.core.load_state_dict(saved)
         torch.logical_not(self.core.tensors["ended"], out=self._active)
-        self._np_random = self._np_random or np.random.default_rng()
+        self._was_reset = True
 
     def close(self) -> None:
         """Raise what is left in the error words."""

@@ -34,6 +34,7 @@ _INTEGERS = {  # inclusive ranges; those that depend on other fields are in _che
     "inventory_limit": (0, MAX_PRICE),
     "fee": (0, 1 << 20),
 }
+TEXTS = tuple(_CHOICES)  # the fields that are no numbers
 _OPTIONAL = ("fundamental_price", "inventory_limit")
 _ENSEMBLE_WIDE = ("num_levels", "population")  # everything else may differ from market to market
 

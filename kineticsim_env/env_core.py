@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from kineticsim_env import state
+from kineticsim_env import state, warm_starts
 from kineticsim_env.checks import check_count, check_like, check_mapping, check_mask, check_seeds
-from kineticsim_env.config import MarketConfig
+from kineticsim_env.config import CLASSES, MarketConfig, class_counts
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.scenarios import make_scenarios, num_rows
 from kineticsim_env.simulator import Simulator
@@ -26,7 +26,6 @@ from kineticsim_env.tasks.base import CHANGEABLE, Task
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _ENV_STEP, _ENV_RESET = 1, 2  # enum EnvMode
-_ALL_MARKETS, _EACH_MARKET, _EACH_SCENARIO = 0, 1, 2  # enum BankOwner
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]
 
@@ -104,7 +103,8 @@ class EnvCore:
         self._num_scenarios, self._scenario_seed = num_scenarios, scenario_seed
         self.scenarios: MarketConfig | None = None
         if randomise is not None:
-            self._take_scenarios(randomise)
+            self.scenarios = self._make_scenarios(randomise)
+            self.simulator.set_scenarios(self.scenarios)
         self.device = self.simulator.device
         self.host = self.device.type == "cpu"
         if num_markets >= _MARKETS_TO_SPECIALISE:
@@ -113,7 +113,8 @@ class EnvCore:
         self._engine = self.simulator.engine
         self._allocate()
         self._banks: list[dict[str, torch.Tensor]] = []
-        self._fill_bank()
+        self._bank: dict[str, torch.Tensor] = {}
+        self._use_bank(self._run_bank(self.scenarios))
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors: `reward` and the flags lie in one buffer, to be copied at once."""
@@ -131,21 +132,17 @@ class EnvCore:
     # Warm starts ------------------------------------------------------------------------------------------------------
 
     @torch.inference_mode(False)
-    def _fill_bank(self) -> None:
-        """Run markets without learners for `warmup` auctions, and keep them as the starts of episodes."""
-        task, config = self.task, self.config
-        own = bool(config.per_market) or config.population == "multinomial"
-        self._bank_owner = _EACH_SCENARIO if self.scenarios is not None else _EACH_MARKET if own else _ALL_MARKETS
-        self._bank_size = min(task.bank_size, task.bank_per_market) if self._bank_owner else task.bank_size
-        if self._bank_size:
-            bank = self._run_bank(self._bank_size)
-            scalars = [bank.tensors[name] for name in ("prev_mid2", "last_tick", "price_origin", "fundamental_price")]
-            fresh = {
-                "bank_bid": bank.bid,
-                "bank_ask": bank.ask,
-                "bank_scalars": torch.stack(scalars, dim=1).to(torch.int32).contiguous(),
-            }
-            if hasattr(self, "_bank") and all(self._bank[name].shape == fresh[name].shape for name in fresh):
+    def _run_bank(self, scenarios: MarketConfig | None) -> dict[str, torch.Tensor]:
+        """Run the warm starts for the population or the scenarios that there are now; nothing changes here."""
+        self._bank_owner, self._bank_size = warm_starts.choose_owner(self.task, self.config, scenarios)
+        if not self._bank_size:
+            return {}
+        return warm_starts.run_bank(self.simulator, self.task, scenarios, owner=self._bank_owner, size=self._bank_size)
+
+    @torch.inference_mode(False)
+    def _use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
+        if fresh:
+            if self._bank and all(self._bank[name].shape == fresh[name].shape for name in fresh):
                 for name, tensor in fresh.items():  # a captured CUDA graph holds on to where the bank is
                     self._bank[name].copy_(tensor)
             else:
@@ -167,30 +164,6 @@ class EnvCore:
             )
         )
 
-    def _run_bank(self, size: int) -> Simulator:
-        config, task = self.config if self.scenarios is None else self.scenarios, self.task
-        owners = 1
-        if self._bank_owner:
-            owners = num_rows(config) if self._bank_owner == _EACH_SCENARIO else self.simulator.num_markets
-            fields = {name: np.repeat(getattr(config, name), size) for name in config.per_market}
-            config = config.replace(**fields)
-        seeds: int | np.ndarray = task.warm_seed
-        if config.population == "multinomial":  # by the market's own seed, so that its place in the batch is no matter
-            own = self.simulator.tensors["seed"].cpu().numpy()[:, None]
-            seeds = (own * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
-        bank = Simulator(
-            config,
-            size * owners,
-            engine=self.simulator.engine_name,
-            device=self.device,
-            seed=seeds,
-        )
-        if config.population == "multinomial":  # the market's own agents, not those of the snapshot's seed
-            bank._counts = np.repeat(self.simulator._counts, size, axis=0)
-            bank._set_rows()
-        bank.run(task.warmup)
-        return bank
-
     # Scenarios and settings -------------------------------------------------------------------------------------------
 
     def set_scenarios(self, randomise: Any) -> None:
@@ -203,15 +176,25 @@ class EnvCore:
             raise ValueError(
                 "set_scenarios: got an environment without scenarios, allowed is one made with randomise=..."
             )
-        self._take_scenarios(randomise)
-        self._fill_bank()
+        table = self._make_scenarios(randomise)
+        fresh = self._run_bank(table)
+        self.simulator.set_scenarios(table)  # from here on nothing can fail
+        self.scenarios = table
+        self._use_bank(fresh)
 
-    def _take_scenarios(self, randomise: Any) -> None:
+    def _make_scenarios(self, randomise: Any) -> MarketConfig:
         if isinstance(randomise, MarketConfig):
             randomise = self.task.market_config(randomise)
         table = make_scenarios(randomise, self.config, self._num_scenarios, self._scenario_seed)
-        self.simulator.set_scenarios(table)
-        self.scenarios = table
+        fewest = class_counts(table, num_rows(table)).min(axis=0)
+        for name, count in zip(CLASSES, fewest, strict=True):
+            replaced = self.simulator.slots.count(name)
+            if count < replaced:
+                raise ValueError(
+                    f"randomise: got a scenario with {count} {name} agents, allowed are at least {replaced}, as many "
+                    "as learners replace"
+                )
+        return table
 
     def set_task(self, **changes: Any) -> None:
         """Change settings of the task from the next step on; a captured CUDA graph keeps those it was captured with.
@@ -251,7 +234,7 @@ class EnvCore:
             simulator.tensors["episode"][every] = -1  # the launch adds one
             if simulator.config.population == "multinomial":
                 simulator._reseed_population()
-                self._fill_bank()
+                self._use_bank(self._run_bank(self.scenarios))
         self._engine.launch(_ENV_RESET, reset_mask=chosen)
         if chosen is None:
             self.fills.zero_()
@@ -322,7 +305,7 @@ class EnvCore:
         for name in _SAVED:
             self.tensors[name].copy_(saved[name])
         if self.simulator.config.population == "multinomial":
-            self._fill_bank()
+            self._use_bank(self._run_bank(self.scenarios))
 
     def _check_parameters(self, saved: Mapping[str, torch.Tensor]) -> None:
         """Refuse parameters that are of none of the scenarios: the kernel is compiled for these."""
@@ -335,7 +318,9 @@ class EnvCore:
                     f"state['parameters'][{market}]: got those of none of the scenarios, allowed are these; call "
                     "set_scenarios with the scenarios of the saved run first"
                 )
-        scenario, last = saved["scenario"], len(self._engine.scenario_rows()) - 1
+        # Episodes that began before set_scenarios may play a row that a smaller table does not have.
+        scenario = saved["scenario"]
+        last = max(len(self._engine.scenario_rows()) - 1, int(self.tensors["scenario"].max()))
         if bool(((scenario < 0) | (scenario > last)).any()):
             raise ValueError(f"state['scenario']: got {int(scenario.max())}, allowed is 0 to {last}")
 

@@ -190,12 +190,14 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         Returns:
             Observations and infos by agent.
         """
+        generator = self._np_random
         if seed is not None:
-            self._np_random, _ = seeding.np_random(seed)
-        elif self._np_random is None:
-            self._np_random, _ = seeding.np_random()
-            seed = int(self._np_random.integers(2**62))
+            generator, _ = seeding.np_random(seed)
+        elif generator is None:
+            generator, _ = seeding.np_random()
+            seed = int(generator.integers(2**62))
         self.core.reset(seed)
+        self._np_random = generator
         self.agents = list(self.possible_agents)
         if self._viewer:
             self._viewer.update()
@@ -212,6 +214,10 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
         """
         if not self.agents:
             raise gym.error.ResetNeeded("step: no agent is alive; call reset() first")
+        if not isinstance(actions, Mapping):
+            raise TypeError(
+                f"actions: got {type(actions).__name__}, allowed is a dict with one for each of {self.agents}"
+            )
         if set(actions) != set(self.agents):
             odd = sorted(set(actions) ^ set(self.agents), key=str)
             raise ValueError(f"actions: got missing or unknown agents {odd}, allowed is one for each of {self.agents}")

@@ -7,13 +7,14 @@ own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kineticsim_env.checks import check_count
-from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.config import CLASSES, TEXTS, MarketConfig
 
 MAX_SCENARIOS = 1 << 16
 _FIXED = (
@@ -50,7 +51,9 @@ def make_scenarios(
     if isinstance(randomise, MarketConfig):
         table = randomise
     elif isinstance(randomise, Mapping):
-        table = _draw(randomise, config, check_count("num_scenarios", num_scenarios, 1), seed)
+        if check_count("num_scenarios", num_scenarios, 1) > MAX_SCENARIOS:
+            raise ValueError(f"num_scenarios: got {num_scenarios}, allowed is up to {MAX_SCENARIOS}")
+        table = _draw(randomise, config, int(num_scenarios), check_seed(seed))
     else:
         raise TypeError(
             f"randomise: got {randomise!r}, allowed are a dict such as {{'noise_spread': (6, 20)}}, a MarketConfig"
@@ -61,8 +64,17 @@ def make_scenarios(
     if not table.per_market:
         raise ValueError("randomise: got one scenario, allowed are two or more: a field with one value a scenario")
     if num_rows(table) > MAX_SCENARIOS:
-        raise ValueError(f"num_scenarios: got {num_rows(table)}, allowed is up to {MAX_SCENARIOS}")
+        raise ValueError(f"randomise: got {num_rows(table)} scenarios, allowed are up to {MAX_SCENARIOS}")
     return table
+
+
+def check_seed(seed: Any) -> int:
+    """Return the seed of the draws."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise TypeError(f"scenario_seed: got {seed!r}, allowed is a whole number from 0")
+    if seed < 0:
+        raise ValueError(f"scenario_seed: got {seed}, allowed is a whole number from 0")
+    return int(seed)
 
 
 def num_rows(table: MarketConfig) -> int:
@@ -92,14 +104,32 @@ def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: i
 def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -> Any:
     """Draw one value a scenario."""
     if isinstance(choice, tuple):
-        if len(choice) != 2 or any(isinstance(end, (str, bool)) or end is None for end in choice):
-            raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is (low, high), or a list of values")
-        low, high = choice
-        if not low <= high:
-            raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is low up to high")
+        low, high = _range(name, choice)
         if name in _ROUNDED:
-            return generator.integers(int(low), int(high), rows, endpoint=True)
+            return generator.integers(low, high, rows, endpoint=True)
         return generator.uniform(low, high, rows)
-    if isinstance(choice, (Sequence, np.ndarray)) and not isinstance(choice, str) and len(choice):
-        return np.asarray(choice)[generator.integers(0, len(choice), rows)]
+    many = isinstance(choice, Sequence) and not isinstance(choice, str)
+    if (many or (isinstance(choice, np.ndarray) and choice.ndim)) and len(choice):
+        if name in CLASSES and not all(_is_number(share) and 0 <= share < math.inf for share in choice):
+            raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed are finite numbers from 0")
+        return [choice[place] for place in generator.integers(0, len(choice), rows)]
     raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is (low, high), or a list of values")
+
+
+def _range(name: str, choice: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return both ends of a range, as ints where the field is a whole number."""
+    if name in TEXTS or len(choice) != 2 or not all(_is_number(end) for end in choice):
+        allowed = "a list of values" if name in TEXTS else "(low, high), two numbers, or a list of values"
+        raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is {allowed}")
+    low, high = choice
+    whole = name in _ROUNDED
+    if not (-(2**31) <= low <= high < 2**31 and (not whole or (int(low) == low and int(high) == high))):
+        kind = "whole numbers" if whole else "numbers"
+        raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed are two {kind}, low up to high, within 2^31")
+    if name in CLASSES and low < 0:
+        raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed are numbers from 0")
+    return (int(low), int(high)) if whole else (float(low), float(high))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kineticsim_env as ks
-from kineticsim_env.vector_env import MarketMakingVectorEnv
+from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 pytestmark = pytest.mark.gpu
 SMALL = {"horizon": 6, "bank_size": 16, "warmup": 20}
@@ -160,6 +160,217 @@ def test_a_checkpoint_goes_on_on_another_engine():
     for action in actions[4:]:
         for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+# Every task, scenarios, many learners ---------------------------------------------------------------------------------
+
+TASKS = [(MarketMakingVectorEnv, {}), (ExecutionVectorEnv, {"block_qty": 12}), (TradingVectorEnv, {"max_loss": 10.0})]
+RANDOMISE = {"noise_spread": (6, 20), "fee": [0, 100, 2500], "max_order_qty": [1, 9]}
+LEARNERS = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1, "trader": 1}
+
+
+def pair(kind, num_envs, **kwargs):
+    """The same environment on the GPU and on the CPU, reset to the same seed."""
+    one, two = (kind(num_envs, engine=engine, **{**SMALL, **kwargs}) for engine in ("cuda", "cpu"))
+    np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
+    return one, two
+
+
+def assert_same_steps(one, two, steps, seed=0):
+    """Play both with the same actions, and compare all results, parameters and scenarios included."""
+    two.action_space.seed(seed)
+    for _ in range(steps):
+        action = two.action_space.sample()
+        for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        for name in ("scenario", "ended", "arrival2", "elapsed", "done"):
+            assert torch.equal(one.core.tensors[name].cpu(), two.core.tensors[name]), name
+        assert torch.equal(one.core._engine.parameters().cpu(), two.core._engine.parameters())
+
+
+@pytest.mark.parametrize(("kind", "kwargs"), TASKS)
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+@pytest.mark.parametrize("mode", ["same_step", "next_step"])
+@pytest.mark.parametrize("randomise", [None, RANDOMISE])
+def test_every_task_has_the_cpus_bits(kind, kwargs, action_type, mode, randomise):
+    more = {"randomise": randomise, "num_scenarios": 7} if randomise else {}
+    for num_envs in (3, 300):
+        one, two = pair(kind, num_envs, action_type=action_type, autoreset_mode=mode, **kwargs, **more)
+        assert_same_steps(one, two, 15)
+
+
+@pytest.mark.parametrize("warm_starts", [0, 16])
+@pytest.mark.parametrize("rows", [7, 3, 30])
+@pytest.mark.parametrize("num_envs", [5, 1027])  # the many have a kernel of their own, with constants, from the start
+def test_another_table_of_scenarios(num_envs, rows, warm_starts):
+    one, two = pair(
+        TradingVectorEnv, num_envs, randomise=RANDOMISE, num_scenarios=7, bank_size=warm_starts, stagger=False
+    )
+    one.simulator.specialise()
+    assert_same_steps(one, two, 4)
+    wider = np.arange(rows)
+    for table in (
+        ks.MarketConfig.preset("trading", noise_spread=(20 + wider).tolist(), fee=(7 * wider).tolist()),
+        ks.MarketConfig.preset("trading", cancel_prob=(0.3 + 0.5 * wider / rows).tolist(), jump_size=9),
+        ks.MarketConfig.preset("trading", max_order_qty=(1 + 900 * wider).tolist(), tie="lowest"),
+    ):
+        for envs in (one, two):
+            envs.set_scenarios(table)  # in the midst of an episode, which goes on as it was
+        assert_same_steps(one, two, 8)
+    twin, other = one.simulator.branch(), two.simulator.branch()
+    first, second = (simulator.run(30, record=("last_price", "volume")) for simulator in (twin, other))
+    for name in first:
+        assert torch.equal(first[name].cpu(), second[name]), name
+
+
+def test_a_branch_of_episodes_that_play_an_old_table():
+    wide = ks.MarketConfig.preset("trading", num_agents=400, noise_spread=[60, 50])
+    narrow = ks.MarketConfig.preset("trading", num_agents=400, noise_spread=[3, 4])
+    config = ks.MarketConfig.preset("trading", num_agents=400)
+    series = []
+    for engine in ("cuda", "cpu"):
+        envs = TradingVectorEnv(64, config, engine=engine, **SMALL, randomise=wide)
+        envs.reset(seed=1)
+        envs.set_scenarios(narrow)
+        series.append(envs.simulator.branch().run(40, record=("last_price",))["last_price"].cpu())
+    assert torch.equal(*series)
+
+
+@pytest.mark.parametrize(("kind", "kwargs"), TASKS)
+def test_a_captured_step_draws_of_the_table_there_is_now(kind, kwargs):
+    """Where the new table has as many rows and the kernel fits it, it is taken in place: the graph plays on with it."""
+    more = {"randomise": {"fee": [1, 2, 3]}, "num_scenarios": 6, "output": "torch", "stagger": False, **kwargs}
+    captured = kind(64, engine="cuda", copy=False, **{**SMALL, **more})
+    eager = kind(64, engine="cuda", **{**SMALL, **more})
+    captured.reset(seed=5)
+    eager.reset(seed=5)
+    size = captured.single_action_space.shape[0]
+    actions = torch.zeros(64, size, device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        captured.step(actions)
+    torch.cuda.current_stream().wait_stream(stream)
+    eager.step(actions)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = captured.step(actions)
+    for t, action in enumerate(tape(24, 64)[..., :size]):
+        if t == 8:
+            for envs in (captured, eager):
+                envs.set_scenarios({"fee": [1000, 2000, 3000]})
+        actions.copy_(torch.from_numpy(action))
+        graph.replay()
+        for mine, theirs in zip(host(result), host(eager.step(actions)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        assert torch.equal(captured.scenario, eager.scenario)
+        assert torch.equal(captured.simulator.fees, eager.simulator.fees)
+    assert int(captured.simulator.parameter("fee").min()) >= 1000
+
+
+@pytest.mark.parametrize("engines", [("cuda", "cpu"), ("cpu", "cuda")])
+def test_a_checkpoint_with_scenarios_goes_on_on_another_engine(engines):
+    kwargs = {**SMALL, "randomise": RANDOMISE, "num_scenarios": 7, "block_qty": 12}
+    one, two = (ExecutionVectorEnv(8, engine=engine, **kwargs) for engine in engines)
+    one.reset(seed=4)
+    for action in tape(4, 8)[..., :2]:
+        one.step(action)
+    two.load_state_dict(one.state_dict())
+    for action in tape(14, 8)[..., :2]:
+        for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_market_that_stops_in_a_forced_auction_stops_alone():
+    """The others go on with the CPU's bits; the one that stopped has no reward, and says so when asked."""
+    config = ks.MarketConfig(num_agents=4096, max_order_qty=[1, 65535, 1, 1], market_order_prob=0.0)
+    kwargs = {"bank_size": 0, "horizon": 2, "forced_qty": 1, "block_qty": 200, "stagger": False}
+    envs = ExecutionVectorEnv(4, config, engine="cuda", **kwargs)
+    envs.reset(seed=1)
+    hold = np.tile(np.float32([0, -1]), (4, 1))
+    envs.step(hold)
+    _, reward, terminated, _, infos = envs.step(hold)
+    assert terminated.tolist() == [True, False, True, True] and reward[1] == 0
+    assert infos["_final_obs"].tolist() == [True, False, True, True]
+    others = ExecutionVectorEnv(4, config.replace(max_order_qty=1), engine="cpu", **kwargs)
+    others.reset(seed=1)
+    others.step(hold)
+    np.testing.assert_array_equal(np.delete(others.step(hold)[1], 1), np.delete(reward, 1))
+    with pytest.raises(ks.MarketError, match="market 1: at t = .* would reach 2\\^31"):
+        envs.check_errors()
+    envs.reset(seed=1)
+    assert envs.step(hold)[2].tolist() == [False] * 4
+
+
+def role_actions(envs, generator):
+    """Continuous actions of all learners by role, NumPy."""
+    return {
+        role: generator.uniform(-1, 1, (envs.num_envs, len(names), *envs.single_action_spaces[role].shape)).astype("f4")
+        for role, names in envs.group_map.items()
+    }
+
+
+@pytest.mark.parametrize("num_envs", [3, 1027])
+@pytest.mark.parametrize("learners", [LEARNERS, {"executor": 2, "maker": 1}, {"noise": 9, "executor": 21, "maker": 2}])
+def test_many_learners_in_many_markets_have_the_cpus_bits(num_envs, learners):
+    kwargs = {**SMALL, "block_qty": 8, "max_loss": 60.0, "randomise": RANDOMISE, "num_scenarios": 3}
+    kwargs |= {"config": ks.MarketConfig.preset("trading", num_agents=100)}
+    one, two = (ks.BatchedParallelEnv(num_envs, learners, engine=engine, **kwargs) for engine in ("cuda", "cpu"))
+    one.reset(seed=2)
+    two.reset(seed=2)
+    generator = np.random.default_rng(0)
+    for _ in range(15):
+        actions = role_actions(two, generator)
+        *first, more = one.step(actions)
+        *second, infos = two.step(actions)
+        for mine, theirs in zip(
+            [*first, more["active"], more["final_obs"]], [*second, infos["active"], infos["final_obs"]], strict=True
+        ):
+            for role in learners:
+                assert torch.equal(mine[role].cpu(), theirs[role]), role
+        assert torch.equal(more["_final_obs"].cpu(), infos["_final_obs"])
+        assert torch.equal(one.state().cpu(), two.state())
+
+
+def test_many_learners_step_without_synchronisation_and_in_a_graph():
+    kwargs = {**SMALL, "block_qty": 8, "engine": "cuda"}
+    captured, eager = (ks.BatchedParallelEnv(64, LEARNERS, copy=copy, **kwargs) for copy in (False, True))
+    actions = {
+        role: torch.from_numpy(rows).cuda() for role, rows in role_actions(eager, np.random.default_rng(1)).items()
+    }
+    for envs in (captured, eager):
+        envs.reset(seed=2)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            envs.step(actions)
+        torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        captured.step(actions)
+        eager.step(actions)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = captured.step(actions)
+    generator = np.random.default_rng(3)
+    for _ in range(12):
+        for role, rows in role_actions(eager, generator).items():
+            actions[role].copy_(torch.from_numpy(rows))
+        graph.replay()
+        wanted = eager.step(actions)
+        for mine, theirs in zip([*result[:4], result[4]["active"]], [*wanted[:4], wanted[4]["active"]], strict=True):
+            for role in LEARNERS:
+                assert torch.equal(mine[role], theirs[role]), role
+        assert torch.equal(result[4]["_final_obs"], wanted[4]["_final_obs"])
+
+
+def test_set_task_has_effect_at_the_next_step():
+    one, two = pair(ExecutionVectorEnv, 16, block_qty=12)
+    for changes in ({"reward": "risk_averse", "risk_aversion": 2.0}, {"reward": "terminal"}, {"reward_scale": 3.0}):
+        one.set_task(**changes)
+        two.set_task(**changes)
+        assert_same_steps(one, two, 7)
 
 
 def test_single_and_parallel_environments_on_the_gpu():

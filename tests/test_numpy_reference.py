@@ -391,13 +391,13 @@ def test_rewards_add_up(reward, mark):
 
 
 def test_liquidation_walks_the_book():
-    from kineticsim_env.engines import numpy_tasks
+    from kineticsim_env.engines import numpy_rewards
 
     args = make(markets=3, slots=1)
     args["bid"][:, 5], args["ask"][:, 12] = 4, 2
     args["ask"][2], args["price_origin"][:] = 0, 10
     args["inventory"][:, 0] = [15, -11, -3]
-    cash = numpy_tasks.liquidation_cash(engine.Markets(args, np.arange(3)))[:, 0]
+    cash = numpy_rewards.liquidation_cash(engine.Markets(args, np.arange(3)))[:, 0]
     assert cash.tolist() == [8 * 17 + 4 * 15 + 3 * 15, -(8 * 19 + 2 * 22 + 1 * 22), -3 * 18]
 
 

@@ -8,10 +8,11 @@ import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
 
 pytest.importorskip("pettingzoo")
-from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test  # noqa: E402
+from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, seed_test  # noqa: E402
 from pettingzoo.utils.conversions import parallel_to_aec  # noqa: E402
 
 SMALL = {"engine": "cpu", "horizon": 15, "bank_size": 16, "warmup": 20}
+ALL = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1, "trader": 1}
 AGENTS = ["maker_0", "maker_1", "momentum_0", "noise_0"]
 both_actions = pytest.mark.parametrize("action_type", ["continuous", "discrete"])
 
@@ -42,13 +43,155 @@ def play(env, seed, episodes=2):
     return results
 
 
+# All that the checkers may say about agents of different roles.
+only_known_warnings = pytest.mark.filterwarnings(
+    "error", "ignore:Agents have different", "ignore:Observations are different"
+)
+every_role = pytest.mark.parametrize("learners", [None, ALL, {"executor": 1}, {"trader": 2}])
+
+
 @both_actions
-@pytest.mark.filterwarnings("ignore:Agents have different", "ignore:Observations are different")
-def test_pettingzoo_checkers(action_type):
-    parallel_api_test(make(action_type=action_type), num_cycles=40)
-    parallel_seed_test(lambda: make(action_type=action_type), num_cycles=20)
-    api_test(parallel_to_aec(make(action_type=action_type)), num_cycles=40)
-    seed_test(lambda: parallel_to_aec(make(action_type=action_type)), num_cycles=20)
+@every_role
+@only_known_warnings
+def test_pettingzoo_checkers(learners, action_type):
+    kwargs = {"action_type": action_type, "block_qty": 10}
+    parallel_api_test(make(learners, **kwargs), num_cycles=40)
+    parallel_seed_test(lambda: make(learners, **kwargs), num_cycles=20)
+    api_test(parallel_to_aec(make(learners, **kwargs)), num_cycles=40)
+    seed_test(lambda: parallel_to_aec(make(learners, **kwargs)), num_cycles=20)
+
+
+@both_actions
+@only_known_warnings
+@pytest.mark.filterwarnings("ignore:The old environment creation API")
+def test_the_registry_makes_what_the_checkers_take(action_type):
+    pettingzoo = pytest.importorskip("pettingzoo", minversion="1.27")
+
+    def made(api):
+        kwargs = {**SMALL, "action_type": action_type, "block_qty": 10}
+        return pettingzoo.make(api, "KineticSim/Market-v0", learners=ALL, **kwargs)
+
+    parallel_api_test(made("parallel"), num_cycles=40)
+    parallel_seed_test(lambda: made("parallel"), num_cycles=20)
+    api_test(made("aec"), num_cycles=40)
+    seed_test(lambda: made("aec"), num_cycles=20)
+
+
+@pytest.mark.parametrize("learners", [None, {"maker": 1, "trader": 1, "noise": 1}])
+def test_max_cycles(learners):
+    class Module:
+        parallel_env = staticmethod(lambda max_cycles: make(learners, max_cycles=max_cycles))
+        env = staticmethod(lambda max_cycles: parallel_to_aec(make(learners, max_cycles=max_cycles)))
+
+    max_cycles_test(Module)
+
+
+@both_actions
+def test_replay_with_all_roles(action_type):
+    kwargs = {"action_type": action_type, "block_qty": 8, "max_loss": 60.0, "reward": "per_unit"}
+    first, *others = (play(make(ALL, engine=engine, **kwargs), 4, 3) for engine in ("cpu", "cpu", "numpy"))
+    for again in others:
+        for one, two in zip(first, again, strict=True):
+            assert list(one[0]) == list(two[0]) and one[1:] == two[1:]
+            for agent in one[0]:
+                np.testing.assert_array_equal(one[0][agent], two[0][agent])
+    assert len({tuple(step[0]) for step in first}) > 2  # agents left one by one
+
+
+# Each agent's own end -------------------------------------------------------------------------------------------------
+
+
+def test_an_executor_leaves_when_its_block_is_done():
+    env = make({"maker": 1, "executor": 1, "trader": 1}, block_qty=5, reward="pnl")
+    observations, _ = env.reset(seed=1)
+    assert env.agents == env.possible_agents == ["maker_0", "executor_0", "trader_0"]
+    side, gone, steps = observations["executor_0"][33], 0, 0
+    far = np.array([1, 1, 1, 1], np.float32)
+    while env.agents:
+        alive = list(env.agents)
+        actions = {"maker_0": far, "executor_0": np.ones(2, np.float32), "trader_0": np.zeros(2, np.float32)}
+        observations, rewards, terminated, truncated, infos = env.step({agent: actions[agent] for agent in alive})
+        steps += 1
+        for result in (observations, rewards, terminated, truncated, infos):
+            assert list(result) == alive
+        assert env.state_space.contains(env.state())
+        if "executor_0" in alive:
+            gone = steps
+            done = abs(infos["executor_0"]["inventory"]) == 5
+            assert terminated["executor_0"] is done and truncated["executor_0"] is False
+            assert ("executor_0" in env.agents) is not done
+            last = observations["executor_0"]
+            with pytest.raises(ValueError, match=r"missing or unknown agents \['(executor|nobody)_0'\]"):
+                env.step({agent: actions.get(agent) for agent in (*env.agents, "executor_0" if done else "nobody_0")})
+        else:
+            assert not env.simulator.quotes[0, 1].any() and env.core.tensors["reward"][0, 1] == 0
+            assert int(env.simulator.inventory[0, 1]) == 5 * side
+        for agent in ("maker_0", "trader_0"):
+            assert terminated[agent] is False and truncated[agent] is (steps == 15)
+    assert 1 <= gone < 15 and steps == 15 and last[30] == 0
+    env.reset()
+    assert env.agents == env.possible_agents
+
+
+def test_max_loss_takes_out_one_agent_and_the_others_go_on():
+    env = make({"trader": 2}, horizon=200, max_loss=15.0, reward="pnl", reward_scale=1.0)
+    env.reset(seed=3)
+    total, steps, ended = 0.0, 0, 0
+    while env.agents:
+        sign = np.float32(1 if steps % 2 else -1)
+        both = {"trader_0": np.array([sign, 1.0], np.float32), "trader_1": np.zeros(2, np.float32)}
+        alive = list(env.agents)
+        _, rewards, terminated, truncated, _ = env.step({agent: both[agent] for agent in alive})
+        steps += 1
+        if "trader_0" in alive:
+            total += rewards["trader_0"]
+            assert terminated["trader_0"] is (total <= -15) and not truncated["trader_0"]
+            ended = steps
+        else:
+            assert not env.simulator.quotes[0, 0].any() and not env.core.fills[0, 0].any()
+        assert rewards["trader_1"] == 0 and terminated["trader_1"] is False and truncated["trader_1"] is (steps == 200)
+    assert 1 < ended < 100 and steps == 200
+    with pytest.raises(Exception, match="no agent is alive"):
+        env.step({})
+
+
+def test_the_deadline_terminates_executors_and_truncates_the_others():
+    env = make(ALL, max_cycles=4)
+    env.reset(seed=2)
+    for t in range(4):
+        actions = {agent: np.zeros(env.action_space(agent).shape, np.float32) for agent in env.agents}
+        _, _, terminated, truncated, infos = env.step(actions)
+        for agent in env.possible_agents:
+            assert terminated[agent] is (t == 3 and agent == "executor_0")
+            assert truncated[agent] is (t == 3 and agent != "executor_0")
+    assert env.agents == [] and abs(infos["executor_0"]["inventory"]) == 40
+    assert int(env.simulator.t) > 4 + 5
+
+
+def test_a_checkpoint_knows_who_has_left():
+    env, other = (make({"maker": 1, "executor": 1}, block_qty=4, engine=engine) for engine in ("cpu", "numpy"))
+    env.reset(seed=1)
+    while "executor_0" in env.agents:
+        env.step({agent: np.ones(env.action_space(agent).shape, np.float32) for agent in env.agents})
+    other.load_state_dict(env.state_dict())
+    assert other.agents == env.agents == ["maker_0"]
+    while env.agents:
+        one, two = (each.step({"maker_0": np.zeros(4, np.float32)}) for each in (env, other))
+        np.testing.assert_array_equal(one[0]["maker_0"], two[0]["maker_0"])
+        assert one[1:] == two[1:]
+        np.testing.assert_array_equal(env.state(), other.state())
+
+
+def test_a_reset_that_is_refused_changes_nothing():
+    env = make()
+    with pytest.raises(ValueError, match="seed: got 9223372036854775808"):
+        env.reset(seed=2**63)
+    assert env.agents == []
+    env.reset()  # draws a seed, as it is the first one
+    assert int(env.simulator.tensors["seed"]) != 0
+
+
+# The rest -------------------------------------------------------------------------------------------------------------
 
 
 @both_actions
@@ -154,6 +297,8 @@ def test_bad_actions_leave_the_state_untouched():
             ({**actions, "momentum_0": np.zeros(4, np.float32)}, r"actions\['momentum_0'\]: got float32 \[4\]"),
             ({"maker_0": actions["maker_0"]}, "missing or unknown agents"),
             ({**actions, "maker_9": actions["maker_0"]}, r"unknown agents \['maker_9'\]"),
+            (None, "actions: got NoneType, allowed is a dict with one for each of"),
+            (list(actions.values()), "actions: got list, allowed is a dict"),
         ):
             with pytest.raises((ValueError, TypeError), match=match):
                 env.step(wrong)
@@ -168,6 +313,15 @@ def test_bad_actions_leave_the_state_untouched():
         ({"maker": -1}, {}, r"learners\['maker'\]: got -1"),
         ({}, {}, "learners: got 0 in all, allowed is 1 to 32"),
         (["maker"], {}, "allowed is a dict such as"),
+        ({"executor": 33}, {}, "learners: got 33 in all, allowed is 1 to 32"),
+        ({"executor": 1}, {"block_qty": 50}, "block_qty: got 50, allowed is up to the config's inventory_limit, 40"),
+        ({"executor": 1}, {"forced_qty": 9}, "forced_qty: got 9, allowed is 1 to max_qty = 8"),
+        ({"trader": True}, {}, r"learners\['trader'\]: got True, allowed is a whole number from 0"),
+        (
+            {"maker": 2},
+            {"randomise": {"num_agents": (4, 20)}},
+            "randomise: got a scenario with 0 maker agents, allowed are at least 2, as many as learners replace",
+        ),
         ({"noise": 1}, {"inventory_limit": 10}, "max_target: got 40, allowed with a noise learner"),
         ({"maker": 1}, {"preset": "calm"}, "preset: got 'calm'"),
     ],

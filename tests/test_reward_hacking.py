@@ -16,7 +16,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env
 from kineticsim_env.tasks import ManyLearnersTask
-from kineticsim_env.vector_env import MarketMakingVectorEnv
+from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv
 
 MARKETS = 512
 REWARDS = ("pnl", "inventory", "asymmetric")
@@ -243,6 +243,122 @@ def test_ending_the_episode_does_not_spare_a_noise_learner_what_is_left():
     assert total[ended, 0] == pytest.approx(spared[ended, 0], abs=1e-3)  # truncated or terminated, it pays the same
     assert (leftover[ended] > 0).any()
     assert (total[~ended, 0] - spared[~ended, 0]) == pytest.approx(10 * leftover[~ended], abs=1e-3)
+
+
+# The trader -----------------------------------------------------------------------------------------------------------
+
+HORIZON = 300
+TRADERS_ATTACKS = {  # signed share of max_qty, aggression; at decision t
+    "pump and dump": lambda t: (1 if t % 20 < 10 else -1, 0, 0, 0),
+    "slow pump, through the mid": lambda t: (1 if t % 100 < 50 else -1, 0.5, 0, 0),
+    "fast pump": lambda t: (1 if t % 4 < 2 else -1, 0, 0, 0),
+    "last step": lambda t: (1 if t == HORIZON - 1 else 0, 0, 0, 0),
+    "last step, through the mid": lambda t: (1 if t == HORIZON - 1 else 0, 1, 0, 0),
+    "as much as it can": lambda t: (1, 0, 0, 0),
+    "in at once, out unit by unit": lambda t: (1, 1, 0, 0) if t % 9 == 0 else (-1 / 8, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize("reward", [*REWARDS, "per_unit"])
+@pytest.mark.parametrize("attack", TRADERS_ATTACKS)
+def test_attacking_traders_earn_nothing(attack, reward):
+    total, core = together(("trader",), lambda t: [TRADERS_ATTACKS[attack](t)], reward=reward)
+    assert_earns_nothing(total[:, 0])
+    assert int(core.simulator.inventory.abs().max()) <= 40 and bool(core.simulator.inventory.any())
+
+
+@pytest.mark.parametrize("reward", ["pnl", "per_unit"])
+@pytest.mark.parametrize("attack", ["pump and dump", "as much as it can"])
+@pytest.mark.parametrize(("max_qty", "inventory_limit"), [(200, 200), (1000, None)])
+def test_size_does_not_make_a_traders_attacks_pay(attack, reward, max_qty, inventory_limit):
+    limits = {"max_qty": max_qty, "inventory_limit": inventory_limit}
+    total, core = together(("trader",), lambda t: [TRADERS_ATTACKS[attack](t)], 128, reward=reward, **limits)
+    assert_earns_nothing(total[:, 0])
+    assert int(core.simulator.inventory.abs().max()) > 40
+
+
+@pytest.mark.parametrize("mark", ["mid", "liquidation"])
+@pytest.mark.parametrize("attack", ["pump and dump", "last step", "as much as it can"])
+def test_within_the_default_limits_no_mark_pays_attacking_traders(attack, mark):
+    total, _ = together(("trader",), lambda t: [TRADERS_ATTACKS[attack](t)], 1024, mark=mark)
+    assert_earns_nothing(total[:, 0])
+
+
+@pytest.mark.parametrize("period", [1, 4, 1000])
+@pytest.mark.parametrize("reward", ["pnl", "per_unit"])
+def test_two_traders_earn_nothing_by_trading_with_each_other(period, reward):
+    """At one price, sides in turn; and rewards per unit do not pay them for the volume that they make."""
+
+    def wash(t):
+        pair = [(1, 0, 0, 0), (-1, 0, 0, 0)]
+        return pair if (t // period) % 2 == 0 else pair[::-1]
+
+    total, core = together(("trader", "trader"), wash, reward=reward)
+    assert_earns_nothing(total.sum(1))
+    assert bool(core.simulator.inventory.any())
+
+
+@pytest.mark.parametrize(
+    ("role", "hold", "trade"),
+    [
+        ("trader", (0, 0, 0, 0), lambda t: (1 / 8 if t % 2 else -1 / 8, -0.5, 0, 0)),  # a unit, patiently, in turn
+        ("maker", (-1, -1, -1, -1), lambda t: quotes(4)),
+        ("momentum", (0, -1, 0, 0), None),
+    ],
+)
+def test_not_trading_is_no_optimum_per_unit(role, hold, trade):
+    idle, _ = together((role,), lambda t: [hold], 128, (role if role == "momentum" else None,), reward="per_unit")
+    assert idle[:, 0] == pytest.approx(np.full(128, -0.1 * HORIZON), rel=1e-4)
+    if trade is not None:
+        honest, _ = together((role,), lambda t: [trade(t)], 128, reward="per_unit")
+        assert_earns(honest[:, 0])
+
+
+# The executor ---------------------------------------------------------------------------------------------------------
+
+
+def blocks(policy, num_envs=512, **task):
+    """What executors earn, in ticks a unit of the block, one episode each; `policy(t)` gives their action."""
+    envs = ExecutionVectorEnv(num_envs, engine="cpu", stagger=False, **task)
+    envs.reset(seed=HELD_OUT_SEED)
+    total, alive = np.zeros(num_envs), np.ones(num_envs, bool)
+    for t in range(envs.core.task.horizon):
+        _, reward, terminated, _, _ = envs.step(np.tile(np.float32(policy(t)), (num_envs, 1)))
+        total += reward * alive
+        alive &= ~terminated
+    assert not alive.any()
+    return total
+
+
+@pytest.mark.parametrize("reward", ["shortfall", "risk_averse", "terminal"])
+@pytest.mark.parametrize("auctions_per_step", [1, 3])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda t: (0, -1),  # wait for the deadline
+        lambda t: (1, 1),  # all at once
+        lambda t: (1, 1) if t % 20 < 2 else (0, -1),  # push, and wait for the others to follow
+        lambda t: (1, 1) if t >= 95 else (0, -1),  # just before the deadline
+    ],
+)
+def test_executors_earn_nothing(attack, auctions_per_step, reward):
+    assert_earns_nothing(blocks(attack, reward=reward, auctions_per_step=auctions_per_step))
+
+
+def test_a_pumper_does_not_help_an_executor():
+    """Two of one owner: what another trader of theirs does to the price costs more than the block gains."""
+
+    def pair(pump):
+        return lambda t: [(0, -0.75, 0, 0), (-1 if pump and t < 10 else 1 if pump and t < 20 else 0, 0.5, 0, 0)]
+
+    money = {}
+    for pump in (False, True):
+        task = {"side": "buy", "horizon": 40, "reward_scale": 1.0, "block_qty": 40}
+        total, core = together(("executor", "trader"), pair(pump), **task)
+        held = core.simulator.inventory[:, 1].numpy()
+        value = core.simulator.cash[:, 1].numpy() + held * core.simulator.fundamental_price.numpy()
+        money[pump] = 40 * total[:, 0] + value
+    assert_earns_nothing(money[True] - money[False])
 
 
 # How time runs out ----------------------------------------------------------------------------------------------------

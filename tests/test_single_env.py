@@ -1,4 +1,4 @@
-"""The single environment: the checkers of Gymnasium and Stable-Baselines3, and what they do not look at."""
+"""The single environments: the checkers of Gymnasium and Stable-Baselines3, and what they do not look at."""
 
 import gymnasium as gym
 import numpy as np
@@ -7,25 +7,85 @@ from gymnasium.utils.env_checker import check_env
 
 import kineticsim_env  # noqa: F401  registers the environment
 
-ID = "KineticSim/MarketMaking-v0"
 SMALL = {"engine": "cpu", "horizon": 20, "bank_size": 16, "warmup": 20}
 
 
-def make(**kwargs):
-    return gym.make(ID, **{**SMALL, **kwargs}).unwrapped
+every_task = pytest.mark.parametrize("name", ["MarketMaking", "Execution", "Trading"])
+both_actions = pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+SIZES = {"MarketMaking": (37, 4, 49), "Execution": (37, 2, 15), "Trading": (36, 2, 15)}
 
 
-@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
-def test_gymnasium_checker(action_type, recwarn):
-    check_env(make(action_type=action_type))
-    assert [str(warning.message) for warning in recwarn] == []
+def make(name="MarketMaking", **kwargs):
+    return gym.make(f"KineticSim/{name}-v0", **{**SMALL, **kwargs}).unwrapped
 
 
-@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
-def test_stable_baselines3_checker(action_type, recwarn):
+@every_task
+@both_actions
+@pytest.mark.filterwarnings("error")
+def test_gymnasium_checker(name, action_type):
+    for more in ({}, {"randomise": {"noise_spread": (6, 20)}, "num_scenarios": 4}, {"engine": "numpy"}):
+        check_env(make(name, action_type=action_type, **more))
+
+
+@every_task
+@both_actions
+@pytest.mark.filterwarnings("error")
+def test_what_gymnasium_makes_passes_its_own_wrappers(name, action_type):
+    """PassiveEnvChecker and OrderEnforcing, which `gym.make` puts around an environment, find nothing to say."""
+    env = gym.make(f"KineticSim/{name}-v0", **SMALL, action_type=action_type)
+    assert env.spec.id == f"KineticSim/{name}-v0" and gym.make(env.spec).unwrapped.core.task == env.unwrapped.core.task
+    for _ in range(2):
+        env.reset(seed=1)
+        while not any(env.step(env.action_space.sample())[2:4]):
+            pass
+
+
+@every_task
+@both_actions
+def test_spaces(name, action_type):
+    env, (seen, size, choices) = make(name, action_type=action_type), SIZES[name]
+    assert env.observation_space.shape == (seen,) and env.observation_space.dtype == np.float32
+    if action_type == "discrete":
+        assert env.action_space == gym.spaces.Discrete(choices)
+    else:
+        assert env.action_space == gym.spaces.Box(-1.0, 1.0, (size,), np.float32)
+    for seed in range(20):
+        env.reset(seed=seed)
+        env.action_space.seed(seed)
+        ended = False
+        while not ended:
+            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            assert env.observation_space.contains(observation)
+            ended = terminated or truncated
+
+
+@every_task
+@both_actions
+def test_stable_baselines3_checker(name, action_type, recwarn):
     checker = pytest.importorskip("stable_baselines3.common.env_checker")
-    checker.check_env(make(action_type=action_type))
+    checker.check_env(make(name, action_type=action_type))
     assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize("engine", ["cpu", "numpy"])
+@pytest.mark.parametrize("name", ["Execution", "Trading"])
+@both_actions
+def test_replay_of_whole_episodes_of_every_task(engine, name, action_type):
+    def play(env):
+        env.action_space.seed(0)
+        results = [env.reset(seed=3)]
+        for _ in range(50):
+            results.append(env.step(env.action_space.sample()))
+            if results[-1][2] or results[-1][3]:
+                results.append(env.reset())
+        return results
+
+    first = play(make(name, action_type=action_type))
+    second = play(make(name, action_type=action_type, engine=engine))
+    assert len(first) == len(second) >= 53
+    for one, two in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one[0], two[0])
+        assert one[1:] == two[1:]
 
 
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])

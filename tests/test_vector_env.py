@@ -8,14 +8,14 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import kineticsim_env as ks
-from kineticsim_env.vector_env import MarketMakingVectorEnv
+from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 ID = "KineticSim/MarketMaking-v0"
 SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 20}
 
 
-def make(num_envs=4, **kwargs):
-    return MarketMakingVectorEnv(num_envs, **{**SMALL, **kwargs})
+def make(num_envs=4, kind=MarketMakingVectorEnv, **kwargs):
+    return kind(num_envs, **{**SMALL, **kwargs})
 
 
 def tape(steps, num_envs=4, seed=0):
@@ -41,10 +41,16 @@ def assert_bits(first, second):
 # Interface ------------------------------------------------------------------------------------------------------------
 
 
+every_task = pytest.mark.parametrize(
+    ("kind", "seen", "size"), [(MarketMakingVectorEnv, 37, 4), (ExecutionVectorEnv, 37, 2), (TradingVectorEnv, 36, 2)]
+)
+
+
+@every_task
 @pytest.mark.parametrize("output", ["numpy", "torch"])
 @pytest.mark.parametrize("action_type", ["continuous", "discrete"])
-def test_shapes_dtypes_and_spaces(output, action_type):
-    envs = make(3, output=output, action_type=action_type)
+def test_shapes_dtypes_and_spaces(kind, seen, size, output, action_type):
+    envs = make(3, kind, output=output, action_type=action_type)
     observation, infos = envs.reset(seed=1)
     assert infos == {}
     assert envs.observation_space.contains(np.asarray(observation))
@@ -52,20 +58,49 @@ def test_shapes_dtypes_and_spaces(output, action_type):
     observation, reward, terminated, truncated, infos = envs.step(
         torch.from_numpy(actions) if output == "torch" else actions
     )
-    kind = torch.Tensor if output == "torch" else np.ndarray
+    array = torch.Tensor if output == "torch" else np.ndarray
     for value, shape, dtype in (
-        (observation, (3, 37), "float32"),
+        (observation, (3, seen), "float32"),
         (reward, (3,), "float32"),
         (terminated, (3,), "bool"),
         (truncated, (3,), "bool"),
-        (infos["final_obs"], (3, 37), "float32"),
+        (infos["final_obs"], (3, seen), "float32"),
         (infos["_final_obs"], (3,), "bool"),
     ):
-        assert isinstance(value, kind) and tuple(value.shape) == shape and str(value.dtype).endswith(dtype)
-    assert envs.single_action_space.shape == (() if action_type == "discrete" else (4,))
+        assert isinstance(value, array) and tuple(value.shape) == shape and str(value.dtype).endswith(dtype)
+    assert envs.single_action_space.shape == (() if action_type == "discrete" else (size,))
     assert envs.fills.shape == (3, 2) and envs.simulator.inventory.shape == (3, 1)
     envs.close()
     envs.close()
+
+
+@pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
+def test_make_vec_makes_every_task(task):
+    envs = gym.make_vec(f"KineticSim/{task}-v0", num_envs=3, **SMALL)
+    assert type(envs).__name__ == f"{task}VectorEnv" and type(envs.core.task).__name__ == f"{task}Task"
+    wrapped = RecordEpisodeStatistics(envs)
+    wrapped.reset(seed=1)
+    episodes = sum(
+        int(wrapped.step(wrapped.action_space.sample())[4].get("_episode", np.zeros(1)).sum()) for _ in range(20)
+    )
+    assert episodes >= 9
+
+
+@every_task
+def test_market_m_of_every_task_is_the_single_environment(kind, seen, size):
+    actions = tape(20, 3)[..., :size]
+    envs = make(3, kind, stagger=False)
+    envs.reset(seed=40)
+    steps = [envs.step(action) for action in actions]
+    for m in range(3):
+        single = gym.make(f"KineticSim/{kind.__name__.removesuffix('VectorEnv')}-v0", **SMALL).unwrapped
+        single.reset(seed=40 + m)
+        for action, (observation, reward, terminated, truncated, infos) in zip(actions, steps, strict=True):
+            mine = single.step(action[m])
+            assert_bits(mine[0], infos["final_obs"][m])
+            assert mine[1:4] == (reward[m], terminated[m], truncated[m])
+            if terminated[m] or truncated[m]:
+                assert_bits(single.reset()[0], observation[m])
 
 
 def test_make_vec_and_its_spec():
@@ -113,10 +148,21 @@ def test_array_conversion_of_torch_output():
 # Episodes -------------------------------------------------------------------------------------------------------------
 
 
-def test_autoreset_modes_across_the_boundary():
+@pytest.mark.parametrize(
+    ("kind", "kwargs"),
+    [
+        (MarketMakingVectorEnv, {}),
+        (TradingVectorEnv, {"max_loss": 10.0}),
+        (ExecutionVectorEnv, {"block_qty": 12}),
+        (ExecutionVectorEnv, {"block_qty": 12, "randomise": {"noise_spread": (6, 20)}, "num_scenarios": 3}),
+    ],
+)
+def test_autoreset_modes_across_the_boundary(kind, kwargs):
     """What DISABLED shows, step by step, is what the other modes must show around their resets."""
-    actions = tape(20)
-    same, following, disabled = (make(autoreset_mode=mode) for mode in ("same_step", "next_step", "disabled"))
+    actions = tape(20)[..., : 4 if kind is MarketMakingVectorEnv else 2]
+    same, following, disabled = (
+        make(kind=kind, autoreset_mode=mode, **kwargs) for mode in ("same_step", "next_step", "disabled")
+    )
     start = [envs.reset(seed=7)[0] for envs in (same, following, disabled)]
     assert_bits(start[0], start[2])
     assert_bits(start[1], start[2])

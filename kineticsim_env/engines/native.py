@@ -85,8 +85,7 @@ class NativeEngine:
         table = pack(rows)
         fresh = self._scenarios is None
         present = np.repeat(table[:1], self._sizes["M"], axis=0) if fresh else self.parameters().cpu().numpy()
-        every = np.concatenate([table, present])
-        in_place = self._plan({name: every[:, i].astype(np.int64) for i, name in enumerate(state.PARAMS_FIELDS)})
+        in_place = self._plan(unpack(np.concatenate([table, present])))
         if self._scenarios is None or not in_place or self._scenarios.shape != table.shape:
             # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
             self._retired += [self._scenarios, self._params]
@@ -108,8 +107,9 @@ class NativeEngine:
         return self._scenarios.cpu()
 
     def put_parameters(self, rows: torch.Tensor) -> None:
-        """Take over the parameters of every market, int32 `[M, n]`, each a row of the scenarios or in use already."""
+        """Take over the parameters of every market, int32 `[M, n]`: rows of the scenarios, or of those before them."""
         self.parameters().copy_(rows)
+        self._plan(unpack(np.concatenate([self.scenario_rows().numpy(), rows.cpu().numpy()])))
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """Take over the task's settings by the names of `struct TaskParams`."""
@@ -241,7 +241,8 @@ class CudaEngine(NativeEngine):
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`; a variant without options is used while no market has any."""
         before = getattr(self, "_rows", rows)  # what a reset draws anew is no constant, or each reset would compile
-        if self._scenarios is None:  # their values change in a table that stays
+        # Scenarios' values change in a table that stays; the first of them come in another number of rows.
+        if self._scenarios is None and len(rows["fee"]) == len(before["fee"]):
             self._changing |= {name for name in state.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
         was = self._definitions() if before is not rows else None
         super()._plan(rows)
@@ -368,6 +369,11 @@ class CudaEngine(NativeEngine):
 def pack(rows: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return parameter rows as they lie in memory, int32 `[rows, fields]`."""
     return np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
+
+
+def unpack(packed: np.ndarray) -> dict[str, np.ndarray]:
+    """Return rows of parameters, int32 `[rows, fields]`, by name, int64 `[rows]` each; the inverse of `pack`."""
+    return {name: packed[:, place].astype(np.int64) for place, name in enumerate(state.PARAMS_FIELDS)}
 
 
 def choose_bins(reach: int, agents: int) -> int:

@@ -134,7 +134,7 @@ class ExecutionTask(ForBlocks, Task):
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
         """Return the config with the task's limits; an inventory limit must have room for the block."""
-        check_block(self.block_qty, config)
+        check_block(self, config)
         return super().market_config(config)
 
     def to_params(self, roles: Any, **settings: Any) -> dict[str, object]:
@@ -152,8 +152,12 @@ def check_forced(task: Any) -> None:
         raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is 1 to max_qty = {task.max_qty}")
 
 
-def check_block(block_qty: int, config: MarketConfig) -> None:
-    """Refuse a block that an inventory limit of the config leaves no room for."""
-    limit = config.inventory_limit
-    if limit is not None and block_qty > np.min(limit):
-        raise ValueError(f"block_qty: got {block_qty}, allowed is up to the config's inventory_limit, {np.min(limit)}")
+def check_block(task: Any, config: MarketConfig) -> None:
+    """Refuse a block, or forced orders, that the config's limits leave no room for."""
+    limit, largest = config.inventory_limit, np.min(config.max_quote_qty)
+    if limit is not None and task.block_qty > np.min(limit):
+        raise ValueError(
+            f"block_qty: got {task.block_qty}, allowed is up to the config's inventory_limit, {np.min(limit)}"
+        )
+    if task.forced_qty > largest:
+        raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is up to the config's max_quote_qty, {largest}")

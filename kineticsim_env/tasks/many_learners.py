@@ -74,7 +74,7 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
             f"{np.min(limited.inventory_limit)}"
         )
     if "executor" in roles:
-        check_block(task.block_qty, limited)
+        check_block(task, limited)
     return tuple(roles)
 
 

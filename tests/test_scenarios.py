@@ -1,0 +1,476 @@
+"""Domain randomisation: the table, the row that an episode draws, its parameters and warm starts, and another table."""
+
+import numpy as np
+import pytest
+import torch
+from plain_rules import word
+
+import kineticsim_env as ks
+from kineticsim_env import state
+from kineticsim_env.config import class_counts, parameter_rows
+from kineticsim_env.engines.native import CudaEngine, NativeEngine, pack
+from kineticsim_env.evaluation import liquidate
+from kineticsim_env.scenarios import make_scenarios
+from kineticsim_env.single_env import MarketMakingEnv
+from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
+
+SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 10, "bank_per_market": 3}
+RANDOMISE = {"noise_spread": (6, 20), "fee": [0, 100, 2500], "market_order_prob": (0.2, 0.6), "max_order_qty": [1, 9]}
+TRADING = ks.MarketConfig.preset("trading")
+both_engines = pytest.mark.parametrize("engine", ["cpu", "numpy"])
+
+
+def make(num_envs=8, kind=TradingVectorEnv, **kwargs):
+    return kind(num_envs, **{**SMALL, "stagger": False, "randomise": RANDOMISE, "num_scenarios": 5, **kwargs})
+
+
+def tape(steps, num_envs=8, size=2, seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, (steps, num_envs, size)).astype(np.float32)
+
+
+def drawn(seed, episode, index, rows):
+    """The choice of `rows` by word `index` of an episode at t = 0, as docs/environment.md says."""
+    return (word(seed, episode, 0, index) >> 32) * rows >> 32
+
+
+def parameters(envs):
+    """The parameters of every market by name, int [M] each."""
+    fields = list(state.PARAMS_FIELDS)
+    return {name: column.numpy() for name, column in zip(fields, envs.core._engine.parameters().T, strict=True)}
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_drawn_as_asked_for():
+    table = make_scenarios({**RANDOMISE, "tie": ["lowest", "mid"]}, TRADING, 2000, 3)
+    assert set(table.per_market) == {*RANDOMISE, "tie"}
+    assert set(table.noise_spread.tolist()) == set(range(6, 21))  # both ends included
+    assert set(table.fee.tolist()) == {0, 100, 2500} and set(table.tie.tolist()) == {"lowest", "mid"}
+    assert 0.2 <= table.market_order_prob.min() < 0.21 and 0.59 < table.market_order_prob.max() <= 0.6
+    counts = np.bincount(table.noise_spread)[6:]
+    assert 85 < counts.min() and counts.max() < 185  # 133 expected, standard deviation 11
+    again, other = (make_scenarios(RANDOMISE, TRADING, 2000, seed) for seed in (3, 4))
+    np.testing.assert_array_equal(again.noise_spread, table.noise_spread)
+    assert (other.noise_spread != table.noise_spread).any()
+    assert table.cancel_prob == TRADING.cancel_prob
+
+
+def test_shares_are_scaled_to_one():
+    table = make_scenarios({"noise": (0.0, 1.0), "maker": [0.0, 3.0]}, TRADING, 100, 0)
+    shares = np.stack([table.noise, table.momentum, table.maker, table.fundamental])
+    np.testing.assert_allclose(shares.sum(0), 1.0, atol=1e-12)
+    np.testing.assert_allclose(shares[1] / shares[3], 0.5)  # 0.15 and 0.3 as before
+    assert shares.min() == 0 and shares[2].max() > 0.6
+
+
+def test_a_table_of_ones_own():
+    own = ks.MarketConfig.preset("trading", noise_spread=[4, 8, 12], fee=[1, 2, 3])
+    envs = make(64, randomise=own)
+    envs.reset(seed=1)
+    pairs = {(int(spread), int(fee)) for spread, fee in zip(*(parameters(envs)[n] for n in ("noise_spread", "fee")),
+                                                            strict=True)}  # fmt: skip
+    assert pairs == {(4, 1), (8, 2), (12, 3)}
+    assert set(envs.scenario.tolist()) == {0, 1, 2}
+
+
+# What an episode draws ------------------------------------------------------------------------------------------------
+
+
+@both_engines
+@pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
+def test_every_episode_draws_by_its_word(engine, mode):
+    envs = make(16, engine=engine, autoreset_mode=mode, num_scenarios=7)
+    envs.reset(seed=31)
+    table = parameters_of_table(envs)
+    seen = set()
+    for step in range(30):
+        episodes = envs.simulator.tensors["episode"].tolist()
+        wanted = [drawn(31 + m, episode, 2**30 + 4, 7) for m, episode in enumerate(episodes)]
+        assert envs.scenario.tolist() == wanted
+        for name, values in parameters(envs).items():
+            np.testing.assert_array_equal(values, table[name][wanted], err_msg=name)
+        seen |= {(m, scenario) for m, scenario in enumerate(wanted)}
+        _, _, terminated, truncated, _ = envs.step(tape(1, 16, seed=step)[0])
+        if mode == "disabled" and truncated.any():
+            envs.reset(options={"reset_mask": truncated})
+    assert max(episodes) >= 3 and len(seen) > 30
+
+
+def parameters_of_table(envs):
+    return dict(zip(state.PARAMS_FIELDS, envs.core._engine.scenario_rows().T.numpy(), strict=True))
+
+
+def test_draws_are_uniform():
+    envs = make(4096, num_scenarios=5, bank_size=0)
+    counts = np.zeros((2, 5))
+    for episode in range(2):
+        envs.reset(seed=3 if episode == 0 else None)
+        counts[episode] = np.bincount(envs.scenario.numpy(), minlength=5)
+    expected = 4096 / 5
+    assert ((counts - expected) ** 2 / expected).sum(1).max() < 18.5  # chi squared with 4 degrees, 0.1%
+    first = envs.scenario.clone()
+    envs.reset()
+    assert abs(float((first == envs.scenario).float().mean()) - 0.2) < 0.03  # independent of the episode before
+
+
+@both_engines
+def test_warm_starts_belong_to_the_scenario(engine):
+    envs = make(24, engine=engine)
+    envs.reset(seed=5)
+    table = envs.core.scenarios
+    banks = []
+    for scenario in range(5):
+        own = TRADING.replace(**{name: getattr(table, name)[scenario].item() for name in table.per_market})
+        bank = ks.Simulator(own, 3, engine="cpu", seed=2**61 + 3 * scenario)
+        bank.run(10)
+        banks.append(bank)
+    for _ in range(3):
+        for m in range(24):
+            episode, scenario = int(envs.simulator.tensors["episode"][m]), int(envs.scenario[m])
+            row = drawn(5 + m, episode, 2**30 + 2, 3)
+            for name in ("bid", "ask", "last_tick", "price_origin", "prev_mid2", "fundamental_price"):
+                assert torch.equal(envs.simulator.tensors[name][m], banks[scenario].tensors[name][row]), name
+        envs.reset()
+
+
+@both_engines
+def test_cold_starts_open_the_scenarios_book(engine):
+    envs = make(32, engine=engine, bank_size=0, randomise={"init_price": [40, 90], "init_depth": (1, 5)})
+    observation, _ = envs.reset(seed=1)
+    table = envs.core.scenarios
+    mine = envs.scenario.numpy()
+    price, depth = table.init_price[mine], table.init_depth[mine]
+    np.testing.assert_array_equal(envs.simulator.mid2.numpy(), 2 * price)
+    np.testing.assert_array_equal(envs.core.tensors["arrival2"].numpy(), 2 * price)
+    np.testing.assert_array_equal(envs.simulator.bid.numpy()[np.arange(32), price - 1], depth)
+    np.testing.assert_array_equal(observation[:, 1], np.float32(depth) / np.float32(depth + 8))
+    assert set(price.tolist()) == {40, 90}
+
+
+@both_engines
+def test_the_market_plays_by_its_scenario(engine):
+    """Fees by hand; and a market's path is that of an environment of the scenario's config alone."""
+    envs = make(12, engine=engine, autoreset_mode="disabled", bank_size=0)
+    envs.reset(seed=8)
+    filled = np.zeros(12)
+    results = []
+    for action in tape(6, 12):
+        results.append(envs.step(action))
+        filled += envs.fills.sum(1).numpy()
+    np.testing.assert_array_equal(envs.simulator.fees[:, 0].numpy(), filled * envs.core.scenarios.fee[envs.scenario])
+    assert filled.sum() > 0
+    table = envs.core.scenarios
+    for m in range(12):
+        own = {name: getattr(table, name)[envs.scenario[m]].item() for name in table.per_market}
+        alone = TradingVectorEnv(1, TRADING.replace(**own), **{**SMALL, "bank_size": 0, "stagger": False})
+        alone.reset(seed=8 + m)
+        for t, action in enumerate(tape(6, 12)[:, m : m + 1]):
+            observation, reward, _, _, infos = alone.step(action)
+            np.testing.assert_array_equal(infos["final_obs"][0], results[t][0][m])
+            assert reward[0] == results[t][1][m]
+
+
+def test_single_and_parallel_environments_draw_too():
+    row, env = make(3), MarketMakingEnv(**{**SMALL, "randomise": RANDOMISE, "num_scenarios": 5})
+    row.reset(seed=20)
+    many = ks.BatchedParallelEnv(3, {"maker": 1}, **SMALL, stagger=False, randomise=RANDOMISE, num_scenarios=5)
+    many.reset(seed=20)
+    assert torch.equal(many.core.tensors["scenario"], row.scenario)
+    for m in range(3):
+        env.reset(seed=20 + m)
+        assert int(env.core.tensors["scenario"]) == int(row.scenario[m])
+    pytest.importorskip("pettingzoo")
+    market = ks.parallel_env({"maker": 1}, **SMALL, randomise=RANDOMISE, num_scenarios=5)
+    market.reset(seed=22)
+    assert int(market.core.tensors["scenario"]) == int(row.scenario[2])
+
+
+def test_liquidation_orders_are_of_the_markets_own_size():
+    envs = make(16, MarketMakingVectorEnv, autoreset_mode="disabled", randomise={"max_order_qty": [1, 9]}, horizon=20)
+    envs.reset(seed=2)
+    for _ in range(16):
+        envs.step(np.tile(np.float32([-1, 1, 1, -1]), (16, 1)))  # buys
+    largest = envs.core.scenarios.max_order_qty[envs.scenario]
+    np.testing.assert_array_equal(envs.simulator.parameter("max_order_qty").numpy(), largest)
+    held = envs.simulator.inventory[:, 0].clone()
+    assert bool((held > 9).all()) and set(largest.tolist()) == {1, 9}
+    twin = envs.simulator.branch()
+    with pytest.raises(ks.MarketError, match="16 of 16 slots still hold inventory after 1 auctions"):
+        liquidate(twin, max_auctions=1)
+    sold = (held - twin.inventory[:, 0]).numpy()
+    assert (sold <= largest).all() and sold[largest == 9].max() > 1 and sold.sum() > 0
+    liquidate(envs.simulator)
+    assert not envs.simulator.inventory.any()
+
+
+# Another table --------------------------------------------------------------------------------------------------------
+
+
+@both_engines
+@pytest.mark.parametrize("rows", [5, 2, 40])
+def test_running_episodes_keep_their_parameters(engine, rows):
+    envs, untouched = make(engine=engine, horizon=8), make(engine=engine, horizon=8)
+    envs.reset(seed=4)
+    untouched.reset(seed=4)
+    before = {name: values.copy() for name, values in parameters(envs).items()}
+    fresh = ks.MarketConfig.preset("trading", noise_spread=(np.arange(rows) % 5 + 25).tolist())
+    for t, action in enumerate(tape(20)):
+        if t == 3:
+            envs.set_scenarios(fresh)
+            assert envs.core.scenarios.noise_spread.tolist() == fresh.noise_spread.tolist()
+        if t < 8:
+            for name, values in parameters(envs).items():
+                np.testing.assert_array_equal(values, before[name], err_msg=name)
+        one, two = envs.step(action), untouched.step(action)
+        if t < 8:
+            for mine, theirs in zip(one[1:4], two[1:4], strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+            np.testing.assert_array_equal(one[4]["final_obs"], two[4]["final_obs"])
+    assert parameters(envs)["noise_spread"].min() >= 25
+    assert envs.scenario.tolist() == [drawn(4 + m, 2, 2**30 + 4, rows) for m in range(8)]
+    np.testing.assert_array_equal(parameters(envs)["noise_spread"], envs.scenario.numpy() % 5 + 25)
+    bank = ks.Simulator(TRADING.replace(noise_spread=25), 3, engine="cpu", seed=2**61)  # of the first new scenario
+    bank.run(10)
+    envs.reset()
+    for m in np.flatnonzero(envs.scenario.numpy() == 0):
+        assert envs.simulator.bid[m].tolist() in bank.bid.tolist()
+
+
+def test_a_curriculum_of_ranges():
+    envs = make(64, randomise={"noise_spread": (4, 6)})
+    for low in (4, 10, 20):
+        envs.set_scenarios({"noise_spread": (low, low + 2)})
+        envs.reset()
+        spread = parameters(envs)["noise_spread"]
+        assert low <= spread.min() and spread.max() <= low + 2 and len(set(spread.tolist())) > 1
+
+
+@both_engines
+def test_a_refused_table_changes_nothing(engine):
+    envs, untouched = make(engine=engine), make(engine=engine)
+    for each in (envs, untouched):
+        each.reset(seed=1)
+    for wrong, error, match in (
+        ({"fee": (3, 1)}, ValueError, r"randomise\['fee'\]: got \(3, 1\)"),
+        ({"num_levels": [64]}, ValueError, "randomise: got the field 'num_levels', allowed are num_agents"),
+        # A warm start that overflows: makers that nobody trades with, and whose orders nothing cancels.
+        ({"num_agents": [16000], "max_order_qty": [65535], "cancel_prob": [0.0], "noise": [0.0], "momentum": [0.0],
+          "fundamental": [0.0], "maker": [1.0]}, ks.MarketError, "would reach 2\\^31"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=match):
+            envs.set_scenarios(wrong)
+    assert envs.core.scenarios is not None and envs.core.scenarios.per_market.keys() == RANDOMISE.keys()
+    for action in tape(15):
+        for mine, theirs in zip(envs.step(action)[:4], untouched.step(action)[:4], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    with pytest.raises(
+        ValueError, match="set_scenarios: got an environment without scenarios, allowed is one made with"
+    ):
+        make(randomise=None).set_scenarios(RANDOMISE)
+
+
+def test_a_kernel_of_its_own_reads_only_what_differs():
+    """What all scenarios share is a constant of it; a table that the kernel fits is taken in place."""
+    sizes = {"M": 4, "L": 128, "K": 1}
+    engine = CudaEngine.__new__(CudaEngine)
+    NativeEngine.__init__(engine, torch.device("cpu"), sizes, {})
+    engine._plans, engine._work, engine._specialised, engine._changing, engine.force = {}, 0, True, set(), {}
+
+    def rows(**fields):
+        config = TRADING.replace(**fields)
+        count = max(config.per_market.values(), default=1)
+        return parameter_rows(config, count, class_counts(config, count), {})
+
+    def read():
+        constants = engine._definitions()["KS_PARAMETERS"].split(",")
+        return {name for name, constant in zip(state.PARAMS_FIELDS, constants, strict=True) if "row." in constant}
+
+    engine.set_parameters(rows())
+    assert read() == set()
+    engine.set_scenarios(rows(fee=[1, 2, 3]))
+    assert read() == {"fee"}
+    table, present = engine._scenarios, engine.parameters()
+    engine.set_scenarios(rows(fee=[4, 5, 6]))  # the same kernel fits
+    assert engine._scenarios is table and engine.parameters() is present and read() == {"fee"}
+    assert table[:, list(state.PARAMS_FIELDS).index("fee")].tolist() == [4, 5, 6]
+    engine.set_scenarios(rows(fee=[4, 5, 6], max_order_qty=[1, 2, 3]))
+    assert engine._scenarios is not table and read() == {"fee", "max_order_qty"}
+    engine.set_scenarios(rows(fee=[4, 5, 6, 7], max_order_qty=[1, 2, 3, 4]))
+    assert len(engine.scenario_rows()) == 4
+    old = torch.from_numpy(pack(rows(fee=[4, 5, 6, 7], max_order_qty=9, noise_spread=[14, 60, 14, 14])))
+    growth = engine._growth
+    engine.put_parameters(old)  # as a branch does whose episodes play a table that was replaced
+    assert read() == {"fee", "max_order_qty", "noise_spread"}
+    assert engine._growth > growth and engine._reach == 60
+
+
+# State ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [TradingVectorEnv, ExecutionVectorEnv])
+@pytest.mark.parametrize("engines", [("cpu", "numpy"), ("numpy", "cpu")])
+def test_a_checkpoint_goes_on_with_its_scenarios(kind, engines):
+    more = {"block_qty": 8} if kind is ExecutionVectorEnv else {}
+    envs, other = (make(kind=kind, engine=engine, **more) for engine in engines)
+    envs.reset(seed=6)
+    for action in tape(8):
+        envs.step(action)
+    saved = envs.state_dict()
+    assert saved["parameters"].shape == (8, len(state.PARAMS_FIELDS))
+    other.load_state_dict(saved)
+    assert torch.equal(other.scenario, envs.scenario)
+    for action in tape(20, seed=1):
+        for mine, theirs in zip(envs.step(action)[:4], other.step(action)[:4], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    for name, value in envs.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+@both_engines
+def test_a_branch_has_the_markets_parameters(engine):
+    envs = make(engine=engine)
+    envs.reset(seed=6)
+    for action in tape(3):
+        envs.step(action)
+    twin = envs.simulator.branch()
+    assert torch.equal(twin.parameter("noise_spread"), envs.simulator.parameter("noise_spread"))
+    assert len(twin.parameter("noise_spread").unique()) > 1
+    first, second = (simulator.run(50, record=("last_price", "volume")) for simulator in (twin, envs.simulator))
+    for name in first:
+        assert torch.equal(first[name], second[name])
+    assert torch.equal(twin.inventory, envs.simulator.inventory)
+
+
+@both_engines
+def test_a_bad_state_is_refused_and_changes_nothing(engine):
+    envs = make(engine=engine)
+    envs.reset(seed=1)
+    envs.step(tape(1)[0])
+    saved = envs.state_dict()
+    wrong = saved["parameters"].clone()
+    wrong[3, 0] += 1
+    far = saved["scenario"].clone()
+    far[2] = 5
+    for name, value, match in (
+        ("parameters", wrong, r"state\['parameters'\]\[3\]: got those of none of the scenarios, allowed are these"),
+        ("parameters", saved["parameters"][:4], r"state\['parameters'\]: got torch.int32 \(4, "),
+        ("parameters", None, r"state\['parameters'\]: got NoneType"),
+        ("parameters", saved["parameters"].long(), r"state\['parameters'\]: got torch.int64"),
+        ("scenario", far, r"state\['scenario'\]: got 5, allowed is 0 to 4"),
+        ("scenario", -far, r"state\['scenario'\]: got"),
+        ("elapsed", saved["elapsed"] + 6, r"state\['elapsed'\]: got 7, allowed is 0 to 6"),
+        ("bid", saved["bid"] - 1, r"state\['bid'\]: got -1"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            envs.load_state_dict({**saved, name: value})
+        for kept, value_before in envs.state_dict().items():
+            assert torch.equal(value_before, saved[kept]), kept
+    with pytest.raises(ValueError, match="got missing or unknown names .*parameters"):
+        make(randomise=None, engine=engine).load_state_dict(saved)
+
+
+def test_a_state_of_episodes_that_play_an_old_table():
+    """It can be taken back where it came from; elsewhere these parameters are unknown."""
+    envs = make(32, num_scenarios=40)
+    envs.reset(seed=1)
+    envs.set_scenarios(ks.MarketConfig.preset("trading", noise_spread=[25, 26]))
+    saved = envs.state_dict()
+    assert int(saved["scenario"].max()) > 1
+    envs.load_state_dict(saved)
+    elsewhere = make(32, randomise=ks.MarketConfig.preset("trading", noise_spread=[25, 26]))
+    with pytest.raises(ValueError, match="got those of none of the scenarios"):
+        elsewhere.load_state_dict(saved)
+
+
+# Wrong inputs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("randomise", "error", "match"),
+    [
+        ({}, ValueError, "randomise: got an empty dict, allowed is at least one field"),
+        ({"foo": (0, 1)}, ValueError, "randomise: got the field 'foo', allowed are num_agents, noise"),
+        ({"inventory_limit": [1, 2]}, ValueError, "randomise: got the field 'inventory_limit'"),
+        ({"population": ["fixed"]}, ValueError, "randomise: got the field 'population'"),
+        ({3: (0, 1)}, ValueError, "randomise: got the field 3"),
+        (
+            {"fee": (3, 1)},
+            ValueError,
+            r"randomise\['fee'\]: got \(3, 1\), allowed are two whole numbers, low up to high",
+        ),
+        ({"fee": (1, 2, 3)}, ValueError, r"randomise\['fee'\]: got \(1, 2, 3\), allowed is \(low, high\), two numbers"),
+        ({"fee": (0.5, 2.7)}, ValueError, r"randomise\['fee'\]: got \(0.5, 2.7\), allowed are two whole numbers"),
+        ({"fee": (0, 10**30)}, ValueError, r"randomise\['fee'\]: got \(0, 10+\), allowed .* within 2\^31"),
+        ({"fee": (0, float("inf"))}, ValueError, r"randomise\['fee'\]: got \(0, inf\)"),
+        ({"fee": (float("nan"), 1)}, ValueError, r"randomise\['fee'\]: got \(nan, 1\)"),
+        ({"fee": (True, 3)}, ValueError, r"randomise\['fee'\]: got \(True, 3\)"),
+        ({"fee": (None, 3)}, ValueError, r"randomise\['fee'\]: got \(None, 3\)"),
+        ({"fee": ([1], [2])}, ValueError, r"randomise\['fee'\]: got \(\[1\], \[2\]\)"),
+        ({"fee": 3}, ValueError, r"randomise\['fee'\]: got 3, allowed is \(low, high\), or a list of values"),
+        ({"fee": "ab"}, ValueError, r"randomise\['fee'\]: got 'ab'"),
+        ({"fee": []}, ValueError, r"randomise\['fee'\]: got \[\]"),
+        ({"fee": np.array(3)}, ValueError, r"randomise\['fee'\]: got array\(3\)"),
+        ({"fee": [[1], [2, 3]]}, TypeError, r"fee: got \[.*\] \(list\), allowed is a number"),
+        ({"fee": [1, "a"]}, TypeError, "fee: got 'a'"),
+        ({"fee": [-1, 1]}, ValueError, "fee: got -1, allowed is 0 to"),
+        ({"walk_prob": (0, 2)}, ValueError, "walk_prob: got 1.*, allowed is 0 to 1"),
+        ({"walk_prob": (0, float("inf"))}, ValueError, r"randomise\['walk_prob'\]: got \(0, inf\)"),
+        ({"tie": ("lowest", "mid")}, ValueError, r"randomise\['tie'\]: got \('lowest', 'mid'\), allowed is a list"),
+        ({"tie": ["lowest", "highest"]}, ValueError, "tie: got 'highest', allowed are 'lowest', 'mid'"),
+        ({"fundamental_price": [None, 64]}, ValueError, "fundamental_price: got None among"),
+        ({"noise": (-1, 0)}, ValueError, r"randomise\['noise'\]: got \(-1, 0\), allowed are numbers from 0"),
+        ({"noise": ["a", 1]}, ValueError, r"randomise\['noise'\]: got \['a', 1\], allowed are finite numbers from 0"),
+        (
+            dict.fromkeys(("noise", "maker", "momentum", "fundamental"), [0]),
+            ValueError,
+            "shares of classes that are all 0",
+        ),
+        ({"window": [0]}, ValueError, "window: got 0, allowed is a window above 0"),
+        ({"init_price": (1, 200)}, ValueError, "init_price: got .*, allowed is 1 to num_levels - 2 = 126"),
+        ([("fee", (0, 1))], TypeError, "randomise: got .* allowed are a dict such as .* a MarketConfig"),
+        ("fee", TypeError, "randomise: got 'fee'"),
+        (ks.MarketConfig.preset("trading"), ValueError, "randomise: got one scenario, allowed are two or more"),
+        (
+            ks.MarketConfig.preset("trading", fee=[1, 2], num_levels=256),
+            ValueError,
+            "randomise: got another num_levels",
+        ),
+        (ks.MarketConfig.preset("trading", fee=[1, 2], inventory_limit=7), ValueError, "got another inventory_limit"),
+        (ks.MarketConfig.preset("trading", fee=[1, 2], max_quote_qty=7), ValueError, "got another max_quote_qty"),
+    ],
+)
+def test_bad_scenarios_name_the_field(randomise, error, match):
+    with pytest.raises(error, match=match):
+        make(randomise=randomise)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "match"),
+    [
+        ({"num_scenarios": 0}, ValueError, "num_scenarios: got 0, allowed is 1 to"),
+        ({"num_scenarios": 2.0}, TypeError, "num_scenarios: got 2.0, allowed is a whole number from 1"),
+        ({"num_scenarios": 10**9}, ValueError, "num_scenarios: got 1000000000, allowed is up to 65536"),
+        ({"scenario_seed": -1}, ValueError, "scenario_seed: got -1, allowed is a whole number from 0"),
+        ({"scenario_seed": None}, TypeError, "scenario_seed: got None"),
+        ({"scenario_seed": 1.5}, TypeError, "scenario_seed: got 1.5"),
+        (
+            {"config": TRADING.replace(fee=[1, 2] * 4)},
+            ValueError,
+            "fee: got one value per market, allowed with randomise",
+        ),
+        (
+            {"config": TRADING.replace(population="multinomial")},
+            ValueError,
+            "population: got 'multinomial', allowed with",
+        ),
+        (
+            {"randomise": {"momentum": [0.0, 0.15]}, "replace": "momentum"},
+            ValueError,
+            "randomise: got a scenario with 0 momentum agents, allowed are at least 1, as many as learners replace",
+        ),
+    ],
+)
+def test_bad_arguments(kwargs, error, match):
+    with pytest.raises(error, match=match):
+        make(**kwargs)
