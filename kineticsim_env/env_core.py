@@ -298,6 +298,14 @@ class EnvCore:
         elapsed = saved["elapsed"]
         if bool(((elapsed < 0) | (elapsed > self.task.horizon)).any()):
             raise ValueError(f"state['elapsed']: got {int(elapsed.max())}, allowed is 0 to {self.task.horizon}")
+        if bool(((elapsed == self.task.horizon) & ~saved["done"]).any()):
+            raise ValueError(
+                f"state['done']: got False at elapsed = {self.task.horizon}, allowed is True at the horizon"
+            )
+        if bool((saved["done"] != saved["ended"].all(1)).any()):
+            raise ValueError(
+                "state['ended']: got slots that disagree with 'done', allowed is all True just where it is"
+            )
         names = set(_SAVED) | ({"parameters"} if self.scenarios is not None else set())
         self.simulator.load_state_dict({name: value for name, value in saved.items() if name not in names})
         if self.scenarios is not None:

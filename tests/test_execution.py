@@ -236,6 +236,29 @@ def test_the_terminal_reward_is_the_same_sum_and_the_risk_averse_one_less_its_pe
     assert (share == 0).all()
 
 
+@both_engines
+def test_a_stop_at_a_loss_is_no_way_round_the_rest_of_the_block(engine):
+    """An executor that `max_loss` takes out is not forced through the market, but pays for what it leaves."""
+    core = make_core(
+        ("executor",), 32, engine=engine, max_loss=3.0, leftover_penalty=9.0, reward_scale=1.0,
+        config=ks.MarketConfig.preset("trading", fee=1000),
+    )  # fmt: skip
+    core.reset(1)
+    actions = torch.tensor([0.2, -0.75, 0.0, 0.0]).expand(32, 1, 4).contiguous()
+    while not bool(core.tensors["done"].any()):
+        cash, held, fees = (part[:, 0].clone() for part in
+                            (core.simulator.cash, core.simulator.inventory, core.simulator.fees))  # fmt: skip
+        core.step(actions=actions)
+    ended = core.tensors["terminated"][:, 0]
+    simulator, arrival = core.simulator, core.tensors["arrival2"].double() / 2
+    left = 30 - simulator.inventory[:, 0].abs()
+    assert 0 < int(ended.sum()) < 32 and int(left[ended].min()) > 0 and int(core.tensors["elapsed"].max()) < 12
+    money = (simulator.cash[:, 0] - cash) + (simulator.inventory[:, 0] - held) * arrival
+    wanted = (money - (simulator.fees[:, 0] - fees) / 1000 - 9 * left * ended) / 30
+    np.testing.assert_allclose(core.tensors["reward"][:, 0].double(), wanted, rtol=1e-5, atol=1e-6)
+    assert simulator.t.tolist() == [int(simulator.t[0])] * 32  # no auction was forced
+
+
 def test_waiting_is_not_free_and_worse_than_slicing():
     """What the attackers of a block would do: let the engine do it at the deadline."""
     results = {}

@@ -109,6 +109,7 @@ def test_replay_over_whole_episodes(engine):
 
 def test_types_and_infos():
     env = make()
+    env.action_space.seed(1)
     observation, infos = env.reset(seed=1)
     assert infos == {"inventory": 0, "cash": 0, "fees": 0, "mid_price": infos["mid_price"], "bought": 0, "sold": 0}
     bought = sold = 0

@@ -394,6 +394,10 @@ def test_a_checkpoint_goes_on_bit_for_bit(engine):
             assert_bits(one, two)
     with pytest.raises(ValueError, match="state\\['elapsed'\\]"):
         other.load_state_dict({**saved, "elapsed": saved["elapsed"] + 100})
+    with pytest.raises(ValueError, match="state\\['done'\\]: got False at elapsed = 6, allowed is True at the horizon"):
+        other.load_state_dict({**saved, "elapsed": torch.full_like(saved["elapsed"], 6)})
+    with pytest.raises(ValueError, match="state\\['ended'\\]: got slots that disagree with 'done'"):
+        other.load_state_dict({**saved, "ended": ~saved["ended"]})
     with pytest.raises(ValueError, match="state\\['done'\\]: got NoneType"):
         other.load_state_dict({name: value for name, value in saved.items() if name != "done"})
 
