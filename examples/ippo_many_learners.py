@@ -127,9 +127,8 @@ class Agent(nn.Module):
         return self.critic(observation).squeeze(-1)
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the likeliest actions, inside the space: the policy that is evaluated."""
-        output = self.actor(observation)
-        return output.argmax(-1) if self.discrete else output.clamp(-1.0, 1.0)
+        """Return what is evaluated: mean actions, or drawn ones if discrete, of which the likeliest may be poor."""
+        return self.sample(observation)[0] if self.discrete else self.actor(observation).clamp(-1.0, 1.0)
 
 
 def advantages(
