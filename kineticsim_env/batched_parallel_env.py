@@ -15,6 +15,7 @@ import torch
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
+from kineticsim_env.over_core import OverCore
 from kineticsim_env.parallel_env import agent_names, state_space
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
@@ -23,7 +24,7 @@ from kineticsim_env.vector_env import check_config, check_options
 Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
 
 
-class BatchedParallelEnv:
+class BatchedParallelEnv(OverCore):
     """M markets, in each of which the same learners replace built-in agents; `parallel_env` describes the roles.
 
     Observations, actions, rewards and flags are dicts by role of tensors on `device`, `[M, n, ...]` for n learners of
@@ -140,16 +141,6 @@ class BatchedParallelEnv:
         return {role: rows[:, slots] for role, slots in self.groups.items()}
 
     @property
-    def device(self) -> torch.device:
-        """Where actions must be and results are."""
-        return self.core.device
-
-    @property
-    def simulator(self) -> Any:
-        """The markets, live; slot k is that of `possible_agents[k]`."""
-        return self.core.simulator
-
-    @property
     def fills(self) -> Groups:
         """Units bought and sold in the last decision, int64 `[M, n, 2]`, live."""
         return self._by_role(self.core.fills)
@@ -233,25 +224,7 @@ class BatchedParallelEnv:
     def _handed_out(self, rows: Groups) -> Groups:
         return {role: row.clone() for role, row in rows.items()} if self._copy else rows
 
-    def set_scenarios(self, randomise: Any) -> None:
-        """Replace the scenarios, for episodes that begin from now on; see `MarketVectorEnv.set_scenarios`."""
-        self.core.set_scenarios(randomise)
-
-    def set_task(self, **changes: Any) -> None:
-        """Change rewards and penalties from the next step on; see `EnvCore.set_task`."""
-        self.core.set_task(**changes)
-
-    def check_errors(self) -> None:
-        """Raise `MarketError` if an error word is set, and clear the words. Synchronises on CUDA."""
-        self.core.simulator.check_errors()
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the whole state."""
-        return self.core.state_dict()
-
-    def load_state_dict(self, saved: dict[str, torch.Tensor]) -> None:
-        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
-        self.core.load_state_dict(saved)
+    def _was_loaded(self) -> None:
         torch.logical_not(self.core.tensors["ended"], out=self._active)
         self._was_reset = True
 

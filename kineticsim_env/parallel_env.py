@@ -50,6 +50,7 @@ from gymnasium.utils import seeding
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
+from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
@@ -85,7 +86,7 @@ def aec_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> Any:
     return pettingzoo.utils.conversions.parallel_to_aec(env)
 
 
-class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
+class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
     """One market in which learners replace built-in agents; the module's page describes it.
 
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
@@ -252,18 +253,7 @@ class MarketParallelEnv(ParallelEnv):  # ty: ignore[unsupported-base]
 
     # Beyond it --------------------------------------------------------------------------------------------------------
 
-    @property
-    def simulator(self) -> Any:
-        """The market, live; slot k is that of `possible_agents[k]`."""
-        return self.core.simulator
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return copies of the whole state."""
-        return self.core.state_dict()
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
-        self.core.load_state_dict(saved)
+    def _was_loaded(self) -> None:
         ended = self.core.tensors["ended"][0].tolist()
         self.agents = [agent for agent, over in zip(self.possible_agents, ended, strict=True) if not over]
 

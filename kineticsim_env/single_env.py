@@ -12,13 +12,14 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
+from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 from kineticsim_env.vector_env import check_config, check_options, check_role
 
 
-class MarketEnv(gym.Env):
+class MarketEnv(OverCore, gym.Env):
     """One market of `MarketVectorEnv`: what `MarketMakingEnv`, `ExecutionEnv` and `TradingEnv` share.
 
     NumPy in and out, no autoreset, no stagger. Seeded s, it plays what market m of a vector environment seeded s - m
@@ -135,18 +136,7 @@ class MarketEnv(gym.Env):
             self._viewer.close()
         self.core.close()
 
-    @property
-    def simulator(self) -> Any:
-        """The market, live: `simulator.bid`, `simulator.mid2` and so on."""
-        return self.core.simulator
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return copies of the whole state."""
-        return self.core.state_dict()
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
-        self.core.load_state_dict(saved)
+    def _was_loaded(self) -> None:
         self._state = bool(self.core.tensors["done"])
 
     def _observation(self) -> np.ndarray:

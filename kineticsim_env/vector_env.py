@@ -17,6 +17,7 @@ from gymnasium.vector.utils import batch_space
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
+from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
@@ -24,7 +25,7 @@ from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, mak
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
 
-class MarketVectorEnv(VectorEnv):
+class MarketVectorEnv(OverCore, VectorEnv):
     """M markets with one learner each: what `MarketMakingVectorEnv`, `ExecutionVectorEnv`, `TradingVectorEnv` share.
 
     The task, its spaces and its arguments: `MarketMakingTask` and so on. Market m of an environment seeded s plays the
@@ -243,53 +244,16 @@ class MarketVectorEnv(VectorEnv):
     # Beyond it --------------------------------------------------------------------------------------------------------
 
     @property
-    def simulator(self) -> Any:
-        """The markets: `simulator.inventory`, `simulator.cash`, `simulator.mid2` and so on, live, `[M, 1]` a slot."""
-        return self.core.simulator
-
-    @property
     def fills(self) -> torch.Tensor:
         """Units bought and sold in the last decision, int64 `[M, 2]`, live."""
         return self.core.fills[:, 0]
-
-    @property
-    def device(self) -> torch.device:
-        """Where torch actions must be and torch results are."""
-        return self.core.device
 
     @property
     def observation(self) -> torch.Tensor:
         """The present observations, float32 `[M, F]`, live."""
         return self._observation
 
-    @property
-    def scenario(self) -> torch.Tensor:
-        """The scenario that each market plays, int32 `[M]`, live; 0 without `randomise`."""
-        return self.core.tensors["scenario"]
-
-    def set_scenarios(self, randomise: Any) -> None:
-        """Replace the scenarios, for episodes that begin from now on: a curriculum's hook.
-
-        Args:
-            randomise: As the constructor's argument.
-        """
-        self.core.set_scenarios(randomise)
-
-    def set_task(self, **changes: Any) -> None:
-        """Change rewards and penalties from the next step on; see `EnvCore.set_task`."""
-        self.core.set_task(**changes)
-
-    def check_errors(self) -> None:
-        """Raise `MarketError` if an error word is set, and clear the words. Synchronises on CUDA."""
-        self.core.simulator.check_errors()
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the whole state."""
-        return self.core.state_dict()
-
-    def load_state_dict(self, saved: dict[str, torch.Tensor]) -> None:
-        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
-        self.core.load_state_dict(saved)
+    def _was_loaded(self) -> None:
         self._was_reset = True
 
 

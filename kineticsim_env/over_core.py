@@ -1,0 +1,64 @@
+"""`OverCore`: what every environment shows of its `EnvCore` beyond its library's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from kineticsim_env.env_core import EnvCore
+from kineticsim_env.simulator import Simulator
+
+
+class OverCore:
+    """An environment over a core.
+
+    Attributes:
+        core: The markets with their learners' slots, and the task.
+    """
+
+    core: EnvCore
+
+    @property
+    def simulator(self) -> Simulator:
+        """The markets, live: `simulator.inventory`, `simulator.cash`, `simulator.mid2` and so on, `[M, K]` a slot."""
+        return self.core.simulator
+
+    @property
+    def device(self) -> torch.device:
+        """Where the markets are, and tensors that come from them."""
+        return self.core.device
+
+    @property
+    def scenario(self) -> torch.Tensor:
+        """The scenario that each market plays, int32 `[M]`, live; 0 without `randomise`."""
+        return self.core.tensors["scenario"]
+
+    def set_scenarios(self, randomise: Any) -> None:
+        """Replace the scenarios, for episodes that begin from now on: a curriculum's hook.
+
+        Args:
+            randomise: As the constructor's argument.
+        """
+        self.core.set_scenarios(randomise)
+
+    def set_task(self, **changes: Any) -> None:
+        """Change rewards and penalties from the next step on; see `EnvCore.set_task`."""
+        self.core.set_task(**changes)
+
+    def check_errors(self) -> None:
+        """Raise `MarketError` if an error word is set, and clear the words. Synchronises on CUDA."""
+        self.core.simulator.check_errors()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return copies of the whole state."""
+        return self.core.state_dict()
+
+    def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
+        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
+        self.core.load_state_dict(saved)
+        self._was_loaded()
+
+    def _was_loaded(self) -> None:
+        """Follow a core that has taken over a state."""
