@@ -38,6 +38,8 @@ class OverCore:
     def set_scenarios(self, randomise: Any) -> None:
         """Replace the scenarios, for episodes that begin from now on: a curriculum's hook.
 
+        A captured CUDA graph sees the new ones only if they are as many and fit its kernel; capture anew to be sure.
+
         Args:
             randomise: As the constructor's argument.
         """
