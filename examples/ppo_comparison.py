@@ -27,7 +27,6 @@ from kineticsim_env.evaluation import (
 from kineticsim_env.vector_env import MarketVectorEnv
 
 LEARNED = "PPO (learned)"
-ROLES = {"MarketMaking": "maker", "Execution": "executor", "Trading": "trader"}
 TICKS = [-6, -4, -2, 0, 4, 10]
 TREND = {"threshold": [0.5, 1, 2, 4, 8], "position": [8, 20, 40], "ticks": [-2, 0, 4, 10]}
 # For each task the policies that are told nothing, and those whose parameters are searched.
@@ -105,7 +104,7 @@ def draw_curve(task: str, curve: list[dict], intervals: dict[str, tuple[float, f
     for number, (name, (mean, _)) in enumerate(item for item in intervals.items() if item[0] != LEARNED):
         axis.axhline(mean, color=f"C{number + 1}", linestyle="--", linewidth=1, label=f"{name} (held-out seeds)")
     axis.set(xlabel="training steps, millions", ylabel=MEASURES[task])
-    axis.set_title({"maker": "Learning to make a market"}.get(ROLES[task], f"Learning: {task.lower()}"))
+    axis.set_title("Learning to make a market" if task == "MarketMaking" else f"Learning: {task.lower()}")
     ends = [float(pnl[-1]), *sorted((mean for mean, _ in intervals.values()), reverse=True)[:4]]
     axis.set_ylim(bottom=max(float(pnl.min()), min(ends) - 0.5 * (max(ends) - min(ends))), top=None)
     axis.legend(fontsize=8)

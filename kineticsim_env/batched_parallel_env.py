@@ -17,6 +17,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
 from kineticsim_env.over_core import OverCore
 from kineticsim_env.parallel_env import agent_names, state_space
+from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
 from kineticsim_env.vector_env import check_config, check_options
@@ -52,7 +53,7 @@ class BatchedParallelEnv(OverCore):
         autoreset_mode: Any = "SAME_STEP",
         auctions_per_step: int = 1,
         randomise: Any = None,
-        num_scenarios: int = 256,
+        num_scenarios: int = NUM_SCENARIOS,
         scenario_seed: int = 0,
         stagger: bool = True,
         copy: bool = True,
@@ -215,11 +216,7 @@ class BatchedParallelEnv(OverCore):
         Args:
             final: Whether before any reset in the last step, as `final_obs`, rather than now.
         """
-        rows = self.core.tensors["final_observation" if final else "observation"]
-        parts = [rows[:, 0, :MARKET_FEATURES]]
-        for role, slots in self.groups.items():
-            parts.append(rows[:, slots, MARKET_FEATURES : OBSERVATION_SIZES[role]].flatten(1))
-        return torch.cat(parts, dim=1)
+        return joint_state(self._final if final else self._observation)
 
     def _handed_out(self, rows: Groups) -> Groups:
         return {role: row.clone() for role, row in rows.items()} if self._copy else rows
@@ -231,3 +228,9 @@ class BatchedParallelEnv(OverCore):
     def close(self) -> None:
         """Raise what is left in the error words."""
         self.core.close()
+
+
+def joint_state(observation: Groups) -> torch.Tensor:
+    """Return what all learners of a market see together, float32 `[M, S]`, of observations `[M, n, F]` by role."""
+    market = next(iter(observation.values()))[:, 0, :MARKET_FEATURES]
+    return torch.cat([market, *(rows[..., MARKET_FEATURES:].flatten(1) for rows in observation.values())], dim=1)

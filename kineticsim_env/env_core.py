@@ -19,7 +19,7 @@ from kineticsim_env import state, warm_starts
 from kineticsim_env.checks import check_count, check_like, check_mapping, check_mask, check_seeds
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.scenarios import make_scenarios, num_rows
+from kineticsim_env.scenarios import NUM_SCENARIOS, make_scenarios, num_rows
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task
 
@@ -56,7 +56,7 @@ class EnvCore:
         auctions_per_step: int,
         validate: bool,
         randomise: Any = None,
-        num_scenarios: int = 256,
+        num_scenarios: int = NUM_SCENARIOS,
         scenario_seed: int = 0,
     ) -> None:
         """Open the markets and fill the warm-start bank.

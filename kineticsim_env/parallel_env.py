@@ -52,6 +52,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
 from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
 from kineticsim_env.vector_env import check_config
@@ -110,7 +111,7 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
         device: Any = None,
         auctions_per_step: int = 1,
         randomise: Any = None,
-        num_scenarios: int = 256,
+        num_scenarios: int = NUM_SCENARIOS,
         scenario_seed: int = 0,
         max_cycles: int | None = None,
         render_mode: str | None = None,

@@ -16,6 +16,7 @@ import numpy as np
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import CLASSES, TEXTS, MarketConfig
 
+NUM_SCENARIOS = 256  # if nobody says
 MAX_SCENARIOS = 1 << 16
 _FIXED = (
     "num_levels",

@@ -19,6 +19,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
 from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 
@@ -81,7 +82,7 @@ class MarketVectorEnv(OverCore, VectorEnv):
         auctions_per_step: int = 1,
         replace: str | None = None,
         randomise: Any = None,
-        num_scenarios: int = 256,
+        num_scenarios: int = NUM_SCENARIOS,
         scenario_seed: int = 0,
         stagger: bool = True,
         copy: bool = True,

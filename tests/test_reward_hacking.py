@@ -15,6 +15,7 @@ from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env
+from kineticsim_env.policies.attackers import _Clocked
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv
 
@@ -87,7 +88,7 @@ class DiscretePump:
     """Discrete quotes nearest the mid, one side at a time."""
 
     def __init__(self, task, period):
-        self.clock, self.period = policies._Clocked(task), period
+        self.clock, self.period = _Clocked(task), period
 
     def __call__(self, observation):
         buying = self.clock.elapsed(observation) % self.period < self.period / 2

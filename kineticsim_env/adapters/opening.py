@@ -9,7 +9,6 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from kineticsim_env import BatchedParallelEnv  # importing the package registers the environments
-from kineticsim_env.tasks.base import MARKET_FEATURES
 
 
 def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, arguments: dict[str, Any]) -> VectorEnv:
@@ -93,13 +92,3 @@ def flags_of(
     """
     terminated = terminated | (over.unsqueeze(-1) & ~truncated)
     return terminated, terminated | truncated
-
-
-def state_of(observation: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Return what all learners of a market see together, float32 `[M, S]`, as `BatchedParallelEnv.state` does.
-
-    Args:
-        observation: By role, `[M, n, F]`.
-    """
-    market = next(iter(observation.values()))[:, 0, :MARKET_FEATURES]
-    return torch.cat([market, *(rows[..., MARKET_FEATURES:].flatten(1) for rows in observation.values())], dim=1)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env, state_of
+from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env
+from kineticsim_env.batched_parallel_env import joint_state
 
 try:
     from tensordict import TensorDict, TensorDictBase
@@ -210,7 +211,7 @@ class TorchRLGroupEnv(_MarketsEnv):
             role: {"observation": rows, "active": infos["active"][role].unsqueeze(-1)}
             for role, rows in observation.items()
         }
-        return groups | {"state": state_of(observation)}
+        return groups | {"state": joint_state(observation)}
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         actions = {role: tensordict.get((role, "action")) for role in self.group_map}
@@ -219,7 +220,7 @@ class TorchRLGroupEnv(_MarketsEnv):
             check_copied("TorchRLGroupEnv", self._first[role]["observation"], rows)
         self._first, self._ended = self._start(observation, infos), infos["_final_obs"]
         over = self._ended.unsqueeze(-1)
-        values: dict[str, Any] = {"state": state_of(infos["final_obs"])}
+        values: dict[str, Any] = {"state": joint_state(infos["final_obs"])}
         for role, last in infos["final_obs"].items():
             final, done = flags_of(terminated[role], truncated[role], self._ended)
             values[role] = {

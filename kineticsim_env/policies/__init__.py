@@ -20,7 +20,6 @@ from kineticsim_env.policies.attackers import (
     TraderPriceWall,
     TraderPumpAndDump,
     WashTrade,
-    _Clocked,
 )
 from kineticsim_env.policies.base import Discretised, Policy, inventory_of, quote_action
 from kineticsim_env.policies.executors import (
@@ -74,7 +73,6 @@ __all__ = [
     "TraderPumpAndDump",
     "VolumeWeighted",
     "WashTrade",
-    "_Clocked",
     "inventory_of",
     "quote_action",
 ]

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from kineticsim_env.tasks.base import MARKET_FEATURES
+
 LONGEST = 4096  # decisions that are kept; of longer episodes the latest
-_OWN = 30  # where a slot's own features begin in its observation
 _SCALARS = ("seed", "episode", "price_origin", "last_tick", "fundamental_price")
 _QUOTES = ("bid_price", "bid_qty", "ask_price", "ask_qty")
 COLUMNS = tuple("elapsed mid2 last_price fundamental cash inventory fees bought sold volume left".split()) + _QUOTES
@@ -139,7 +140,7 @@ class MarketRecorder:
         """Copy the market to the host, as one tensor."""
         core, m, k = self.core, self.market, self.slot
         state, env = core.simulator.tensors, core.tensors
-        own = env["observation"][m, k, _OWN:].view(torch.int32)  # floats travel as their bits
+        own = env["observation"][m, k, MARKET_FEATURES : MARKET_FEATURES + 1].view(torch.int32)  # travels as its bits
         slot = [state["quotes"][m, k], *(state[name][m, k : k + 1] for name in ("cash", "inventory", "fees"))]
         parts = [state[name][m : m + 1] for name in _SCALARS]
         parts += [env[name][m : m + 1] for name in ("elapsed", "arrival2", "scenario")]
@@ -148,9 +149,8 @@ class MarketRecorder:
         values = torch.cat([part.to(torch.int64) for part in parts]).cpu().numpy()
         seed, episode, origin, tick, fundamental, elapsed, arrival2, scenario, mid2, volume = values[:10].tolist()
         quotes, cash, inventory, fees, bought, sold = values[10:14].tolist(), *values[14:19].tolist()
-        features, books = values[19 : 19 + len(own)], values[19 + len(own) :]
+        share, books = float(values[19:20].astype(np.int32).view(np.float32)[0]), values[20:]
         levels = len(books) // 2
-        share = float(features[:1].astype(np.int32).view(np.float32)[0])
         return Moment(
             seed=seed,
             episode=episode,

@@ -23,9 +23,8 @@ OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role 
 MARKET_FEATURES = state.CONSTANTS["kMarketFeatures"]  # of every observation; the slot's own follow
 
 _NUM_CHOICES = {role: 49 if role == "maker" else 15 for role in ROLES}  # kQuoteChoices^2, kDirectionalChoices
-_NEVER_NEGATIVE = {"maker": (32, 34, 36), "momentum": (32, 35), "noise": (32, 35), "executor": (32, 35)} | {
-    "trader": (32, 35)
-}
+# Time left, and standing quantities: a maker's two, the one of the others.
+_NEVER_NEGATIVE = {role: [32, 34, 36] if role == "maker" else [32, 35] for role in ROLES}
 CHOICES = {
     "action_type": ("continuous", "discrete"),
     "reward": ("pnl", "inventory", "asymmetric", "per_unit"),
@@ -149,7 +148,7 @@ class Task:
         """Return a new observation space for a role: float32 `[37]` for a maker or an executor, `[36]` for others."""
         low = np.full(OBSERVATION_SIZES[role], -1.0, np.float32)
         low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
-        low[list(_NEVER_NEGATIVE[role])] = 0.0  # nor are time and standing quantities
+        low[_NEVER_NEGATIVE[role]] = 0.0  # nor are time and standing quantities
         return spaces.Box(low, np.ones_like(low), dtype=np.float32)
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
