@@ -1,4 +1,4 @@
-// cpu_environment.h: one environment step or reset of a market on one core, the counterpart of environment_kernel.cuh.
+// cpu_environment.h: one environment step or reset of a market on one core, the counterpart of environment_tile.cuh.
 // Loops and memory only: actions, rewards and observations are tasks.h's, in the order of docs/environment.md.
 #pragma once
 
@@ -13,25 +13,19 @@ struct Environment : Market {
   int32_t* mid_history() const { return launch.mid_history + m * (kHistory + 1); }
   int32_t* volume_history() const { return launch.volume_history + m * kHistory; }
 
-  // Draw the scenario of the episode that begins; returns which rows of the bank are its own.
-  int64_t draw_scenario() {
-    const TaskParams& task = launch.task;
-    if (task.scenarios > 0) {
-      launch.scenario[m] = word_choice(random_word(key, 0, kScenarioWord), task.scenarios);
-      launch.params[m] = launch.scenario_params[launch.scenario[m]];
-    }
-    return task.bank_owner == kEachScenario ? launch.scenario[m] : task.bank_owner == kEachMarket ? m : 0;
-  }
-
-  void reset(bool explicit_reset) {
+  void reset() {
     const TaskParams& task = launch.task;
     episode += 1;
     t = 0;
     key = episode_key(launch.seed[m], episode);
     volume = trades = 0;
-    const int64_t owner = draw_scenario();
+    const Opening opening = opening_of(launch, task, m, key, episode);
+    if (task.scenarios > 0) {
+      launch.scenario[m] = opening.scenario;
+      launch.params[m] = launch.scenario_params[opening.scenario];
+    }
     if (task.bank_size > 0) {
-      const int64_t row = word_choice(random_word(key, 0, kWarmStartWord), task.bank_size) + owner * task.bank_size;
+      const int64_t row = opening.bank_row;
       std::memcpy(bid, launch.bank_bid + row * levels, levels * sizeof(int32_t));
       std::memcpy(ask, launch.bank_ask + row * levels, levels * sizeof(int32_t));
       const int32_t* scalars = launch.bank_scalars + 4 * row;
@@ -50,13 +44,10 @@ struct Environment : Market {
       launch.ended[m * slots + k] = 0;
     }
     launch.done[m] = 0;
-    launch.elapsed[m] = explicit_reset && task.stagger && episode == 0
-                            ? word_choice(random_word(key, 0, kStaggerWord), task.horizon)
-                            : 0;
+    launch.elapsed[m] = opening.elapsed;
     launch.arrival2[m] = mark();
     std::fill(mid_history(), mid_history() + kHistory + 1, mark());
     std::fill(volume_history(), volume_history() + kHistory, 0);
-    if (explicit_reset) error = 0;
   }
 
   void observe(float* out) const {
@@ -127,7 +118,7 @@ struct Environment : Market {
       if (!stopped() && task.autoreset == kDisabled) return;
       lower_flags();
       if (stopped()) return;
-      reset(false);
+      reset();
       observe(launch.observation);
       store();
       return;
@@ -185,7 +176,7 @@ struct Environment : Market {
     launch.done[m] = all_ended;
     observe(launch.final_observation);
     if (all_ended && task.autoreset == kSameStep) {
-      reset(false);
+      reset();
       observe(launch.observation);
     } else {
       std::memcpy(launch.observation + m * slots * kObservation, launch.final_observation + m * slots * kObservation,
@@ -196,7 +187,8 @@ struct Environment : Market {
 
   void env_reset() {
     if (launch.reset_mask && !launch.reset_mask[m]) return;
-    reset(true);
+    reset();
+    error = 0;
     std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
     lower_flags();
     observe(launch.observation);

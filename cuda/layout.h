@@ -29,6 +29,7 @@ constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many 
 constexpr int kBinInts = 128;         // of a market's order bins
 constexpr int kDeskInts = 60;         // of an environment's market
 constexpr int kDeskSlotInts = 24;     // and of each of its slots
+constexpr int kRowPadding = 4;        // of a lane's book, or equal ticks of all lanes would be in one bank
 
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped

@@ -8,25 +8,11 @@
 // order. Where offsets are too many for that (kBins 0), each order is priced and meets the others at its tick.
 #pragma once
 
+#include "compiled_in.cuh"
 #include "market_model.h"
 #include "warp.cuh"
 
 namespace ks {
-
-// A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
-// compiled for them (kineticsim_env/engines/native.py), else read from the market's row.
-#ifndef KS_PARAMETERS
-#define KS_PARAMETERS                                                                                                   \
-  row.num_noise, row.num_momentum, row.num_maker, row.num_fundamental, row.first_momentum, row.first_maker,             \
-      row.first_fundamental, row.init_price, row.init_depth, row.max_order_qty, row.noise_spread,                       \
-      row.market_order_threshold, row.maker_half_spread, row.walk_threshold, row.jump_threshold, row.jump_size,         \
-      row.cancel_threshold, row.window, row.tie, row.residue, row.fundamental_price, row.max_quote_qty,                 \
-      row.inventory_limit, row.fee
-#define KS_LEVELS launch.levels
-constexpr int kUnroll = 1;
-#else
-constexpr int kUnroll = 8;  // the rounds of an auction are known: hashes of several overlap
-#endif
 
 // Bins of a side: the marketable one, then one an offset, up to a multiple of four.
 __device__ __forceinline__ int bins_a_side(int reach) { return (2 * reach + 5) & ~3; }

@@ -5,26 +5,44 @@
 //   KS_PARAMETERS, KS_LEVELS (optional)      a market's parameters and levels, for a kernel of their own
 //   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
 //   KS_SINGLE, KS_BLOCKS (optional)         an environment of one slot a warp; blocks that a multiprocessor must hold
+//   KS_LANES (optional)                      an environment of one slot a lane; ticks around the mid that it has room for
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
-#include "environment_kernel.cuh"
+#ifndef KS_LANES
+#define KS_LANES 0
+#endif
+#if KS_TASK && KS_LANES
+#include "lane_environment.cuh"
+#elif KS_TASK
+#include "environment_tile.cuh"
+#else
+#include "persistent_kernel.cuh"
+#endif
 
 // Blocks that a multiprocessor must hold, which bounds a thread's registers: 80, or 96 for an environment. With fewer,
 // values go to local memory and hashes no longer overlap; more only helps few markets.
 #ifndef KS_BLOCKS
+#if KS_LANES
+#define KS_BLOCKS 2
+#else
 #define KS_BLOCKS (KS_TASK ? 5 : 6)
 #endif
+#endif
 
-// A block is one to four warps; a warp has one market, or steps a tile of environments
-// (kineticsim_env/engines/native.py chooses how many).
+// A block is one to four warps; a warp has one market, or steps a tile of environments, or one on each lane
+// (kineticsim_env/engines/native.py chooses).
 extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCKS)
     ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   using namespace ks;
   extern __shared__ __align__(16) int shared[];
   const int warp = threadIdx.x / kWarpLanes;
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
-#if KS_TASK
+#if KS_TASK && KS_LANES
+  using Environment = LaneEnvironment<KS_OPTIONS != 0>;
+  if (group * kLaneCount >= launch.markets) return;
+  Environment(launch, group * kLaneCount, shared + warp * Environment::shared_ints(KS_LEVELS)).step_or_reset();
+#elif KS_TASK
   using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;
   Tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch)).step_or_reset();

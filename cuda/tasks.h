@@ -131,6 +131,26 @@ KS_RULE Quote forced_quote(const TaskParams& task, const Target& target) {
   return target.side > 0 ? Quote{kMaxPrice, qty, 0, 0} : Quote{0, 0, -kMaxPrice, qty};
 }
 
+// Episodes ------------------------------------------------------------------------------------------------------------
+
+// How an episode of market m begins: all that is drawn is drawn by its own key.
+struct Opening {
+  int32_t elapsed, scenario;
+  int64_t bank_row;  // its warm start, where there are any
+};
+
+KS_RULE Opening opening_of(const Launch& launch, const TaskParams& task, int64_t m, uint64_t key, int64_t episode) {
+  Opening opening = {0, 0, 0};
+  if (task.scenarios > 0) opening.scenario = word_choice(random_word(key, 0, kScenarioWord), task.scenarios);
+  if (launch.env_mode == kEnvReset && task.stagger && episode == 0)
+    opening.elapsed = word_choice(random_word(key, 0, kStaggerWord), task.horizon);
+  if (task.bank_size > 0) {
+    const int64_t owner = task.bank_owner == kEachScenario ? opening.scenario : task.bank_owner == kEachMarket ? m : 0;
+    opening.bank_row = word_choice(random_word(key, 0, kWarmStartWord), task.bank_size) + owner * task.bank_size;
+  }
+  return opening;
+}
+
 // Rewards ------------------------------------------------------------------------------------------------------------
 
 // The cash from crossing the resting book with a whole inventory; what exceeds its depth trades at its last tick.
@@ -269,21 +289,28 @@ KS_RULE float feature_of(Ratio ratio) {
 
 KS_RULE Ratio squash(float x, float scale) { return Ratio{x, fabsf(x) + scale}; }
 
+// The tick, on the grid or not, whose quantity is place i of the book's part: bids from the mid down, then asks up.
+KS_RULE int32_t depth_tick(int32_t mid2, int32_t origin, int i) {
+  return i < kDepth ? (mid2 >> 1) - origin - i : ((mid2 + 1) >> 1) - origin + i - kDepth;
+}
+// A number that all slots see: the book's and prices' in units or ticks, the last kHistory volumes.
+KS_RULE Ratio scaled(int32_t x, int i) { return squash((float)x, i < kMarketFeatures - kHistory ? 8.0f : 32.0f); }
+
 // Places rather than branches: the lanes of a warp that compute different features read different places.
 template <typename Book>
 KS_RULE Ratio market_ratio(const View<Book>& view, int i) {
-  const bool of_book = i < 2 * kDepth, buys = i < kDepth;
-  const int32_t tick = buys ? (view.mid2 >> 1) - view.origin - i : ((view.mid2 + 1) >> 1) - view.origin + i - kDepth;
+  const bool of_book = i < 2 * kDepth;
+  const int32_t tick = depth_tick(view.mid2, view.origin, i);
   const int before = i - 2 * kDepth - 2;  // place in the history of mids, then in that of volumes
   const bool exists = of_book ? tick >= 0 && tick < view.levels : before >= 0;
-  const int32_t* place = of_book              ? (buys ? view.bid : view.ask) + tick
+  const int32_t* place = of_book              ? (i < kDepth ? view.bid : view.ask) + tick
                          : before < kHistory ? view.mid_history + before
                                              : view.volume_history + before - kHistory;
   int32_t x = exists ? place[0] : 0;
   if (before >= 0 && before < kHistory) x -= place[1];
   if (i == 2 * kDepth && view.best_bid >= 0 && view.best_ask != kNoTick) x = view.best_ask - view.best_bid;
   if (i == 2 * kDepth + 1) x = 2 * (view.last_tick + view.origin) - view.mid2;
-  return squash((float)x, before < kHistory ? 8.0f : 32.0f);
+  return scaled(x, i);
 }
 
 template <typename Book>

@@ -22,6 +22,8 @@ _INT32_LIMIT = 2**31
 # which the compilation takes too, so that it costs at most as much again as was spent by then.
 _WORK_TO_SPECIALISE = 2 * 10**11
 _MAX_ORIGIN = 2**29
+_LANE_WARPS = 4  # with an environment on each lane, at least so many should fit on a multiprocessor,
+_LANE_MARKETS = 32  # and there should be so many environments for each
 _BLOCKS = 5  # of an environment on a multiprocessor: KS_BLOCKS in cuda/persistent_kernel.cu
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 
@@ -312,23 +314,32 @@ class CudaEngine(NativeEngine):
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
         if mode not in self._plans:
-            defines = {"KS_TASK": int(mode != 0), **(self._single_market_definitions() if mode else {})}
+            defines = {"KS_TASK": int(mode != 0), **(self._form_of_environment() if mode else {})}
             defines |= self._task_definitions() if mode and self._specialised else {}
             defines |= self._definitions()
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
-            self._plans[mode] = (kernel, *self._choose_shape(defines["KS_TASK"], kernel.shared_limit))
+            self._plans[mode] = (kernel, *self._choose_shape(defines, kernel.shared_limit))
         return self._plans[mode]
 
-    def _single_market_definitions(self) -> dict[str, int | str]:
-        """Return what makes a step of few environments short: all lanes for one slot, and more registers."""
-        markets, slots = self._sizes["M"], self._sizes["K"]
+    def _form_of_environment(self) -> dict[str, int | str]:
+        """Return what makes a step of single slots short: a warp for each of few, with more registers, or a lane."""
+        markets, levels, slots = (self._sizes[name] for name in "MLK")
+        if slots != 1:
+            return {}
         blocks = -(-markets // (state.CONSTANTS["kMarketsPerBlock"] * self._multiprocessors))  # on a multiprocessor
-        return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)} if slots == 1 and blocks < _BLOCKS else {}
+        if blocks < _BLOCKS:
+            return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)}
+        room = choose_lane_room(self._reach)
+        fits = room and self._shared_memory >= _LANE_WARPS * (1024 + lane_bytes(levels, room))
+        return {"KS_LANES": room} if fits and markets >= _LANE_MARKETS * self._multiprocessors else {}
 
-    def _choose_shape(self, task: int | str, limit: int) -> tuple[int, int, int]:
+    def _choose_shape(self, defines: Mapping[str, int | str], limit: int) -> tuple[int, int, int]:
         """Choose blocks, threads a block and its shared memory: the first shape that fits the device."""
         markets, levels, slots = (self._sizes[name] for name in "MLK")
         constants, lanes = state.CONSTANTS, state.CONSTANTS["kWarpLanes"]
+        task = defines["KS_TASK"]
+        if task and defines.get("KS_LANES"):
+            return -(-markets // lanes), lanes, lane_bytes(levels, int(defines["KS_LANES"]))
         full = choose_tile(markets, slots, self._multiprocessors) if task else 1
         # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
         per_block = constants["kMarketsPerBlock"] if levels <= 1024 else 1
@@ -390,6 +401,22 @@ def choose_bins(reach: int, agents: int) -> int:
     needed = 2 * (-(-(2 * reach + 2) // 4) * 4)
     bins = next((bins for bins in (16, 32, 64, 128) if needed <= bins), 0)
     return bins if agents > bins else 0
+
+
+def choose_lane_room(reach: int) -> int:
+    """Choose how many ticks around the mid an environment on a lane has room for; 0 if it would be too many.
+
+    Args:
+        reach: As for `choose_bins`: orders lie within it, and the mid may be between two ticks.
+    """
+    return next((room for room in (16, 32, 64, 128) if 2 * reach + 2 <= room), 0)
+
+
+def lane_bytes(levels: int, room: int) -> int:
+    """Return the shared memory of a warp with an environment on each lane: see cuda/lane_environment.cuh."""
+    constants = state.CONSTANTS
+    row = levels + constants["kRowPadding"] + max(2 * (room + 1), constants["kObservation"])
+    return 4 * constants["kWarpLanes"] * row
 
 
 def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:

@@ -1,4 +1,4 @@
-// environment_kernel.cuh: one environment step or reset, in the same launch as its auctions. Loops and memory only:
+// environment_tile.cuh: one environment step or reset, in the same launch as its auctions. Loops and memory only:
 // actions, rewards and observations are tasks.h's, in the order of docs/environment.md.
 //
 // A warp has a tile of markets. What is one number a market or a slot (actions, rewards, flags, own features) is worked
@@ -6,62 +6,17 @@
 // market a warp, 31 lanes would idle through four fifths of a step. In between, the tile lies on a desk in shared memory.
 #pragma once
 
+#include "compiled_in.cuh"
+#include "environment_desk.cuh"
 #include "persistent_kernel.cuh"
 #include "tasks.h"
 
 namespace ks {
 
-struct alignas(16) DeskMarket {
-  int32_t prev_mid2, last_tick, origin, fundamental;
-  uint64_t key;
-  int64_t t;
-  int64_t volume, trades;       // of the episode
-  int64_t bank_row;             // where the next episode starts
-  int32_t error, elapsed, fundamental_before;
-  uint64_t counter, ration_word;  // of the first auction; see MarketState::start_prepared
-  int32_t mid_history[kHistory + 2];     // one place more, at the front, which this decision fills
-  int32_t volume_history[kHistory + 1];
-  uint32_t ended;               // a bit a slot
-  int32_t arrival2, scenario;
-  alignas(16) MarketParams params;
-};
-
-struct alignas(16) DeskSlot {
-  Quote quote, fresh;           // standing, and what the action turned into
-  int64_t inventory;
-  int64_t cash;                 // of this step
-  int64_t liquidation;          // what unwinding would bring, for that mark
-  int64_t cash_before, fees, prev_value;  // of the episode, before this step
-  int32_t bought, sold;         // in this step
-};
-
-static_assert(sizeof(DeskMarket) == 4 * kDeskInts && sizeof(DeskSlot) == 4 * kDeskSlotInts, "layout.h tells the launcher");
-static_assert(kDeskInts % 4 == 0 && kDeskSlotInts % 4 == 0, "rows are read by 16 bytes, and warps' memory follows");
-
 // KS_SINGLE: one market with one slot a warp. Every lane then works for the slot, and has a feature of its own.
 #ifndef KS_SINGLE
 #define KS_SINGLE 0
 #endif
-
-// The task's settings: constants where the kernel was compiled for them (kineticsim_env/engines/native.py).
-#ifdef KS_TASK_CONSTANTS
-using Task = const TaskParams;
-__device__ __forceinline__ TaskParams task_of(const Launch& launch) {
-  TaskParams task = launch.task;
-  KS_TASK_CONSTANTS;
-  return task;
-}
-#else
-using Task = const TaskParams&;
-__device__ __forceinline__ const TaskParams& task_of(const Launch& launch) { return launch.task; }
-#endif
-__device__ __forceinline__ int32_t role_of(const Launch& launch, int slot) {
-#ifdef KS_ROLE
-  return KS_ROLE;
-#else
-  return launch.task.role[slot];
-#endif
-}
 
 template <int kBins, bool kOptions, int kSlots>
 struct EnvironmentTile {
@@ -454,18 +409,14 @@ struct EnvironmentTile {
         done = false;
         desk.key = episode_key(launch.seed[m], episode);
         desk.t = 0;
-        desk.elapsed = explicit_reset && task.stagger && episode == 0
-                           ? word_choice(random_word(desk.key, 0, kStaggerWord), task.horizon)
-                           : 0;
+        const Opening opening = opening_of(launch, task, m, desk.key, episode);
+        desk.elapsed = opening.elapsed;
+        desk.bank_row = opening.bank_row;
         if (explicit_reset) desk.error = 0;
         if (task.scenarios > 0) {
-          desk.scenario = word_choice(random_word(desk.key, 0, kScenarioWord), task.scenarios);
-          launch.params[m] = desk.params = launch.scenario_params[desk.scenario];
+          desk.scenario = opening.scenario;
+          launch.params[m] = desk.params = launch.scenario_params[opening.scenario];
         }
-        const int64_t owner = task.bank_owner == kEachScenario ? desk.scenario : task.bank_owner == kEachMarket ? m : 0;
-        desk.bank_row = task.bank_size > 0
-                            ? word_choice(random_word(desk.key, 0, kWarmStartWord), task.bank_size) + owner * task.bank_size
-                            : 0;
       }
       __syncwarp();
 #pragma unroll 1

@@ -1,0 +1,44 @@
+// compiled_in.cuh: what a kernel reads at run time, or has compiled in as constants where it was compiled for it
+// (kineticsim_env/engines/native.py): the markets' parameters and levels, the task's settings, the slots' role.
+#pragma once
+
+#include "market_model.h"
+
+namespace ks {
+
+// A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
+// compiled for them (kineticsim_env/engines/native.py), else read from the market's row.
+#ifndef KS_PARAMETERS
+#define KS_PARAMETERS                                                                                                   \
+  row.num_noise, row.num_momentum, row.num_maker, row.num_fundamental, row.first_momentum, row.first_maker,             \
+      row.first_fundamental, row.init_price, row.init_depth, row.max_order_qty, row.noise_spread,                       \
+      row.market_order_threshold, row.maker_half_spread, row.walk_threshold, row.jump_threshold, row.jump_size,         \
+      row.cancel_threshold, row.window, row.tie, row.residue, row.fundamental_price, row.max_quote_qty,                 \
+      row.inventory_limit, row.fee
+#define KS_LEVELS launch.levels
+constexpr int kUnroll = 1;
+#else
+constexpr int kUnroll = 8;  // the rounds of an auction are known: hashes of several overlap
+#endif
+
+// The task's settings: constants where the kernel was compiled for them (kineticsim_env/engines/native.py).
+#ifdef KS_TASK_CONSTANTS
+using Task = const TaskParams;
+KS_RULE TaskParams task_of(const Launch& launch) {
+  TaskParams task = launch.task;
+  KS_TASK_CONSTANTS;
+  return task;
+}
+#else
+using Task = const TaskParams&;
+KS_RULE const TaskParams& task_of(const Launch& launch) { return launch.task; }
+#endif
+KS_RULE int32_t role_of(const Launch& launch, int slot) {
+#ifdef KS_ROLE
+  return KS_ROLE;
+#else
+  return launch.task.role[slot];
+#endif
+}
+
+}  // namespace ks

@@ -1,0 +1,48 @@
+// lanes.cuh: the few things that the lanes of a warp do together where each has a market of its own. Without a CUDA
+// compiler a warp has one lane, so that what is built on this also runs, and is tested, on a CPU. Holds no rule.
+#pragma once
+
+#include "layout.h"
+
+namespace ks {
+
+struct alignas(16) Four {  // numbers that are moved at once
+  int32_t a, b, c, d;
+};
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+#define KS_LANE __device__ __forceinline__
+constexpr int kLaneCount = kWarpLanes;
+KS_LANE int this_lane() { return threadIdx.x % kLaneCount; }
+KS_LANE void meet() { __syncwarp(); }
+KS_LANE unsigned lanes_where(bool holds) { return __ballot_sync(0xffffffffu, holds); }
+template <typename T>
+KS_LANE T of_lane(T x, int lane) {
+  return __shfl_sync(0xffffffffu, x, lane);
+}
+KS_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
+KS_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
+// Add to a number in shared memory that no other lane reads or writes: nothing waits for it.
+KS_LANE void add_to(int32_t* place, int32_t x) {
+  asm volatile("red.shared.add.s32 [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(place)), "r"(x) : "memory");
+}
+
+#else
+
+#define KS_LANE inline
+constexpr int kLaneCount = 1;
+KS_LANE int this_lane() { return 0; }
+KS_LANE void meet() {}
+KS_LANE unsigned lanes_where(bool holds) { return holds; }
+template <typename T>
+KS_LANE T of_lane(T x, int) {
+  return x;
+}
+KS_LANE int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
+KS_LANE int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
+KS_LANE void add_to(int32_t* place, int32_t x) { *place += x; }
+
+#endif
+
+}  // namespace ks

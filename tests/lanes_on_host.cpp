@@ -1,0 +1,46 @@
+// lanes_on_host.cpp: the CUDA environment step of a market a lane (cuda/lane_environment.cuh), built as a library for a
+// CPU: a warp has one lane there. Runs without steps are the C++ engine's. For tests/test_lane_environment.py.
+#include <cmath>
+#include <vector>
+
+#include "cpu_environment.h"
+#include "lane_environment.cuh"
+
+namespace {
+
+template <bool kOptions>
+void play(const ks::Launch& launch, int64_t m) {
+  using Environment = ks::LaneEnvironment<kOptions>;
+  static thread_local std::vector<ks::Four> shared;
+  shared.resize(Environment::shared_ints(launch.levels) / 4 + 1);
+  Environment(launch, m, &shared[0].a).step_or_reset();
+}
+
+bool has_options(const ks::MarketParams& p) {
+  return (p.walk_threshold | p.jump_threshold | p.cancel_threshold | p.window | p.tie | p.residue) != 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+int64_t ks_cpu_launch(const ks::Launch* launch) {
+  static thread_local ks::Scratch scratch;
+  scratch.fit(launch->levels);
+  bool options = false;
+  for (int64_t m = 0; m < (launch->params_stride ? launch->markets : 1); ++m) options |= has_options(launch->params[m]);
+  for (int32_t i = 0; i < launch->task.scenarios; ++i) options |= has_options(launch->scenario_params[i]);
+  for (int64_t m = 0; m < launch->markets; ++m) {
+    if (launch->env_mode == ks::kRun) ks::Environment(*launch, m, scratch).run();
+    else if (options) play<true>(*launch, m);
+    else play<false>(*launch, m);
+  }
+  for (int64_t m = 0; m < launch->markets; ++m)
+    if (ks::market_has_stopped(launch->error[m])) return m;
+  return -1;
+}
+
+int64_t ks_sizeof_launch() { return sizeof(ks::Launch); }
+int64_t ks_sizeof_params() { return sizeof(ks::MarketParams); }
+
+}
