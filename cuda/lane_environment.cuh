@@ -9,58 +9,72 @@
 
 namespace ks {
 
-template <bool kOptions>
+template <bool kOptions, bool kWide>
 struct LaneEnvironment {
-  using Market = LaneMarket<kOptions>;
+  using Market = LaneMarket<kOptions, kWide>;
+  using Cell = typename Market::Cell;
+  using Cells = typename Market::Cells;
+  static constexpr int kTaken = Market::kStride;  // lanes that have a market
 
   const Launch& launch;
   Task task;
   const int lane, levels, role;
   const int64_t first;
-  const bool exists;            // the last warp's last lanes may have no market
+  const bool exists;            // lanes beyond those taken have no market, nor have the last warp's last lanes
   const int64_t m;              // this lane's market
-  int32_t* const rows;          // shared [lanes, levels + kRowPadding]
-  int32_t* const windows;       // shared [KS_LANES + 1, 2, lanes]
-  float* const features;        // shared [lanes, kObservation], in the windows' place
+  Cell* const rows;             // shared [taken, row]
+  int32_t* const windows;       // shared [KS_LANES + 1, taken] or [KS_LANES + 1, 2, taken]
+  float* const features;        // shared [taken, kObservation], in the windows' place
 
   static KS_LANE int shared_ints(int levels) {
-    const int window = 2 * (KS_LANES + 1);
-    return kLaneCount * (levels + kRowPadding + (window > kObservation ? window : kObservation));
+    const int window = Market::window_ints(KS_LANES + 1);
+    return kTaken * (Market::row_ints(levels) + (window > kObservation ? window : kObservation));
   }
 
   KS_LANE LaneEnvironment(const Launch& launch, int64_t first, int* shared)
       : launch(launch), task(task_of(launch)), lane(this_lane()), levels(KS_LEVELS), role(role_of(launch, 0)),
-        first(first), exists(first + lane < launch.markets), m(exists ? first + lane : launch.markets - 1), rows(shared),
-        windows(shared + kLaneCount * (levels + kRowPadding)), features(reinterpret_cast<float*>(windows)) {}
+        first(first), exists(lane < kTaken && first + lane < launch.markets), m(exists ? first + lane : first),
+        rows(reinterpret_cast<Cell*>(shared)), windows(shared + kTaken * Market::row_ints(levels)),
+        features(reinterpret_cast<float*>(windows)) {}
 
-  KS_LANE int32_t* row_of(int i) const { return rows + i * (levels + kRowPadding); }
+  KS_LANE Cell* row_of(int i) const { return rows + i * (levels + kRowPadding); }
 
   static KS_LANE MarketParams copy_of(const MarketParams& row) { return MarketParams{KS_PARAMETERS}; }
   KS_LANE MarketParams params() const { return copy_of(launch.params[m * launch.params_stride]); }
 
-  // Lane i's book comes to shared memory. All lanes take part.
-  KS_LANE void load_book(int i, const int32_t* bids, const int32_t* asks) const {
+  // Lane i's book comes to shared memory. All lanes take part; returns all bits of this lane's quantities.
+  KS_LANE int32_t load_book(int i, const int32_t* bids, const int32_t* asks) const {
+    int32_t bits = 0;
     for (int tick = 4 * lane; tick < levels; tick += 4 * kLaneCount) {
       const Four bid = *reinterpret_cast<const Four*>(bids + tick), ask = *reinterpret_cast<const Four*>(asks + tick);
-      *reinterpret_cast<Four*>(row_of(i) + tick) = {bid.a - ask.a, bid.b - ask.b, bid.c - ask.c, bid.d - ask.d};
+      bits |= bid.a | bid.b | bid.c | bid.d | ask.a | ask.b | ask.c | ask.d;
+      *reinterpret_cast<Cells*>(row_of(i) + tick) = {(Cell)(bid.a - ask.a), (Cell)(bid.b - ask.b), (Cell)(bid.c - ask.c),
+                                                     (Cell)(bid.d - ask.d)};
     }
+    return bits;
   }
+  static KS_LANE bool fit(int32_t bits) { return kWide || lanes_where(bits > kNarrowResting) == 0; }
 
-  KS_LANE void load_books(unsigned wanted) const {
+  // The books of markets in `wanted`; false if they do not fit.
+  KS_LANE bool load_books(unsigned wanted) const {
     const int32_t *bids = launch.bid + first * levels, *asks = launch.ask + first * levels;
-#pragma unroll 16  // so many are on their way at a time
-    for (int i = 0; i < kLaneCount; ++i)
-      if (wanted >> i & 1) load_book(i, bids + i * levels, asks + i * levels);
+    int32_t bits = 0;
+#pragma unroll 8  // so many are on their way at a time
+    for (int i = 0; i < kTaken; ++i)
+      if (wanted >> i & 1) bits |= load_book(i, bids + i * levels, asks + i * levels);
     meet();
+    return fit(bits);
   }
 
   // Each lane's warm start, from a row of the bank.
-  KS_LANE void load_warm_starts(unsigned wanted, int64_t row) const {
-    for (int i = 0; i < kLaneCount; ++i) {
+  KS_LANE bool load_warm_starts(unsigned wanted, int64_t row) const {
+    int32_t bits = 0;
+    for (int i = 0; i < kTaken; ++i) {
       const int64_t from = of_lane(row, i) * levels;
-      if (wanted >> i & 1) load_book(i, launch.bank_bid + from, launch.bank_ask + from);
+      if (wanted >> i & 1) bits |= load_book(i, launch.bank_bid + from, launch.bank_ask + from);
     }
     meet();
+    return fit(bits);
   }
 
   // Only what a lane has changed goes back.
@@ -68,12 +82,12 @@ struct LaneEnvironment {
     const int32_t changed = market.changed_low / 8 | (market.changed_high / 8) << 16;  // 32 bytes are written as one
     meet();
 #pragma unroll 4
-    for (int i = 0; i < kLaneCount; ++i) {
+    for (int i = 0; i < kTaken; ++i) {
       const int32_t part = of_lane(changed, i), low = 8 * (part & 0xffff), high = 8 * (part >> 16) + 7;
       const int64_t to = (first + i) * levels;
       for (int tick = 4 * lane; tick < levels; tick += 4 * kLaneCount) {
         if (tick < low || tick > high) continue;
-        const Four x = *reinterpret_cast<const Four*>(row_of(i) + tick);
+        const Cells x = *reinterpret_cast<const Cells*>(row_of(i) + tick);
         *reinterpret_cast<Four*>(launch.bid + to + tick) = {max_of(x.a, 0), max_of(x.b, 0), max_of(x.c, 0), max_of(x.d, 0)};
         *reinterpret_cast<Four*>(launch.ask + to + tick) = {max_of(-x.a, 0), max_of(-x.b, 0), max_of(-x.c, 0), max_of(-x.d, 0)};
       }
@@ -85,11 +99,11 @@ struct LaneEnvironment {
     for (unsigned left = lanes_where(by != 0); left != 0; left &= left - 1) {
       meet();
       const int i = lowest_bit(left), shift = of_lane(by, i);
-      int32_t* const row = row_of(i);
+      Cell* const row = row_of(i);
       for (int low = 0; low < levels; low += kLaneCount) {
         const int tick = shift > 0 ? low + lane : levels - 1 - low - lane, from = tick + shift;
         const bool on_grid = tick >= 0 && tick < levels;
-        const int32_t x = on_grid && from >= 0 && from < levels ? row[from] : 0;
+        const Cell x = on_grid && from >= 0 && from < levels ? row[from] : (Cell)0;
         meet();
         if (on_grid) row[tick] = x;
         meet();
@@ -106,6 +120,7 @@ struct LaneEnvironment {
                               target_of(task, role, mids, market.key, market.t, 0, market.account.inventory),
                               market.quote, market.account};
     meet();  // windows are done with
+    if (lane >= kTaken) return;
 #pragma unroll
     for (int i = 0; i < 2 * kDepth; ++i) {
       const int32_t tick = depth_tick(view.mid2, view.origin, i);
@@ -116,14 +131,14 @@ struct LaneEnvironment {
     for (int i = 2 * kDepth; i < kMarketFeatures; ++i) out[i] = feature_of(market_ratio(view, i));
 #pragma unroll
     for (int i = 0; i < kOwnFeatures; ++i) out[kMarketFeatures + i] = feature_of(own_ratio(task, view, i));
-    meet();
   }
 
   // The rows of lanes in `wanted`, to one or two places.
   KS_LANE void write_features(unsigned wanted, float* out, float* copy) const {
     out += first * kObservation;
     if (copy) copy += first * kObservation;
-    if (kLaneCount % 4 == 0 && wanted == 0xffffffffu) {
+    meet();
+    if (wanted == 0xffffffffu) {
 #pragma unroll 5
       for (int i = lane; i < kLaneCount * kObservation / 4; i += kLaneCount) {
         const Four four = reinterpret_cast<const Four*>(features)[i];
@@ -132,7 +147,7 @@ struct LaneEnvironment {
       }
     } else {
 #pragma unroll 1
-      for (int i = lane; i < kLaneCount * kObservation; i += kLaneCount) {
+      for (int i = lane; i < kTaken * kObservation; i += kLaneCount) {
         if (!(wanted >> (i / kObservation) & 1)) continue;
         out[i] = features[i];
         if (copy) copy[i] = features[i];
@@ -157,28 +172,44 @@ struct LaneEnvironment {
   }
 
   // The auctions of one decision, and after the last one those that its block is forced through. All lanes take part, as
-  // they move each other's books.
-  KS_LANE void play(Market& market, bool plays, const int32_t* mids, bool ended, int32_t elapsed) const {
+  // they load and move each other's books. False if the markets' numbers do not fit.
+  KS_LANE bool play(Market& market, bool plays, const int32_t* mids, bool ended, int32_t elapsed) const {
     Quote fresh = {0, 0, 0, 0};
     if (plays && !ended) fresh = decode(market, mids);
+    const int auctions = launch.auctions + task.forced_auctions;
+    const int32_t largest = max_of(max_of(fresh.bid_qty, fresh.ask_qty), task.forced_auctions > 0 ? task.forced_qty : 0);
+    if (!kWide && lanes_where(plays && !market.is_narrow(auctions, largest)) != 0) return false;
 #pragma unroll 1
-    for (int a = 0; a < launch.auctions + task.forced_auctions; ++a) {
+    for (int a = 0; a < auctions; ++a) {
       const bool forced = a >= launch.auctions;
       if (forced && plays) {
         const Target aim = target_of(task, role, mids, market.key, market.t, 0, market.account.inventory);
         fresh = through_door(forced_quote(task, aim), market.account.inventory, market.p);
         plays = role == kExecutor && !ended && elapsed + 1 >= task.horizon && fresh.bid_qty + fresh.ask_qty > 0;
       }
-      if (lanes_where(plays) == 0) return;
+      const unsigned playing = lanes_where(plays);
+      if (playing == 0) return true;
+      if (plays) market.draw();
+      if (a == 0) {  // only now, as it is on its way since the launch began
+        if (!load_books(playing)) return false;
+        if (plays && (!kOptions || market.p.cancel_threshold == 0)) market.measure();  // cancellation does so, too
+      }
       const int32_t by = plays ? market.see() : 0;
       if (kOptions) shift_books(by);
       if (by != 0) market.moved(by);
       if (plays) plays = !market.stopped() && market.trade(a == 0 || forced, fresh);
     }
+    return true;
   }
 
-  KS_LANE void step_or_reset() const {
+  // False, and nothing but observations has been written, if the markets' numbers do not fit.
+  KS_LANE bool step_or_reset() const {
     const bool explicit_reset = launch.env_mode == kEnvReset;
+    if (!kWide && !explicit_reset) {
+      const int64_t count = (launch.markets - first < kLaneCount ? launch.markets - first : kLaneCount) * levels;
+      bring(launch.bid + first * levels, count);
+      bring(launch.ask + first * levels, count);
+    }
     Market market(params(), levels, row_of(lane), windows + lane);
     market.prev_mid2 = launch.prev_mid2[m];
     market.last_tick = launch.last_tick[m];
@@ -211,11 +242,9 @@ struct LaneEnvironment {
     float reward = 0.0f;
     End end = kGoesOn;
     if (playing) {
-      load_books(playing);
-      if (plays && (!kOptions || market.p.cancel_threshold == 0)) market.measure();  // cancellation does so, too
       const Account before = market.account;
       const int64_t fundamental_before = market.fundamental;
-      play(market, plays, mids, ended, elapsed);
+      if (!play(market, plays, mids, ended, elapsed)) return false;
       if (plays) {
         plays = !market.stopped();
         if (plays) {
@@ -259,20 +288,26 @@ struct LaneEnvironment {
         episode += 1;
         market.key = episode_key(launch.seed[m], episode);
         opening = opening_of(launch, task, m, market.key, episode);
-        if (task.scenarios > 0) {
-          launch.scenario[m] = opening.scenario;
-          launch.params[m] = launch.scenario_params[opening.scenario];
-          market.p = params();
-        }
+        if (task.scenarios > 0) market.p = copy_of(launch.scenario_params[opening.scenario]);
       }
-      if (task.bank_size > 0) load_warm_starts(restarting, opening.bank_row);
+      if (task.bank_size > 0) {
+        if (!load_warm_starts(restarting, opening.bank_row)) return false;
+      } else if (!fit(restarts ? market.p.init_depth : 0)) {
+        return false;
+      }
       if (restarts) {
         if (task.bank_size > 0) {
           const Four scalars = reinterpret_cast<const Four*>(launch.bank_scalars)[opening.bank_row];
           market.prev_mid2 = scalars.a, market.last_tick = scalars.b;
           market.origin = scalars.c, market.fundamental = scalars.d;
         } else {
-          market.open();
+          market.prev_mid2 = 2 * market.p.init_price, market.last_tick = market.p.init_price;
+          market.origin = 0, market.fundamental = market.p.fundamental_price;
+          market.open(market.p);
+        }
+        if (task.scenarios > 0) {
+          launch.scenario[m] = opening.scenario;
+          launch.params[m] = launch.scenario_params[opening.scenario];
         }
         market.measure();
         market.change(0, levels - 1);
@@ -298,7 +333,7 @@ struct LaneEnvironment {
       launch.fills[2 * m + 1] = market.sold;
       launch.reward[m] = reward;
     }
-    if (frozen) return;
+    if (frozen) return true;
     launch.prev_mid2[m] = market.prev_mid2;
     launch.last_tick[m] = market.last_tick;
     launch.price_origin[m] = market.origin;
@@ -323,7 +358,24 @@ struct LaneEnvironment {
     launch.reward[m] = reward;
     launch.terminated[m] = end == kTerminated;
     launch.truncated[m] = end == kTruncated;
+    return true;
   }
 };
+
+// Shared memory of a warp; kineticsim_env/engines/native.py counts the same.
+KS_LANE int lane_ints(int levels) {
+  const int narrow = LaneEnvironment<false, false>::shared_ints(levels), wide = LaneEnvironment<false, true>::shared_ints(levels);
+  return narrow > wide ? narrow : wide;
+}
+
+// A warp's environments, from `first` on: all at a time if their numbers are short enough, else half of them.
+template <bool kOptions>
+KS_LANE void step_lanes(const Launch& launch, int64_t first, int* shared) {
+  if (LaneEnvironment<kOptions, false>(launch, first, shared).step_or_reset()) return;
+  for (int64_t part = first; part < first + kLaneCount && part < launch.markets; part += kWideLanes) {
+    meet();
+    LaneEnvironment<kOptions, true>(launch, part, shared).step_or_reset();
+  }
+}
 
 }  // namespace ks

@@ -1,38 +1,32 @@
-// lane_market.cuh: one market with one learned slot on one lane, so 32 on a warp. Thread map, memory and loops only: the
-// rules are market_model.h's.
+// lane_market.cuh: one market with one learned slot on one lane, so 32 on a warp. Loops only: the rules are
+// market_model.h's, and memory is lane_book.cuh's.
 //
 // A warp that shares a market pays for every scan and vote with all its lanes, and for every number there is one of with
 // 31 idle ones. A lane of its own walks over the ticks around the mid in a third of the instructions, and an environment's
-// step has 32 times its accounts, rewards and features at once. The book lies in shared memory, both sides in one row, as
-// after an auction no tick has both (a crossed state is refused by kineticsim_env/checks.py).
+// step has 32 times its accounts, rewards and features at once.
 #pragma once
 
-#include "lanes.cuh"
-#include "market_model.h"
+#include "lane_book.cuh"
 
 namespace ks {
 
-constexpr int kMaskedTicks = 128;  // whose pairs have a bit of a word each
+template <bool kOptions, bool kWide>
+struct LaneMarket : LaneBook<kWide> {
+  using Book = LaneBook<kWide>;
+  using typename Book::Cell;
+  using Book::best_ask, Book::best_bid, Book::levels, Book::resting, Book::row;
+  using Book::add, Book::add_order, Book::asks, Book::bids, Book::cancel, Book::change, Book::find_best, Book::ordered,
+      Book::put;
 
-// One side of a row: bids are positive there, asks negative.
-struct SideOfRow {
-  const int32_t* row;
-  int32_t sign;
-  KS_RULE int32_t operator[](int32_t tick) const { return max_of(sign * row[tick], 0); }
-};
+  // What momentum or fundamental agents do if they follow their coin, and what all of them do together.
+  struct Directed {
+    int32_t coin, coin_far, all, all_far;  // buys, marketable buys, orders, marketable orders
+  };
 
-template <bool kOptions>
-struct LaneMarket {
   MarketParams p;                  // changes when an episode begins, after the last auction of a launch
-  const int levels, reach, width;  // width: ticks of the window around the mid
-  int32_t* const row;              // shared [levels]: the resting book
-  int32_t* const window;           // shared [width + 1, 2]: sells and buys of an auction by tick, then the marketable
+  const int reach, width;          // width: ticks of the window around the mid; marketable orders are at place `width`
 
-  int32_t best_bid, best_ask;      // of the resting built-in book; -1 and kNoTick where a side is empty
-  uint32_t resting;                // of both sides together, before this launch's orders
-  int64_t added;                   // at most since
-  int32_t changed_low, changed_high;  // ticks of the row that may have changed
-  int32_t mid2, ret;               // that the auction's agents see
+  int64_t added;                   // to either side by orders since the row was looked at, at most
   int32_t prev_mid2, last_tick, origin, fundamental;
   uint64_t key;
   int64_t t, volume, bought, sold;
@@ -40,120 +34,95 @@ struct LaneMarket {
   Quote quote;
   Account account;
 
-  KS_RULE LaneMarket(const MarketParams& p, int levels, int32_t* row, int32_t* window)
-      : p(p), levels(levels), reach(order_reach(p)), width(min_of(2 * reach + 2, levels)), row(row), window(window),
-        best_bid(-1), best_ask(kNoTick), resting(0), added(0), changed_low(levels), changed_high(-1), mid2(0), ret(0), volume(0), bought(0), sold(0), trades(0), error(0) {}
+  // Of the auction at hand.
+  int32_t mid2, ret;               // that its agents see
+  Directed momentum, fundamentals;  // orders that wait for their side
+  int32_t made, made_other;        // by makers: of the first one's side, and of the other
+  int32_t low, near_low, near_high;  // of the window, and what of it is on the grid
+
+  KS_RULE LaneMarket(const MarketParams& p, int levels, Cell* row, int32_t* window)
+      : Book(levels, row, window), p(p), reach(order_reach(p)), width(2 * reach + 2), added(0), volume(0), bought(0),
+        sold(0), trades(0), error(0) {}
 
   KS_RULE bool stopped() const { return market_has_stopped(error); }
   KS_RULE int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
-  KS_RULE SideOfRow bids() const { return SideOfRow{row, 1}; }
-  KS_RULE SideOfRow asks() const { return SideOfRow{row, -1}; }
 
-  KS_RULE int32_t& sells_at(int place) const { return window[2 * kLaneCount * place]; }
-  KS_RULE int32_t& buys_at(int place) const { return window[2 * kLaneCount * place + kLaneCount]; }
-
-  KS_RULE void change(int32_t low, int32_t high) {
-    changed_low = min_of(changed_low, low);
-    changed_high = max_of(changed_high, high);
+  // Whether narrow numbers do for so many auctions, given a row that does.
+  KS_RULE bool is_narrow(int64_t auctions, int32_t largest_quote) const {
+    const int32_t largest = max_of(max_of(quote.bid_qty, quote.ask_qty), largest_quote);
+    return auctions * num_agent_indices(p) * p.max_order_qty <= kNarrowOrders && largest <= kNarrowQuote;
   }
 
-  // After the row was written: its best prices and how much rests. No tick has both sides and no side 2^31, so that the
-  // sum of both fits.
-  KS_RULE void measure() {
-    start_looking();
-#pragma unroll 4
-    for (int tick = 0; tick < levels; ++tick) look_at(tick, row[tick]);
-  }
-  KS_RULE void start_looking() { best_bid = -1, best_ask = kNoTick, resting = 0, added = 0; }
-  KS_RULE void look_at(int tick, int32_t here) {
-    best_bid = max_of(best_bid, here > 0 ? tick : -1);
-    best_ask = min_of(best_ask, here < 0 ? tick : kNoTick);
-    resting += here < 0 ? -here : here;
-  }
-
-  // The opening of an episode without a warm start.
-  KS_RULE void open() {
-    prev_mid2 = 2 * p.init_price, last_tick = p.init_price, origin = 0, fundamental = p.fundamental_price;
-    for (int tick = 0; tick < levels; ++tick)
-      row[tick] = tick == p.init_price - 1 ? p.init_depth : tick == p.init_price + 1 ? -p.init_depth : 0;
-  }
-
-  // Two ticks share a word, and where nothing rests nothing is hashed: each lane first finds its own pairs of ticks that
-  // hold something, and then all do their first, their second and so on together.
-  KS_RULE void cancel(uint64_t first_word) {
-    start_looking();
-    for (int low = 0; low < levels; low += kMaskedTicks) {
-      const int end = min_of(levels - low, kMaskedTicks) / 4;
-      uint64_t occupied = 0;
-#pragma unroll 8
-      for (int i = 0; i < end; ++i) {
-        const Four here = *reinterpret_cast<const Four*>(row + low + 4 * i);
-        occupied |= (uint64_t)(((here.a | here.b) != 0) | ((here.c | here.d) != 0) << 1) << (2 * i);
-      }
-      if (occupied != 0) change(low + 2 * lowest_bit(occupied), low + 2 * highest_bit(occupied) + 1);
-#pragma unroll 1
-      for (; occupied != 0; occupied &= occupied - 1) cancel_pair(low / 2 + lowest_bit(occupied), first_word);
-    }
-  }
-  KS_RULE void cancel_pair(int pair, uint64_t first_word) {
-    struct alignas(8) Pair {
-      int32_t even, odd;
-    };
-    Pair& place = reinterpret_cast<Pair*>(row)[pair];
-    const uint64_t word = mix64(first_word + (kCancelWord + (uint64_t)pair) * kGolden);
-    const Pair left = {left_of(place.even, low_half(word)), left_of(place.odd, high_half(word))};
-    place = left;
-    look_at(2 * pair, left.even);
-    look_at(2 * pair + 1, left.odd);
-  }
-  KS_RULE int32_t left_of(int32_t here, uint32_t half) const {
-    const bool ask = here < 0;
-    const int32_t left = after_cancel_half(ask ? -here : here, p.cancel_threshold, half, ask);
-    return ask ? -left : left;
-  }
-
-  // Orders go to the window, the marketable ones to a place behind its ticks.
-  KS_RULE void add_order(int32_t tick, bool buys, bool marketable, int32_t low, int32_t qty) const {
-    add_to(&sells_at(marketable ? width : tick - low) + (buys ? kLaneCount : 0), qty);
-  }
-
-  KS_RULE void submit_directional(uint64_t counter, int count, int32_t mid2, int32_t low, int32_t direction) const {
-    const int32_t to_buy = price_near_mid(mid2, 1, levels), to_sell = price_near_mid(mid2, -1, levels);
+  KS_RULE Directed draw_directed(uint64_t counter, int count) const {
+    Directed sums = {0, 0, 0, 0};
 #pragma unroll 2
     for (int i = 0; i < count; ++i, counter += kGolden) {
       const uint64_t word = mix64(counter);
-      const bool buys = directional_buys(direction, word);
-      add_order(buys ? to_buy : to_sell, buys, word_is_marketable(word, p.market_order_threshold), low,
-                word_quantity(word, p.max_order_qty));
+      const int32_t qty = word_quantity(word, p.max_order_qty);
+      const int32_t far = word_is_marketable(word, p.market_order_threshold) ? qty : 0;
+      sums.all += qty;
+      sums.all_far += far;
+      sums.coin += word_is_buy(word) ? qty : 0;
+      sums.coin_far += word_is_buy(word) ? far : 0;
     }
+    return sums;
   }
 
-  KS_RULE void submit_orders(uint64_t first_word, int32_t mid2, int32_t low, int32_t ret) const {
+  // Draw all orders of an auction, by what is known without its mid: noise agents' by their offset, and sums.
+  KS_RULE void draw() {
 #pragma unroll 4
-    for (int place = 0; place <= width; ++place) sells_at(place) = buys_at(place) = 0;
+    for (int place = 0; place <= width; ++place) put(place, {0, 0});
+    const uint64_t first_word = word_counter(key, t, 0);
     uint64_t counter = first_word;
+    const int lowest = reach - p.noise_spread;
 #pragma unroll 4
     for (int i = 0; i < p.num_noise; ++i, counter += kGolden) {
       const uint64_t word = mix64(counter);
-      add_order(price_near_mid(mid2, word_offset(word, p.noise_spread), levels), word_is_buy(word),
-                word_is_marketable(word, p.market_order_threshold), low, word_quantity(word, p.max_order_qty));
+      const bool marketable = word_is_marketable(word, p.market_order_threshold);
+      const int place = marketable ? width : lowest + (int)half_offset_index(high_half(word), p.noise_spread);
+      add_order(place, word_is_buy(word), word_quantity(word, p.max_order_qty));
     }
-    submit_directional(first_word + (uint64_t)p.first_momentum * kGolden, p.num_momentum, mid2, low, ret);
-    if (p.num_fundamental > 0) {
-      submit_directional(first_word + (uint64_t)p.first_fundamental * kGolden, p.num_fundamental, mid2, low,
-                         fundamental_direction(fundamental, mid2, origin));
-    }
-    int32_t made[2] = {0, 0};  // by makers: of the first one's side, and of the other
+    momentum = draw_directed(first_word + (uint64_t)p.first_momentum * kGolden, p.num_momentum);
+    if (p.num_fundamental > 0)
+      fundamentals = draw_directed(first_word + (uint64_t)p.first_fundamental * kGolden, p.num_fundamental);
+    made = made_other = 0;
     counter = first_word + (uint64_t)p.first_maker * kGolden;
 #pragma unroll 2
     for (int i = 0; i < p.num_maker; ++i, counter += kGolden) {
       const int32_t qty = word_quantity(mix64(counter), p.max_order_qty);
-      made[0] += i & 1 ? 0 : qty;
-      made[1] += i & 1 ? qty : 0;
+      made += i & 1 ? 0 : qty;
+      made_other += i & 1 ? qty : 0;
     }
+  }
+
+  // Now that the mid is known, put them where they belong: the window's first place is tick `low`, on the grid or not.
+  KS_RULE void place_orders() {
+    low = (mid2 >> 1) - reach;
+    near_low = max_of(low, 0), near_high = min_of(low + width, levels) - 1;
+    if (mid2 & 1) {  // offsets are rounded to even ticks
+#pragma unroll 2
+      for (int place = ~low & 1; place < width; place += 2) move_place(place, place + 1);
+    }
+    for (int tick = low; tick < near_low; ++tick) move_place(tick - low, near_low - low);
+    for (int tick = low + width - 1; tick > near_high; --tick) move_place(tick - low, near_high - low);
+    place_directed(momentum, ret);
+    if (p.num_fundamental > 0) place_directed(fundamentals, fundamental_direction(fundamental, mid2, origin));
     const bool first_buys = maker_buys(p.first_maker, t);
-    add_order(price_near_mid(mid2, -p.maker_half_spread, levels), true, false, low, made[first_buys ? 0 : 1]);
-    add_order(price_near_mid(mid2, p.maker_half_spread, levels), false, false, low, made[first_buys ? 1 : 0]);
+    add(price_near_mid(mid2, -p.maker_half_spread, levels) - low, first_buys ? made : made_other, 0);
+    add(price_near_mid(mid2, p.maker_half_spread, levels) - low, 0, first_buys ? made_other : made);
+  }
+  KS_RULE void move_place(int from, int to) const {
+    const Interest orders = ordered(from);
+    add(to, orders.buy, orders.sell);
+    put(from, {0, 0});
+  }
+  KS_RULE void place_directed(const Directed& sums, int32_t direction) const {
+    const int32_t bought = direction == 0 ? sums.coin : direction > 0 ? sums.all : 0;
+    const int32_t bought_far = direction == 0 ? sums.coin_far : direction > 0 ? sums.all_far : 0;
+    const int32_t sold = sums.all - bought, sold_far = sums.all_far - bought_far;
+    add(price_near_mid(mid2, 1, levels) - low, bought - bought_far, 0);
+    add(price_near_mid(mid2, -1, levels) - low, 0, sold - sold_far);
+    add(width, bought_far, sold_far);
   }
 
   // Whether both totals stay below 2^31. Exact only where a bound cannot tell.
@@ -161,32 +130,30 @@ struct LaneMarket {
     added += (int64_t)num_agent_indices(p) * p.max_order_qty + kMaxQuoteQty;
     if (resting + added < (int64_t)1 << 31) return true;
     uint32_t total_buy = at_bid >= 0 ? quote.bid_qty : 0, total_sell = at_ask != kNoTick ? quote.ask_qty : 0;
-    for (int place = 0; place <= width; ++place) total_buy += buys_at(place), total_sell += sells_at(place);
+    for (int place = 0; place <= width; ++place) total_buy += ordered(place).buy, total_sell += ordered(place).sell;
     for (int tick = 0; tick < levels; ++tick) total_buy += bids()[tick], total_sell += asks()[tick];
     return !overflows(total_buy, total_sell);
   }
 
-  struct Interest {
-    int32_t buy, sell;
-  };
-
   // All interest at a tick of the window, in which quotes are already.
-  KS_RULE Interest near_interest(int32_t tick, int32_t low) const {
-    return {bids()[tick] + buys_at(tick - low), asks()[tick] + sells_at(tick - low)};
+  KS_RULE Interest near_interest(int32_t tick) const {
+    const Interest orders = ordered(tick - low);
+    const int32_t here = row[tick];
+    return {max_of(here, 0) + orders.buy, max_of(-here, 0) + orders.sell};
   }
   // Beyond it on the natural side.
   KS_RULE int32_t bids_beyond(int32_t tick, int at_bid) const { return bids()[tick] + (tick == at_bid ? quote.bid_qty : 0); }
   KS_RULE int32_t asks_beyond(int32_t tick, int at_ask) const { return asks()[tick] + (tick == at_ask ? quote.ask_qty : 0); }
   // And at any tick of the grid, marketable orders included.
-  KS_RULE Interest interest(int32_t tick, int32_t low, int at_bid, int at_ask) const {
-    if (tick >= low && tick < low + width) {
-      Interest here = near_interest(tick, low);
-      if (tick == levels - 1) here.buy += buys_at(width);
-      if (tick == 0) here.sell += sells_at(width);
+  KS_RULE Interest interest(int32_t tick, int at_bid, int at_ask) const {
+    if (tick >= near_low && tick <= near_high) {
+      Interest here = near_interest(tick);
+      if (tick == levels - 1) here.buy += ordered(width).buy;
+      if (tick == 0) here.sell += ordered(width).sell;
       return here;
     }
-    return {bids()[tick] + (tick == at_bid ? quote.bid_qty : 0) + (tick == levels - 1 ? buys_at(width) : 0),
-            asks()[tick] + (tick == at_ask ? quote.ask_qty : 0) + (tick == 0 ? sells_at(width) : 0)};
+    return {bids()[tick] + (tick == at_bid ? quote.bid_qty : 0) + (tick == levels - 1 ? ordered(width).buy : 0),
+            asks()[tick] + (tick == at_ask ? quote.ask_qty : 0) + (tick == 0 ? ordered(width).sell : 0)};
   }
 
   // What is known of the ticks that were cleared, from low to high. Demand falls and supply rises, so the prices that
@@ -205,7 +172,7 @@ struct LaneMarket {
     cleared.supply += here.sell;
     const int32_t bid = residual_at_tick(cleared.volume, cleared.demand, here.buy);
     const int32_t ask = residual_at_tick(cleared.volume, cleared.supply, here.sell);
-    row[tick] = bid - ask;
+    row[tick] = (Cell)(bid - ask);
     cleared.lowest += cleared.supply < cleared.volume;
     if (kOptions) cleared.highest += cleared.demand >= cleared.volume;
     if (bid > 0) best_bid = tick;
@@ -217,56 +184,56 @@ struct LaneMarket {
   // if that is not enough. Beyond the window rest only asks above and bids below it, and there are `above` to buy and
   // `below` to sell. So at least these trade as soon as the range has as much of the other side, or else it reaches to the
   // grid's end, where marketable orders are.
-  KS_RULE bool clear_near(int32_t low, int32_t mid2, int at_bid, int at_ask, const Interest& totals) {
-    const int32_t high = low + width - 1, top = levels - 1;
-    const int32_t above = buys_at(width) + (at_bid > high ? quote.bid_qty : 0);
-    const int32_t below = sells_at(width) + (at_ask < low ? quote.ask_qty : 0);
+  KS_RULE bool clear_near(int at_bid, int at_ask, const Interest& totals) {
+    const int32_t top = levels - 1;
+    const int32_t above = ordered(width).buy + (at_bid > near_high ? quote.bid_qty : 0);
+    const int32_t below = ordered(width).sell + (at_ask < near_low ? quote.ask_qty : 0);
     int32_t demand = above, supply = below, volume = 0;
 #pragma unroll 2
-    for (int tick = low; tick <= high; ++tick) demand += bids()[tick] + buys_at(tick - low);
+    for (int tick = near_low; tick <= near_high; ++tick) demand += near_interest(tick).buy;
     int32_t all_demand = demand;
 #pragma unroll 2
-    for (int tick = low; tick <= high; ++tick) {
-      const Interest here = near_interest(tick, low);
+    for (int tick = near_low; tick <= near_high; ++tick) {
+      const Interest here = near_interest(tick);
       supply += here.sell;
       volume = max_of(volume, executable_volume(demand, supply));
       demand -= here.buy;
     }
-    int32_t first = low, last = high;
+    int32_t first = near_low, last = near_high;
     if (max_of(volume, 1) <= max_of(above, below)) {
-      if (at_bid > high || at_ask < low) return false;
+      if (at_bid > near_high || at_ask < near_low) return false;
       while (supply < above && last < top) supply += asks_beyond(++last, at_ask);
       while (all_demand < below && first > 0) all_demand += bids_beyond(--first, at_bid);
       volume = max_of(volume, max_of(min_of(above, supply), min_of(below, all_demand)));
-      const bool all_above = last > high && last == top, all_below = first < low && first == 0;
+      const bool all_above = last > near_high && last == top, all_below = first < near_low && first == 0;
       if ((volume < above && !all_above) || (volume < below && !all_below)) return false;
     }
     change(first, last);
     Cleared cleared(first, last, volume, all_demand, below);
     best_bid = first - 1, best_ask = last + 1;
-    if (first < low) {
+    if (first < near_low) {
       if (first == 0) cleared.supply = 0;
-      for (int tick = first; tick < low; ++tick)
-        leave_residual(cleared, tick, {bids_beyond(tick, at_bid), tick == 0 ? sells_at(width) : 0});
+      for (int tick = first; tick < near_low; ++tick)
+        leave_residual(cleared, tick, {bids_beyond(tick, at_bid), tick == 0 ? ordered(width).sell : 0});
     }
 #pragma unroll 2
-    for (int tick = low; tick <= high; ++tick) leave_residual(cleared, tick, near_interest(tick, low));
-    for (int tick = high + 1; tick <= last; ++tick)
-      leave_residual(cleared, tick, {tick == top ? buys_at(width) : 0, asks_beyond(tick, at_ask)});
+    for (int tick = near_low; tick <= near_high; ++tick) leave_residual(cleared, tick, near_interest(tick));
+    for (int tick = near_high + 1; tick <= last; ++tick)
+      leave_residual(cleared, tick, {tick == top ? ordered(width).buy : 0, asks_beyond(tick, at_ask)});
     if (volume <= below) cleared.lowest = 0;  // where marketable orders to sell are
-    finish(cleared, mid2);
+    finish(cleared);
     fill_quotes(first, last, at_bid, at_ask, totals);
     return true;
   }
 
-  KS_RULE void clear_all(int32_t low, int32_t mid2, int at_bid, int at_ask, const Interest& totals) {
+  KS_RULE void clear_all(int at_bid, int at_ask, const Interest& totals) {
     int32_t demand = 0, supply = 0, volume = 0;
 #pragma unroll 1
-    for (int tick = 0; tick < levels; ++tick) demand += interest(tick, low, at_bid, at_ask).buy;
+    for (int tick = 0; tick < levels; ++tick) demand += interest(tick, at_bid, at_ask).buy;
     const int32_t all_demand = demand;
 #pragma unroll 1
     for (int tick = 0; tick < levels; ++tick) {
-      const Interest here = interest(tick, low, at_bid, at_ask);
+      const Interest here = interest(tick, at_bid, at_ask);
       supply += here.sell;
       volume = max_of(volume, executable_volume(demand, supply));
       demand -= here.buy;
@@ -275,12 +242,12 @@ struct LaneMarket {
     Cleared cleared(0, levels - 1, volume, all_demand, 0);
     best_bid = -1, best_ask = levels;
 #pragma unroll 1
-    for (int tick = 0; tick < levels; ++tick) leave_residual(cleared, tick, interest(tick, low, at_bid, at_ask));
-    finish(cleared, mid2);
+    for (int tick = 0; tick < levels; ++tick) leave_residual(cleared, tick, interest(tick, at_bid, at_ask));
+    finish(cleared);
     fill_quotes(0, levels - 1, at_bid, at_ask, totals);
   }
 
-  KS_RULE void finish(const Cleared& cleared, int32_t mid2) {
+  KS_RULE void finish(const Cleared& cleared) {
     if (cleared.volume > 0)
       last_tick = kOptions ? clearing_price(p, mid2, t, cleared.lowest, cleared.highest) : cleared.lowest;
     trades += cleared.volume > 0;
@@ -296,8 +263,8 @@ struct LaneMarket {
     if (asks_here) ask_fill = fill(quote.ask_qty, totals.sell, asks()[at_ask], 32);
     quote.bid_qty -= bid_fill;
     quote.ask_qty -= ask_fill;
-    if (bids_here) row[at_bid] -= quote.bid_qty;
-    if (asks_here) row[at_ask] += quote.ask_qty;
+    if (bids_here) row[at_bid] = (Cell)(row[at_bid] - quote.bid_qty);
+    if (asks_here) row[at_ask] = (Cell)(row[at_ask] + quote.ask_qty);
     settle(account, bid_fill, ask_fill, (int64_t)last_tick + origin, p.fee);
     bought += bid_fill;
     sold += ask_fill;
@@ -310,13 +277,6 @@ struct LaneMarket {
     return ration_first(qty, traded, total, (uint32_t)(random_word(key, t, kRationWord) >> half));
   }
 
-  // From where the best prices are at most, to where they are.
-  KS_RULE void find_best() {
-    while (best_bid >= 0 && row[best_bid] <= 0) --best_bid;
-    while (best_ask < levels && row[best_ask] >= 0) ++best_ask;
-    if (best_ask >= levels) best_ask = kNoTick;
-  }
-
   // The first half of an auction (docs/model.md numbers its parts). Returns how far the grid has to move before the other
   // half, which the caller sees to.
   KS_RULE int32_t see() {
@@ -325,7 +285,7 @@ struct LaneMarket {
       const uint64_t first_word = word_counter(key, t, 0);
       if ((p.walk_threshold | p.jump_threshold) != 0)
         fundamental = walk_fundamental(p, mix64(first_word + kWalkWord * kGolden), fundamental);
-      if (p.cancel_threshold != 0) cancel(first_word);  // and find the best prices
+      if (p.cancel_threshold != 0) cancel(first_word, p.cancel_threshold), added = 0;  // and find the best prices
     }
 
     // 1. The mid that everyone sees, then the window.
@@ -347,45 +307,39 @@ struct LaneMarket {
     return by;
   }
 
-  // The grid has moved.
-  KS_RULE void moved(int32_t by) {
-    change(0, levels - 1);
-    best_bid = min_of(best_bid - by, levels - 1);
-    best_ask = best_ask == kNoTick ? levels : max_of(best_ask - by, 0);
-    find_best();
-  }
-
   // The second half of an auction. Returns false if the market has to stop.
   KS_RULE bool trade(bool has_fresh, const Quote& fresh) {
-    const uint64_t first_word = word_counter(key, t, 0);
     if (has_fresh) quote = fresh;
     const int at_bid = bid_tick(quote, origin, levels), at_ask = ask_tick(quote, origin, levels);
 
     // 2. Orders.
-    const int32_t low = clamp_to((mid2 >> 1) - reach, 0, levels - width), high = low + width - 1;
-    submit_orders(first_word, mid2, low, ret);
+    place_orders();
     if (!has_room(at_bid, at_ask)) {
       error |= kErrorOverflow;
       return false;
     }
 
     // 3. and 4. Clearing, of the ticks around the mid if they are all that can trade, and fills.
-    const int32_t far_sells = sells_at(width), far_buys = buys_at(width);
-    if (at_bid >= low && at_bid <= high) buys_at(at_bid - low) += quote.bid_qty;
-    if (at_ask >= low && at_ask <= high) sells_at(at_ask - low) += quote.ask_qty;
-    const Interest totals = {at_bid >= 0 ? interest(at_bid, low, at_bid, at_ask).buy : 0,
-                             at_ask != kNoTick ? interest(at_ask, low, at_bid, at_ask).sell : 0};
+    const Interest far = ordered(width);
+    if (at_bid >= near_low && at_bid <= near_high) add(at_bid - low, quote.bid_qty, 0);
+    if (at_ask >= near_low && at_ask <= near_high) add(at_ask - low, 0, quote.ask_qty);
+    const Interest totals = {at_bid >= 0 ? interest(at_bid, at_bid, at_ask).buy : 0,
+                             at_ask != kNoTick ? interest(at_ask, at_bid, at_ask).sell : 0};
     // A quote at the grid's end shares its tick with marketable orders.
-    const bool near = best_bid <= high && best_ask >= low && at_bid != levels - 1 && at_ask != 0;
-    if (!near || !clear_near(low, mid2, at_bid, at_ask, totals)) clear_all(low, mid2, at_bid, at_ask, totals);
+    const bool near = best_bid <= near_high && best_ask >= near_low && at_bid != levels - 1 && at_ask != 0;
+    if (!near || !clear_near(at_bid, at_ask, totals)) clear_all(at_bid, at_ask, totals);
     find_best();
     if (kOptions && p.residue != 0) {  // what rests at a grid's end can only be the best of its side
-      if (best_bid == levels - 1) row[levels - 1] -= min_of(row[levels - 1], far_buys), change(levels - 1, levels - 1);
-      if (best_ask == 0) row[0] += min_of(-row[0], far_sells), change(0, 0);
+      if (best_bid == levels - 1) leave_at_end(levels - 1, row[levels - 1] - min_of(row[levels - 1], far.buy));
+      if (best_ask == 0) leave_at_end(0, row[0] + min_of(-row[0], far.sell));
       find_best();
     }
     t += 1;
     return true;
+  }
+  KS_RULE void leave_at_end(int32_t tick, int32_t qty) {
+    row[tick] = (Cell)qty;
+    change(tick, tick);
   }
 };
 

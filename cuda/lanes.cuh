@@ -21,6 +21,13 @@ template <typename T>
 KS_LANE T of_lane(T x, int lane) {
   return __shfl_sync(0xffffffffu, x, lane);
 }
+// Have global memory brought closer, of which nothing is needed yet.
+KS_LANE void bring(const int32_t* from, int64_t count) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if (this_lane() == 0)
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"((uint32_t)(4 * count)) : "memory");
+#endif
+}
 KS_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
 KS_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
 // Add to a number in shared memory that no other lane reads or writes: nothing waits for it.
@@ -39,6 +46,7 @@ template <typename T>
 KS_LANE T of_lane(T x, int) {
   return x;
 }
+KS_LANE void bring(const int32_t*, int64_t) {}
 KS_LANE int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
 KS_LANE int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
 KS_LANE void add_to(int32_t* place, int32_t x) { *place += x; }

@@ -24,7 +24,7 @@
 // values go to local memory and hashes no longer overlap; more only helps few markets.
 #ifndef KS_BLOCKS
 #if KS_LANES
-#define KS_BLOCKS 2
+#define KS_BLOCKS 4
 #else
 #define KS_BLOCKS (KS_TASK ? 5 : 6)
 #endif
@@ -39,9 +39,8 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   const int warp = threadIdx.x / kWarpLanes;
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
 #if KS_TASK && KS_LANES
-  using Environment = LaneEnvironment<KS_OPTIONS != 0>;
   if (group * kLaneCount >= launch.markets) return;
-  Environment(launch, group * kLaneCount, shared + warp * Environment::shared_ints(KS_LEVELS)).step_or_reset();
+  step_lanes<KS_OPTIONS != 0>(launch, group * kLaneCount, shared + warp * lane_ints(KS_LEVELS));
 #elif KS_TASK
   using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;

@@ -10,10 +10,9 @@ namespace {
 
 template <bool kOptions>
 void play(const ks::Launch& launch, int64_t m) {
-  using Environment = ks::LaneEnvironment<kOptions>;
   static thread_local std::vector<ks::Four> shared;
-  shared.resize(Environment::shared_ints(launch.levels) / 4 + 1);
-  Environment(launch, m, &shared[0].a).step_or_reset();
+  shared.resize(ks::lane_ints(launch.levels) / 4 + 1);
+  ks::step_lanes<kOptions>(launch, m, &shared[0].a);
 }
 
 bool has_options(const ks::MarketParams& p) {

@@ -22,6 +22,7 @@ _INT32_LIMIT = 2**31
 # which the compilation takes too, so that it costs at most as much again as was spent by then.
 _WORK_TO_SPECIALISE = 2 * 10**11
 _MAX_ORIGIN = 2**29
+_MOST_LANE_ROOM = 128  # ticks: beyond that lanes would walk too far
 _LANE_WARPS = 4  # with an environment on each lane, at least so many should fit on a multiprocessor,
 _LANE_MARKETS = 32  # and there should be so many environments for each
 _BLOCKS = 5  # of an environment on a multiprocessor: KS_BLOCKS in cuda/persistent_kernel.cu
@@ -409,14 +410,17 @@ def choose_lane_room(reach: int) -> int:
     Args:
         reach: As for `choose_bins`: orders lie within it, and the mid may be between two ticks.
     """
-    return next((room for room in (16, 32, 64, 128) if 2 * reach + 2 <= room), 0)
+    room = 2 * reach + 2
+    return room if room <= _MOST_LANE_ROOM else 0
 
 
 def lane_bytes(levels: int, room: int) -> int:
-    """Return the shared memory of a warp with an environment on each lane: see cuda/lane_environment.cuh."""
-    constants = state.CONSTANTS
-    row = levels + constants["kRowPadding"] + max(2 * (room + 1), constants["kObservation"])
-    return 4 * constants["kWarpLanes"] * row
+    """Return the shared memory of a warp with an environment on each lane: `lane_ints` in cuda/lane_environment.cuh."""
+    lanes, features = state.CONSTANTS["kWarpLanes"], state.CONSTANTS["kObservation"]
+    row = levels + state.CONSTANTS["kRowPadding"]
+    narrow = lanes * (row // 2 + max(room + 1, features))
+    wide = lanes // 2 * (row + max(2 * (room + 1), features))
+    return 4 * max(narrow, wide)
 
 
 def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
