@@ -1,9 +1,9 @@
 """Write docs/self_play.md from the results.json files of runs of examples/self_play_makers.py.
 
-    python scripts/self_play_report.py runs/self_play_makers runs/self_play_seed2 ...
+    python scripts/self_play_report.py runs/self_play_makers runs/self_play_seed2 runs/self_play_gpu ...
 
-The first run of each machine is shown in full, its data and picture are copied beside the page, and other seeds are
-compared with it. The page's sentences follow the figures.
+The first run on a CPU and the first on a GPU are shown in full, with their pictures; a table compares all runs, and the
+data of all are copied beside the page. The page's sentences follow the figures.
 """
 
 import argparse
@@ -33,14 +33,18 @@ scripted rival, which in turn was fitted alone and then against itself.
 Then every ordered pair plays the same held-out markets (seeds from 2^62, warm starts that no training has seen), 300
 decisions each. What counts is **liquidated PnL**: cash after both inventories were unwound through the market at the
 end, together and at most `max_order_qty` units an auction each. Intervals are 95%, over markets. They say how well the
-payoffs of *these* policies are known; how much policies differ from one training seed to the next is in the table of
-seeds, where there are several.
+payoffs of *these* policies are known; how much policies differ from one training run to the next is in
+[the table of runs](#all-runs).
 
 ```bash
 python examples/self_play_makers.py
 python examples/self_play_makers.py --seed 2 --output runs/self_play_seed2
-python scripts/self_play_report.py runs/self_play_makers runs/self_play_seed2
+python examples/self_play_makers.py --output runs/self_play_gpu
+python scripts/self_play_report.py runs/self_play_makers runs/self_play_seed2 runs/self_play_gpu
 ```
+
+The first two runs are those on a CPU, the third is the same on a GPU, where the defaults are larger: a hundred times
+the decisions, in 64 times as many markets.
 """
 
 
@@ -92,19 +96,33 @@ class Figures:
             f"to {column}: {reply['best']} ({interval(reply['lead'])} ahead of {reply['second']})"
             for column, reply in self.replies.items()
         )
+        unclear = "" if clear == len(best) else "; elsewhere the first two cannot be told apart"
         return (
             f"**Best replies**, with the lead over the second best in the same markets, are {listed}. In {clear} of "
-            f"{len(best)} columns the lead is beyond its interval; elsewhere the first two cannot be told apart. "
+            f"{len(best)} columns the lead is beyond its interval{unclear}. "
             f"Mutual best replies, by the means: {'; '.join(f'{a} with {b}' for a, b in pairs) or 'no pair'}."
         )
 
-    def dilemma(self) -> str:
+    def shared(self) -> str:
+        """Say what one maker makes at most, and what two do."""
+        one = max(self.cells, key=lambda row: self.cells[row][NONE]["pnl"][0])
+        rows = [name for name in self.cells if name != NONE]
+        a, b = max(((a, b) for a in rows for b in rows), key=lambda pair: self.cells[pair[0]][pair[1]]["total"][0])
+        return (
+            f"The most that one of these makers makes alone is {self.pnl(one, NONE)} ({one}), the most that two make "
+            f"together {self.total(a, b)} ({a} with {b})"
+        )
+
+    def is_dilemma(self) -> bool:
         """Say whether undercutting pays, and whether both lose by it."""
         cells = self.cells
         tempts = above(cells[SELF][ALONE]["pnl"], cells[ALONE][ALONE]["pnl"])
         answers = above(cells[SELF][SELF]["pnl"], cells[ALONE][SELF]["pnl"])
-        costs = above(cells[ALONE][ALONE]["pnl"], cells[SELF][SELF]["pnl"])
-        if tempts and answers and costs:
+        return tempts and answers and above(cells[ALONE][ALONE]["pnl"], cells[SELF][SELF]["pnl"])
+
+    def dilemma(self) -> str:
+        """Say so in words."""
+        if self.is_dilemma():
             return (
                 "Between these two policies it is a prisoner's dilemma: whatever the other one does, the policy of "
                 "self-play earns more, and two that play it earn less than two that do not."
@@ -116,28 +134,47 @@ class Figures:
         found, own = self.cells[REPLY][SELF]["pnl"], self.cells[SELF][SELF]["pnl"]
         if above(found, own):
             return (
-                "so the policy of self-play is no equilibrium, and this is the least that can be won from it. The "
-                "learner has also simply learned for longer: against the maker of Avellaneda and Stoikov, whom neither "
-                f"met in training, it makes {self.pnl(REPLY, STOIKOV)}, its teacher {self.pnl(SELF, STOIKOV)}"
+                "so the policy of self-play is no equilibrium, and this is the least that a better reply gains. "
+                f"{self.teacher()} {self.longer()}"
             )
         if above(own, found):
             return "that is less than its copy does: no weakness was found, which does not prove that there is none"
         return "by the intervals no more than its copy: no weakness was found, which does not prove that there is none"
+
+    def teacher(self) -> str:
+        """Say what the policy of self-play makes beside the learner that was trained against it."""
+        beside, own = self.cells[SELF][REPLY]["pnl"], self.cells[SELF][SELF]["pnl"]
+        change = "more than" if above(beside, own) else "less than" if above(own, beside) else "not clearly other than"
+        return f"Beside that learner its teacher makes {self.pnl(SELF, REPLY)}, {change} beside its own copy."
+
+    def longer(self) -> str:
+        """Say whether the learner against self-play became a better maker in general."""
+        learner, teacher = self.cells[REPLY][STOIKOV]["pnl"], self.cells[SELF][STOIKOV]["pnl"]
+        start = "By the intervals it is as good a maker elsewhere"
+        if above(learner, teacher):
+            start = "The learner has also simply learned for longer"
+        elif above(teacher, learner):
+            start = "Longer training did not make it a better maker elsewhere"
+        return (
+            f"{start}: against the maker of Avellaneda and Stoikov, whom neither met in training, it makes "
+            f"{self.pnl(REPLY, STOIKOV)}, its teacher {self.pnl(SELF, STOIKOV)}"
+        )
 
 
 def findings(run: dict) -> list[str]:
     """Return what the figures show, in sentences that hold whatever the figures are."""
     f = Figures(run)
     share = run["cells"][SELF][SELF]["total"][0] / run["cells"][ALONE][NONE]["pnl"][0]
-    seats = ", ".join(
-        f"{interval(row[name]['seat'], 1)} ({name})" for name, row in run["cells"].items() if name != NONE
-    )
+    leads = {name: row[name]["seat"] for name, row in run["cells"].items() if name != NONE}
+    seats = ", ".join(f"{interval(lead, 1)} ({name})" for name, lead in leads.items())
+    even = sum(abs(mean) <= half for mean, half in leads.values())
     pnl, total, near = f.pnl, f.total, f.near
     lines = [
         f.best_replies(),
-        f"**Room for one.** Alone in the market, the maker that learned so makes {pnl(ALONE, NONE)} ticks, the one of "
-        f"Avellaneda and Stoikov {pnl(STOIKOV, NONE)}. Two of the former make {total(ALONE, ALONE)} together; two that "
-        f"learned in self-play {total(SELF, SELF)}, {share:.0%} of what the first one makes alone.",
+        f"**What there is to share.** Alone in the market, the maker that learned so makes {pnl(ALONE, NONE)} ticks, "
+        f"the one from self-play {pnl(SELF, NONE)}, the one of Avellaneda and Stoikov {pnl(STOIKOV, NONE)}. Two of the "
+        f"first make {total(ALONE, ALONE)} together; two that learned in self-play {total(SELF, SELF)}, {share:.0%} of "
+        f"what the first one makes alone. {f.shared()}.",
         f"**Why the wide spread does not last.** Two makers that learned alone make {pnl(ALONE, ALONE)} each. Against "
         f"one of them, a maker from self-play makes {pnl(SELF, ALONE)} and leaves it {pnl(ALONE, SELF)}; against "
         f"itself it makes {pnl(SELF, SELF)}. {f.dilemma()}",
@@ -151,39 +188,54 @@ def findings(run: dict) -> list[str]:
         f"{pnl(SELF, RIVAL)}.",
         f"**Can self-play be exploited?** A maker that learned against it makes {pnl(REPLY, SELF)} there, where it "
         f"makes {pnl(SELF, SELF)} against itself; {f.exploited()}.",
-        f"**Seats** are alike: of two equal makers the first one's lead is {seats}.",
+        f"**Seats.** Of two equal makers the first one's lead is {seats}; {even} of {len(leads)} intervals hold 0.",
     ]
     return [f"- {line}" for line in lines]
 
 
-def seeds(runs: list[dict]) -> list[str]:
-    """Return a table of what policies of other training seeds earn."""
-    pairs = [(ALONE, NONE), (ALONE, ALONE), (SELF, ALONE), (ALONE, SELF), (SELF, SELF), (REPLY, SELF), (SELF, STOIKOV)]
+def overview(runs: dict[str, dict]) -> list[str]:
+    """Return a table of what the policies of every run earn, by the names of their data, and what holds in how many."""
+    pairs = [(ALONE, NONE), (ALONE, ALONE), (SELF, ALONE), (ALONE, SELF), (SELF, SELF), (REPLY, SELF), (SELF, REPLY)]
+    pairs += [(SELF, STOIKOV)]
     names = {NONE: "nobody", ALONE: "alone", SELF: "self-play", REPLY: "its exploiter", STOIKOV: "A.-S."}
     titles = [f"{names[a]}, against {names[b]}" for a, b in pairs]
-    lines = ["The same with other training seeds, liquidated PnL of the first one:", ""]
-    lines += [f"| seed | {' | '.join(titles)} | spread, two from self-play |", "|---:|" + "---:|" * (len(pairs) + 1)]
-    for run in runs:
-        cells = run["cells"]
+    lines = ["## All runs", ""]
+    lines += ["Liquidated PnL of the first one, ticks an episode. A.-S. is Avellaneda and Stoikov's.", ""]
+    lines += [f"| run | {' | '.join(titles)} | spread, two from self-play |", "|---|" + "---:|" * (len(pairs) + 1)]
+    for data, run in runs.items():
+        cells, label = run["cells"], f"{run['machine'].split(',')[0]}, seed {run['args']['seed']}"
         row = [interval(cells[a][b]["pnl"]) for a, b in pairs] + [interval(cells[SELF][SELF]["spread"], 2)]
-        lines.append(f"| {run['args']['seed']} | {' | '.join(row)} |")
-    return ["", *lines]
+        lines.append(f"| [{label}]({data}) | {' | '.join(row)} |")
+    best = [reply["best"].startswith("learned") for run in runs.values() for reply in run["replies"].values()]
+    dilemmas = sum(Figures(run).is_dilemma() for run in runs.values())
+    every = [run["cells"] for run in runs.values()]
+    exploited = sum(above(one[REPLY][SELF]["pnl"], one[SELF][SELF]["pnl"]) for one in every)
+    better = sum(above(one[REPLY][STOIKOV]["pnl"], one[SELF][STOIKOV]["pnl"]) for one in every)
+    return [
+        *lines,
+        "",
+        f"- The best reply to a maker is one that learned in {sum(best)} of {len(best)} columns of all runs.",
+        f"- Those that learned alone and in self-play are in a prisoner's dilemma in {dilemmas} of {len(runs)} runs.",
+        f"- The learner against self-play finds a better reply to it than its copy in {exploited} of {len(runs)} runs, "
+        f"and does better than its teacher against A.-S., too, in {better}.",
+        "",
+    ]
 
 
-def section(runs: list[dict], kind: str) -> list[str]:
+def section(run: dict, kind: str) -> list[str]:
     """Return the page's part on one machine."""
-    run = runs[0]
     args, notes, data = run["args"], run["notes"], f"self_play_{kind}.json"
     parts = [f"## {run['machine']}", ""]
     parts.append(
         f"Seed {args['seed']}, {args['num_envs']:,} training markets, {args['markets']:,} held-out markets for each of "
-        f"{len(run['cells']) ** 2} pairs; {run['seconds']:.0f} s in all. Every figure is in [{data}]({data})."
+        f"{len(run['cells']) ** 2} pairs; fitted, trained and played in {run['seconds']:.0f} s. Every figure is in "
+        f"[{data}]({data})."
     )
     parts += ["", "| maker | parameters, or training |", "|---|---|"]
     parts += [f"| {name} | {note} |" for name, note in notes.items() if note]
     parts += ["", "Liquidated PnL of the row's maker, ticks an episode:", "", *matrix(run["cells"], "pnl", 0)]
     parts += ["", f"![payoffs, totals, spreads and volumes](images/self_play_{kind}.png)", "", "What it shows:", ""]
-    parts += findings(run) + (seeds(runs) if len(runs) > 1 else [])
+    parts += findings(run)
     for name, title, places in (
         ("total", "Liquidated PnL of both makers together, ticks an episode", 0),
         ("spread", "Spread after an auction, makers' quotes included, ticks", 2),
@@ -204,15 +256,22 @@ def rounded(value: object) -> object:
 
 def main(folders: list[str]) -> None:
     """Read the runs, write the page, copy data and pictures."""
-    runs = {folder: json.loads((Path(folder) / "results.json").read_text()) for folder in folders}
-    parts = [HEAD]
-    for machine in dict.fromkeys(run["machine"] for run in runs.values()):
-        chosen = {folder: run for folder, run in runs.items() if run["machine"] == machine}
-        kind, first = "gpu" if "CUDA" in machine else "cpu", next(iter(chosen))
-        shutil.copyfile(Path(first) / "payoffs.png", DOCS / "images" / f"self_play_{kind}.png")
-        (DOCS / f"self_play_{kind}.json").write_text(json.dumps(rounded(chosen[first]), separators=(",", ":")) + "\n")
-        parts += section(list(chosen.values()), kind)
-    (DOCS / "self_play.md").write_text("\n".join(parts))
+    sections: list[str] = []
+    runs: dict[str, dict] = {}  # by the names of their data
+    for folder in map(Path, folders):
+        run = json.loads((folder / "results.json").read_text())
+        kind = "gpu" if "CUDA" in run["machine"] else "cpu"
+        data = f"self_play_{kind}.json"
+        if data in runs:
+            data = f"self_play_{kind}_seed{run['args']['seed']}.json"
+        else:
+            sections += section(run, kind)
+            shutil.copyfile(folder / "payoffs.png", DOCS / "images" / f"self_play_{kind}.png")
+        if data in runs:
+            raise SystemExit(f"{folder}: another run is {data} already")
+        runs[data] = run
+        (DOCS / data).write_text(json.dumps(rounded(run), separators=(",", ":")) + "\n")
+    (DOCS / "self_play.md").write_text("\n".join([HEAD, *overview(runs), *sections]))
 
 
 if __name__ == "__main__":

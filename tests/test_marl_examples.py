@@ -122,10 +122,14 @@ def test_self_play_leaves_what_it_promises(self_play, tmp_path, capsys, monkeypa
     report = importlib.import_module("self_play_report")
     monkeypatch.setattr(report, "DOCS", tmp_path)
     (tmp_path / "images").mkdir()
-    report.main([str(args.output)])
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "results.json").write_text((args.output / "results.json").read_text().replace('"seed": 1', '"seed": 7'))
+    report.main([str(args.output), str(other)])
     page = (tmp_path / "self_play.md").read_text()
     assert record["machine"] in page and "| **no trade** | 0 ± 0 |" in page
     assert (tmp_path / "images" / "self_play_cpu.png").exists() and (tmp_path / "self_play_cpu.json").exists()
+    assert ", seed 7](self_play_cpu_seed7.json)" in page and (tmp_path / "self_play_cpu_seed7.json").exists()
 
 
 # Advantages and masks -------------------------------------------------------------------------------------------------
