@@ -242,7 +242,10 @@ class EnvCore:
             self.fills.masked_fill_(chosen[:, None, None], 0)
 
     def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
-        """Play one decision of every market: `actions` float32 `[M, K, 4]` or `choices` int64 `[M, K]`, checked."""
+        """Play one decision of every market: checked `actions` float32 `[M, K, A]`, or `choices` int64 `[M, K]`.
+
+        Axes of length 1 may be missing, as only the memory is handed on.
+        """
         if self._validate:
             self.simulator.check_errors()
         if self._done is not None and self.autoreset == DISABLED and self._done.any():

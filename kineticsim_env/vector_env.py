@@ -196,8 +196,7 @@ class MarketVectorEnv(OverCore, VectorEnv):
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
         core = self.core
-        given = core.check_actions(actions, self._action_shape, self._limit)
-        core.step(**{self._input: given.unsqueeze(1)})
+        core.step(**{self._input: core.check_actions(actions, self._action_shape, self._limit)})
         if self._same_step:
             torch.logical_or(self._flags[0], self._flags[1], out=self._flags[2])
         if self._viewer:
