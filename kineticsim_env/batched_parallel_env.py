@@ -135,7 +135,8 @@ class BatchedParallelEnv(OverCore):
             {role: core.tensors[name][:, slots, : used[role]] for role, slots in self.groups.items()}
             for name in ("observation", "final_observation")
         )
-        reward, *self._flags = unpack_small(core.small, *shape)
+        parts = unpack_small(core.small, shape[0] * shape[1])
+        reward, *self._flags = (part.view(shape) for part in parts)
         self._reward, self._terminated, self._truncated = (self._by_role(part) for part in (reward, *self._flags[:2]))
 
     def _by_role(self, rows: torch.Tensor) -> Groups:
