@@ -128,14 +128,21 @@ class BatchedParallelEnv(OverCore):
                 device=core.device,
             )
         }
+        (rows,) = self._input.values()
+        self._given = {  # where each role's actions go
+            role: rows[:, slots] if self._limits[role] else rows[:, slots, : ACTION_SIZES[role]]
+            for role, slots in self.groups.items()
+        }
         self._active = torch.ones(shape, dtype=torch.bool, device=core.device)
+        self._active_by_role = self._by_role(self._active)
         self._over = torch.zeros(self.num_envs, dtype=torch.bool, device=core.device)
         used = {role: OBSERVATION_SIZES[role] for role in self.groups}
         self._observation, self._final = (
             {role: core.tensors[name][:, slots, : used[role]] for role, slots in self.groups.items()}
             for name in ("observation", "final_observation")
         )
-        reward, *self._flags = unpack_small(core.small, *shape)
+        parts = unpack_small(core.small, shape[0] * shape[1])
+        reward, *self._flags = (part.view(shape) for part in parts)
         self._reward, self._terminated, self._truncated = (self._by_role(part) for part in (reward, *self._flags[:2]))
 
     def _by_role(self, rows: torch.Tensor) -> Groups:
@@ -160,7 +167,7 @@ class BatchedParallelEnv(OverCore):
         self.core.reset(seed, mask)
         self._was_reset = True
         torch.logical_not(self.core.tensors["ended"], out=self._active)
-        return self._handed_out(self._observation), {"active": self._handed_out(self._by_role(self._active))}
+        return self._handed_out(self._observation), {"active": self._handed_out(self._active_by_role)}
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Groups, Groups, Groups, Groups, dict[str, Any]]:
         """Play one decision of all learners of all markets.
@@ -183,15 +190,11 @@ class BatchedParallelEnv(OverCore):
             raise ValueError(
                 f"actions: got missing or unknown roles {odd}, allowed is one entry for each of {list(self.groups)}"
             )
-        (rows,) = self._input.values()
-        for role, slots in self.groups.items():
-            count, limit, size = slots.stop - slots.start, self._limits[role], ACTION_SIZES[role]
-            shape = (self.num_envs, count) if limit else (self.num_envs, count, size)
-            given = self.core.check_actions(actions[role], shape, limit, f"actions[{role!r}]")
-            (rows[:, slots] if limit else rows[:, slots, :size]).copy_(given)
+        for role, rows in self._given.items():
+            rows.copy_(self.core.check_actions(actions[role], rows.shape, self._limits[role], f"actions[{role!r}]"))
         self.core.step(**self._input)
         torch.logical_not(self.core.tensors["ended"], out=self._active)
-        infos: dict[str, Any] = {"active": self._handed_out(self._by_role(self._active))}
+        infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}
         if self._same_step:
             # A market whose last episodes ended now was reset; one that stopped in its first decision was not.
             torch.logical_or(*self._flags[:2], out=self._flags[2])

@@ -28,6 +28,7 @@ MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLE
 _ENV_STEP, _ENV_RESET = 1, 2  # enum EnvMode
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]
+_ROWS_APART = 32  # so many rows of float32 are whole lines of 128 bytes, whatever their length
 
 
 class EnvCore:
@@ -36,6 +37,8 @@ class EnvCore:
     Attributes:
         simulator: The markets. Its tensors are live; stepping it past the environment is the caller's own affair.
         tensors: The environment's tensors by their names in `struct Launch`, `[M, K, ...]`.
+        observations: The buffer of both observations, see `unpack_observations`.
+        small: The buffer of rewards and flags, see `unpack_small`.
         host: Whether the tensors are in host memory.
     """
 
@@ -117,14 +120,22 @@ class EnvCore:
         self._use_bank(self._run_bank(self.scenarios))
 
     def _allocate(self) -> None:
-        """Allocate the environment's tensors: `reward` and the flags lie in one buffer, to be copied at once."""
+        """Allocate the environment's tensors; what a step returns lies in two buffers, each to be copied at once.
+
+        Two and not one, as who keeps a part of a copy keeps all of it: rewards in a list must not keep observations.
+        """
         sizes = self.simulator.sizes
-        rows = sizes["M"] * sizes["K"]
-        self.tensors = state.allocate([*state.ENV_STATE, "observation", "final_observation"], sizes, self.device)
+        shape = (sizes["M"], sizes["K"])
+        rows = shape[0] * shape[1]
+        apart = -(-rows // _ROWS_APART) * _ROWS_APART
+        features = state.CONSTANTS["kObservation"]
+        self.observations = torch.zeros((apart + rows, features), dtype=torch.float32, device=self.device)
         self.small = torch.zeros(7 * rows, dtype=torch.uint8, device=self.device)
-        parts = unpack_small(self.small, sizes["M"], sizes["K"])
-        self.tensors |= dict(zip(("reward", "terminated", "truncated"), parts[:3], strict=True))
-        fills = torch.zeros((1, sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
+        parts = (*unpack_observations(self.observations, rows), *unpack_small(self.small, rows))
+        self.tensors = state.allocate(state.ENV_STATE, sizes, self.device)
+        for name, part in zip(state.ENV_OUTPUT, parts[:5], strict=True):
+            self.tensors[name] = part.view(*shape, *part.shape[1:])
+        fills = torch.zeros((1, *shape, 2), dtype=torch.int64, device=self.device)
         self.fills = fills[0]  # of the last decision
         self._engine.bind({**self.tensors, "fills": fills})
         self._done = self.tensors["done"].numpy() if self.host else None
@@ -242,7 +253,10 @@ class EnvCore:
             self.fills.masked_fill_(chosen[:, None, None], 0)
 
     def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
-        """Play one decision of every market: `actions` float32 `[M, K, 4]` or `choices` int64 `[M, K]`, checked."""
+        """Play one decision of every market: checked `actions` float32 `[M, K, A]`, or `choices` int64 `[M, K]`.
+
+        Axes of length 1 may be missing, as only the memory is handed on.
+        """
         if self._validate:
             self.simulator.check_errors()
         if self._done is not None and self.autoreset == DISABLED and self._done.any():
@@ -368,11 +382,20 @@ def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: s
     return given if given.flags.c_contiguous and given.flags.writeable else np.array(given)
 
 
-def unpack_small(small: torch.Tensor, *shape: int) -> tuple[torch.Tensor, ...]:
-    """View the small buffer in a shape, `[M, K]` or `[M]`: reward float32, then bool: terminated, truncated, either."""
-    rows = small.numel() // 7
-    flags = small.view(torch.bool)[4 * rows :].view(3, *shape)
-    return (small[: 4 * rows].view(torch.float32).view(shape), *flags.unbind())
+def unpack_observations(observations: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the parts of the buffer of observations, or of a copy: observation and final observation, `[rows, F]`.
+
+    Torch calls a split unsafe after which autograd takes parts for tensors of their own, as it does copies made one by
+    one: a write to one does not count as a change of the others. These do not overlap.
+    """
+    observation, _, final = observations.unsafe_split_with_sizes((rows, len(observations) - 2 * rows, rows))
+    return observation, final
+
+
+def unpack_small(small: torch.Tensor, rows: int) -> tuple[torch.Tensor, ...]:
+    """Return the parts of the small buffer, or of a copy: reward float32, then bool: terminated, truncated, either."""
+    reward, *flags = small.view(torch.bool).unsafe_split_with_sizes((4 * rows, rows, rows, rows))
+    return reward.view(torch.float32), *flags
 
 
 def _mismatch(

@@ -117,10 +117,9 @@ class MarketEnv(OverCore, gym.Env):
             raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
         core = self.core
         if self._limit:
-            core.step(choices=core.check_actions(action, (), self._limit).view(1, 1))
+            core.step(choices=core.check_actions(action, (), self._limit))
         else:
-            size = ACTION_SIZES[self._role]
-            core.step(actions=core.check_actions(action, (size,)).view(1, 1, size))
+            core.step(actions=core.check_actions(action, (ACTION_SIZES[self._role],)))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         self._state = terminated or truncated
         if self._viewer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -101,7 +101,7 @@ Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
 
 
 @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
-def allocate(names: list[str], sizes: Mapping[str, int], device: torch.device) -> dict[str, torch.Tensor]:
+def allocate(names: Sequence[str], sizes: Mapping[str, int], device: torch.device) -> dict[str, torch.Tensor]:
     """Return zeroed tensors for the named fields of `Launch`."""
     return {
         name: torch.zeros(LAUNCH_FIELDS[name].shape(sizes), dtype=LAUNCH_FIELDS[name].dtype, device=device)

@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
+from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_observations, unpack_small
 from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.scenarios import NUM_SCENARIOS
@@ -24,6 +24,9 @@ from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
+# Up to here both observations are copied at once, as Python takes longer for a step than the GPU. Beyond it one copy
+# more costs no time, and who keeps observations should not keep the final ones for nothing.
+_MARKETS_COPIED_AT_ONCE = 8192
 
 
 class MarketVectorEnv(OverCore, VectorEnv):
@@ -149,11 +152,15 @@ class MarketVectorEnv(OverCore, VectorEnv):
         self._observation, self._final = (
             core.tensors[name][:, 0, :used] for name in ("observation", "final_observation")
         )
-        self._reward, *self._flags = unpack_small(core.small, self.num_envs)
-        self._same_step = core.autoreset == SAME_STEP
-        self._live: tuple[Any, ...] = (self._observation, self._final, self._reward, *self._flags)
-        if self.output == "numpy" and core.host:
+        reward, *self._flags = unpack_small(core.small, self.num_envs)
+        self._live: tuple[Any, ...] = (self._observation, self._final, reward, *self._flags)
+        self._host_arrays = self.output == "numpy" and core.host
+        if self._host_arrays:
             self._live = tuple(tensor.numpy() for tensor in self._live)
+        self._returns_live = not self._copy and (self._host_arrays or self.output == "torch")
+        self._same_step = core.autoreset == SAME_STEP
+        at_once = self._same_step and self.num_envs <= _MARKETS_COPIED_AT_ONCE
+        self._both = core.observations[:, :used] if at_once else None
 
     # Gymnasium's interface --------------------------------------------------------------------------------------------
 
@@ -179,7 +186,10 @@ class MarketVectorEnv(OverCore, VectorEnv):
         self._was_reset = True
         if self._viewer:
             self._viewer.update()
-        return self._results(observation_only=True)[0], {}
+        if self._returns_live:
+            return self._live[0], {}
+        observation = self._observation.clone()
+        return (observation if self.output == "torch" else observation.cpu().numpy()), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Play one decision in every market.
@@ -196,8 +206,7 @@ class MarketVectorEnv(OverCore, VectorEnv):
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
         core = self.core
-        given = core.check_actions(actions, self._action_shape, self._limit)
-        core.step(**{self._input: given.unsqueeze(1)})
+        core.step(**{self._input: core.check_actions(actions, self._action_shape, self._limit)})
         if self._same_step:
             torch.logical_or(self._flags[0], self._flags[1], out=self._flags[2])
         if self._viewer:
@@ -206,25 +215,21 @@ class MarketVectorEnv(OverCore, VectorEnv):
         infos = {"final_obs": final, "_final_obs": ended} if self._same_step else {}
         return observation, reward, terminated, truncated, infos
 
-    def _results(self, observation_only: bool = False) -> tuple[Any, ...]:
+    def _results(self) -> tuple[Any, ...]:
         """Return observation, final observation, reward, terminated, truncated and ended, in the form asked for."""
+        if self._returns_live:
+            return self._live
+        if self._host_arrays:
+            return tuple(array.copy() for array in self._live)
+        copied = torch.Tensor.clone if self.output == "torch" else torch.Tensor.cpu
+        if self._both is not None:
+            observation, final = unpack_observations(copied(self._both), self.num_envs)
+        else:
+            observation, final = copied(self._observation), copied(self._final) if self._same_step else None
+        results = observation, final, *unpack_small(copied(self.core.small), self.num_envs)
         if self.output == "torch":
-            if not self._copy:
-                return self._live
-            if observation_only:
-                return (self._observation.clone(),)
-            final = self._final.clone() if self._same_step else None
-            return self._observation.clone(), final, *unpack_small(self.core.small.clone(), self.num_envs)
-        if self.core.host:
-            if not self._copy:
-                return self._live
-            return tuple(array.copy() for array in (self._live[:1] if observation_only else self._live))
-        observation = self._observation.cpu().numpy()
-        if observation_only:
-            return (observation,)
-        final = self._final.cpu().numpy() if self._same_step else None
-        small = unpack_small(self.core.small.cpu(), self.num_envs)
-        return observation, final, *(part.numpy() for part in small)
+            return results
+        return tuple(part if part is None else part.numpy() for part in results)
 
     def render(self) -> Any:
         """Return a tuple of which each of the M entries is the frame of `render_market`; None in a window.

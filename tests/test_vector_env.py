@@ -6,8 +6,11 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import kineticsim_env as ks
+from kineticsim_env import vector_env
 from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 ID = "KineticSim/MarketMaking-v0"
@@ -375,6 +378,84 @@ def test_copy(output):
             assert np.shares_memory(np.asarray(one), np.asarray(two)) is not copy
         for one, two in zip(flat[0], flat[0][1:], strict=False):
             assert not np.shares_memory(np.asarray(one), np.asarray(two))
+
+
+@pytest.fixture(params=["few", "many"])
+def amount(request, monkeypatch):
+    """Copies as they are of few markets, which are all that tests have time for, and of many."""
+    if request.param == "many":
+        monkeypatch.setattr(vector_env, "_MARKETS_COPIED_AT_ONCE", 0)
+    return request.param
+
+
+@pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
+@every_task
+def test_what_a_step_returned_never_changes(amount, kind, seen, size, mode):
+    kwargs = {"output": "torch", "autoreset_mode": mode, "stagger": mode != "disabled"}
+    envs, live = (make(5, kind, copy=copy, **kwargs) for copy in (True, False))
+    kept = []
+    for played in range(6):
+        action = torch.from_numpy(tape(1, 5, seed=played)[0, :, :size].copy())
+        results = [one.step(action) if played else one.reset(seed=2) for one in (envs, live)]
+        copies, shown = ([*result[:-1], *result[-1].values()] for result in results)
+        for one, two in zip(copies, shown, strict=True):
+            assert one.is_contiguous() and torch.equal(one, two)
+            for other, _ in kept:
+                assert not np.shares_memory(one.numpy(), other.numpy())
+            kept.append((one, one.clone()))
+    for index, (one, as_it_was) in enumerate(kept):
+        assert torch.equal(one, as_it_was)
+        versions = [other._version for other, _ in kept[index + 1 :]]
+        one.fill_(1)  # nor does it count as a change of another tensor: autograd would refuse to go back through it
+        assert [other._version for other, _ in kept[index + 1 :]] == versions
+
+
+def test_kept_rewards_keep_no_observations(amount):
+    envs = make(4, output="torch")
+    envs.reset(seed=1)
+    observation, *small, infos = envs.step(torch.zeros(4, 4))
+    for part in (*small, infos["_final_obs"]):
+        assert part.untyped_storage().nbytes() == 7 * 4
+    apart = observation.untyped_storage().data_ptr() != infos["final_obs"].untyped_storage().data_ptr()
+    assert apart is (amount == "many")
+
+
+class Work(TorchDispatchMode):
+    """Notes torch's operations that write something, each of which is a launch on a GPU; views are not."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        results = func(*args, **(kwargs or {}))
+        given, made = (
+            {leaf.untyped_storage().data_ptr() for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)}
+            for values in (args, results)
+        )
+        if func._schema.is_mutable or not made <= given:
+            self.operations.append(func._schema.name.removeprefix("aten::"))
+        return results
+
+
+@pytest.mark.parametrize(
+    ("mode", "copy", "few", "many"),
+    [
+        ("same_step", True, ["clone", "clone", "logical_or"], ["clone", "clone", "clone", "logical_or"]),
+        ("same_step", False, ["logical_or"], ["logical_or"]),
+        ("disabled", True, ["clone", "clone"], ["clone", "clone"]),
+        ("disabled", False, [], []),
+    ],
+)
+@every_task
+def test_a_step_asks_torch_for_little(amount, kind, seen, size, mode, copy, few, many):
+    envs = make(4, kind, output="torch", autoreset_mode=mode, copy=copy, stagger=False)
+    envs.reset(seed=1)
+    action = torch.zeros(4, size)
+    envs.step(action)  # the C++ engine looks once how far it is from an overflow
+    with Work() as work:
+        envs.step(action)
+    assert sorted(work.operations) == (few if amount == "few" else many)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])

@@ -45,7 +45,8 @@ class NativeEngine:
         self.device = device
         self._sizes = dict(sizes)
         self._tensors = tensors
-        self._bound: dict[str, int | None] = {}
+        self._bound: dict[str, int] = {}  # addresses by the names of tensors, 0 where there are no elements
+        self._addresses: list[int] = []  # the same, in the order of tensors
         self._struct = state.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
@@ -57,8 +58,9 @@ class NativeEngine:
         """Point fields of the struct at tensors that live as long as the engine."""
         for name, tensor in tensors.items():
             self._tensors[name] = tensor
-            self._bound[name] = tensor.data_ptr() if tensor.numel() else None
+            self._bound[name] = tensor.data_ptr()
             setattr(self._struct, name, self._bound[name])
+        self._addresses = list(self._bound.values())
 
     @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
@@ -124,14 +126,13 @@ class NativeEngine:
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
         """Run one launch: `mode` 0 run, 1 environment step, 2 environment reset; tensors by the struct's names."""
-        for name, tensor in self._tensors.items():  # 2 us, so that no launch ever writes to memory that was given back
-            if tensor.data_ptr() != self._bound[name] and tensor.numel():
-                raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
+        if list(map(torch.Tensor.data_ptr, self._tensors.values())) != self._addresses:
+            self._check_addresses()
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
         total = decisions * auctions + (struct.task.forced_auctions if mode == 1 else 0)
         struct.growth = min(self._growth * total, _INT32_LIMIT - 1)
-        struct.records = int(any(name.startswith("series_") for name in tensors))
+        struct.records = int(mode == 0 and any(name.startswith("series_") for name in tensors))
         for name, tensor in tensors.items():
             setattr(struct, name, None if tensor is None else tensor.data_ptr())
         if (actions := tensors.get("actions")) is not None:
@@ -141,6 +142,12 @@ class NativeEngine:
         finally:  # after an error too, or the next launch writes where these tensors were
             for name in tensors:  # back to what is bound, if anything
                 setattr(struct, name, self._bound.get(name))
+
+    def _check_addresses(self) -> None:
+        """Raise for a tensor that lies elsewhere by now: no launch ever writes to memory that was given back."""
+        for name, tensor in self._tensors.items():
+            if tensor.data_ptr() != self._bound[name] and tensor.numel():
+                raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
 
     def __reduce__(self) -> str:
         """Refuse to be copied or pickled: the struct points at this engine's own tensors."""
@@ -369,9 +376,11 @@ class CudaEngine(NativeEngine):
             # Not while a CUDA graph is captured: no module can be loaded then.
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
-        kernel, grid, block, shared = self._plans.get(min(mode, 1)) or self.prepare(min(mode, 1))
-        stream = torch._C._cuda_getCurrentRawStream(self._index)  # what torch.cuda.current_stream wraps, at a tenth
-        if torch.cuda.current_device() == self._index:
+        kind = min(mode, 1)
+        kernel, grid, block, shared = self._plans.get(kind) or self.prepare(kind)
+        # What torch.cuda.current_stream and current_device wrap, without their checks: CUDA is long initialised.
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        if torch._C._cuda_getDevice() == self._index:
             kernel.launch(grid, block, shared, self._struct, stream)
         else:
             with torch.cuda.device(self._index):

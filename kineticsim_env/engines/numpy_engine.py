@@ -67,7 +67,10 @@ class NumpyEngine:
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
         """Run one launch; see `NativeEngine.launch`."""
-        inputs = {name: None if tensor is None else tensor.numpy() for name, tensor in tensors.items()}
+        inputs: dict[str, Any] = {name: None if tensor is None else tensor.numpy() for name, tensor in tensors.items()}
+        for name, rest in (("actions", (-1,)), ("choices", ())):  # native engines see the memory, not its axes
+            if name in inputs:
+                inputs[name] = inputs[name].reshape(self._sizes["M"], self._sizes["K"], *rest)
         numpy_reference.launch(self._args | {"env_mode": mode, "decisions": decisions, "auctions": auctions} | inputs)
 
     def __reduce__(self) -> str:
