@@ -15,7 +15,7 @@ namespace ks {
 constexpr int kWideLanes = kLaneCount > 1 ? kLaneCount / 2 : 1;
 // Narrow numbers: what rests at a tick, and what all orders and a quote may add to it, are 32767 together at most.
 constexpr int32_t kNarrowResting = (1 << 14) - 1, kNarrowOrders = (1 << 13) - 1, kNarrowQuote = 1 << 13;
-constexpr int kMaskedTicks = 128;  // whose pairs have a bit of a word each
+constexpr int kMaskedTicks = 64;  // whose pairs have a bit each in half a word
 
 template <bool kWide>
 struct CellOf {
@@ -121,18 +121,30 @@ struct LaneBook {
   // hold something, and then all do their first, their second and so on together.
   KS_RULE void cancel(uint64_t first_word, int32_t threshold) {
     start_looking();
-    for (int low = 0; low < levels; low += kMaskedTicks) {
-      const int end = min_of(levels - low, kMaskedTicks) / 4;
-      uint64_t occupied = 0;
-#pragma unroll 8
-      for (int i = 0; i < end; ++i) {
-        const Cells here = *reinterpret_cast<const Cells*>(row + low + 4 * i);
-        occupied |= (uint64_t)(((here.a | here.b) != 0) | ((here.c | here.d) != 0) << 1) << (2 * i);
-      }
+    for (int low = 0; low < levels; low += 2 * kMaskedTicks) {
+      uint64_t occupied = occupied_pairs(low);
+      if (low + kMaskedTicks < levels) occupied |= (uint64_t)occupied_pairs(low + kMaskedTicks) << (kMaskedTicks / 2);
       if (occupied != 0) change(low + 2 * lowest_bit(occupied), low + 2 * highest_bit(occupied) + 1);
 #pragma unroll 1
       for (; occupied != 0; occupied &= occupied - 1) cancel_pair(low / 2 + lowest_bit(occupied), first_word, threshold);
     }
+  }
+  // A bit for each pair of ticks from `low` on.
+  KS_RULE uint32_t occupied_pairs(int low) const {
+    struct alignas(4 * sizeof(Cell)) Words {
+      uint32_t words[sizeof(Cell)];
+    };
+    const Words* const from = reinterpret_cast<const Words*>(row + low);
+    const int end = min_of(levels - low, kMaskedTicks) / 4;
+    uint32_t occupied = 0;
+#pragma unroll 8
+    for (int i = 0; i < end; ++i) {
+      const Words here = from[i];
+      const uint32_t even = kWide ? here.words[0] | here.words[1] : here.words[0];
+      const uint32_t odd = kWide ? here.words[2 % sizeof(Cell)] | here.words[3 % sizeof(Cell)] : here.words[1];
+      occupied |= (even != 0 ? 1u << 2 * i : 0u) | (odd != 0 ? 2u << 2 * i : 0u);
+    }
+    return occupied;
   }
   KS_RULE void cancel_pair(int pair, uint64_t first_word, int32_t threshold) {
     Pair& place = reinterpret_cast<Pair*>(row)[pair];

@@ -15,6 +15,7 @@ struct LaneEnvironment {
   using Cell = typename Market::Cell;
   using Cells = typename Market::Cells;
   static constexpr int kTaken = Market::kStride;  // lanes that have a market
+  static constexpr int kRowsAtOnce = kLaneCount > 1 ? 2 : 1, kLanesARow = kLaneCount / kRowsAtOnce;  // where books go back
 
   const Launch& launch;
   Task task;
@@ -81,13 +82,14 @@ struct LaneEnvironment {
   KS_LANE void store_books(const Market& market) const {
     const int32_t changed = market.changed_low / 8 | (market.changed_high / 8) << 16;  // 32 bytes are written as one
     meet();
-#pragma unroll 4
-    for (int i = 0; i < kTaken; ++i) {
-      const int32_t part = of_lane(changed, i), low = 8 * (part & 0xffff), high = 8 * (part >> 16) + 7;
-      const int64_t to = (first + i) * levels;
-      for (int tick = 4 * lane; tick < levels; tick += 4 * kLaneCount) {
-        if (tick < low || tick > high) continue;
-        const Cells x = *reinterpret_cast<const Cells*>(row_of(i) + tick);
+#pragma unroll 4  // half the lanes for a market, as most change less than half of 128 ticks
+    for (int i = 0; i < kTaken; i += kRowsAtOnce) {
+      const int mine = i + lane / kLanesARow;
+      const int32_t part = of_lane(changed, mine), low = 8 * (part & 0xffff), high = 8 * (part >> 16) + 7;
+      const int64_t to = (first + mine) * levels;
+#pragma unroll 1
+      for (int tick = low + 4 * (lane % kLanesARow); tick <= high; tick += 4 * kLanesARow) {
+        const Cells x = *reinterpret_cast<const Cells*>(row_of(mine) + tick);
         *reinterpret_cast<Four*>(launch.bid + to + tick) = {max_of(x.a, 0), max_of(x.b, 0), max_of(x.c, 0), max_of(x.d, 0)};
         *reinterpret_cast<Four*>(launch.ask + to + tick) = {max_of(-x.a, 0), max_of(-x.b, 0), max_of(-x.c, 0), max_of(-x.d, 0)};
       }
@@ -142,8 +144,8 @@ struct LaneEnvironment {
 #pragma unroll 5
       for (int i = lane; i < kLaneCount * kObservation / 4; i += kLaneCount) {
         const Four four = reinterpret_cast<const Four*>(features)[i];
-        reinterpret_cast<Four*>(out)[i] = four;
-        if (copy) reinterpret_cast<Four*>(copy)[i] = four;
+        write_out(reinterpret_cast<Four*>(out) + i, four);
+        if (copy) write_out(reinterpret_cast<Four*>(copy) + i, four);
       }
     } else {
 #pragma unroll 1
@@ -205,11 +207,6 @@ struct LaneEnvironment {
   // False, and nothing but observations has been written, if the markets' numbers do not fit.
   KS_LANE bool step_or_reset() const {
     const bool explicit_reset = launch.env_mode == kEnvReset;
-    if (!kWide && !explicit_reset) {
-      const int64_t count = (launch.markets - first < kLaneCount ? launch.markets - first : kLaneCount) * levels;
-      bring(launch.bid + first * levels, count);
-      bring(launch.ask + first * levels, count);
-    }
     Market market(params(), levels, row_of(lane), windows + lane);
     market.prev_mid2 = launch.prev_mid2[m];
     market.last_tick = launch.last_tick[m];
@@ -226,6 +223,11 @@ struct LaneEnvironment {
     for (int i = 0; i <= kHistory; ++i) mids[i] = launch.mid_history[m * (kHistory + 1) + i];
     for (int i = 0; i < kHistory; ++i) volumes[i] = launch.volume_history[m * kHistory + i];
     bool done = launch.done[m], ended = launch.ended[m];
+    if (!kWide && !explicit_reset) {
+      const int64_t count = (launch.markets - first < kLaneCount ? launch.markets - first : kLaneCount) * levels;
+      bring(launch.bid + first * levels, count);
+      bring(launch.ask + first * levels, count);
+    }
 
     const bool stopped = market.stopped();
     bool plays = exists && !explicit_reset && !stopped && !done, restarts, frozen;

@@ -21,6 +21,10 @@ template <typename T>
 KS_LANE T of_lane(T x, int lane) {
   return __shfl_sync(0xffffffffu, x, lane);
 }
+// Write what is not read again soon, and need not stay in a cache.
+KS_LANE void write_out(Four* to, const Four& x) {
+  asm volatile("st.global.cs.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.a), "r"(x.b), "r"(x.c), "r"(x.d) : "memory");
+}
 // Have global memory brought closer, of which nothing is needed yet.
 KS_LANE void bring(const int32_t* from, int64_t count) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -46,6 +50,7 @@ template <typename T>
 KS_LANE T of_lane(T x, int) {
   return x;
 }
+KS_LANE void write_out(Four* to, const Four& x) { *to = x; }
 KS_LANE void bring(const int32_t*, int64_t) {}
 KS_LANE int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
 KS_LANE int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
