@@ -13,8 +13,8 @@
 namespace ks {
 
 constexpr int kWideLanes = kLaneCount > 1 ? kLaneCount / 2 : 1;
-// Narrow numbers: what rests at a tick, and what all orders and a quote may add to it, are 32767 together at most.
-constexpr int32_t kNarrowResting = (1 << 14) - 1, kNarrowOrders = (1 << 13) - 1, kNarrowQuote = 1 << 13;
+static_assert(kNarrowResting + kNarrowOrders + kNarrowQuote <= 0x7fff, "so that what may be left at a tick fits");
+static_assert((kNarrowResting & (kNarrowResting + 1)) == 0, "so that all bits of quantities tell");
 constexpr int kMaskedTicks = 64;  // whose pairs have a bit each in half a word
 
 template <bool kWide>
@@ -102,6 +102,14 @@ struct LaneBook {
     best_bid = max_of(best_bid, here > 0 ? tick : -1);
     best_ask = min_of(best_ask, here < 0 ? tick : kNoTick);
     resting += here < 0 ? -here : here;
+  }
+
+  // All bits of the row's quantities.
+  KS_RULE int32_t bits() const {
+    int32_t bits = 0;
+#pragma unroll 8
+    for (int tick = 0; tick < levels; ++tick) bits |= row[tick] < 0 ? -row[tick] : row[tick];
+    return bits;
   }
 
   // From where the best prices are at most, to where they are.

@@ -1,30 +1,23 @@
 // lane_market.cuh: one market with one learned slot on one lane, so 32 on a warp. Loops only: the rules are
-// market_model.h's, and memory is lane_book.cuh's.
+// market_model.h's.
 //
 // A warp that shares a market pays for every scan and vote with all its lanes, and for every number there is one of with
 // 31 idle ones. A lane of its own walks over the ticks around the mid in a third of the instructions, and an environment's
 // step has 32 times its accounts, rewards and features at once.
 #pragma once
 
-#include "lane_book.cuh"
+#include "lane_orders.cuh"
 
 namespace ks {
 
 template <bool kOptions, bool kWide>
-struct LaneMarket : LaneBook<kWide> {
-  using Book = LaneBook<kWide>;
-  using typename Book::Cell;
-  using Book::best_ask, Book::best_bid, Book::levels, Book::resting, Book::row;
-  using Book::add, Book::add_order, Book::asks, Book::bids, Book::cancel, Book::change, Book::find_best, Book::ordered,
-      Book::put;
-
-  // What momentum or fundamental agents do if they follow their coin, and what all of them do together.
-  struct Directed {
-    int32_t coin, coin_far, all, all_far;  // buys, marketable buys, orders, marketable orders
-  };
-
-  MarketParams p;                  // changes when an episode begins, after the last auction of a launch
-  const int reach, width;          // width: ticks of the window around the mid; marketable orders are at place `width`
+struct LaneMarket : LaneOrders<kWide> {
+  using Orders = LaneOrders<kWide>;
+  using typename Orders::Cell;
+  using Orders::best_ask, Orders::best_bid, Orders::levels, Orders::low, Orders::near_high, Orders::near_low, Orders::p,
+      Orders::resting, Orders::row, Orders::width;
+  using Orders::add, Orders::asks, Orders::bids, Orders::cancel, Orders::change, Orders::find_best, Orders::ordered,
+      Orders::place_orders;
 
   int64_t added;                   // to either side by orders since the row was looked at, at most
   int32_t prev_mid2, last_tick, origin, fundamental;
@@ -33,96 +26,18 @@ struct LaneMarket : LaneBook<kWide> {
   int32_t trades, error;
   Quote quote;
   Account account;
-
-  // Of the auction at hand.
-  int32_t mid2, ret;               // that its agents see
-  Directed momentum, fundamentals;  // orders that wait for their side
-  int32_t made, made_other;        // by makers: of the first one's side, and of the other
-  int32_t low, near_low, near_high;  // of the window, and what of it is on the grid
+  int32_t mid2, ret;               // that the agents of the auction at hand see
 
   KS_RULE LaneMarket(const MarketParams& p, int levels, Cell* row, int32_t* window)
-      : Book(levels, row, window), p(p), reach(order_reach(p)), width(2 * reach + 2), added(0), volume(0), bought(0),
-        sold(0), trades(0), error(0) {}
+      : Orders(p, levels, row, window), added(0), volume(0), bought(0), sold(0), trades(0), error(0) {}
 
   KS_RULE bool stopped() const { return market_has_stopped(error); }
   KS_RULE int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
 
-  // Whether narrow numbers do for so many auctions, given a row that does.
-  KS_RULE bool is_narrow(int64_t auctions, int32_t largest_quote) const {
+  // Whether narrow numbers do for an auction, given a row that does.
+  KS_RULE bool is_narrow(int32_t largest_quote) const {
     const int32_t largest = max_of(max_of(quote.bid_qty, quote.ask_qty), largest_quote);
-    return auctions * num_agent_indices(p) * p.max_order_qty <= kNarrowOrders && largest <= kNarrowQuote;
-  }
-
-  KS_RULE Directed draw_directed(uint64_t counter, int count) const {
-    Directed sums = {0, 0, 0, 0};
-#pragma unroll 2
-    for (int i = 0; i < count; ++i, counter += kGolden) {
-      const uint64_t word = mix64(counter);
-      const int32_t qty = word_quantity(word, p.max_order_qty);
-      const int32_t far = word_is_marketable(word, p.market_order_threshold) ? qty : 0;
-      sums.all += qty;
-      sums.all_far += far;
-      sums.coin += word_is_buy(word) ? qty : 0;
-      sums.coin_far += word_is_buy(word) ? far : 0;
-    }
-    return sums;
-  }
-
-  // Draw all orders of an auction, by what is known without its mid: noise agents' by their offset, and sums.
-  KS_RULE void draw() {
-#pragma unroll 4
-    for (int place = 0; place <= width; ++place) put(place, {0, 0});
-    const uint64_t first_word = word_counter(key, t, 0);
-    uint64_t counter = first_word;
-    const int lowest = reach - p.noise_spread;
-#pragma unroll 4
-    for (int i = 0; i < p.num_noise; ++i, counter += kGolden) {
-      const uint64_t word = mix64(counter);
-      const bool marketable = word_is_marketable(word, p.market_order_threshold);
-      const int place = marketable ? width : lowest + (int)half_offset_index(high_half(word), p.noise_spread);
-      add_order(place, word_is_buy(word), word_quantity(word, p.max_order_qty));
-    }
-    momentum = draw_directed(first_word + (uint64_t)p.first_momentum * kGolden, p.num_momentum);
-    if (p.num_fundamental > 0)
-      fundamentals = draw_directed(first_word + (uint64_t)p.first_fundamental * kGolden, p.num_fundamental);
-    made = made_other = 0;
-    counter = first_word + (uint64_t)p.first_maker * kGolden;
-#pragma unroll 2
-    for (int i = 0; i < p.num_maker; ++i, counter += kGolden) {
-      const int32_t qty = word_quantity(mix64(counter), p.max_order_qty);
-      made += i & 1 ? 0 : qty;
-      made_other += i & 1 ? qty : 0;
-    }
-  }
-
-  // Now that the mid is known, put them where they belong: the window's first place is tick `low`, on the grid or not.
-  KS_RULE void place_orders() {
-    low = (mid2 >> 1) - reach;
-    near_low = max_of(low, 0), near_high = min_of(low + width, levels) - 1;
-    if (mid2 & 1) {  // offsets are rounded to even ticks
-#pragma unroll 2
-      for (int place = ~low & 1; place < width; place += 2) move_place(place, place + 1);
-    }
-    for (int tick = low; tick < near_low; ++tick) move_place(tick - low, near_low - low);
-    for (int tick = low + width - 1; tick > near_high; --tick) move_place(tick - low, near_high - low);
-    place_directed(momentum, ret);
-    if (p.num_fundamental > 0) place_directed(fundamentals, fundamental_direction(fundamental, mid2, origin));
-    const bool first_buys = maker_buys(p.first_maker, t);
-    add(price_near_mid(mid2, -p.maker_half_spread, levels) - low, first_buys ? made : made_other, 0);
-    add(price_near_mid(mid2, p.maker_half_spread, levels) - low, 0, first_buys ? made_other : made);
-  }
-  KS_RULE void move_place(int from, int to) const {
-    const Interest orders = ordered(from);
-    add(to, orders.buy, orders.sell);
-    put(from, {0, 0});
-  }
-  KS_RULE void place_directed(const Directed& sums, int32_t direction) const {
-    const int32_t bought = direction == 0 ? sums.coin : direction > 0 ? sums.all : 0;
-    const int32_t bought_far = direction == 0 ? sums.coin_far : direction > 0 ? sums.all_far : 0;
-    const int32_t sold = sums.all - bought, sold_far = sums.all_far - bought_far;
-    add(price_near_mid(mid2, 1, levels) - low, bought - bought_far, 0);
-    add(price_near_mid(mid2, -1, levels) - low, 0, sold - sold_far);
-    add(width, bought_far, sold_far);
+    return num_agent_indices(p) * p.max_order_qty <= kNarrowOrders && largest <= kNarrowQuote;
   }
 
   // Whether both totals stay below 2^31. Exact only where a bound cannot tell.
@@ -142,8 +57,12 @@ struct LaneMarket : LaneBook<kWide> {
     return {max_of(here, 0) + orders.buy, max_of(-here, 0) + orders.sell};
   }
   // Beyond it on the natural side.
-  KS_RULE int32_t bids_beyond(int32_t tick, int at_bid) const { return bids()[tick] + (tick == at_bid ? quote.bid_qty : 0); }
-  KS_RULE int32_t asks_beyond(int32_t tick, int at_ask) const { return asks()[tick] + (tick == at_ask ? quote.ask_qty : 0); }
+  KS_RULE int32_t bids_beyond(int32_t tick, int at_bid) const {
+    return bids()[tick] + (tick == at_bid ? quote.bid_qty : 0);
+  }
+  KS_RULE int32_t asks_beyond(int32_t tick, int at_ask) const {
+    return asks()[tick] + (tick == at_ask ? quote.ask_qty : 0);
+  }
   // And at any tick of the grid, marketable orders included.
   KS_RULE Interest interest(int32_t tick, int at_bid, int at_ask) const {
     if (tick >= near_low && tick <= near_high) {
@@ -313,7 +232,7 @@ struct LaneMarket : LaneBook<kWide> {
     const int at_bid = bid_tick(quote, origin, levels), at_ask = ask_tick(quote, origin, levels);
 
     // 2. Orders.
-    place_orders();
+    place_orders(mid2, ret, p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0, t);
     if (!has_room(at_bid, at_ask)) {
       error |= kErrorOverflow;
       return false;

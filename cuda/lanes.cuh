@@ -12,49 +12,51 @@ struct alignas(16) Four {  // numbers that are moved at once
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-#define KS_LANE __device__ __forceinline__
+#define KS_ON_LANE __device__ __forceinline__
 constexpr int kLaneCount = kWarpLanes;
-KS_LANE int this_lane() { return threadIdx.x % kLaneCount; }
-KS_LANE void meet() { __syncwarp(); }
-KS_LANE unsigned lanes_where(bool holds) { return __ballot_sync(0xffffffffu, holds); }
+KS_ON_LANE int this_lane() { return threadIdx.x % kLaneCount; }
+KS_ON_LANE void meet() { __syncwarp(); }
+KS_ON_LANE unsigned lanes_where(bool holds) { return __ballot_sync(0xffffffffu, holds); }
 template <typename T>
-KS_LANE T of_lane(T x, int lane) {
+KS_ON_LANE T of_lane(T x, int lane) {
   return __shfl_sync(0xffffffffu, x, lane);
 }
 // Write what is not read again soon, and need not stay in a cache.
-KS_LANE void write_out(Four* to, const Four& x) {
-  asm volatile("st.global.cs.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.a), "r"(x.b), "r"(x.c), "r"(x.d) : "memory");
+KS_ON_LANE void write_out(Four* to, const Four& x) {
+  asm volatile("st.global.cs.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.a), "r"(x.b),
+               "r"(x.c), "r"(x.d) : "memory");
 }
 // Have global memory brought closer, of which nothing is needed yet.
-KS_LANE void bring(const int32_t* from, int64_t count) {
+KS_ON_LANE void bring(const int32_t* from, int64_t count) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (this_lane() == 0)
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"((uint32_t)(4 * count)) : "memory");
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)),
+                 "r"((uint32_t)(4 * count)) : "memory");
 #endif
 }
-KS_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
-KS_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
+KS_ON_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
+KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
 // Add to a number in shared memory that no other lane reads or writes: nothing waits for it.
-KS_LANE void add_to(int32_t* place, int32_t x) {
+KS_ON_LANE void add_to(int32_t* place, int32_t x) {
   asm volatile("red.shared.add.s32 [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(place)), "r"(x) : "memory");
 }
 
 #else
 
-#define KS_LANE inline
+#define KS_ON_LANE inline
 constexpr int kLaneCount = 1;
-KS_LANE int this_lane() { return 0; }
-KS_LANE void meet() {}
-KS_LANE unsigned lanes_where(bool holds) { return holds; }
+KS_ON_LANE int this_lane() { return 0; }
+KS_ON_LANE void meet() {}
+KS_ON_LANE unsigned lanes_where(bool holds) { return holds; }
 template <typename T>
-KS_LANE T of_lane(T x, int) {
+KS_ON_LANE T of_lane(T x, int) {
   return x;
 }
-KS_LANE void write_out(Four* to, const Four& x) { *to = x; }
-KS_LANE void bring(const int32_t*, int64_t) {}
-KS_LANE int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
-KS_LANE int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
-KS_LANE void add_to(int32_t* place, int32_t x) { *place += x; }
+KS_ON_LANE void write_out(Four* to, const Four& x) { *to = x; }
+KS_ON_LANE void bring(const int32_t*, int64_t) {}
+KS_ON_LANE int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
+KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
+KS_ON_LANE void add_to(int32_t* place, int32_t x) { *place += x; }
 
 #endif
 

@@ -30,6 +30,9 @@ constexpr int kBinInts = 128;         // of a market's order bins
 constexpr int kDeskInts = 60;         // of an environment's market
 constexpr int kDeskSlotInts = 24;     // and of each of its slots
 constexpr int kRowPadding = 4;        // of a lane's book, or equal ticks of all lanes would be in one bank
+constexpr int kNarrowOrders = 8191;   // all orders of an auction, for a lane to have numbers of 16 bits,
+constexpr int kNarrowQuote = 8192;    // each side of its quote,
+constexpr int kNarrowResting = 16383; // and what rests at a tick
 
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped

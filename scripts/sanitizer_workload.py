@@ -5,11 +5,12 @@ learned slots at one tick, window shifts, environment steps of every role across
 that leave part of the last block without a market.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from kineticsim_env import MarketConfig, MarketError, Simulator
+from kineticsim_env.engines.native import CudaEngine, choose_lane_room
 from kineticsim_env.env_core import SAME_STEP, EnvCore
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
@@ -67,6 +68,23 @@ def environment(mark: str, levels: int) -> None:
     core.close()
 
 
+def environments_on_lanes(levels: int, **changes: Any) -> None:
+    """Step environments that have a lane each over the ends of episodes; the last warp has a few only."""
+    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
+    changes |= {"num_levels": levels, "init_price": levels // 2, "window": 3}
+    for role in ROLES:
+        core = EnvCore(
+            MarketConfig.preset("trading", **changes), 70, task, [role], slots=slots_of((role,)), engine="cuda",
+            device=None, prefer_cpu="", autoreset=SAME_STEP, stagger=True, auctions_per_step=2, validate=False,
+        )  # fmt: skip
+        engine = cast(CudaEngine, core.simulator.engine)
+        engine.force = {"KS_LANES": choose_lane_room(engine._reach), "KS_BINS": 0}
+        core.reset(seed=3)
+        for _ in range(5):
+            core.step(actions=torch.rand((70, 1, 4), device="cuda") * 2 - 1)
+        core.close()
+
+
 if __name__ == "__main__":
     for bins, spread in ((0, 60), (16, 3), (32, 7), (64, 15), (128, 31)):
         for options in (False, True):
@@ -78,5 +96,8 @@ if __name__ == "__main__":
         full(bins)
     for case in (("fundamental", 128), ("liquidation", 512)):
         environment(*case)
+    environments_on_lanes(128)
+    environments_on_lanes(8, noise_spread=2)
+    environments_on_lanes(256, max_order_qty=4000)  # numbers that do not fit in 16 bits
     torch.cuda.synchronize()
     print("the workload is done")

@@ -51,7 +51,9 @@ def environments(draw, most_slots=32):
         inventory_limit=pick(None, None, 5),
         fee=field(0, 7),
     )
-    roles = draw(st.lists(st.sampled_from(ROLES), min_size=1, max_size=min(most_slots, draw(st.sampled_from((1, 4, 32))))))
+    roles = draw(
+        st.lists(st.sampled_from(ROLES), min_size=1, max_size=min(most_slots, draw(st.sampled_from((1, 4, 32)))))
+    )
     left = class_counts(config, 1)[0] if config.population == "fixed" else np.full(4, 32)
     slots = []
     for role in roles:

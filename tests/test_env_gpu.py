@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from env_helpers import check_agreement, environments
+from env_helpers import assert_same, check_agreement, check_cores_agree, environments, make_cores
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +33,40 @@ def host(result):
 @given(environments(), st.sampled_from((0.0, 0.0, 0.05)))
 def test_engines_agree_on_every_tensor(environment, bad):
     check_agreement(environment, bad, ("cpu", "cuda"))
+
+
+@settings(max_examples=60)
+@given(environments(most_slots=1), st.sampled_from((0.0, 0.0, 0.05)))
+def test_environments_on_lanes_agree_on_every_tensor(environment, bad):
+    """Among them some whose numbers do not fit in 16 bits, so that half the lanes step at a time."""
+    arguments, kwargs, *_ = environment
+    cores = make_cores(arguments, kwargs, ("cpu", "cuda"))
+    cores[1].simulator.engine.force = {"KS_LANES": 32, "KS_BINS": 0}
+    check_cores_agree(cores, environment, bad)
+
+
+@pytest.mark.parametrize("kind", [MarketMakingVectorEnv, ExecutionVectorEnv, TradingVectorEnv])
+@pytest.mark.parametrize("large", [False, True])
+def test_many_environments_have_the_cpus_bits(kind, large):
+    """They have a lane each from the start; the last warp has lanes without one."""
+    num_envs = 128 * torch.cuda.get_device_properties(0).multi_processor_count + 5
+    config = ks.MarketConfig.preset("trading")
+    if large:  # one market in a thousand has more at a tick than 16 bits hold
+        depth = np.full(num_envs, config.init_depth)
+        depth[::1000] = 20000
+        config = config.replace(init_depth=depth.tolist())
+    kwargs = {"config": config, "horizon": 6, "warmup": 4, "bank_size": 8}
+    if kind is ExecutionVectorEnv:
+        kwargs["block_qty"] = 9
+    one, two = kind(num_envs, engine="cuda", **kwargs), kind(num_envs, engine="cpu", **kwargs)
+    assert one.core.simulator.engine._definitions(1)["KS_LANES"] == 2 * 14 + 2
+    np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
+    generator = np.random.default_rng(0)
+    for _ in range(8):
+        action = generator.uniform(-1, 1, two.action_space.shape).astype(np.float32)
+        for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert_same((one.core, two.core), "at the end")
 
 
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])

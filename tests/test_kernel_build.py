@@ -53,6 +53,12 @@ def test_the_real_kernel_compiles_with_other_bins(nvcc, bins):
 
 @pytest.mark.parametrize("arch", [75, 90])
 @pytest.mark.parametrize("nvcc", compilers())
+def test_the_real_kernel_compiles_for_an_environment_a_lane(nvcc, arch):
+    assert b"ks_market_kernel" in build.compile_kernel(arch, {**OWN, "KS_TASK": 1, "KS_LANES": 30}, nvcc)
+
+
+@pytest.mark.parametrize("arch", [75, 90])
+@pytest.mark.parametrize("nvcc", compilers())
 def test_the_real_kernel_compiles_with_parameters_of_its_own(nvcc, arch):
     """The definition is a list with commas, at which nvcc ends an option."""
     own = build.compile_kernel(arch, OWN, nvcc)

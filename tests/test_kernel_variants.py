@@ -16,6 +16,7 @@ from kineticsim_env.engines.native import CudaEngine, choose_bins
 from kineticsim_env.errors import EngineUnavailable
 
 ORDER_FLOW = (build.cuda_dir() / "order_flow.cuh").read_text()
+COMPILED_IN = (build.cuda_dir() / "compiled_in.cuh").read_text()
 BIN_INTS = state.CONSTANTS["kBinInts"]
 
 
@@ -98,7 +99,7 @@ def test_bins_are_those_of_the_widest_market(variants):
 
 
 def test_parameters_are_named_in_the_order_of_their_declaration():
-    [text] = re.findall(r"#define KS_PARAMETERS(.*?[^\\])\n", ORDER_FLOW, re.DOTALL)
+    [text] = re.findall(r"#define KS_PARAMETERS(.*?[^\\])\n", COMPILED_IN, re.DOTALL)
     names = text.replace("\\\n", " ").split(",")
     assert [name.strip() for name in names] == [f"row.{name}" for name in state.PARAMS_FIELDS]
 
@@ -160,6 +161,53 @@ def test_few_environments_of_one_slot_have_a_kernel_for_them(variants, markets, 
     engine.set_parameters(rows_of(ks.MarketConfig()))
     engine.prepare(1)
     assert (variants[-1].get("KS_SINGLE", 0), variants[-1].get("KS_BLOCKS", 0)) == (int(blocks > 0), blocks)
+
+
+LANES = {"num_agents": 64, "num_levels": 128, "init_price": 64}
+MANY = 128 * 132  # environments, of which a device like the fixture's has enough for all lanes
+
+
+@pytest.mark.parametrize(
+    ("changes", "room"),
+    [
+        ({}, 2 * 14 + 2),
+        ({"markets": MANY - 1}, 0),
+        ({"slots": 2}, 0),
+        ({"noise_spread": 3, "maker_half_spread": 5}, 2 * 5 + 2),
+        ({"noise_spread": 64}, 0),  # too many ticks to walk over
+        ({"num_levels": 2048, "init_price": 1024}, 0),  # too much shared memory
+        ({"max_order_qty": 127}, 30),
+        ({"max_order_qty": 128}, 0),  # 64 orders of it, and numbers of 16 bits would often be too short
+        ({"task": {"max_qty": 8193}}, 0),
+        ({"task": {"max_qty": 8193}, "max_quote_qty": 8192}, 30),
+        ({"shared_memory": 64 * 1024}, 0),
+    ],
+)
+def test_many_environments_of_one_slot_have_a_lane_each(variants, monkeypatch, changes, room):
+    changes = {"markets": MANY, "slots": 1, "task": {"max_qty": 8}, "shared_memory": 228 * 1024, **LANES, **changes}
+    shared_memory, markets, slots, task = (changes.pop(name) for name in ("shared_memory", "markets", "slots", "task"))
+    device = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=shared_memory)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: device)
+    engine = open_engine(changes["num_levels"], slots=slots, markets=markets)
+    engine.set_task(task)
+    engine.set_parameters(rows_of(ks.MarketConfig.preset("trading", **changes)))
+    _, blocks, threads, shared = engine.prepare(1)
+    assert variants[-1].get("KS_LANES", 0) == room
+    assert ("KS_PARAMETERS" in variants[-1]) == bool(room), "such a kernel has its constants from the start"
+    if room:
+        assert threads == 32 and blocks * 32 >= markets > (blocks - 1) * 32
+        assert shared == native.lane_bytes(changes["num_levels"], room) and 8 * (shared + 1024) <= shared_memory
+
+
+def test_another_reach_is_another_kernel_where_each_environment_has_a_lane(variants, monkeypatch):
+    """A kernel has room for so many ticks and no more."""
+    device = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=228 * 1024)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: device)
+    engine = open_engine(128, slots=1, markets=MANY)
+    for spread in (13, 14):  # with as many bins
+        engine.set_parameters(rows_of(ks.MarketConfig.preset("trading", noise_spread=spread)))
+        engine.prepare(1)
+        assert variants[-1]["KS_LANES"] == 2 * spread + 2
 
 
 def test_what_tests_force_wins(variants):

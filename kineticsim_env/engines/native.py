@@ -23,8 +23,9 @@ _INT32_LIMIT = 2**31
 _WORK_TO_SPECIALISE = 2 * 10**11
 _MAX_ORIGIN = 2**29
 _MOST_LANE_ROOM = 128  # ticks: beyond that lanes would walk too far
-_LANE_WARPS = 4  # with an environment on each lane, at least so many should fit on a multiprocessor,
-_LANE_MARKETS = 32  # and there should be so many environments for each
+_LANE_WARPS = 8  # with an environment on each lane, at least so many should fit on a multiprocessor,
+_LANE_MARKETS = 128  # and there should be so many environments for each: with fewer, lanes are too slow (measured)
+_RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
 _BLOCKS = 5  # of an environment on a multiprocessor: KS_BLOCKS in cuda/persistent_kernel.cu
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 
@@ -254,7 +255,7 @@ class CudaEngine(NativeEngine):
         # Scenarios' values change in a table that stays; the first of them come in another number of rows.
         if self._scenarios is None and len(rows["fee"]) == len(before["fee"]):
             self._changing |= {name for name in state.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
-        was = self._definitions() if before is not rows else None
+        was = [self._definitions(mode) for mode in (0, 1)] if before is not rows else None
         super()._plan(rows)
         names = ("walk_threshold", "jump_threshold", "cancel_threshold", "window", "tie", "residue")
         self._options = int(any(np.any(rows[name] != 0) for name in names))
@@ -262,7 +263,7 @@ class CudaEngine(NativeEngine):
         self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
         self._plans = {}
         self._work = 0
-        return was == self._definitions()
+        return was == [self._definitions(mode) for mode in (0, 1)]
 
     def specialise(self) -> None:
         """Compile kernels for these very parameters: about a second each for a third more speed, and the same results.
@@ -309,22 +310,27 @@ class CudaEngine(NativeEngine):
                 defines["KS_ROLE"] = int(value[0])
         return defines | ({"KS_TASK_CONSTANTS": ",".join(constants)} if "KS_ROLE" in defines else {})
 
-    def _definitions(self) -> dict[str, int | str]:
-        """Return the kernel's definitions, but for those that the mode brings."""
+    def _definitions(self, mode: int) -> dict[str, int | str]:
+        """Return the definitions that the kernel for a mode is compiled with."""
+        form = self._form_of_environment() if mode else {}
+        # With an environment on each lane it is compiled three times as fast with constants, and so only once.
+        specialised = self._specialised or "KS_LANES" in form
         return {
+            "KS_TASK": int(mode != 0),
             "KS_BINS": choose_bins(self._reach, self._agents),
             "KS_OPTIONS": self._options,
             "KS_SLOTS": min(self._sizes["K"], 2),
-            **(self._own_definitions() if self._specialised else {}),
+            **form,
+            **(self._task_definitions() if mode and specialised else {}),
+            **(self._own_definitions() if specialised else {}),
             **self.force,
         }
 
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
         if mode not in self._plans:
-            defines = {"KS_TASK": int(mode != 0), **(self._form_of_environment() if mode else {})}
-            defines |= self._task_definitions() if mode and self._specialised else {}
-            defines |= self._definitions()
+            defines = self._definitions(mode)
+            self._specialised |= bool(defines.get("KS_LANES"))
             kernel = build.load_kernel(torch.device("cuda", self._index), defines)
             self._plans[mode] = (kernel, *self._choose_shape(defines, kernel.shared_limit))
         return self._plans[mode]
@@ -338,8 +344,16 @@ class CudaEngine(NativeEngine):
         if blocks < _BLOCKS:
             return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)}
         room = choose_lane_room(self._reach)
-        fits = room and self._shared_memory >= _LANE_WARPS * (1024 + lane_bytes(levels, room))
-        return {"KS_LANES": room} if fits and markets >= _LANE_MARKETS * self._multiprocessors else {}
+        fit = room and self._shared_memory >= _LANE_WARPS * (_RESERVED + lane_bytes(levels, room))
+        many = markets >= _LANE_MARKETS * self._multiprocessors
+        return {"KS_LANES": room, "KS_BINS": 0} if fit and many and self._are_short() else {}
+
+    def _are_short(self) -> bool:
+        """Return whether quantities are so small that most markets' numbers will fit in 16 bits."""
+        largest = max(self._task.get("max_qty", 0), self._task.get("forced_qty", 0))
+        largest = min(largest, int(self._rows["max_quote_qty"].max()))
+        orders = self._growth - self._sizes["K"] * MAX_QUOTE_QTY
+        return orders <= state.CONSTANTS["kNarrowOrders"] and largest <= state.CONSTANTS["kNarrowQuote"]
 
     def _choose_shape(self, defines: Mapping[str, int | str], limit: int) -> tuple[int, int, int]:
         """Choose blocks, threads a block and its shared memory: the first shape that fits the device."""
@@ -353,7 +367,7 @@ class CudaEngine(NativeEngine):
         per_block = constants["kMarketsPerBlock"] if levels <= 1024 else 1
         book, least = 2 * max(levels, lanes), 0
         if task and self._shared_memory:  # a smaller tile, if all warps that registers suffice for fit in then
-            room = self._shared_memory // _BLOCKS // 4 // per_block - 1024 // 4 // per_block
+            room = self._shared_memory // _BLOCKS // 4 // per_block - _RESERVED // 4 // per_block
             row = constants["kDeskInts"] + constants["kDeskSlotInts"] * slots
             fits = (room - 2 * book - constants["kBinInts"]) // row
             full = fits if full > fits >= full // 2 and fits > 0 else full
