@@ -87,7 +87,7 @@ struct LaneEnvironment {
       if (plays) market.draw(market.key, market.t);
       if (a > 0) {
         if (!kWide && !tile.fit(plays ? market.bits() : 0)) return false;
-      } else {  // only now, as they are on their way since the launch began
+      } else {
         if (!tile.load_books(playing)) return false;
         if (plays && (!kOptions || market.p.cancel_threshold == 0)) market.measure();  // cancellation does so, too
       }
@@ -118,7 +118,6 @@ struct LaneEnvironment {
     for (int i = 0; i <= kHistory; ++i) mids[i] = launch.mid_history[m * (kHistory + 1) + i];
     for (int i = 0; i < kHistory; ++i) volumes[i] = launch.volume_history[m * kHistory + i];
     bool done = launch.done[m], ended = launch.ended[m];
-    if (!explicit_reset) tile.bring_books();
 
     const bool stopped = market.stopped();
     bool plays = exists && !explicit_reset && !stopped && !done, restarts, frozen;

@@ -33,13 +33,6 @@ struct LaneTile {
 
   KS_ON_LANE Cell* row_of(int i) const { return rows + i * (levels + kRowPadding); }
 
-  // Have the books come closer.
-  KS_ON_LANE void bring_books() const {
-    const int64_t count = (launch.markets - first < kTaken ? launch.markets - first : kTaken) * levels;
-    bring(launch.bid + first * levels, count);
-    bring(launch.ask + first * levels, count);
-  }
-
   // Lane i's book comes to shared memory. All lanes take part; returns all bits of this lane's quantities.
   KS_ON_LANE int32_t load_book(int i, const int32_t* bids, const int32_t* asks) const {
     int32_t bits = 0;

@@ -26,14 +26,6 @@ KS_ON_LANE void write_out(Four* to, const Four& x) {
   asm volatile("st.global.cs.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.a), "r"(x.b),
                "r"(x.c), "r"(x.d) : "memory");
 }
-// Have global memory brought closer, of which nothing is needed yet.
-KS_ON_LANE void bring(const int32_t* from, int64_t count) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (this_lane() == 0)
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)),
-                 "r"((uint32_t)(4 * count)) : "memory");
-#endif
-}
 KS_ON_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
 KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
 // Add to a number in shared memory that no other lane reads or writes: nothing waits for it.
@@ -53,7 +45,6 @@ KS_ON_LANE T of_lane(T x, int) {
   return x;
 }
 KS_ON_LANE void write_out(Four* to, const Four& x) { *to = x; }
-KS_ON_LANE void bring(const int32_t*, int64_t) {}
 KS_ON_LANE int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
 KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
 KS_ON_LANE void add_to(int32_t* place, int32_t x) { *place += x; }
