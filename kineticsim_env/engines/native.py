@@ -22,7 +22,7 @@ _INT32_LIMIT = 2**31
 # which the compilation takes too, so that it costs at most as much again as was spent by then.
 _WORK_TO_SPECIALISE = 2 * 10**11
 _MAX_ORIGIN = 2**29
-_MOST_LANE_ROOM = 128  # ticks: beyond that lanes would walk too far
+_MOST_LANE_ROOM = 64  # ticks: beyond that lanes would walk too far
 _LANE_WARPS = 8  # with an environment on each lane, at least so many should fit on a multiprocessor,
 _LANE_MARKETS = 128  # and there should be so many environments for each: with fewer, lanes are too slow (measured)
 _RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
