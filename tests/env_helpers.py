@@ -8,6 +8,7 @@ from kineticsim_env.config import CLASSES, MarketConfig, class_counts
 from kineticsim_env.env_core import DISABLED, NEXT_STEP, SAME_STEP, EnvCore
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
+from kineticsim_env.tasks.many_learners import slots_of
 
 SCENARIOS = {"noise_spread": (0, 12), "market_order_prob": [0.0, 0.4, 1.0], "fee": (0, 9), "max_order_qty": [1, 4]}
 
@@ -147,6 +148,29 @@ def check_cores_agree(cores, environment, bad):
                 core.simulator.tensors["error"].zero_()  # a reset would raise
                 core.reset(again, mask)
             assert_same(cores, f"after the reset behind step {t}")
+
+
+def trading_market(role, **settings):
+    """Arguments of an `EnvCore` in the preset `trading`, with one learner; episodes end at different times."""
+    task = ManyLearnersTask(horizon=12, bank_size=8, max_loss=150.0, **settings)
+    kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": True, "auctions_per_step": 2}
+    return (MarketConfig.preset("trading"), 6, task, [role]), kwargs
+
+
+def check_trading_market(cores):
+    """Play it over ends of episodes, and compare every tensor after every step."""
+    generator = np.random.default_rng(5)
+    for core in cores:
+        core.reset(11)
+    ended = 0
+    for t in range(30):
+        actions = draw_actions(cores[0], generator, 0.0)
+        for core in cores:
+            core.step(**actions)
+        assert_same(cores, f"after step {t}")
+        ended += int((cores[0].tensors["truncated"] | cores[0].tensors["terminated"]).sum())
+    assert ended > 0
+    assert int(cores[0].simulator.tensors["volume"].sum()) > 0
 
 
 def launch(cores, actions):

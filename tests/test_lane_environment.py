@@ -7,7 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from env_helpers import assert_same, check_cores_agree, draw_actions, environments, make_cores
+from env_helpers import (
+    assert_same,
+    check_cores_agree,
+    check_trading_market,
+    draw_actions,
+    environments,
+    make_cores,
+    trading_market,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -54,18 +62,45 @@ def test_lanes_agree_on_every_tensor(make_pair, environment, bad):
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])
 def test_lanes_agree_in_the_trading_market(make_pair, role, mark):
-    task = ManyLearnersTask(horizon=12, mark=mark, bank_size=8, max_loss=150.0)
-    kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": True, "auctions_per_step": 2}
-    cores = make_pair((MarketConfig.preset("trading"), 6, task, [role]), kwargs)
-    generator = np.random.default_rng(5)
+    check_trading_market(make_pair(*trading_market(role, mark=mark)))
+
+
+def play_until_deep(make_pair, config, role, auctions, **settings):
+    """Play on both, compare all tensors, and return the most that rested at a tick."""
+    task = ManyLearnersTask(horizon=25, bank_size=0, warmup=0, **settings)
+    kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": False, "auctions_per_step": auctions}
+    cores = make_pair((config, 3, task, [role]), kwargs)
+    generator = np.random.default_rng(1)
     for core in cores:
-        core.reset(11)
-    ended = 0
+        core.reset(2)
+    deepest = 0
     for t in range(30):
         actions = draw_actions(cores[0], generator, 0.0)
         for core in cores:
             core.step(**actions)
         assert_same(cores, f"after step {t}")
-        ended += int((cores[0].tensors["truncated"] | cores[0].tensors["terminated"]).sum())
-    assert ended > 0
-    assert int(cores[0].simulator.tensors["volume"].sum()) > 0
+        deepest = max(deepest, int(cores[0].simulator.bid.max()), int(cores[0].simulator.ask.max()))
+    return deepest
+
+
+@pytest.mark.parametrize("role", ["trader", "executor"])
+@pytest.mark.parametrize("max_qty", [8192, 8193, 60000])
+@pytest.mark.parametrize("max_order_qty", [2730, 2731])  # of three agents: 8190 and 8193
+@pytest.mark.parametrize("init_depth", [100, 16383, 16384, 30000])
+def test_lanes_agree_where_numbers_stop_to_fit_in_16_bits(make_pair, role, max_qty, max_order_qty, init_depth):
+    """What rests at a tick grows past 16 bits while it is played, too, as nothing is cancelled."""
+    config = MarketConfig(
+        num_levels=32, init_price=16, num_agents=3, max_order_qty=max_order_qty, init_depth=init_depth, noise_spread=2
+    )
+    settings = {"max_qty": max_qty, "block_qty": 9 * max_qty, "forced_qty": 8192}
+    assert play_until_deep(make_pair, config, role, 2, **settings) > 16384
+
+
+@pytest.mark.parametrize("role", ["trader", "executor"])
+def test_lanes_agree_where_numbers_stop_to_fit_within_a_step(make_pair, role):
+    """One agent's orders all lie at one tick, so that in a hundred auctions what rests there wanders far."""
+    config = MarketConfig(
+        num_levels=32, init_price=16, num_agents=1, noise=1.0, momentum=0.0, maker=0.0, max_order_qty=8191,
+        init_depth=0, noise_spread=0, market_order_prob=0.0,
+    )  # fmt: skip
+    assert play_until_deep(make_pair, config, role, 100, max_qty=8, block_qty=9) > 40000

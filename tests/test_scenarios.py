@@ -1,5 +1,7 @@
 """Domain randomisation: the table, the row that an episode draws, its parameters and warm starts, and another table."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from plain_rules import word
 import kineticsim_env as ks
 from kineticsim_env import state
 from kineticsim_env.config import class_counts, parameter_rows
-from kineticsim_env.engines.native import CudaEngine, NativeEngine, pack
+from kineticsim_env.engines.native import CudaEngine, pack
 from kineticsim_env.evaluation import liquidate
 from kineticsim_env.scenarios import make_scenarios
 from kineticsim_env.single_env import MarketMakingEnv
@@ -270,12 +272,13 @@ def test_a_refused_table_changes_nothing(engine):
         make(randomise=None).set_scenarios(RANDOMISE)
 
 
-def test_a_kernel_of_its_own_reads_only_what_differs():
+def test_a_kernel_of_its_own_reads_only_what_differs(monkeypatch):
     """What all scenarios share is a constant of it; a table that the kernel fits is taken in place."""
     sizes = {"M": 4, "L": 128, "K": 1}
-    engine = CudaEngine.__new__(CudaEngine)
-    NativeEngine.__init__(engine, torch.device("cpu"), sizes, {})
-    engine._plans, engine._work, engine._specialised, engine._changing, engine.force = {}, 0, True, set(), {}
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
+    engine = CudaEngine(torch.device("cpu"), sizes, {})
+    engine.specialise()
 
     def rows(**fields):
         config = TRADING.replace(**fields)
@@ -283,7 +286,7 @@ def test_a_kernel_of_its_own_reads_only_what_differs():
         return parameter_rows(config, count, class_counts(config, count), {})
 
     def read():
-        constants = engine._definitions()["KS_PARAMETERS"].split(",")
+        constants = engine._definitions(0)["KS_PARAMETERS"].split(",")
         return {name for name, constant in zip(state.PARAMS_FIELDS, constants, strict=True) if "row." in constant}
 
     engine.set_parameters(rows())
