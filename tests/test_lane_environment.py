@@ -67,7 +67,7 @@ def test_lanes_agree_in_the_trading_market(make_pair, role, mark):
 
 def play_until_deep(make_pair, config, role, auctions, **settings):
     """Play on both, compare all tensors, and return the most that rested at a tick."""
-    task = ManyLearnersTask(horizon=25, bank_size=0, warmup=0, **settings)
+    task = ManyLearnersTask(horizon=25, bank_size=0, warmup=0, inventory_limit=None, **settings)
     kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": False, "auctions_per_step": auctions}
     cores = make_pair((config, 3, task, [role]), kwargs)
     generator = np.random.default_rng(1)
