@@ -233,7 +233,9 @@ def test_help_lists_every_argument_with_its_type(ppo):
 def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     command = [sys.executable, str(SCRIPT), "--output", str(tmp_path), "--num-envs", "8", "--eval-envs", "16"]
     command += ["--engine", "cpu", "--no-track", "--total-steps", "100000000"]
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores Ctrl-C
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, inherited)
     try:
         deadline = time.monotonic() + 120
         while not (tmp_path / "checkpoint.pt").exists() and process.poll() is None and time.monotonic() < deadline:
