@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,11 @@ def _lines(axes: Any, measured: Measured, sweep: str, lines: dict[str, Any], lab
     axes.set(xlabel=sweep.removeprefix("env "), ylabel=label, xscale="log")
     if not agreement:
         axes.set_yscale("log")
+        low, high = (math.log10(limit) for limit in axes.get_ylim())
+        if (
+            math.floor(high) - math.ceil(low) < 1
+        ):  # no two powers of ten: an axis without numbers, and all differences large
+            axes.set_ylim(10 ** math.floor(low), 10 ** math.ceil(high))
     ticks = sorted({at for x, _ in lines.values() for at in x})
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30 if len(ticks) > 6 else 0)
     axes.minorticks_off()
