@@ -1,5 +1,6 @@
 // lanes_on_host.cpp: the CUDA environment step of a market a lane (cuda/lane_environment.cuh), built as a library for a
-// CPU: a warp has one lane there. Runs without steps are the C++ engine's. For tests/test_lane_environment.py.
+// CPU: a warp has one lane there, or a thread a lane (lanes_on_threads.cuh). Runs without steps are the C++ engine's.
+// For tests/test_lane_environment.py and tests/test_lane_races.py.
 #include <cmath>
 #include <vector>
 
@@ -9,10 +10,16 @@
 namespace {
 
 template <bool kOptions>
-void play(const ks::Launch& launch, int64_t m) {
+void play(const ks::Launch& launch, int64_t first) {
+  // At least what a warp asks for, whose lanes each count it.
   static thread_local std::vector<ks::Four> shared;
-  shared.resize(ks::lane_ints(launch.levels) / 4 + 1);
-  ks::step_lanes<kOptions>(launch, m, &shared[0].a);
+  shared.resize(ks::kLaneCount * (launch.levels + ks::kRowPadding + 2 * (KS_LANES + 1) + ks::kObservation) / 4 + 1);
+  int* const begin = &shared[0].a;
+#ifdef KS_THREADS
+  ks::on_all_lanes([&, begin] { ks::step_lanes<kOptions>(launch, first, begin); });
+#else
+  ks::step_lanes<kOptions>(launch, first, begin);
+#endif
 }
 
 bool has_options(const ks::MarketParams& p) {
@@ -31,8 +38,7 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
   for (int32_t i = 0; i < launch->task.scenarios; ++i) options |= has_options(launch->scenario_params[i]);
   for (int64_t m = 0; m < launch->markets; ++m) {
     if (launch->env_mode == ks::kRun) ks::Environment(*launch, m, scratch).run();
-    else if (options) play<true>(*launch, m);
-    else play<false>(*launch, m);
+    else if (m % ks::kLaneCount == 0) options ? play<true>(*launch, m) : play<false>(*launch, m);
   }
   for (int64_t m = 0; m < launch->markets; ++m)
     if (ks::market_has_stopped(launch->error[m])) return m;

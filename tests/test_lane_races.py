@@ -1,0 +1,94 @@
+"""The CUDA step of a market a lane, with a thread a lane, under ThreadSanitizer: lanes meet wherever they must."""
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kineticsim_env import build
+
+TESTS = Path(__file__).parent
+FLAGS = "-std=c++17 -O1 -g -fsanitize=thread -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
+DEFINES = ["-DKS_LANES=64", "-DKS_THREADS"]
+PLAY = """
+import ctypes, sys
+import numpy as np
+sys.path.insert(0, sys.argv[2])
+from env_helpers import assert_same, draw_actions, make_cores, trading_market
+from kineticsim_env import build
+library, real = ctypes.CDLL(sys.argv[1]), build.load_cpu
+for role, changes in (("maker", {}), ("executor", {"max_order_qty": 4000}), ("trader", {"cancel_prob": 0.0})):
+    (config, _, task, roles), kwargs = trading_market(role, mark="liquidation")
+    arguments = (config.replace(window=3, **changes), 70, task, roles)  # the last of three warps has lanes to spare
+    cores = []
+    for load in (real, lambda: library):
+        build.load_cpu = load
+        cores += make_cores(arguments, kwargs, ("cpu",))
+    generator = np.random.default_rng(5)
+    for core in cores:
+        core.reset(11)
+    for t in range(4):
+        actions = draw_actions(cores[0], generator, 0.0)
+        for core in cores:
+            core.step(**actions)
+        assert_same(cores, f"after step {t}")
+print("played")
+"""
+
+
+def sanitizer() -> str | None:
+    """Return the path of ThreadSanitizer's runtime, if the compiler has one and it can run here."""
+    compiler = build.find_cxx()
+    if platform.system() != "Linux" or compiler is None or shutil.which("setarch") is None:
+        return None
+    command = [*shlex.split(compiler), "-print-file-name=libtsan.so"]
+    found = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    if not os.path.isabs(found):
+        return None
+    works = subprocess.run(
+        ["setarch", "-R", sys.executable, "-c", ""], env={**os.environ, "LD_PRELOAD": found}, capture_output=True
+    )
+    return found if works.returncode == 0 else None
+
+
+def play(folder: Path, runtime: str) -> str:
+    """Build the sources in a folder, step environments beside the C++ engine, and return what was printed."""
+    library = folder / "lanes.so"
+    command = [*shlex.split(build.find_cxx() or ""), *FLAGS, *DEFINES, f"-I{folder}", str(TESTS / "lanes_on_host.cpp")]
+    subprocess.run([*command, "-o", str(library), "-pthread"], check=True)
+    environment = {**os.environ, "LD_PRELOAD": runtime, "OMP_NUM_THREADS": "1", "TSAN_OPTIONS": "exitcode=0"}
+    command = ["setarch", "-R", sys.executable, "-c", PLAY, str(library), str(TESTS)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """The sources in cuda/, with a thread a lane."""
+    for path in build.cuda_dir().iterdir():
+        if path.suffix in (".h", ".cuh"):
+            shutil.copy(path, tmp_path)
+    shutil.copy(TESTS / "lanes_on_threads.cuh", tmp_path / "lanes.cuh")
+    return tmp_path
+
+
+@pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
+def test_lanes_do_not_race(sources):
+    runtime = sanitizer()
+    if runtime is None:
+        pytest.skip("no ThreadSanitizer that runs here")
+    said = play(sources, runtime)
+    assert "played" in said and "ThreadSanitizer" not in said, said[-3000:]
+
+    tile = sources / "lane_tile.cuh"
+    text = tile.read_text()
+    tile.write_text(
+        text.replace("    meet();\n    if (wanted ==", "    if (wanted ==")
+    )  # features are read by other lanes
+    assert tile.read_text() != text
+    assert "WARNING: ThreadSanitizer: data race" in play(sources, runtime), "a race that is there is seen"
