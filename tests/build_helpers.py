@@ -1,6 +1,7 @@
 """Shared by the tests of the just-in-time builds: tiny sources, and processes that build them in their own cache."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,14 @@ extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch l
 }
 """
 LOAD = "print('answer', build.load_cpu().ks_answer())"
+LANES_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
+
+
+def build_lanes(built: Path, include: Path, *flags: str) -> None:
+    """Build the CUDA environment step of a market a lane for a CPU, with the headers in `include`."""
+    command = [*shlex.split(build.find_cxx() or "c++"), *LANES_FLAGS, *flags, f"-I{include}"]
+    subprocess.run([*command, str(Path(__file__).with_name("lanes_on_host.cpp")), "-o", str(built)], check=True)
 
 
 @pytest.fixture

@@ -157,17 +157,23 @@ def trading_market(role, **settings):
     return (MarketConfig.preset("trading"), 6, task, [role]), kwargs
 
 
-def check_trading_market(cores):
-    """Play it over ends of episodes, and compare every tensor after every step."""
-    generator = np.random.default_rng(5)
+def steps_alike(cores, seed, actions_seed, steps):
+    """Reset environments and step them under the same actions; comes back after each step, every tensor compared."""
+    generator = np.random.default_rng(actions_seed)
     for core in cores:
-        core.reset(11)
-    ended = 0
-    for t in range(30):
+        core.reset(seed)
+    for t in range(steps):
         actions = draw_actions(cores[0], generator, 0.0)
         for core in cores:
             core.step(**actions)
         assert_same(cores, f"after step {t}")
+        yield t
+
+
+def check_trading_market(cores):
+    """Play it over ends of episodes, and compare every tensor after every step."""
+    ended = 0
+    for _ in steps_alike(cores, 11, 5, 30):
         ended += int((cores[0].tensors["truncated"] | cores[0].tensors["terminated"]).sum())
     assert ended > 0
     assert int(cores[0].simulator.tensors["volume"].sum()) > 0

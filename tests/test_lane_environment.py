@@ -1,19 +1,15 @@
 """The CUDA environment step of a market a lane, run on a CPU: every tensor the C++ engine's, bit for bit."""
 
 import ctypes
-import shlex
-import subprocess
-from pathlib import Path
 
-import numpy as np
 import pytest
+from build_helpers import build_lanes
 from env_helpers import (
-    assert_same,
     check_cores_agree,
     check_trading_market,
-    draw_actions,
     environments,
     make_cores,
+    steps_alike,
     trading_market,
 )
 from hypothesis import HealthCheck, given, settings
@@ -27,16 +23,13 @@ from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
 
 pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
-FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC -DKS_LANES=128".split()
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """The lanes' step as a library with the C++ engine's functions."""
     built = tmp_path_factory.mktemp("lanes") / "lanes.so"
-    source = Path(__file__).with_name("lanes_on_host.cpp")
-    compiler = shlex.split(build.find_cxx() or "c++")
-    subprocess.run([*compiler, *FLAGS, f"-I{build.cuda_dir()}", str(source), "-o", str(built)], check=True)
+    build_lanes(built, build.cuda_dir(), "-DKS_LANES=128")
     return ctypes.CDLL(str(built))
 
 
@@ -70,15 +63,8 @@ def play_until_deep(make_pair, config, role, auctions, **settings):
     task = ManyLearnersTask(horizon=25, bank_size=0, warmup=0, inventory_limit=None, **settings)
     kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": False, "auctions_per_step": auctions}
     cores = make_pair((config, 3, task, [role]), kwargs)
-    generator = np.random.default_rng(1)
-    for core in cores:
-        core.reset(2)
     deepest = 0
-    for t in range(30):
-        actions = draw_actions(cores[0], generator, 0.0)
-        for core in cores:
-            core.step(**actions)
-        assert_same(cores, f"after step {t}")
+    for _ in steps_alike(cores, 2, 1, 30):
         deepest = max(deepest, int(cores[0].simulator.bid.max()), int(cores[0].simulator.ask.max()))
     return deepest
 

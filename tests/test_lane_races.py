@@ -9,17 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from build_helpers import build_lanes
 
 from kineticsim_env import build
 
 TESTS = Path(__file__).parent
-FLAGS = "-std=c++17 -O1 -g -fsanitize=thread -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
-DEFINES = ["-DKS_LANES=64", "-DKS_THREADS"]
+FLAGS = ["-DKS_LANES=64", "-DKS_THREADS", "-fsanitize=thread", "-g", "-pthread"]
 PLAY = """
 import ctypes, sys
-import numpy as np
 sys.path.insert(0, sys.argv[2])
-from env_helpers import assert_same, draw_actions, make_cores, trading_market
+from env_helpers import make_cores, steps_alike, trading_market
 from kineticsim_env import build
 library, real = ctypes.CDLL(sys.argv[1]), build.load_cpu
 for role, changes in (("maker", {}), ("executor", {"max_order_qty": 4000}), ("trader", {"cancel_prob": 0.0})):
@@ -29,14 +28,7 @@ for role, changes in (("maker", {}), ("executor", {"max_order_qty": 4000}), ("tr
     for load in (real, lambda: library):
         build.load_cpu = load
         cores += make_cores(arguments, kwargs, ("cpu",))
-    generator = np.random.default_rng(5)
-    for core in cores:
-        core.reset(11)
-    for t in range(4):
-        actions = draw_actions(cores[0], generator, 0.0)
-        for core in cores:
-            core.step(**actions)
-        assert_same(cores, f"after step {t}")
+    assert len(list(steps_alike(cores, 11, 5, 4))) == 4
 print("played")
 """
 
@@ -59,8 +51,7 @@ def sanitizer() -> str | None:
 def play(folder: Path, runtime: str) -> str:
     """Build the sources in a folder, step environments beside the C++ engine, and return what was printed."""
     library = folder / "lanes.so"
-    command = [*shlex.split(build.find_cxx() or ""), *FLAGS, *DEFINES, f"-I{folder}", str(TESTS / "lanes_on_host.cpp")]
-    subprocess.run([*command, "-o", str(library), "-pthread"], check=True)
+    build_lanes(library, folder, *FLAGS)
     environment = {**os.environ, "LD_PRELOAD": runtime, "OMP_NUM_THREADS": "1", "TSAN_OPTIONS": "exitcode=0"}
     command = ["setarch", "-R", sys.executable, "-c", PLAY, str(library), str(TESTS)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
@@ -87,8 +78,7 @@ def test_lanes_do_not_race(sources):
 
     tile = sources / "lane_tile.cuh"
     text = tile.read_text()
-    tile.write_text(
-        text.replace("    meet();\n    if (wanted ==", "    if (wanted ==")
-    )  # features are read by other lanes
+    # Features are read by other lanes than wrote them.
+    tile.write_text(text.replace("    meet();\n    if (wanted ==", "    if (wanted =="))
     assert tile.read_text() != text
     assert "WARNING: ThreadSanitizer: data race" in play(sources, runtime), "a race that is there is seen"
