@@ -48,6 +48,7 @@ import numpy as np
 import torch
 from gymnasium.utils import seeding
 
+from kineticsim_env.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
 from kineticsim_env.over_core import OverCore
@@ -182,6 +183,7 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
         """Return an agent's action space, the same object every time."""
         return self.action_spaces[agent]
 
+    @one_at_a_time
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Begin an episode: with a seed the first of its tape, without one the next.
 
@@ -198,13 +200,15 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
         elif generator is None:
             generator, _ = seeding.np_random()
             seed = int(generator.integers(2**62))
-        self.core.reset(seed)
-        self._np_random = generator
-        self.agents = list(self.possible_agents)
+        with Uninterrupted():
+            self.core.reset(seed)
+            self._np_random = generator
+            self.agents = list(self.possible_agents)
         if self._viewer:
             self._viewer.update()
         return self._observations(), self._infos()
 
+    @one_at_a_time
     def step(self, actions: Mapping[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
         """Play one decision of all agents.
 
@@ -224,16 +228,18 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
             odd = sorted(set(actions) ^ set(self.agents), key=str)
             raise ValueError(f"actions: got missing or unknown agents {odd}, allowed is one for each of {self.agents}")
         core = self.core
-        core.step(**{"choices" if self._discrete else "actions": self._check_actions(actions)})
+        given = self._check_actions(actions)
+        with Uninterrupted():  # the market and the agents go on together
+            core.step(**{"choices" if self._discrete else "actions": given})
+            results = {name: core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated", "ended")}
+            reward, terminated, truncated, ended = (
+                {agent: row[slot] for slot, agent in enumerate(self.possible_agents) if agent in self.agents}
+                for row in results.values()
+            )
+            seen = self._observations(), reward, terminated, truncated, self._infos()
+            self.agents = [agent for agent in self.agents if not ended[agent]]
         if self._viewer:
             self._viewer.update()
-        results = {name: core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated", "ended")}
-        reward, terminated, truncated, ended = (
-            {agent: row[slot] for slot, agent in enumerate(self.possible_agents) if agent in self.agents}
-            for row in results.values()
-        )
-        seen = self._observations(), reward, terminated, truncated, self._infos()
-        self.agents = [agent for agent in self.agents if not ended[agent]]
         return seen
 
     def state(self) -> np.ndarray:
@@ -274,7 +280,7 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
                 continue  # its episode has ended
             limit = self.core.task.num_choices(self._role[agent])
             row = check_host_actions(actions[agent], self.action_spaces[agent].shape, limit, f"actions[{agent!r}]")
-            rows[0, slot, : row.size] = torch.from_numpy(row)
+            rows[0, slot, : row.numel()] = row
         return given.to(self.core.device)
 
     def _observations(self) -> dict[str, np.ndarray]:
