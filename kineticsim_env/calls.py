@@ -1,4 +1,4 @@
-"""One call at a time, and each call as a whole: what keeps a simulator's state right under threads, forks and Ctrl-C."""
+"""One call at a time, and each as a whole: what keeps a simulator's state right under threads, forks and Ctrl-C."""
 
 from __future__ import annotations
 

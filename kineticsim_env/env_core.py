@@ -151,7 +151,7 @@ class EnvCore:
     def _run_bank(
         self, scenarios: MarketConfig | None, seeds: torch.Tensor | None = None, counts: np.ndarray | None = None
     ) -> dict[str, torch.Tensor]:
-        """Run the warm starts of a table of scenarios, or of markets of other seeds and populations; changes nothing."""
+        """Run the warm starts of a table, or of markets of other seeds and populations; nothing changes here."""
         owner, size = warm_starts.choose_owner(self.task, self.config, scenarios)
         if not size:
             return {}
@@ -368,7 +368,7 @@ class EnvCore:
         for name in _SAVED:
             checked[name] = self._engine.own_copy(saved_states.take(saved, name, self.tensors[name]))
         saved_states.check_environment_ranges(
-            checked, self.task, self.roles, self.config.num_levels, self.auctions_per_step
+            checked, present, self.task, self.roles, self.config.num_levels, self.auctions_per_step
         )
         counts = simulator._draw_counts(checked["seed"])
         bank: dict[str, torch.Tensor] = {}

@@ -18,7 +18,7 @@ import torch
 
 from kineticsim_env import state
 from kineticsim_env.checks import check_mapping, engine_input
-from kineticsim_env.config import MarketConfig, parameter_ranges
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, parameter_ranges
 from kineticsim_env.engines import numpy_rules
 from kineticsim_env.engines.numpy_reference import WORD_SLOT
 from kineticsim_env.tasks.base import Task
@@ -194,21 +194,17 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     for name in ("episode", "volume"):
         check.within(name, 0, _MAX_COUNT, "0 to 2^62")
     if saved["quotes"].numel():
-        _check_slots(check, saved, row)
+        _check_slots(check, saved)
 
 
-def _check_slots(check: _Ranges, saved: Mapping[str, torch.Tensor], row: Mapping[str, torch.Tensor]) -> None:
-    quotes, inventory = saved["quotes"].long(), saved["inventory"]
+def _check_slots(check: _Ranges, saved: Mapping[str, torch.Tensor]) -> None:
+    quotes = saved["quotes"].long()
     quantity = torch.arange(4, device=quotes.device) % 2 == 1
-    largest = row["max_quote_qty"].view(-1, 1, 1)
     check.refuse("quotes", (quotes.abs() > _MAX_PRICE) & ~quantity, "prices within 2^30")
-    check.refuse("quotes", ((quotes < 0) | (quotes > largest)) & quantity, "quantities from 0 to max_quote_qty")
+    check.refuse("quotes", ((quotes < 0) | (quotes > MAX_QUOTE_QTY)) & quantity, "quantities from 0 to 2^20")
     bid, bid_qty, ask, ask_qty = quotes.unbind(-1)
     against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)
     check.refuse("quotes", against_itself[..., None], "a bid below the ask of the same slot")
-    limit = row["inventory_limit"].view(-1, 1)
-    over = (limit >= 0) & ((inventory > limit) | (inventory < -limit))
-    check.refuse("inventory", over, "within inventory_limit")
     check.within("inventory", -_MAX_INVENTORY, _MAX_INVENTORY, "-2^52 to 2^52")
     check.within("cash", -_MAX_MONEY, _MAX_MONEY, "-2^60 to 2^60")
     check.within("fees", 0, _MAX_MONEY, "0 to 2^60")
@@ -216,6 +212,7 @@ def _check_slots(check: _Ranges, saved: Mapping[str, torch.Tensor], row: Mapping
 
 def check_environment_ranges(
     saved: Mapping[str, torch.Tensor],
+    parameters: torch.Tensor,
     task: Task,
     roles: Sequence[str],
     levels: int,
@@ -225,6 +222,7 @@ def check_environment_ranges(
 
     Args:
         saved: The market's and the environment's tensors, of the right shapes and dtypes.
+        parameters: What the markets play, int32 `[M, n]` or `[1, n]`.
         task: The settings.
         roles: Of each slot.
         levels: L.
@@ -248,6 +246,12 @@ def check_environment_ranges(
     check.refuse("volume_history", saved["volume_history"] < 0, "0 or more")
     check.within("prev_value", -_MAX_MONEY, _MAX_MONEY, "-2^60 to 2^60")
     check.within("scenario", 0, 2**16 - 1, "0 to 2^16 - 1")
+    row = _columns(parameters, elapsed.device)  # what observations are scaled by
+    largest, limit = row["max_quote_qty"].view(-1, 1, 1), row["inventory_limit"].view(-1, 1)
+    quantity = torch.arange(4, device=elapsed.device) % 2 == 1
+    check.refuse("quotes", (saved["quotes"] > largest) & quantity, "quantities up to max_quote_qty")
+    over = (limit >= 0) & (saved["inventory"].abs() > limit)
+    check.refuse("inventory", over, "within inventory_limit")
     for slot, role in enumerate(roles):
         space = task.observation_space(role)
         for name in ("observation", "final_observation"):

@@ -301,7 +301,7 @@ class Simulator:
         saved_states.warn_of(differences, stacklevel=4)
 
     def _checked_state(self, saved: Mapping[str, Any], parameters: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the market's part of a saved state, in memory of its own, if markets of these parameters can be in it."""
+        """Return the market's part of a saved state, in memory of its own; refuse one that no market can be in."""
         checked = {
             name: self.engine.own_copy(saved_states.take(saved, name, tensor)) for name, tensor in self.tensors.items()
         }
@@ -493,7 +493,7 @@ class Simulator:
         return {name: torch.zeros(shape, dtype=torch.int32, device=self.device) for name in check_series(record)}
 
     def _draw_counts(self, seeds: torch.Tensor) -> np.ndarray | None:
-        """Return the agents of each class that markets of these seeds have, int64 `[M, 4]`; None if all have the same."""
+        """Return the agents per class of markets of these seeds, int64 `[M, 4]`; None if all have the same."""
         if self.config.population != "multinomial":
             return None
         return multinomial_counts(self.config, seeds.cpu().numpy(), np.arange(self.num_markets))

@@ -376,11 +376,15 @@ GOOD = {"config": None, "orders": schedule(2, 3), "num_markets": 3, "engine": "n
         (
             {"orders": lambda t, simulator: np.zeros((2, 1, 4), int), "decisions": 1},
             ValueError,
-            r"orders: got shape \[2",
+            r"orders: got int64 \[2",
         ),
-        ({"orders": schedule(2, 4)}, ValueError, r"orders: got shape \[2, 4, 1, 4\], allowed is int32 \[T, 3, 1, 4\]"),
+        (
+            {"orders": schedule(2, 4)},
+            ValueError,
+            r"orders: got torch.int32 \[2, 4, 1, 4\] on cpu, allowed is int32 \[T, 3, 1, 4\]",
+        ),
         ({"orders": schedule(2, 3).float()}, TypeError, "orders: got torch.float32"),
-        ({"orders": schedule(2, 3)[0]}, ValueError, "orders: got shape"),
+        ({"orders": schedule(2, 3)[0]}, ValueError, r"orders: got torch.int32 \[3, 1, 4\]"),
         ({"slots": 0}, ValueError, "orders: got quotes, but this simulator has no slots"),
         ({"config": "paper"}, TypeError, "config: got str"),
         ({"engine": "gpu"}, ValueError, "engine: got 'gpu'"),

@@ -107,7 +107,7 @@ STATES = [
     ("volume", lambda x: x - 2**40, r"state\['volume'\]: got -\d+"),
     ("trades", lambda x: x - 2**40, r"state\['trades'\]: got -\d+"),
     ("error", lambda x: x + 1, r"state\['error'\]: got 1, allowed is 0"),
-    ("quotes", lambda x: x * 0 - 1, r"state\['quotes'\]: got -1, allowed is quantities from 0 to max_quote_qty"),
+    ("quotes", lambda x: x * 0 - 1, r"state\['quotes'\]: got -1, allowed is quantities from 0 to 2\^20"),
     ("quotes", lambda x: x * 0 + 2**20 + 1, r"state\['quotes'\]: got 1048577"),
     ("quotes", lambda x: torch.full_like(x, -(2**31)), r"state\['quotes'\]: got -2147483648"),
 ]  # fmt: skip

@@ -66,11 +66,12 @@ class Engine:
         Raises:
             ValueError: If the warm starts or the scenarios are fewer than the task draws from.
         """
+        task = {"bank_size": 0, "bank_owner": 0, "scenarios": 0} | self._task | dict(task)
         owners = (1, self._sizes["M"], task["scenarios"])[task["bank_owner"]]
         for name, rows in (("bank_scalars", owners * task["bank_size"]), ("scenario_params", task["scenarios"])):
             if self._tables[name] < rows:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
-        self._task |= task
+        self._task = task
         self._fits_task = True
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
@@ -129,7 +130,7 @@ class Engine:
         """Refuse to be copied or pickled: an engine points at its own tensors."""
         raise TypeError(NO_COPY)
 
-    # What engines may have to do besides -------------------------------------------------------------------------------
+    # What engines may have to do besides ------------------------------------------------------------------------------
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""

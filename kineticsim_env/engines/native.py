@@ -1,7 +1,7 @@
 """The two engines made of the shared header: `CpuEngine` (C++) and `CudaEngine` (the persistent kernel).
 
-Both fill one `struct Launch` with pointers to torch tensors and hand it over; they hold no rule. `Engine.launch` looks at
-every tensor before it gets here.
+Both fill one `struct Launch` with pointers to torch tensors and hand it over; they hold no rule. `Engine.launch` looks
+at every tensor before it gets here.
 """
 
 from __future__ import annotations
