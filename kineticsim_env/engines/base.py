@@ -66,12 +66,13 @@ class Engine:
         Raises:
             ValueError: If the warm starts or the scenarios are fewer than the task draws from.
         """
-        task = {"bank_size": 0, "bank_owner": 0, "scenarios": 0} | self._task | dict(task)
-        owners = (1, self._sizes["M"], task["scenarios"])[task["bank_owner"]]
-        for name, rows in (("bank_scalars", owners * task["bank_size"]), ("scenario_params", task["scenarios"])):
+        settings = self._task | dict(task)
+        scenarios = settings.get("scenarios", 0)
+        owners = (1, self._sizes["M"], scenarios)[settings.get("bank_owner", 0)]
+        for name, rows in (("bank_scalars", owners * settings.get("bank_size", 0)), ("scenario_params", scenarios)):
             if self._tables[name] < rows:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
-        self._task = task
+        self._task = settings
         self._fits_task = True
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
