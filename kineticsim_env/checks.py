@@ -15,6 +15,8 @@ import torch
 from kineticsim_env import state
 from kineticsim_env.config import CLASSES, MarketConfig
 
+_HOST = torch.device("cpu")
+
 
 def check_series(record: Any) -> tuple[str, ...]:
     """Return the names of the series to record."""
@@ -53,7 +55,8 @@ def engine_input(
         TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
     if not isinstance(given, torch.Tensor):
-        return _from_host(name, given, dtype, shape, device)
+        tensor = torch.from_numpy(host_array(name, given, dtype, shape, device))
+        return tensor if device.type == "cpu" else tensor.to(device)
     if given.layout is not torch.strided or given.is_nested or given.is_meta:
         kind = "meta" if given.is_meta else "nested" if given.is_nested else str(given.layout)
         raise TypeError(f"{name}: got a {kind} tensor, allowed is {_allowed(dtype, shape, device)}")
@@ -72,10 +75,10 @@ def engine_input(
     return (given if given.device == device else given.to(device)).contiguous()
 
 
-def _from_host(
-    name: str, given: Any, dtype: torch.dtype, shape: Sequence[int | None], device: torch.device
-) -> torch.Tensor:
-    """Return what is no tensor as one."""
+def host_array(
+    name: str, given: Any, dtype: torch.dtype, shape: Sequence[int | None], device: torch.device = _HOST
+) -> np.ndarray:
+    """Return what is no tensor as a C-ordered, aligned, writeable array; arguments and errors are `engine_input`'s."""
     try:
         array = np.asarray(given)
     except Exception as error:  # whatever strange objects raise
@@ -95,16 +98,19 @@ def _from_host(
                 raise ValueError(f"{name}: got {value}, allowed are values that fit {_name(dtype)}")
     if dtype == torch.bool:
         array = np.ascontiguousarray(array).view(np.uint8) != 0
-    wanted = np.dtype(_name(dtype))
-    if array.dtype != wanted or not array.flags.carray:  # contiguous, aligned and writeable
-        array = np.array(array, dtype=wanted, order="C")
-    return torch.from_numpy(array).to(device)
+    wanted = _NUMPY[dtype]
+    if array.dtype == wanted and array.flags.carray:  # C-ordered, aligned and writeable
+        return array
+    return np.array(array, dtype=wanted, order="C")
 
 
-_KINDS = {torch.float32: "f", torch.int32: "iu", torch.int64: "iu", torch.bool: "b"}  # NumPy's
+_KINDS = {torch.float32: "f", torch.int32: "iu", torch.int64: "iu", torch.bool: "b"}  # of NumPy's types
+_NUMPY = {dtype: np.dtype(str(dtype).removeprefix("torch.")) for dtype in _KINDS}
 
 
 def _fits(found: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    if found == wanted:
+        return True
     return len(found) == len(wanted) and all(want in (None, have) for want, have in zip(wanted, found, strict=True))
 
 

@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 from kineticsim_env import saved_states, state, warm_starts
 from kineticsim_env.calls import Uninterrupted, one_at_a_time
-from kineticsim_env.checks import check_count, check_mask, check_seeds, engine_input
+from kineticsim_env.checks import check_count, check_mask, check_seeds, engine_input, host_array
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts, make_config
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
@@ -317,7 +317,8 @@ class EnvCore:
         dtype = torch.int64 if limit else torch.float32
         if isinstance(actions, torch.Tensor) and not self.host:
             return engine_input(name, actions, dtype, shape, self.device)
-        return check_host_actions(actions, shape, limit, name).to(self.device)
+        tensor = torch.from_numpy(check_host_actions(actions, shape, limit, name))
+        return tensor if self.host else tensor.to(self.device)
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -412,8 +413,8 @@ def check_autoreset(mode: Any) -> AutoresetMode:
     raise ValueError(f"autoreset_mode: got {mode!r}, allowed are {', '.join(known.name for known in MODES)}")
 
 
-def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: str = "actions") -> torch.Tensor:
-    """Return actions that are in host memory as a contiguous tensor of the engine's dtype, or raise.
+def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: str = "actions") -> np.ndarray:
+    """Return actions that are in host memory as a C-ordered array of the engine's dtype, or raise.
 
     Args:
         actions: A tensor in host memory, or anything that NumPy takes.
@@ -422,15 +423,17 @@ def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: s
         name: What errors call them.
     """
     dtype = torch.int64 if limit else torch.float32
-    tensor = engine_input(name, actions, dtype, shape, torch.device("cpu"))
-    given = tensor.numpy()
+    if isinstance(actions, torch.Tensor):
+        given = engine_input(name, actions, dtype, shape, torch.device("cpu")).numpy()
+    else:
+        given = host_array(name, actions, dtype, shape)
     good = ((given >= 0) & (given < limit)) if limit else np.abs(given) <= 1.0  # False for NaN
     if not good.all():
         place = np.unravel_index(int(np.argmin(good)), shape)
         allowed = f"0 to {limit - 1}" if limit else "-1 to 1"
         where = f"{name}{[int(i) for i in place]}" if place else name
         raise ValueError(f"{where}: got {given[place]}, allowed is {allowed}")
-    return tensor
+    return given
 
 
 def unpack_observations(observations: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -116,7 +116,7 @@ class MarketEnv(OverCore, gym.Env):
             Observation float32 `[F]`, reward, terminated, truncated, and the infos of the class.
         """
         core = self.core
-        if not self._was_reset or bool(core.tensors["done"]):
+        if not self._was_reset or core.tensors["done"].item():
             why = "has ended its episode" if self._was_reset else "was never reset"
             raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
         if self._limit:

@@ -37,13 +37,15 @@ class Engine:
             tensors: Persistent tensors by their names in `struct Launch`.
         """
         self.device = device
-        self._sizes = {name: sizes[name] for name in "MLK"}
+        self._sizes = dict(sizes)
+        self._dims = tuple(sizes[name] for name in "MLK")
         self._tensors: dict[str, torch.Tensor] = {}
         self._bound: dict[str, int] = {}  # addresses by the names of tensors, 0 where there are no elements
         self._addresses: list[int] = []  # the same, in the order of tensors
         self._starts: list[int] = []  # of the same tensors in memory, in rising order,
         self._ends: list[int] = []  # and where each of them ends
         self._task: dict[str, Any] = {}
+        self._input, self._action_size = "actions", 0  # of an environment's step, and its least numbers per slot
         self._tables: dict[str, int] = {"bank_scalars": 0, "scenario_params": 0}  # rows
         self._fits_task = False  # whether the tables have the rows that the task draws from
         self.bind(tensors)
@@ -73,6 +75,9 @@ class Engine:
             if self._tables[name] < rows:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
         self._task = settings
+        self._input = "choices" if settings.get("action_type", 0) else "actions"
+        makers = 0 in list(settings.get("role", [0]))[: self._sizes["K"]]  # enum Role in cuda/tasks.h
+        self._action_size = state.CONSTANTS["kActionSize"] if makers else 2
         self._fits_task = True
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
@@ -98,14 +103,15 @@ class Engine:
     def _check_task(self, mode: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
         if not self._fits_task:
             raise RuntimeError("the scenarios or warm starts were replaced without their task; use env.set_scenarios")
-        needed = "choices" if self._task["action_type"] else "actions"
-        if mode == ENV_STEP and tensors.get(needed) is None:
-            raise ValueError(f"{needed}: got None, allowed is a tensor, as the action type asks for")
+        if mode == ENV_STEP and tensors.get(self._input) is None:
+            raise ValueError(f"{self._input}: got None, allowed is a tensor, as the action type asks for")
 
     def _checked(self, name: str, tensor: torch.Tensor, decisions: int, auctions: int) -> torch.Tensor:
         """Return a tensor of a launch, or a copy where the engine could not read it in place."""
-        width = max(tensor.shape[-1] if tensor.dim() else 0, self._action_size()) if name == "actions" else 0
-        dtype, shape, count = _expected(name, *self._sizes.values(), decisions, auctions, width)
+        width = 0
+        if name == "actions":  # rows may be as short as the roles' actions
+            width = max(tensor.shape[-1] if tensor.dim() else 0, self._action_size)
+        dtype, shape, count = _expected(name, *self._dims, decisions, auctions, width)
         # Axes of length 1 may be missing, as only the memory is handed on.
         if tensor.dtype != dtype or tensor.numel() != count or tensor.device != self.device:
             found = f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
@@ -122,10 +128,6 @@ class Engine:
         place = bisect_right(self._ends, start)
         ours = place < len(self._starts) and self._starts[place] < start + tensor.nbytes
         return tensor.clone() if ours else tensor
-
-    def _action_size(self) -> int:
-        makers = 0 in self._task["role"][: self._sizes["K"]]  # enum Role in cuda/tasks.h
-        return state.CONSTANTS["kActionSize"] if makers else 2
 
     def __reduce__(self) -> str:
         """Refuse to be copied or pickled: an engine points at its own tensors."""
