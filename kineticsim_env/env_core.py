@@ -369,7 +369,13 @@ class EnvCore:
         for name in _SAVED:
             checked[name] = self._engine.own_copy(saved_states.take(saved, name, self.tensors[name]))
         saved_states.check_environment_ranges(
-            checked, present, self.task, self.roles, self.config.num_levels, self.auctions_per_step
+            checked,
+            present,
+            self.task,
+            self.roles,
+            levels=self.config.num_levels,
+            auctions_per_step=self.auctions_per_step,
+            scenarios=table is not None,
         )
         counts = simulator._draw_counts(checked["seed"])
         bank: dict[str, torch.Tensor] = {}

@@ -21,6 +21,7 @@ from kineticsim_env.checks import check_mapping, engine_input
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, parameter_ranges
 from kineticsim_env.engines import numpy_rules
 from kineticsim_env.engines.numpy_reference import WORD_SLOT
+from kineticsim_env.scenarios import MAX_SCENARIOS
 from kineticsim_env.tasks.base import Task
 
 ABOUT, SCENARIOS, PARAMETERS = "about", "scenarios", "parameters"
@@ -215,8 +216,10 @@ def check_environment_ranges(
     parameters: torch.Tensor,
     task: Task,
     roles: Sequence[str],
+    *,
     levels: int,
     auctions_per_step: int,
+    scenarios: bool,
 ) -> None:
     """Refuse a state that no environment of this task can be in; the market's part is checked already.
 
@@ -227,6 +230,7 @@ def check_environment_ranges(
         roles: Of each slot.
         levels: L.
         auctions_per_step: Auctions per decision.
+        scenarios: Whether there are any.
 
     Raises:
         ValueError: Naming the tensor, the first number that is out of its range, and the range.
@@ -245,7 +249,10 @@ def check_environment_ranges(
     check.refuse("mid_history", moves.any(1, keepdim=True), "mids less than 2^31 apart from one decision to the next")
     check.refuse("volume_history", saved["volume_history"] < 0, "0 or more")
     check.within("prev_value", -_MAX_MONEY, _MAX_MONEY, "-2^60 to 2^60")
-    check.within("scenario", 0, 2**16 - 1, "0 to 2^16 - 1")
+    if scenarios:
+        check.within("scenario", 0, MAX_SCENARIOS - 1, f"0 to {MAX_SCENARIOS - 1}")
+    else:
+        check.within("scenario", 0, 0, "0, as there are no scenarios")
     row = _columns(parameters, elapsed.device)  # what observations are scaled by
     largest, limit = row["max_quote_qty"].view(-1, 1, 1), row["inventory_limit"].view(-1, 1)
     quantity = torch.arange(4, device=elapsed.device) % 2 == 1
