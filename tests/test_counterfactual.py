@@ -464,13 +464,13 @@ def test_command_with_a_table_and_a_picture(tmp_path):
     [
         (["--preset", "other"], "preset: got 'other'"),
         (["--blocks", "4", "0"], "--blocks: got 0"),
-        (["--per-auction", "0"], "per_auction: got 0"),
-        (["--side", "long"], "side: got 'long'"),
-        (["--after", "0"], "after: got 0"),
+        (["--per-auction", "0"], "--per-auction: got 0"),
+        (["--side", "long"], "--side: got 'long'"),
+        (["--after", "0"], "--after: got 0"),
         (["--output", "impact.txt"], "--output: got 'impact.txt'"),
         (["--output", "/no/such/folder/impact.json"], "--output: got '/no/such/folder/impact.json'"),
-        (["--set", "inventory_limit=5"], "block: got 8, allowed is up to 5"),
-        (["--markets", "0"], "num_markets: got 0"),
+        (["--set", "inventory_limit=5"], "--blocks: got 8, allowed is up to 5"),
+        (["--markets", "0"], "--markets: got 0"),
     ],
 )
 def test_wrong_input_is_one_line(words, said, capsys):
