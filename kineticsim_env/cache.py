@@ -12,10 +12,11 @@ import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TypeVar
+
+from filelock import FileLock, Timeout
 
 from .errors import EngineUnavailable
 
@@ -23,7 +24,6 @@ LOCK_SECONDS = 600  # a build takes seconds; who holds a lock for longer is stop
 DIGEST = ".sha256"  # what a digest's name adds to its entry's
 
 Loaded = TypeVar("Loaded")
-_locks: set[int] = set()  # descriptors of the locks that this process holds
 
 
 class Flawed(Exception):
@@ -246,48 +246,27 @@ def write(path: Path, content: bytes, folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(target: Path) -> Generator[None]:
-    """Hold the lock of one cache entry. The kernel gives it back when its holder dies, so it cannot go stale."""
-    import fcntl  # not on Windows, where nothing is compiled
+    """Hold the lock of one cache entry. The kernel gives it back when its holder dies, so it cannot go stale.
 
+    A forked child does not hold what its parent holds: filelock 4 closes the descriptors that it inherits.
+    """
+    lock = FileLock(f"{target}.lock", mode=0o600)
     try:
-        handle = os.open(f"{target}.lock", os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        with contextlib.suppress(FileNotFoundError):
+            if reason := distrust(os.stat(lock.lock_file, follow_symlinks=False)):
+                raise Blocked(f"{lock.lock_file} cannot be used: {reason}")  # who could hold it for ever
+        try:
+            lock.acquire(timeout=0.2)
+        except Timeout:
+            notice(f"waiting for another process that compiles {target.name}")
+            lock.acquire(timeout=LOCK_SECONDS)
+    except Timeout:
+        raise EngineUnavailable(
+            f"another process holds {lock.lock_file} for more than {LOCK_SECONDS} s; end it, or set KINETICSIM_CACHE"
+        ) from None
     except OSError as error:
-        raise Blocked(f"{target}.lock cannot be locked ({error.strerror})") from error
-    _locks.add(handle)
+        raise Blocked(f"{lock.lock_file} cannot be locked ({error.strerror})") from error
     try:
-        if reason := distrust(os.fstat(handle)):
-            raise Blocked(f"{target}.lock cannot be used: {reason}")  # who could hold it for ever
-        started, said = time.monotonic(), False
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                waited = time.monotonic() - started
-            except OSError as error:
-                raise Blocked(f"{target}.lock cannot be locked ({error.strerror})") from error
-            if waited > LOCK_SECONDS:
-                raise EngineUnavailable(
-                    f"another process holds {target}.lock for more than {LOCK_SECONDS} s; end it, or set "
-                    "KINETICSIM_CACHE"
-                )
-            if waited > 0.2 and not said:
-                said = True
-                notice(f"waiting for another process that compiles {target.name}")
-            time.sleep(0.05)
         yield
     finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)  # closing does not give it back if a child has the descriptor, too
-        _locks.discard(handle)
-        os.close(handle)
-
-
-def _drop_inherited_locks() -> None:
-    """Close the locks of a process that this one was forked from: they would be held for as long as both live."""
-    for handle in _locks:
-        os.close(handle)
-    _locks.clear()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_drop_inherited_locks)
+        lock.release()
