@@ -15,10 +15,13 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from kineticsim_env import build, cache
+from kineticsim_env.errors import EngineUnavailable
 
 ROOT = Path(__file__).parent.parent
 ENGINE = """
@@ -91,6 +94,24 @@ def run(sources: Path, code: str, **environment: str) -> tuple[str, str, int]:
         process.kill()
         raise
     return out, err, process.returncode
+
+
+def load(sources: Path, **environment: str) -> tuple[str, str, int]:
+    """Load the engine of `sources` in this process, which takes half as long as `run`; return the same as that."""
+    errors = io.StringIO()
+    settings = {"KINETICSIM_CACHE": str(sources.parent / "cache"), **environment}
+    with (
+        mock.patch.dict(os.environ, settings),
+        mock.patch.multiple(build, cuda_dir=lambda: sources, _loaded={}, _failed={}),
+        contextlib.chdir(sources.parent),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            library: Any = build.load_cpu()
+            said = f"answer {library.ks_answer()}\n"
+        except EngineUnavailable as error:
+            said = str(error)
+    return said, errors.getvalue(), 0
 
 
 def in_child(function: Callable[[], object], user: int | None = None, seconds: float = 120) -> tuple[object, str]:

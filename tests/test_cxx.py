@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from build_helpers import LOAD, TINY_CPU, needs_compiler, run, sources
+from build_helpers import LOAD, TINY_CPU, load, needs_compiler, run, sources
 
 from kineticsim_env import build, doctor
 
@@ -41,32 +41,26 @@ def test_a_launcher_before_the_compiler_and_flags_behind_it(sources, flags):
     if flags:
         text = "#ifndef KS_MARK\n#define KS_MARK 0\n#endif\n" + TINY_CPU.replace("42", "KS_MARK")
         (sources / "market_cpu.cpp").write_text(text)
-    out, err, _ = run(sources, LOAD, PATH=path, CXX=f"ccache {REAL} {flags}")
+    out, err, _ = load(sources, PATH=path, CXX=f"ccache {REAL} {flags}")
     assert out == ("answer 7\n" if flags else "answer 42\n"), err
     calls = log.read_text().splitlines()
     assert sum("market_cpu.cpp" in call for call in calls) == 1, calls
     assert all(call.startswith(f"{REAL} {flags}".strip()) for call in calls), calls
-    assert run(sources, LOAD, PATH=path, CXX=f"ccache {REAL} {flags}") == (out, "", 0)
-
-
-@needs_compiler
-def test_flags_behind_the_compiler(sources):
-    out, err, _ = run(sources, LOAD, CXX=f"{REAL} -O1")
-    assert out == "answer 42\n", err
+    assert load(sources, PATH=path, CXX=f"ccache {REAL} {flags}") == (out, "", 0)
 
 
 @needs_compiler
 @pytest.mark.parametrize("quote", [str, lambda path: shlex.quote(str(path))], ids=["plain", "quoted"])
 def test_a_path_with_spaces(sources, quote):
     compiler = script(sources.parent / "my own tools" / "g++", f'exec {REAL} "$@"')
-    out, err, _ = run(sources, LOAD, CXX=quote(compiler))
+    out, err, _ = load(sources, CXX=quote(compiler))
     assert out == "answer 42\n", err
 
 
 @needs_compiler
-def test_a_cache_with_spaces(sources):
+def test_a_cache_with_spaces_and_flags_behind_the_compiler(sources):
     spaced = sources.parent / "a cache"
-    out, err, _ = run(sources, LOAD, CXX=f"{REAL} -O1", KINETICSIM_CACHE=str(spaced))
+    out, err, _ = load(sources, CXX=f"{REAL} -O1", KINETICSIM_CACHE=str(spaced))
     assert out == "answer 42\n", err
 
 
@@ -74,13 +68,13 @@ def test_a_cache_with_spaces(sources):
 def test_a_relative_path(sources):
     """It is run in another folder than this one."""
     script(sources.parent / "tools" / "g++", f'exec {REAL} "$@"')
-    out, err, _ = run(sources, LOAD, CXX="tools/g++")
+    out, err, _ = load(sources, CXX="tools/g++")
     assert out == "answer 42\n", err
 
 
 @pytest.mark.parametrize("wrong", [" ", "g++ 'unclosed", "no-such-launcher g++"])
 def test_what_names_no_compiler_is_said(sources, wrong):
-    out, err, code = run(sources, CATCH, CXX=wrong)
+    out, err, code = load(sources, CXX=wrong)
     assert code == 0 and f"CXX={wrong!r} is not found; set it to a C++ compiler, or unset it" in out, (out, err)
 
 
@@ -94,7 +88,7 @@ def test_the_doctor_reads_what_names_no_compiler(monkeypatch, tmp_path, wrong):
 @needs_compiler
 def test_a_launcher_of_no_compiler_is_named(sources):
     script(sources.parent / "ccache", 'exec "$@"')
-    out, err, code = run(sources, CATCH, CXX=f"{sources.parent}/ccache no-such-compiler")
+    out, err, code = load(sources, CXX=f"{sources.parent}/ccache no-such-compiler")
     assert code == 0 and "no-such-compiler does not run" in out and "set CXX" in out, (out, err)
 
 
@@ -106,9 +100,9 @@ def test_further_flags_make_another_library(sources):
     (sources / "market_cpu.cpp").write_text(TINY_CPU.replace("42", "sizeof(KS_TEXT)"))
     for text in ("short", "a $HOME, 'quoted'"):
         flags = shlex.quote(f'-DKS_TEXT="{text}"')
-        out, err, _ = run(sources, LOAD, KINETICSIM_CXXFLAGS=flags)
+        out, err, _ = load(sources, KINETICSIM_CXXFLAGS=flags)
         assert out == f"answer {len(text) + 1}\n" and "compiling" in err, err
-        assert run(sources, LOAD, KINETICSIM_CXXFLAGS=flags) == (out, "", 0)
+        assert load(sources, KINETICSIM_CXXFLAGS=flags) == (out, "", 0)
 
 
 @needs_compiler
@@ -116,15 +110,15 @@ def test_further_flags_come_last_and_reach_the_linker(sources):
     (sources / "market_cpu.cpp").write_text(
         TINY_CPU.replace("return 42", "\n#ifdef __OPTIMIZE__\n!\n#endif\nreturn 42")
     )
-    out, err, _ = run(sources, LOAD, KINETICSIM_CXXFLAGS="-O0")
+    out, err, _ = load(sources, KINETICSIM_CXXFLAGS="-O0")
     assert out == "answer 42\n", err
-    out, err, _ = run(sources, CATCH, KINETICSIM_CXXFLAGS="-O0 -lno_such_library")
+    out, err, _ = load(sources, KINETICSIM_CXXFLAGS="-O0 -lno_such_library")
     assert "did not build the C++ engine" in out and "no_such_library" in out, (out, err)
 
 
 @pytest.mark.parametrize("wrong", ["-g '"])
 def test_further_flags_that_cannot_be_read_are_named(sources, wrong):
-    out, err, code = run(sources, CATCH, KINETICSIM_CXXFLAGS=wrong)
+    out, err, code = load(sources, KINETICSIM_CXXFLAGS=wrong)
     assert code == 0 and f"KINETICSIM_CXXFLAGS={wrong!r} cannot be read: " in out, (out, err)
 
 
