@@ -139,9 +139,6 @@ class CpuEngine(NativeEngine):
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Load (perhaps build) the library and bind it; see `NativeEngine`."""
         self._library = build.load_cpu()
-        self._library.ks_cpu_launch.restype = ctypes.c_int64
-        self._library.ks_cpu_launch.argtypes = [ctypes.c_void_p]
-        self._library.ks_sizeof_launch.restype = self._library.ks_sizeof_params.restype = ctypes.c_int64
         ours = (ctypes.sizeof(state.Launch), 4 * len(state.PARAMS_FIELDS))
         theirs = (self._library.ks_sizeof_launch(), self._library.ks_sizeof_params())
         if ours != theirs:  # a field of layout.h that state.py reads otherwise than the compiler does
