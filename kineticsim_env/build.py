@@ -133,6 +133,11 @@ def _cpu_model() -> str:
         return platform.processor()
 
 
+def _extra_flags() -> list[str]:
+    """Return what KINETICSIM_CXXFLAGS adds to the compiler's and the linker's flags: a sanitizer, say."""
+    return shlex.split(os.environ.get("KINETICSIM_CXXFLAGS", ""))
+
+
 def _cpu_flags(cxx: str, folder: Path) -> list[str]:
     """Return the flags that this compiler takes: not every one knows -march=native or has OpenMP."""
     flags = ["-O3", "-ffp-contract=off", "-fwrapv"]
@@ -175,7 +180,7 @@ def _load_cpu() -> ctypes.CDLL:
     missing, cxx = cpu_unavailable(), find_cxx()
     if missing or cxx is None:
         raise EngineUnavailable(missing or "no C++ compiler is found")
-    key = _key(torch.__version__, cxx, compiler_version(cxx), _cpu_model(), source_hash())
+    key = _key(torch.__version__, cxx, compiler_version(cxx), _cpu_model(), source_hash(), _extra_flags())
     folder = cache_dir() / f"cpu-{key}"
     library, ready = folder / f"ks_cpu_{key}.so", folder / "ready"
     if ready.exists():
@@ -207,8 +212,8 @@ def _build_cpu(cxx: str, folder: Path, name: str) -> None:
             load(
                 name,
                 [str(cuda_dir() / "market_cpu.cpp")],
-                extra_cflags=flags,
-                extra_ldflags=[flag for flag in flags if flag == "-fopenmp"],
+                extra_cflags=[*flags, *_extra_flags()],
+                extra_ldflags=[*(flag for flag in flags if flag == "-fopenmp"), *_extra_flags()],
                 extra_include_paths=[str(cuda_dir())],
                 build_directory=str(folder),
                 with_cuda=False,
