@@ -239,12 +239,12 @@ def describe(given: Any) -> str:
     return f"{given.dtype} {tuple(given.shape)}{kind}"
 
 
-def check_floats(
-    name: str, given: Any, allowed: str, fits: Callable[[torch.Size], bool], dtypes: Container[torch.dtype]
+def check_tensor(
+    name: str, given: Any, allowed: str, fits: Callable[[torch.Tensor], bool], dtypes: Container[torch.dtype]
 ) -> torch.Tensor:
-    """Return a tensor of floats to compute with, as it is; `fits` says whether it has the shape that is allowed."""
+    """Return a tensor to compute with, as it is; `fits` says whether its shape is one that is allowed."""
     if not is_plain(given) or given.dtype not in dtypes:
         raise TypeError(f"{name}: got {describe(given)}, allowed is {allowed}")
-    if not fits(given.shape):
+    if not fits(given):
         raise ValueError(f"{name}: got {describe(given)}, allowed is {allowed}")
     return given

@@ -83,7 +83,7 @@ def check_count(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int
 def check_number(name: str, value: Any, low: float = -math.inf, high: float = LARGEST, *, above: bool = False) -> Any:
     """Return a finite number from `low`, or above it, up to `high` in size, as a plain int or float."""
     least = f" {'above' if above else 'from'} {low:g}" if low > -math.inf else ""
-    allowed = f"a number{least}, up to {high:g}{'' if least else ' in size'}"
+    allowed = f"a finite number{least}, up to {high:g}{'' if least else ' in size'}"
     if not is_number(value):
         raise TypeError(f"{name}: got {show(value)}, allowed is {allowed}")
     found = as_float(value)
