@@ -199,7 +199,9 @@ def _checked(name: str, value: Any) -> Any:
         value = value.item()
     if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes, bytearray, memoryview)):
         if name in _ENSEMBLE_WIDE:
-            raise TypeError(f"{name}: got one value per market, but it is the same for the whole ensemble")
+            raise TypeError(
+                f"{name}: got one value per market, but it is the same for the whole ensemble: allowed is one value"
+            )
         if isinstance(value, np.ndarray) and value.ndim != 1:
             raise ValueError(f"{name}: got an array of shape {value.shape}, allowed is one value, or one per market")
         values = [_checked_scalar(name, item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]

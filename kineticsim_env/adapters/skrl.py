@@ -116,7 +116,7 @@ def as_actions(actions: torch.Tensor, space: spaces.Space, name: str = "actions"
         name: What errors call them.
     """
     discrete = isinstance(space, spaces.Discrete)
-    (size,) = (1,) if discrete else space.shape or ()
+    size = 1 if discrete else (space.shape or (0,))[0]
     check_tensor(name, actions, f"a real tensor [M, {size}]", lambda rows: rows.shape[1:] == (size,), _REAL)
     if discrete:
         return actions.squeeze(-1).long()
