@@ -89,7 +89,7 @@ def check_number(name: str, value: Any, low: float = -math.inf, high: float = LA
     found = as_float(value)
     if not max(low, -high) <= found <= high or (above and found == low):  # False for NaN
         raise ValueError(f"{name}: got {show(value)}, allowed is {allowed}")
-    return int(value) if is_whole(value) else found
+    return int(value) if is_whole(value) and abs(found) < 1 << 53 else found  # torch takes no larger ints
 
 
 def check_instance(name: str, value: Any, kind: type[Kind]) -> Kind:

@@ -45,7 +45,7 @@ class RunningMeanStd:
         if not isinstance(shape, (tuple, list)):
             raise TypeError(f"shape: got {show(shape)}, allowed is a tuple of sizes")
         shape = tuple(check_count("shape", size, 0) for size in shape)
-        check_count("shape", math.prod(shape), 0)  # of the whole
+        check_count("shape", math.prod(max(size, 1) for size in shape), 0)  # what strides are made of
         epsilon = check_number("epsilon", epsilon, 0.0)
         try:
             device = torch.empty(0, device=device).device

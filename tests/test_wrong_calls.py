@@ -227,6 +227,7 @@ CALLS = [
     (lambda: statistics(shape=3), TypeError, "shape: got 3, allowed is a tuple"),
     (lambda: statistics(shape=(-1,)), ValueError, "shape: got -1"),
     (lambda: statistics(shape=(2**30, 2**30)), ValueError, "shape: got 1152921504606846976"),
+    (lambda: statistics(shape=(0, 2**30, 2**30)), ValueError, "shape: got 1152921504606846976"),
     (lambda: statistics(device="x"), ValueError, "device: got 'x'"),
     (lambda: statistics(device=2**64), ValueError, "device: got 18446744073709551616"),
     (lambda: statistics(epsilon=1j), TypeError, "epsilon: got 1j"),
@@ -412,3 +413,6 @@ def test_what_a_value_is_called():
     with pytest.raises(ValueError, match="x: got 0, allowed is a finite number above 0, up to 1$"):
         check_number("x", 0, 0.0, 1.0, above=True)
     assert type(check_number("x", np.float32(0.5))) is float and type(check_number("x", np.int8(3))) is int
+    large = policies.FixedSpread(MAKER, half_spread=2**64, qty=10**20)(SEEN)  # torch takes no ints like these
+    assert large.tolist() == [[1.0] * 4] * 3
+    assert statistics(epsilon=2**64).count == 2.0**64
