@@ -56,7 +56,7 @@ from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, m
 from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
-from kineticsim_env.values import check_choice
+from kineticsim_env.values import check_choice, is_one_of, show
 from kineticsim_env.vector_env import check_config
 
 try:
@@ -267,7 +267,8 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
 
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""
-        check_choice("render_agent", agent, self.possible_agents, optional=True)
+        if agent is not None and not is_one_of(agent, self.possible_agents):
+            raise ValueError(f"render_agent: got {show(agent)}, allowed are None, {', '.join(self.possible_agents)}")
         return 0 if agent is None else self.possible_agents.index(agent)
 
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:
