@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from kineticsim_env.calls import one_at_a_time
-from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
 from kineticsim_env.over_core import OverCore
@@ -21,6 +20,7 @@ from kineticsim_env.parallel_env import agent_names, state_space
 from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
+from kineticsim_env.values import check_count, check_flag
 from kineticsim_env.vector_env import check_config, check_options
 
 Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
@@ -85,8 +85,7 @@ class BatchedParallelEnv(OverCore):
         """
         self.num_envs = check_count("num_envs", num_envs, 1)
         self.autoreset_mode = check_autoreset(autoreset_mode)
-        if not isinstance(copy, bool):
-            raise TypeError(f"copy: got {copy!r}, allowed are True and False")
+        copy = check_flag("copy", copy)
         config = check_config(config, preset)
         settings = make_task(ManyLearnersTask, task)
         roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, config, settings)
@@ -222,7 +221,7 @@ class BatchedParallelEnv(OverCore):
         Args:
             final: Whether before any reset in the last step, as `final_obs`, rather than now.
         """
-        return joint_state(self._final if final else self._observation)
+        return joint_state(self._final if check_flag("final", final) else self._observation)
 
     def _handed_out(self, rows: Groups) -> Groups:
         return {role: row.clone() for role, row in rows.items()} if self._copy else rows

@@ -6,27 +6,36 @@ They return the value in the form the engines take, and change nothing.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 
 from kineticsim_env import state
 from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.values import check_count, is_one_of, is_whole, show
 
 _HOST = torch.device("cpu")
 
 
 def check_series(record: Any) -> tuple[str, ...]:
     """Return the names of the series to record."""
-    if isinstance(record, str) or not isinstance(record, Iterable):
-        raise TypeError(f"record: got {record!r}, allowed is a sequence of {', '.join(state.SERIES)}")
-    names = tuple(record)  # an iterator can be read once
+    names = _entries("record", record, f"a sequence of {', '.join(state.SERIES)}")
     for name in names:
-        if name not in state.SERIES:
-            raise ValueError(f"record: got {name!r}, allowed are {', '.join(state.SERIES)}")
+        if not is_one_of(name, state.SERIES):
+            raise ValueError(f"record: got {show(name)}, allowed are {', '.join(state.SERIES)}")
     return names
+
+
+def _entries(name: str, given: Any, allowed: str) -> tuple[Any, ...]:
+    """Return what an iterable that is no string yields; an iterator can be read once."""
+    if not isinstance(given, str) and isinstance(given, Iterable):
+        try:
+            return tuple(given)
+        except Exception as error:  # an array without axes says that it can be iterated over
+            raise TypeError(f"{name}: got {show(given)}, allowed is {allowed}") from error
+    raise TypeError(f"{name}: got {show(given)}, allowed is {allowed}")
 
 
 def engine_input(
@@ -184,28 +193,20 @@ def check_slots(slots: Any) -> tuple[str | None, ...]:
     most = state.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):
         raise TypeError(f"slots: got the string {slots!r}, allowed is a count, or a sequence such as ({slots!r},)")
-    if isinstance(slots, (int, np.integer)):
+    if is_whole(slots) or isinstance(slots, (bool, np.bool_)):
         if check_count("slots", slots, 0) > most:
             raise ValueError(f"slots: got {slots}, allowed is up to {most}")
         return (None,) * int(slots)
-    if not isinstance(slots, Iterable) or isinstance(slots, (Mapping, Set)):  # the order says which slot is which
-        raise TypeError(f"slots: got {slots!r}, allowed is a count up to {most}, or a sequence of classes and None")
-    names = tuple(slots)
+    allowed = f"a count up to {most}, or a sequence of classes and None"
+    if isinstance(slots, (Mapping, Set)):  # the order says which slot is which
+        raise TypeError(f"slots: got {show(slots)}, allowed is {allowed}")
+    names = _entries("slots", slots, allowed)
     if len(names) > most:
         raise ValueError(f"slots: got {len(names)}, allowed is up to {most}")
     for name in names:
-        if name is not None and name not in CLASSES:
-            raise ValueError(f"slots: got {name!r}, allowed are None, {', '.join(map(repr, CLASSES))}")
+        if name is not None and not is_one_of(name, CLASSES):
+            raise ValueError(f"slots: got {show(name)}, allowed are None, {', '.join(map(repr, CLASSES))}")
     return names
-
-
-def check_count(name: str, value: Any, least: int) -> int:
-    """Return a whole number from `least`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: got {value!r}, allowed is a whole number from {least}")
-    if not least <= value < 2**31:
-        raise ValueError(f"{name}: got {value}, allowed is {least} to 2^31 - 1")
-    return int(value)
 
 
 def check_mapping(saved: Any) -> None:
@@ -218,6 +219,38 @@ def check_like(saved: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) ->
     """Refuse saved tensors that are missing, or of other dtypes or shapes than the present ones."""
     for name, tensor in tensors.items():
         got = saved.get(name)
-        if not isinstance(got, torch.Tensor) or got.dtype != tensor.dtype or got.shape != tensor.shape:
-            found = f"{got.dtype} {tuple(got.shape)}" if isinstance(got, torch.Tensor) else type(got).__name__
-            raise ValueError(f"state[{name!r}]: got {found}, allowed is {tensor.dtype} {tuple(tensor.shape)}")
+        if not is_plain(got) or got.dtype != tensor.dtype or got.shape != tensor.shape:
+            allowed = f"{tensor.dtype} {tuple(tensor.shape)}"
+            raise ValueError(f"state[{name!r}]: got {describe(got)}, allowed is {allowed}")
+
+
+def is_plain(given: Any) -> TypeGuard[torch.Tensor]:
+    """Say whether something is a tensor with all its elements in memory: not sparse, not nested, not on `meta`."""
+    return (
+        isinstance(given, torch.Tensor)
+        and given.layout is torch.strided
+        and not given.is_nested
+        and not given.is_meta
+        and not given.is_quantized
+    )
+
+
+def describe(given: Any) -> str:
+    """Return what a tensor is, or the class of what is none, for a message."""
+    if not isinstance(given, torch.Tensor):
+        return type(given).__name__
+    if given.is_nested:
+        return f"{given.dtype} nested"
+    kind = "" if is_plain(given) else f", {given.layout} on {given.device}"
+    return f"{given.dtype} {tuple(given.shape)}{kind}"
+
+
+def check_tensor(
+    name: str, given: Any, allowed: str, fits: Callable[[torch.Tensor], bool], dtypes: Container[torch.dtype]
+) -> torch.Tensor:
+    """Return a tensor to compute with, as it is; `fits` says whether its shape is one that is allowed."""
+    if not is_plain(given) or given.dtype not in dtypes:
+        raise TypeError(f"{name}: got {describe(given)}, allowed is {allowed}")
+    if not fits(given):
+        raise ValueError(f"{name}: got {describe(given)}, allowed is {allowed}")
+    return given

@@ -7,10 +7,13 @@ Everything a user can set about a market is validated here, once. `parameter_row
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from kineticsim_env.values import as_float, check_choice, is_number, is_one_of, show
 
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 MAX_PRICE = 1 << 30
@@ -116,8 +119,8 @@ class MarketConfig:
             ValueError: If the preset is unknown.
             TypeError: If a field is unknown.
         """
-        if name not in PRESETS:
-            raise ValueError(f"preset: got {name!r}, allowed are {sorted(PRESETS)}")
+        if not is_one_of(name, PRESETS):
+            raise ValueError(f"preset: got {show(name)}, allowed are {sorted(PRESETS)}")
         return make_config({**PRESETS[name], **changes})
 
     def replace(self, **changes: Any) -> MarketConfig:
@@ -188,12 +191,17 @@ PRESETS: dict[str, dict[str, Any]] = {
 def _checked(name: str, value: Any) -> Any:
     """Return the value in its stored form: a Python scalar, None, or a read-only 1-D array for per-market values."""
     if hasattr(value, "detach"):  # a torch tensor, without importing torch here
-        value = value.detach().cpu().numpy()
+        try:
+            value = value.detach().cpu().numpy()
+        except Exception as error:  # sparse, nested, on meta: whatever torch has against it
+            raise TypeError(f"{name}: got {show(value)}, allowed is one value, or one per market") from error
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
-    if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
+    if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes, bytearray, memoryview)):
         if name in _ENSEMBLE_WIDE:
-            raise TypeError(f"{name}: got one value per market, but it is the same for the whole ensemble")
+            raise TypeError(
+                f"{name}: got one value per market, but it is the same for the whole ensemble: allowed is one value"
+            )
         if isinstance(value, np.ndarray) and value.ndim != 1:
             raise ValueError(f"{name}: got an array of shape {value.shape}, allowed is one value, or one per market")
         values = [_checked_scalar(name, item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
@@ -210,13 +218,12 @@ def _checked(name: str, value: Any) -> Any:
 def check_kind(name: str, value: Any, choices: Mapping[str, Sequence[str]], optional: Sequence[str]) -> bool:
     """Refuse what is neither a known choice, nor None where that is allowed, nor a number; True if it is a number."""
     if name in choices:
-        if value not in choices[name]:
-            raise ValueError(f"{name}: got {value!r}, allowed are {', '.join(map(repr, choices[name]))}")
+        check_choice(name, value, choices[name])
         return False
     if value is None and name in optional:
         return False
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name}: got {value!r} ({type(value).__name__}), allowed is a number")
+    if not is_number(value):
+        raise TypeError(f"{name}: got {show(value)} ({type(value).__name__}), allowed is a number")
     return True
 
 
@@ -225,13 +232,13 @@ def _checked_scalar(name: str, value: Any) -> Any:
         return value
     if name in _INTEGERS:
         low, high = _INTEGERS[name]
-        if value != value or value in (float("inf"), float("-inf")) or int(value) != value:
-            raise ValueError(f"{name}: got {value!r}, allowed is a whole number from {low} to {high}")
+        if not math.isfinite(as_float(value)) or int(value) != value:
+            raise ValueError(f"{name}: got {show(value)}, allowed is a whole number from {low} to {high}")
         if not low <= value <= high:
-            raise ValueError(f"{name}: got {value!r}, allowed is {low} to {high}")
+            raise ValueError(f"{name}: got {show(value)}, allowed is {low} to {high}")
         return int(value)
     if not 0 <= value <= 1:
-        raise ValueError(f"{name}: got {value!r}, allowed is 0 to 1")
+        raise ValueError(f"{name}: got {show(value)}, allowed is 0 to 1")
     return float(value)
 
 

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env.checks import check_count, check_quotes
+from kineticsim_env.checks import check_quotes
 from kineticsim_env.config import MAX_PRICE, MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.state import SERIES
 from kineticsim_env.studies.statistics import Mean, mean_and_error
+from kineticsim_env.values import check_choice, check_count, check_instance, check_progress
 
 Orders = Callable[[int, Simulator], Any]
 _SIDES = {"buy": 1, "sell": -1}
@@ -80,9 +81,7 @@ class Counterfactual:
 
     @staticmethod
     def _series(series: dict[str, torch.Tensor], name: str) -> np.ndarray:
-        if name not in series:
-            raise ValueError(f"name: got {name!r}, allowed are {', '.join(map(repr, series))}")
-        return series[name].cpu().numpy().astype(np.float64)
+        return series[check_choice("name", name, series)].cpu().numpy().astype(np.float64)
 
 
 def counterfactual(
@@ -127,7 +126,7 @@ def counterfactual(
         MarketError: If a market stops.
     """
     auctions, after = check_count("auctions", auctions, 1), check_count("after", after, 0)
-    warmup = check_count("warmup", warmup, 0)
+    warmup, progress = check_count("warmup", warmup, 0), check_progress(progress)
     simulator = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=slots)
     shape = (simulator.num_markets, len(simulator.slots), 4)
     if callable(orders):
@@ -136,7 +135,7 @@ def counterfactual(
         decisions = check_count("decisions", decisions, 0)
     else:
         orders = _checked_orders(orders, (None, *shape), simulator.device)
-        if decisions not in (None, len(orders)):
+        if decisions is not None and check_count("decisions", decisions, 0) != len(orders):
             raise ValueError(f"decisions: got {decisions}, allowed is {len(orders)}, the length of orders, or None")
         decisions = len(orders)
     simulator.run(warmup, progress=progress)
@@ -232,9 +231,8 @@ def block_impact(
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
-    config = MarketConfig() if config is None else config
-    if side not in _SIDES:
-        raise ValueError(f"side: got {side!r}, allowed are 'buy', 'sell'")
+    config = MarketConfig() if config is None else check_instance("config", config, MarketConfig)
+    check_choice("side", side, _SIDES)
     per_auction, after = check_count("per_auction", per_auction, 1), check_count("after", after, 1)
     if check_count("block", block, 0) > MAX_QUOTE_QTY * 1024:
         raise ValueError(f"block: got {block}, allowed is up to {MAX_QUOTE_QTY * 1024}")
@@ -332,8 +330,11 @@ def _in_a_row(folded: torch.Tensor) -> torch.Tensor:
 
 def _checked_orders(orders: Any, shape: tuple[int | None, ...], device: torch.device) -> torch.Tensor:
     """Return quotes as `check_quotes` does, called orders; those for one market are for all of them."""
-    given = orders if isinstance(orders, torch.Tensor) else np.asarray(orders)
-    one = given.ndim == len(shape) and given.shape[-3] == 1
+    try:
+        found = tuple(orders.shape) if isinstance(orders, torch.Tensor) else np.shape(orders)
+    except Exception:  # ragged sequences, nested tensors: check_quotes says what is wrong with them
+        found = ()
+    one = len(found) == len(shape) and found[-3] == 1
     try:
         checked = check_quotes(orders, (*shape[:-3], 1, *shape[-2:]) if one else shape, device)
     except (TypeError, ValueError) as error:

@@ -10,7 +10,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
-from kineticsim_env.checks import check_count
+from kineticsim_env.env_core import EnvCore
+from kineticsim_env.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
 
 _IDLE = {"maker": (-1.0, -1.0, -1.0, -1.0), "trader": (0.0, 0.0)}  # the others: aggression 0, no units
 
@@ -26,7 +27,7 @@ class EnvCounterfactual(NamedTuple):
 
     def mean_difference(self, name: str = "mid2") -> tuple[np.ndarray, np.ndarray]:
         """Return the mean of a difference over the markets that live, and half of its 95% interval; `[T + 1]` each."""
-        values = self.difference[name]
+        values = self.difference[check_choice("name", name, self.difference)]
         lived = ~np.isnan(values)
         count = lived.sum(0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -60,6 +61,9 @@ def env_counterfactual(
     Raises:
         ValueError: If `make` returns another kind of environment.
     """
+    check_callable("make", make, "a function that returns an environment")
+    check_callable("policy", policy, "a function of observations that returns actions")
+    progress = check_progress(progress)
     arms = [_PlayedArm(make(), seed) for _ in range(2)]
     horizon = arms[0].envs.core.task.horizon
     decisions = horizon if decisions is None else check_count("decisions", decisions, 1)
@@ -96,9 +100,11 @@ class _PlayedArm:
     """One environment and what was seen of its markets; a market whose episode ended is reset, and left out."""
 
     def __init__(self, envs: Any, seed: Any) -> None:
-        whole = getattr(envs, "autoreset_mode", None) is AutoresetMode.DISABLED and not envs.core._stagger
-        if not whole or envs.output != "torch":
-            raise ValueError(f"make: got {envs}, allowed is one with torch output, autoreset DISABLED and no stagger")
+        core, output = getattr(envs, "core", None), getattr(envs, "output", None)
+        whole = getattr(envs, "autoreset_mode", None) is AutoresetMode.DISABLED
+        if not (whole and isinstance(core, EnvCore) and not core._stagger and is_one_of(output, ("torch",))):
+            allowed = "one with torch output, autoreset DISABLED and no stagger"
+            raise ValueError(f"make: got {show(envs)}, allowed is {allowed}")
         self.envs = envs
         self.observation, _ = envs.reset(seed=seed)
         self.alive = torch.ones(envs.num_envs, dtype=torch.bool, device=envs.device)

@@ -20,6 +20,16 @@ from kineticsim_env.config import MAX_PRICE
 from kineticsim_env.errors import MarketError
 from kineticsim_env.policies import Policy
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.values import (
+    check_array,
+    check_callable,
+    check_choice,
+    check_count,
+    check_dict,
+    check_instance,
+    check_progress,
+    show,
+)
 from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
 
 HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + r * 2^32; training uses r * 2^32
@@ -50,6 +60,9 @@ class Evaluation:
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
     """Return the mean and the half width of its 95% interval, from the normal approximation; of one value nan."""
+    values = check_array("values", values, "an array [M] of numbers")
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"values: got the shape {list(values.shape)}, allowed is [M] with M from 1")
     return float(values.mean()), 1.96 * _deviation(values) / len(values) ** 0.5
 
 
@@ -65,8 +78,7 @@ def evaluation_env(num_envs: int, task: str = "MarketMaking", **kwargs: Any) -> 
         task: `"MarketMaking"`, `"Execution"` or `"Trading"`.
         **kwargs: As in `MarketVectorEnv`; the learner's own, so that everyone trades in its market.
     """
-    if task not in ENVIRONMENTS:
-        raise ValueError(f"task: got {task!r}, allowed are {', '.join(map(repr, ENVIRONMENTS))}")
+    check_choice("task", task, ENVIRONMENTS)
     defaults: dict[str, Any] = {"warm_seed": HELD_OUT_WARM_SEED}
     fixed: dict[str, Any] = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "copy": False}
     return ENVIRONMENTS[task](num_envs=num_envs, **{**defaults, **kwargs, **fixed})
@@ -85,8 +97,9 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
         seed: Of the episodes; market m gets `seed + m`.
 
     Raises:
-        ValueError: If the environment is not one of `evaluation_env`.
+        TypeError, ValueError: Naming the argument; the environment has to be one of `evaluation_env`.
     """
+    check_callable("policy", policy, "a function of observations that returns actions")
     _check_envs(envs)
     simulator, task = envs.simulator, envs.core.task
     may_terminate = task.role == "executor" or task.max_loss is not None
@@ -127,7 +140,7 @@ def _check_envs(envs: MarketVectorEnv) -> None:
     fits = isinstance(envs, MarketVectorEnv) and envs.autoreset_mode is AutoresetMode.DISABLED
     if not fits or envs.output != "torch" or envs.core._stagger:
         raise ValueError(
-            f"envs: got {envs}, allowed is what evaluation_env returns (DISABLED, torch output, no stagger)"
+            f"envs: got {show(envs)}, allowed is what evaluation_env returns (DISABLED, torch output, no stagger)"
         )
 
 
@@ -141,7 +154,7 @@ def grid_search(
     grid: Mapping[str, Sequence[Any]],
     envs: MarketVectorEnv,
     seed: int = 0,
-    progress: bool = True,
+    progress: bool | None = True,
 ) -> tuple[dict[str, Any], list[tuple[dict[str, Any], float, float]]]:
     """Find the parameters of a scripted policy with the best liquidated PnL on training seeds.
 
@@ -150,22 +163,35 @@ def grid_search(
         grid: The values to try of each parameter.
         envs: From `evaluation_env`.
         seed: Training seeds begin here.
-        progress: Whether to show a bar.
+        progress: True or False shows or hides the bar, as None does after two seconds.
 
     Returns:
         The best parameters, and every (parameters, mean PnL, half width of its 95% interval), best first.
     """
+    check_callable("make", make, "a function of a task and parameters that returns a policy")
+    _check_grid(grid)
+    _check_envs(envs)
+    hidden = check_progress(progress) is False
     rows = []
-    empty = [key for key, values in grid.items() if not len(values)]
-    if empty:
-        raise ValueError(f"grid[{empty[0]!r}]: got no values, allowed is at least one")
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     name = getattr(make, "__name__", "policy")
-    for parameters in tqdm(combinations, desc=f"grid search {name}", leave=False, disable=not progress, delay=2):
+    for parameters in tqdm(combinations, desc=f"grid search {name}", leave=False, disable=hidden, delay=2):
         result = evaluate(make(envs.core.task, **parameters), envs, seed)
         rows.append((parameters, *result.pnl_interval()))
     rows.sort(key=lambda row: -row[1])
     return rows[0][0], rows
+
+
+def _check_grid(grid: Any) -> None:
+    """Refuse what is not at least one value for each of some parameters."""
+    for key, values in check_dict("grid", grid, "a dict such as {'half_spread': [2, 3]}").items():
+        if not isinstance(key, str):
+            raise TypeError(f"grid: got the key {show(key)}, allowed are names of parameters")
+        rows = isinstance(values, np.ndarray) and values.ndim == 1
+        if not rows and (not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray, memoryview))):
+            raise TypeError(f"grid[{key!r}]: got {show(values)}, allowed is a sequence of values")
+        if not len(values):
+            raise ValueError(f"grid[{key!r}]: got no values, allowed is at least one")
 
 
 def format_table(
@@ -178,7 +204,10 @@ def format_table(
         notes: What else to say about a policy, such as its parameters.
         task: As in `evaluation_env`.
     """
-    notes = notes or {}
+    for name, result in check_dict("results", results, "a dict of Evaluations").items():
+        check_instance(f"results[{show(name)}]", result, Evaluation)
+    notes = check_dict("notes", {} if notes is None else notes, "a dict of texts, None")
+    check_choice("task", task, MEASURES)
     digits = 3 if task == "Execution" else 0
     lines = [
         f"| policy | {MEASURES[task]} | its sd | units a decision | mean inventory | return | parameters |",
@@ -209,6 +238,8 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
     Raises:
         MarketError: If inventory is left after `max_auctions`; says in how many slots.
     """
+    check_instance("simulator", simulator, Simulator)
+    max_auctions = check_count("max_auctions", max_auctions, 0)
     markets, slots = simulator.inventory.shape
     device = simulator.device
     largest = simulator.parameter("max_order_qty")[:, None].long()

@@ -56,6 +56,7 @@ from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, m
 from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
+from kineticsim_env.values import check_choice, is_one_of, show
 from kineticsim_env.vector_env import check_config
 
 try:
@@ -177,11 +178,11 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
 
     def observation_space(self, agent: str) -> gym.Space:
         """Return an agent's observation space, the same object every time."""
-        return self.observation_spaces[agent]
+        return self.observation_spaces[check_choice("agent", agent, self.possible_agents)]
 
     def action_space(self, agent: str) -> gym.Space:
         """Return an agent's action space, the same object every time."""
-        return self.action_spaces[agent]
+        return self.action_spaces[check_choice("agent", agent, self.possible_agents)]
 
     @one_at_a_time
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
@@ -273,8 +274,8 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
 
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""
-        if agent is not None and agent not in self.possible_agents:
-            raise ValueError(f"render_agent: got {agent!r}, allowed are None, {', '.join(self.possible_agents)}")
+        if agent is not None and not is_one_of(agent, self.possible_agents):
+            raise ValueError(f"render_agent: got {show(agent)}, allowed are None, {', '.join(self.possible_agents)}")
         return 0 if agent is None else self.possible_agents.index(agent)
 
     def _check_actions(self, actions: Mapping[str, Any]) -> torch.Tensor:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.checks import check_count
 from kineticsim_env.config import CLASSES, TEXTS, MarketConfig
+from kineticsim_env.values import as_float, check_count, is_number, is_one_of, is_whole, show
 
 NUM_SCENARIOS = 256  # if nobody says
 MAX_SCENARIOS = 1 << 16
@@ -57,7 +57,7 @@ def make_scenarios(
         table = _draw(randomise, config, int(num_scenarios), check_seed(seed))
     else:
         raise TypeError(
-            f"randomise: got {randomise!r}, allowed are a dict such as {{'noise_spread': (6, 20)}}, a MarketConfig"
+            f"randomise: got {show(randomise)}, allowed are a dict such as {{'noise_spread': (6, 20)}}, a MarketConfig"
         )
     for name in _FIXED:
         if not np.array_equal(getattr(table, name), getattr(config, name)):
@@ -71,10 +71,10 @@ def make_scenarios(
 
 def check_seed(seed: Any) -> int:
     """Return the seed of the draws."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise TypeError(f"scenario_seed: got {seed!r}, allowed is a whole number from 0")
+    if not is_whole(seed):
+        raise TypeError(f"scenario_seed: got {show(seed)}, allowed is a whole number from 0")
     if seed < 0:
-        raise ValueError(f"scenario_seed: got {seed}, allowed is a whole number from 0")
+        raise ValueError(f"scenario_seed: got {show(seed)}, allowed is a whole number from 0")
     return int(seed)
 
 
@@ -96,10 +96,10 @@ def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: i
         raise ValueError("randomise: got an empty dict, allowed is at least one field")
     generator = np.random.default_rng(seed)
     fields: dict[str, Any] = {}
+    free = [field for field in config.to_dict() if field not in _FIXED]
     for name, choice in randomise.items():
-        if name in _FIXED or name not in config.to_dict():
-            allowed = ", ".join(field for field in config.to_dict() if field not in _FIXED)
-            raise ValueError(f"randomise: got the field {name!r}, allowed are {allowed}")
+        if not is_one_of(name, free):
+            raise ValueError(f"randomise: got the field {show(name)}, allowed are {', '.join(free)}")
         fields[name] = _values(name, choice, rows, generator)
     if any(name in CLASSES for name in fields):
         shares = {name: np.broadcast_to(fields.get(name, getattr(config, name)), rows) for name in CLASSES}
@@ -117,28 +117,26 @@ def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -
         if name in _ROUNDED:
             return generator.integers(low, high, rows, endpoint=True)
         return generator.uniform(low, high, rows)
-    many = isinstance(choice, Sequence) and not isinstance(choice, str)
+    many = isinstance(choice, Sequence) and not isinstance(choice, (str, bytes, bytearray, memoryview))
     if (many or (isinstance(choice, np.ndarray) and choice.ndim)) and len(choice):
-        if name in CLASSES and not all(_is_number(share) and 0 <= share < math.inf for share in choice):
-            raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed are finite numbers from 0")
+        if name in CLASSES and not all(is_number(share) and 0 <= as_float(share) < math.inf for share in choice):
+            raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed are finite numbers from 0")
         return [choice[place] for place in generator.integers(0, len(choice), rows)]
-    raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is (low, high), or a list of values")
+    raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed is (low, high), or a list of values")
 
 
 def _range(name: str, choice: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return both ends of a range, as ints where the field is a whole number."""
-    if name in TEXTS or len(choice) != 2 or not all(_is_number(end) for end in choice):
+    if name in TEXTS or len(choice) != 2 or not all(is_number(end) for end in choice):
         allowed = "a list of values" if name in TEXTS else "(low, high), two numbers, or a list of values"
-        raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed is {allowed}")
+        raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed is {allowed}")
     low, high = choice
     whole = name in _ROUNDED
     if not (-(2**31) <= low <= high < 2**31 and (not whole or (int(low) == low and int(high) == high))):
         kind = "whole numbers" if whole else "numbers"
-        raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed are two {kind}, low up to high, within 2^31")
+        raise ValueError(
+            f"randomise[{name!r}]: got {show(choice)}, allowed are two {kind}, low up to high, within 2^31"
+        )
     if name in CLASSES and low < 0:
-        raise ValueError(f"randomise[{name!r}]: got {choice!r}, allowed are numbers from 0")
+        raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed are numbers from 0")
     return (int(low), int(high)) if whole else (float(low), float(high))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))

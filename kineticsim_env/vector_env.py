@@ -15,7 +15,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.calls import one_at_a_time
-from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_observations, unpack_small
 from kineticsim_env.over_core import OverCore
@@ -23,6 +22,7 @@ from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, m
 from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
+from kineticsim_env.values import check_choice, check_count, check_dict, check_flag, show
 
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 # Up to here both observations are copied at once, as Python takes longer for a step than the GPU. Beyond it one copy
@@ -106,11 +106,9 @@ class MarketVectorEnv(OverCore, VectorEnv):
         self.autoreset_mode = check_autoreset(autoreset_mode)
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
-        if output not in ("numpy", "torch"):
-            raise ValueError(f"output: got {output!r}, allowed are 'numpy', 'torch'")
+        check_choice("output", output, ("numpy", "torch"))
         self._role = check_role(self.task_type, replace)
-        if not isinstance(copy, bool):
-            raise TypeError(f"copy: got {copy!r}, allowed are True and False")
+        copy = check_flag("copy", copy)
         if max_episode_steps is not None:
             task = {**task, "horizon": max_episode_steps}
         few = output == "numpy" and self.num_envs < _FEW_MARKETS
@@ -286,9 +284,9 @@ class TradingVectorEnv(MarketVectorEnv):
 
 def check_role(task: type[Task], replace: Any) -> str:
     """Return the role of a task's learner, which takes the place of `replace`."""
-    if replace not in (None, task.replaceable):
-        raise ValueError(f"replace: got {replace!r}, allowed are None, {task.replaceable!r}")
     assert task.role is not None
+    assert task.replaceable is not None
+    check_choice("replace", replace, (task.replaceable,), optional=True)
     return task.role
 
 
@@ -303,9 +301,9 @@ def check_config(config: Any, preset: str) -> MarketConfig:
 
 def check_options(options: Any) -> Any:
     """Return the reset mask of the options, or None."""
-    if not options:
+    if options is None:
         return None
-    unknown = sorted(set(options) - {"reset_mask"})
+    unknown = set(check_dict("options", options, "None, or {'reset_mask': mask}")) - {"reset_mask"}
     if unknown:
-        raise ValueError(f"options: got the unknown key {unknown[0]!r}, allowed is 'reset_mask'")
-    return options["reset_mask"]
+        raise ValueError(f"options: got the unknown key {show(min(unknown, key=show))}, allowed is 'reset_mask'")
+    return options.get("reset_mask")

@@ -24,7 +24,10 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from kineticsim_env.checks import check_like, check_mapping, check_mask
+from kineticsim_env.checks import check_like, check_mapping, check_mask, check_tensor
+from kineticsim_env.values import check_count, check_flag, check_instance, check_number, is_one_of, show
+
+_FLOATS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 
 
 class RunningMeanStd:
@@ -39,6 +42,15 @@ class RunningMeanStd:
     @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
     def __init__(self, shape: tuple[int, ...], device: torch.device, epsilon: float = 1e-4) -> None:
         """Start with no rows, mean 0 and variance 1 of weight `epsilon`, as Gymnasium does."""
+        if not isinstance(shape, (tuple, list)):
+            raise TypeError(f"shape: got {show(shape)}, allowed is a tuple of sizes")
+        shape = tuple(check_count("shape", size, 0) for size in shape)
+        check_count("shape", math.prod(max(size, 1) for size in shape), 0)  # what strides are made of
+        epsilon = check_number("epsilon", epsilon, 0.0)
+        try:
+            device = torch.empty(0, device=device).device
+        except Exception as error:  # torch has a kind for each sort of device that is not there
+            raise ValueError(f"device: got {show(device)}, allowed is a device that torch has here") from error
         self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
         self.var = torch.ones(shape, dtype=torch.float64, device=device)
         self.count = torch.full((), epsilon, dtype=torch.float64, device=device)
@@ -48,10 +60,21 @@ class RunningMeanStd:
         """Take in a batch.
 
         Args:
-            rows: `[M, *shape]`, any floating dtype.
+            rows: `[M, *shape]`, any floating dtype, M from 1, on the device.
             mask: bool `[M]`, the rows that count; None is all.
         """
-        rows = rows.double()
+        wanted = self.mean
+
+        def fits(rows: torch.Tensor) -> bool:
+            return rows.dim() > 0 and len(rows) > 0 and rows.shape[1:] == wanted.shape and rows.device == wanted.device
+
+        def fits_rows(mask: torch.Tensor) -> bool:
+            return mask.shape == rows.shape[:1] and mask.device == wanted.device
+
+        sizes = ", ".join(["M", *map(str, wanted.shape)])
+        rows = check_tensor("rows", rows, f"floats [{sizes}] on {wanted.device}", fits, _FLOATS).double()
+        if mask is not None:
+            check_tensor("mask", mask, f"bool [{len(rows)}] on {wanted.device}, None", fits_rows, (torch.bool,))
         if mask is None:
             number = torch.full_like(self.count, len(rows))
             var, mean = torch.var_mean(rows, dim=0, correction=0)
@@ -88,11 +111,11 @@ class _TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
     """What the wrappers share: the check of the environment, and which markets are in an episode."""
 
     def __init__(self, env: VectorEnv) -> None:
-        output = getattr(env.unwrapped, "output", None)
-        if output != "torch":
+        output = getattr(check_instance("env", env, VectorEnv).unwrapped, "output", None)
+        if not is_one_of(output, ("torch",)):
             name = type(self).__name__
             raise ValueError(
-                f"{name}: got an environment with output {output!r}, allowed is output='torch' (for NumPy there is "
+                f"{name}: got an environment with output {show(output)}, allowed is output='torch' (for NumPy there is "
                 f"gymnasium.wrappers.vector.{name})"
             )
         super().__init__(env)
@@ -152,6 +175,7 @@ class RecordEpisodeStatistics(_TorchVectorWrapper):
             env: The environment.
             stats_key: The key in the infos.
         """
+        check_instance("stats_key", stats_key, str)
         RecordConstructorArgs.__init__(self, stats_key=stats_key)
         super().__init__(env)
         self._key = stats_key
@@ -200,6 +224,7 @@ class RecordEpisodeStatistics(_TorchVectorWrapper):
             without an episode.
         """
         number, total, squares, length = self._sums.tolist()
+        clear = check_flag("clear", clear)
         if clear:
             self._sums.zero_()
         if not number:
@@ -235,16 +260,14 @@ class NormalizeObservation(_TorchVectorWrapper):
             clip: Largest size of a normalised feature; None is no limit, as in Gymnasium.
             statistics: Those of another wrapper, shared with it; None begins new ones.
         """
-        _check_positive("epsilon", epsilon)
-        if clip is not None:
-            _check_positive("clip", clip)
+        _check_scale(epsilon, clip)
         RecordConstructorArgs.__init__(self, epsilon=epsilon, clip=clip)
         super().__init__(env)
         shape = env.single_observation_space.shape or ()
-        limit = np.inf if clip is None else clip
+        limit = np.inf if clip is None else float(clip)
         self.single_observation_space = spaces.Box(-limit, limit, shape, np.float32)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self.statistics = RunningMeanStd(shape, self.device) if statistics is None else statistics
+        self.statistics = _statistics(statistics, shape, self.device)
         self.update_running_mean = True
         self._epsilon, self._clip = float(epsilon), clip
 
@@ -268,6 +291,12 @@ class NormalizeObservation(_TorchVectorWrapper):
     def normalize(self, observation: torch.Tensor) -> torch.Tensor:
         """Return observations `[..., F]` by the present statistics, float32."""
         rms = self.statistics
+
+        def fits(rows: torch.Tensor) -> bool:
+            return rows.shape[-1:] == rms.mean.shape and rows.device == rms.mean.device
+
+        allowed = f"floats [..., {len(rms.mean)}] on {rms.mean.device}"
+        check_tensor("observation", observation, allowed, fits, _FLOATS)
         scaled = ((observation.double() - rms.mean) / torch.sqrt(rms.var + self._epsilon)).float()
         return scaled if self._clip is None else scaled.clamp(-self._clip, self._clip)
 
@@ -309,14 +338,11 @@ class NormalizeReward(_TorchVectorWrapper):
             clip: Largest size of a normalised reward; None is no limit.
             statistics: Those of another wrapper, shared with it; None begins new ones.
         """
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma: got {gamma!r}, allowed is 0 to 1")
-        _check_positive("epsilon", epsilon)
-        if clip is not None:
-            _check_positive("clip", clip)
+        check_number("gamma", gamma, 0.0, 1.0)
+        _check_scale(epsilon, clip)
         RecordConstructorArgs.__init__(self, gamma=gamma, epsilon=epsilon, clip=clip)
         super().__init__(env)
-        self.statistics = RunningMeanStd((), self.device) if statistics is None else statistics
+        self.statistics = _statistics(statistics, (), self.device)
         self.update_running_mean = True
         self.discounted_return = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self._gamma, self._epsilon, self._clip = float(gamma), float(epsilon), clip
@@ -349,12 +375,28 @@ class NormalizeReward(_TorchVectorWrapper):
     def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
         """Take over the state of a like wrapper; running returns of another number of markets are left out."""
         check_mapping(saved)
-        self.statistics.load_state_dict(saved)
         returns = saved.get("discounted_return")
+        if returns is not None:
+            allowed = "a tensor float64 [M] of running returns"
+            check_tensor("state['discounted_return']", returns, allowed, lambda rows: rows.dim() == 1, (torch.float64,))
+        self.statistics.load_state_dict(saved)
         if returns is not None and returns.shape == self.discounted_return.shape:
             self.discounted_return.copy_(returns)
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise ValueError(f"{name}: got {value!r}, allowed is a finite number above 0")
+def _check_scale(epsilon: Any, clip: Any) -> None:
+    """Refuse settings of a normalisation that are no finite numbers above 0."""
+    check_number("epsilon", epsilon, 0.0, above=True)
+    if clip is not None:
+        check_number("clip", clip, 0.0, above=True)
+
+
+def _statistics(given: RunningMeanStd | None, shape: tuple[int, ...], device: torch.device) -> RunningMeanStd:
+    """Return the statistics of another wrapper, if they are of the same shape and device, or new ones."""
+    if given is None:
+        return RunningMeanStd(shape, device)
+    mean = check_instance("statistics", given, RunningMeanStd).mean
+    if mean.shape != shape or mean.device != device:
+        found = f"{list(mean.shape)} on {mean.device}"
+        raise ValueError(f"statistics: got those of {found}, allowed are those of {list(shape)} on {device}")
+    return given

@@ -9,6 +9,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from kineticsim_env import BatchedParallelEnv  # importing the package registers the environments
+from kineticsim_env.checks import check_seeds
 
 
 def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, arguments: dict[str, Any]) -> VectorEnv:
@@ -56,6 +57,13 @@ def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
             f"env: got an environment with autoreset mode {env.autoreset_mode}, allowed for {adapter} is SAME_STEP"
         )
     return env
+
+
+def check_first_seed(seed: Any, markets: int, device: torch.device) -> Any:
+    """Return the seed of the first reset, if the environment will take it; None is one that it draws."""
+    if seed is not None:
+        check_seeds(seed, markets, device)
+    return seed
 
 
 def check_copied(adapter: str, before: Any, after: Any) -> None:

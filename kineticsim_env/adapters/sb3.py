@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from kineticsim_env.adapters.opening import check_batched_env, check_copied, open_vector_env
+from kineticsim_env.env_core import check_host_actions
+from kineticsim_env.values import check_count
 
 try:
     from stable_baselines3.common.monitor import Monitor
@@ -50,6 +53,16 @@ class _MarketsVecEnv(VecEnv):
         self._returns[:] = 0.0
         self._lengths[:] = 0
         return seeds
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Keep a seed for the next reset: row r is seeded `seed + r`; None draws one.
+
+        Returns:
+            The seed of each row.
+        """
+        if seed is not None:
+            seed = check_count("seed", seed, -(2**63), 2**63 - self.num_envs)
+        return super().seed(seed)
 
     def step_async(self, actions: np.ndarray) -> None:
         """Keep the actions, float32 `[rows, A]` or int `[rows]`, for `step_wait`."""
@@ -199,8 +212,8 @@ class SB3GroupVecEnv(_MarketsVecEnv):
             raise ValueError(f"env: got learners of the roles {roles}, allowed is one role: all rows share a policy")
         ((self._role, names),) = envs.group_map.items()
         self._shape = (envs.num_envs, len(names))
-        spaces = envs.single_observation_spaces[self._role], envs.single_action_spaces[self._role]
-        super().__init__(envs, envs.num_envs * len(names), *spaces)
+        seen, taken = envs.single_observation_spaces[self._role], envs.single_action_spaces[self._role]
+        super().__init__(envs, envs.num_envs * len(names), seen, taken)
         self._active = np.ones(self.num_envs, dtype=bool)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
@@ -231,8 +244,10 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         Returns:
             Observations float32 `[M * n, F]`, rewards float32 `[M * n]`, dones bool `[M * n]`, and M * n infos.
         """
-        actions = np.asarray(self._actions)
-        given = actions.reshape(*self._shape, *actions.shape[1:])
+        space = self.action_space
+        limit = int(space.n) if isinstance(space, spaces.Discrete) else 0
+        actions = check_host_actions(self._actions, (self.num_envs, *(space.shape or ())), limit)
+        given = actions.view(*self._shape, *actions.shape[1:]).to(self.envs.device)
         observation, reward, _, truncated, found = self.envs.step({self._role: given})
         rewards = self._rows(reward)
         self._returns += rewards

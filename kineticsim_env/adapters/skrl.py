@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env
+from kineticsim_env.adapters.opening import (
+    check_batched_env,
+    check_copied,
+    check_first_seed,
+    flags_of,
+    open_vector_env,
+)
+from kineticsim_env.checks import check_tensor
+from kineticsim_env.values import show
 
 try:
     from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, Wrapper
@@ -15,6 +24,10 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "kineticsim_env.adapters.skrl needs skrl: pip install 'kineticsim-env[skrl]'", name="skrl"
     ) from error
+
+
+_REAL = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8))
+_REAL |= {torch.int8, torch.int16, torch.int32, torch.int64}
 
 
 class SkrlEnv(Wrapper):
@@ -43,7 +56,7 @@ class SkrlEnv(Wrapper):
             TypeError, ValueError: If the environment has another output or autoreset mode.
         """
         super().__init__(open_vector_env("SkrlEnv", env, num_envs, "torch", arguments))
-        self._seed = seed
+        self._seed = check_first_seed(seed, self._env.num_envs, self._env.unwrapped.device)
         self._observation: torch.Tensor | None = None
 
     @property
@@ -94,9 +107,18 @@ class SkrlEnv(Wrapper):
         self._env.close()
 
 
-def as_actions(actions: torch.Tensor, space: spaces.Space) -> torch.Tensor:
-    """Return a policy's actions as the environments take them: clamped float32, or int64 without skrl's last axis."""
-    if isinstance(space, spaces.Discrete):
+def as_actions(actions: torch.Tensor, space: spaces.Space, name: str = "actions") -> torch.Tensor:
+    """Return a policy's actions as the environments take them: clamped float32, or int64 without skrl's last axis.
+
+    Args:
+        actions: Real numbers `[M, A]`, or `[M, 1]` for a discrete space.
+        space: Of one market or learner.
+        name: What errors call them.
+    """
+    discrete = isinstance(space, spaces.Discrete)
+    size = 1 if discrete else (space.shape or (0,))[0]
+    check_tensor(name, actions, f"a real tensor [M, {size}]", lambda rows: rows.shape[1:] == (size,), _REAL)
+    if discrete:
         return actions.squeeze(-1).long()
     return actions.detach().float().clamp(-1.0, 1.0)
 
@@ -125,7 +147,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         """
         super().__init__(check_batched_env("SkrlMultiEnv", env))
         self._device = env.device
-        self._seed = seed
+        self._seed = check_first_seed(seed, env.num_envs, env.device)
         self._observation: dict[str, torch.Tensor] | None = None
         self._place = {name: (role, k) for role, names in env.group_map.items() for k, name in enumerate(names)}
         self._observation_spaces = {
@@ -189,8 +211,12 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         Args:
             actions: By name, float32 `[M, A]` or int64 `[M, 1]`, on the device.
         """
+        if not isinstance(actions, Mapping) or set(actions) != set(self._place):
+            found = show(sorted(actions, key=show) if isinstance(actions, Mapping) else actions)
+            kind = ValueError if isinstance(actions, Mapping) else TypeError
+            raise kind(f"actions: got {found}, allowed is a dict with one entry for each of {list(self._place)}")
         given = {
-            role: torch.stack([as_actions(actions[name], self._action_spaces[name]) for name in names], dim=1)
+            role: torch.stack([self._given(actions[name], name) for name in names], dim=1)
             for role, names in self._env.group_map.items()
         }
         observation, reward, terminated, truncated, infos = self._env.step(given)
@@ -205,6 +231,15 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
             for part in (reward, final, truncated)
         )
         return found, rewards, ends, cuts, infos
+
+    def _given(self, actions: Any, name: str) -> torch.Tensor:
+        """Return a learner's actions, which must have the shape and the device of the others'."""
+        label = f"actions[{name!r}]"
+        rows = as_actions(actions, self._action_spaces[name], label)
+        markets, device = self._env.num_envs, self._env.device
+        if len(rows) != markets or rows.device != device:
+            raise ValueError(f"{label}: got {len(rows)} rows on {rows.device}, allowed are {markets} on {device}")
+        return rows
 
     def state(self) -> dict[str, torch.Tensor | None]:
         """Return, for each learner, what all of them see together, float32 `[M, S]`."""

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env
 from kineticsim_env.batched_parallel_env import joint_state
+from kineticsim_env.values import check_count
 
 try:
     from tensordict import TensorDict, TensorDictBase
@@ -76,8 +77,8 @@ class _MarketsEnv(EnvBase):
         return TensorDict(packed, batch_size=size, device=self.device)
 
     def _set_seed(self, seed: int | None) -> None:
-        """Keep the seed for the next reset of all markets."""
-        self._seed = seed
+        """Keep the seed for the next reset of all markets; TorchRL makes the next one of it, of none below 0."""
+        self._seed = None if seed is None else check_count("seed", seed, 0, 2**63 - self.envs.num_envs)
 
     def close(self, *, raise_if_closed: bool = True) -> None:
         """Close the environment, which raises what is left in the error words."""

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
 
-from kineticsim_env.policies.base import TIME_LEFT, order_action, quote_action, remaining_of, trade_action
+from kineticsim_env.policies.base import (
+    TIME_LEFT,
+    ScriptedPolicy,
+    check_observation,
+    maker_action,
+    order_action,
+    remaining_of,
+    trade_action,
+    whole_from,
+)
+from kineticsim_env.tasks.base import ForBlocks
+from kineticsim_env.values import check_number
 
 
-class _Clocked:
+@dataclasses.dataclass(frozen=True)
+class _Clocked(ScriptedPolicy):
     """An attacker with a plan over the episode; `elapsed` is read from the time left."""
 
-    def __init__(self, task: Any) -> None:
-        """Remember the task."""
-        self.task = task
+    task: Any
 
     def elapsed(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the decisions since the episode began, `[M]`."""
+        return self._elapsed(check_observation(observation))
+
+    def _elapsed(self, observation: torch.Tensor) -> torch.Tensor:
         return torch.round((1.0 - observation[:, TIME_LEFT]) * self.task.horizon)
 
     def _quote(
@@ -27,46 +41,48 @@ class _Clocked:
     ) -> torch.Tensor:
         """Build the action from (offset, quantity) a side."""
         (bid_offset, bid_qty), (ask_offset, ask_qty) = bid, ask
-        return quote_action(
+        return maker_action(
             self.task, torch.full_like(bid_qty, bid_offset), torch.full_like(ask_qty, ask_offset), bid_qty, ask_qty
         )
 
 
+@dataclasses.dataclass(frozen=True)
 class PumpAndDump(_Clocked):
     """Buys as fast as it can so that momentum agents follow, then sells to them; over and over.
 
-    Args:
+    Attributes:
         task: The task.
         period: Decisions in a cycle, half of them buying.
     """
 
-    def __init__(self, task: Any, period: int = 20) -> None:
-        """See the class."""
-        super().__init__(task)
-        self.period = period
+    period: int = 20
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        buying = (self.elapsed(observation) % self.period < self.period / 2).float() * self.task.max_qty
+    _checks = {"period": whole_from(1)}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        buying = (self._elapsed(observation) % self.period < self.period / 2).float() * self.task.max_qty
         return self._quote((0.0, buying), (0.0, self.task.max_qty - buying))
 
 
+@dataclasses.dataclass(frozen=True)
 class PriceWall(_Clocked):
     """Shows a wall of bids it hopes not to be filled on, to lift the mid, and sells one unit at a time above it.
 
     It swaps sides at half time. Any inventory that the wall brings is carried, as nobody would pay for unwinding it. At
     a distance from about two ticks it is no attack any more but an awkward maker, and earns like one: it then trades at
     a profit on either side.
+
+    Attributes:
+        task: The task.
+        distance: Of the wall from the mid, ticks.
     """
 
-    def __init__(self, task: Any, distance: float = 1.0) -> None:
-        """See the class; `distance` is that of the wall from the mid, in ticks."""
-        super().__init__(task)
-        self.distance = distance
+    distance: float = 1.0
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        first_half = self.elapsed(observation) < self.task.horizon / 2
+    _checks = {"distance": check_number}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        first_half = self._elapsed(observation) < self.task.horizon / 2
         wall = torch.full_like(observation[:, 0], self.task.max_qty)
         bait = torch.ones_like(wall)
         bids_wall = self._quote((self.distance, wall), (0.0, bait))
@@ -77,8 +93,7 @@ class PriceWall(_Clocked):
 class WashTrade(_Clocked):
     """Bids and offers as much as it can at the same price, to trade with itself."""
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         qty = torch.full_like(observation[:, 0], self.task.max_qty)
         return self._quote((0.0, qty), (0.0, qty))
 
@@ -86,17 +101,15 @@ class WashTrade(_Clocked):
 class LastStep(_Clocked):
     """Does nothing until the episode's last decision, then takes the largest position it can."""
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        last = (self.elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        last = (self._elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
         return self._quote((0.0, last), (0.0, torch.zeros_like(last)))
 
 
 class HugeQuantity(_Clocked):
     """Buys as much as the limits allow and holds it to the end."""
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         qty = torch.full_like(observation[:, 0], self.task.max_qty)
         return self._quote((0.0, qty), (0.0, torch.zeros_like(qty)))
 
@@ -108,9 +121,10 @@ class HugeQuantity(_Clocked):
 class ExecutorLastStep(_Clocked):
     """Waits for the episode's last decision, and orders what it may there; the engine executes the rest."""
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        last = self.elapsed(observation) >= self.task.horizon - 1
+    _reads = ForBlocks
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        last = self._elapsed(observation) >= self.task.horizon - 1
         qty = torch.where(last, remaining_of(self.task, observation), 0.0)
         return order_action(self.task, torch.full_like(qty, self.task.max_offset), qty)
 
@@ -118,23 +132,26 @@ class ExecutorLastStep(_Clocked):
 class ExecutorHugeQuantity(_Clocked):
     """Orders the largest quantity at the most aggressive price, whatever remains."""
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         most = torch.ones_like(observation[:, 0])
         return order_action(self.task, most * self.task.max_offset, most * self.task.max_qty)
 
 
+@dataclasses.dataclass(frozen=True)
 class ExecutorBursts(_Clocked):
-    """Presses as hard as it can, so that momentum agents follow, and waits for them with orders far from the mid."""
+    """Presses as hard as it can, so that momentum agents follow, and waits for them with orders far from the mid.
 
-    def __init__(self, task: Any, period: int = 20) -> None:
-        """See the class; a burst lasts a quarter of the `period`, in decisions."""
-        super().__init__(task)
-        self.period = period
+    Attributes:
+        task: The task.
+        period: Decisions from one burst to the next; a burst lasts a quarter of them.
+    """
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        pressing = self.elapsed(observation) % self.period < self.period / 4
+    period: int = 20
+
+    _checks = {"period": whole_from(1)}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        pressing = self._elapsed(observation) % self.period < self.period / 4
         reach = float(self.task.max_offset)
         ticks = torch.where(pressing, reach, -reach)
         return order_action(self.task, ticks, torch.full_like(ticks, self.task.max_qty))
@@ -146,13 +163,13 @@ class ExecutorBursts(_Clocked):
 class TraderPumpAndDump(PumpAndDump):
     """Buys as fast as it can so that momentum agents follow, then sells to them; over and over, at the mid."""
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        buying = self.elapsed(observation) % self.period < self.period / 2
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        buying = self._elapsed(observation) % self.period < self.period / 2
         units = torch.where(buying, float(self.task.max_qty), -float(self.task.max_qty))
         return trade_action(self.task, units, torch.zeros_like(units))
 
 
+@dataclasses.dataclass(frozen=True)
 class TraderPriceWall(PriceWall):
     """Shows a wall of bids in every other decision, to lift the mid, and sells one unit in those between.
 
@@ -160,13 +177,10 @@ class TraderPriceWall(PriceWall):
     two ticks and more it earns as a maker would: it then buys below and sells above the mid.
     """
 
-    def __init__(self, task: Any, distance: float = 0.0) -> None:
-        """See the class; `distance` is that of the wall from the mid, in ticks."""
-        super().__init__(task, distance)
+    distance: float = 0.0
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        elapsed = self.elapsed(observation)
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        elapsed = self._elapsed(observation)
         wall = elapsed % 2 == 0
         side = torch.where(elapsed < self.task.horizon / 2, 1.0, -1.0)
         units = torch.where(wall, side * self.task.max_qty, -side)
@@ -176,17 +190,15 @@ class TraderPriceWall(PriceWall):
 class TraderLastStep(_Clocked):
     """Does nothing until the episode's last decision, then buys as much as it can."""
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        last = (self.elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        last = (self._elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
         return trade_action(self.task, last, torch.full_like(last, self.task.max_offset))
 
 
 class TraderHugeQuantity(_Clocked):
     """Buys as much as the limits allow, at any price in reach, and holds it to the end."""
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         qty = torch.full_like(observation[:, 0], self.task.max_qty)
         return trade_action(self.task, qty, torch.full_like(qty, self.task.max_offset))
 

@@ -5,11 +5,15 @@ Places and scales are those of docs/environment.md. All functions work row by ro
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
 
 import torch
 
-from kineticsim_env.tasks.base import MARKET_FEATURES
+from kineticsim_env.checks import check_tensor
+from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, ForBlocks, ForProfit, Task
+from kineticsim_env.values import check_callable, check_choice, check_count, check_number, show
 
 MID_CHANGES, VOLUMES = slice(22, 26), slice(26, 30)  # places in the observation, newest first
 OWN = MARKET_FEATURES  # of the slot's own features the first: inventory, or what remains of a block
@@ -26,20 +30,97 @@ class Policy(Protocol):
         ...
 
 
-class UniformActions:
-    """Draws every component of its actions uniformly."""
+@dataclasses.dataclass(frozen=True)
+class ScriptedPolicy:
+    """What scripted policies share: task and numbers are checked once, observations at every call, before `_act`."""
 
-    size = 2  # components of an action
+    task: Any
+    _reads: ClassVar[type] = Task  # what settings of the task it needs: any task's, or those of one of `_TASKS`
+    _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]] = {}  # of its own fields
 
-    def __init__(self, task: Any, seed: int = 0) -> None:
-        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
-        self.task = task
-        self._generator = torch.Generator().manual_seed(seed)
+    def __post_init__(self) -> None:
+        """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
+        for name, check in self._checks.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+        check_task(self.task, self._reads)
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
         """See `Policy`."""
+        return self._act(check_observation(observation))
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return the actions for checked observations."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class UniformActions(ScriptedPolicy):
+    """Draws every component of its actions uniformly."""
+
+    seed: int = 0
+    _generator: torch.Generator = dataclasses.field(init=False, repr=False, compare=False)
+
+    _checks = {"seed": lambda name, value: check_count(name, value, -(2**63), 2**64 - 1)}  # what torch takes
+    size = 2  # components of an action
+
+    def __post_init__(self) -> None:
+        """Seed the policy's own generator, which lives on the CPU so that every device sees the same draws."""
+        super().__post_init__()
+        object.__setattr__(self, "_generator", torch.Generator().manual_seed(self.seed))
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         draws = torch.rand((len(observation), self.size), generator=self._generator)
         return (draws * 2.0 - 1.0).to(observation.device)
+
+
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+_FEATURES = min(OBSERVATION_SIZES.values())  # all that policies read is within the shortest observation
+FLOATS = frozenset((torch.float32, torch.float64))  # quantities and prices do not fit narrower ones
+_TASKS: dict[type, str] = {
+    Task: "a task, such as MarketMakingTask()",
+    ForProfit: "a MarketMakingTask, TradingTask or ManyLearnersTask",
+    ForBlocks: "an ExecutionTask or ManyLearnersTask",
+}
+
+
+def check_task(task: Any, kind: type = Task) -> Any:
+    """Return a task that has the settings of a kind."""
+    if not (isinstance(task, Task) and isinstance(task, kind)):
+        raise TypeError(f"task: got {show(task)}, allowed is {_TASKS[kind]}")
+    return task
+
+
+def check_observation(observation: Any) -> torch.Tensor:
+    """Return observations `[M, F]` as they are."""
+    return check_tensor("observation", observation, _OBSERVATIONS, _has_features, FLOATS)
+
+
+_OBSERVATIONS = f"a tensor float32 [M, F] of observations, F from {_FEATURES}"
+
+
+def _has_features(observation: torch.Tensor) -> bool:
+    return observation.dim() == 2 and observation.shape[1] >= _FEATURES
+
+
+def at_least(low: float) -> Callable[[str, Any], Any]:
+    """Return the check of a finite number from `low`."""
+    return lambda name, value: check_number(name, value, low)
+
+
+def positive(name: str, value: Any) -> Any:
+    """Return a finite number above 0."""
+    return check_number(name, value, 0.0, above=True)
+
+
+def whole_from(least: int) -> Callable[[str, Any], int]:
+    """Return the check of a whole number from `least`."""
+    return lambda name, value: check_count(name, value, least)
+
+
+def or_none(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Return a check that None passes."""
+    return lambda name, value: None if value is None else check(name, value)
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -52,6 +133,11 @@ def unsquash(feature: torch.Tensor, scale: float) -> torch.Tensor:
 
 def inventory_of(task: Any, observation: torch.Tensor) -> torch.Tensor:
     """Read a maker's, momentum learner's or trader's inventory, in units, back from observations; `[M]`."""
+    return inventory_in(check_task(task, ForProfit), check_observation(observation))
+
+
+def inventory_in(task: Any, observation: torch.Tensor) -> torch.Tensor:
+    """Read an inventory back from checked observations; `[M]`."""
     share = observation[:, OWN]
     if task.inventory_limit is not None:
         return share * task.inventory_limit
@@ -95,6 +181,25 @@ def quote_action(
     ask_qty: torch.Tensor,
 ) -> torch.Tensor:
     """Return the action that quotes these offsets (ticks from the mid) and quantities, each `[M]`, cut to the space."""
+    check_task(task)
+
+    def fits(part: torch.Tensor) -> bool:
+        return part.dim() == 1 and part.shape == bid_offset.shape and part.device == bid_offset.device
+
+    given = {"bid_offset": bid_offset, "ask_offset": ask_offset, "bid_qty": bid_qty, "ask_qty": ask_qty}
+    for name, part in given.items():
+        check_tensor(name, part, "a tensor float32 [M], M and the device the same for all four", fits, FLOATS)
+    return maker_action(task, bid_offset, ask_offset, bid_qty, ask_qty)
+
+
+def maker_action(
+    task: Any,
+    bid_offset: torch.Tensor,
+    ask_offset: torch.Tensor,
+    bid_qty: torch.Tensor,
+    ask_qty: torch.Tensor,
+) -> torch.Tensor:
+    """Return the maker's action for offsets and quantities that are checked, each `[M]`, cut to the space."""
     offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0
     sizes = torch.stack([bid_qty, ask_qty], dim=1) * (2.0 / task.max_qty) - 1.0
     return torch.cat([offsets, sizes], dim=1).clamp(-1.0, 1.0).to(torch.float32)
@@ -132,18 +237,24 @@ class Discretised:
             role: `"maker"`, `"executor"`, `"trader"`, `"momentum"` or `"noise"`; the task's own if None.
 
         Raises:
-            ValueError: If the role is unknown.
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
+        check_callable("policy", policy, "a policy: a function of observations that returns actions")
+        check_task(task)
         kinds = {"maker": self._maker, "trader": self._trader}
         kinds |= dict.fromkeys(("executor", "momentum", "noise"), self._order)
         role = task.role if role is None else role
-        if role not in kinds:
-            raise ValueError(f"role: got {role!r}, allowed are {', '.join(map(repr, kinds))}")
-        self.policy, self.task, self._choose = policy, task, kinds[role]
+        self.policy, self.task, self._choose = policy, task, kinds[check_choice("role", role, kinds)]
+        self._size = ACTION_SIZES[role]
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the choices, int64 `[M]`."""
-        return self._choose(self.policy(observation))
+        action = self.policy(check_observation(observation))
+        allowed = f"a policy that returns float32 [M, {self._size}]"
+        return self._choose(check_tensor("policy", action, allowed, self._fits, FLOATS))
+
+    def _fits(self, action: torch.Tensor) -> bool:
+        return action.dim() == 2 and action.shape[1] == self._size
 
     def _maker(self, action: torch.Tensor) -> torch.Tensor:
         offset = torch.round((action[:, :2] + 1.0) * 0.5 * self.task.max_offset)

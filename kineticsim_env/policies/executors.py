@@ -16,24 +16,32 @@ from typing import Any
 
 import torch
 
+from kineticsim_env.checks import check_tensor
 from kineticsim_env.policies.base import (
+    FLOATS,
+    ScriptedPolicy,
     UniformActions,
+    at_least,
     decisions_left,
+    or_none,
     order_action,
+    positive,
     recent_volumes,
     remaining_of,
+    whole_from,
     whole_units,
 )
+from kineticsim_env.tasks.base import ForBlocks
+from kineticsim_env.values import check_number
 
 
 @dataclasses.dataclass(frozen=True)
-class DoNothing:
+class DoNothing(ScriptedPolicy):
     """Orders nothing, and leaves the whole block to the deadline."""
 
     task: Any
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         idle = torch.zeros_like(observation[:, 0])
         return order_action(self.task, idle, idle)
 
@@ -43,20 +51,22 @@ class RandomOrders(UniformActions):
 
 
 @dataclasses.dataclass(frozen=True)
-class ImmediateExecution:
+class ImmediateExecution(ScriptedPolicy):
     """Orders as much as it may at once, `ticks` through the mid, until the block is done."""
 
     task: Any
     ticks: float = 10.0
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    _reads = ForBlocks
+    _checks = {"ticks": check_number}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         remaining = remaining_of(self.task, observation)
         return order_action(self.task, torch.full_like(remaining, self.ticks), remaining)
 
 
 @dataclasses.dataclass(frozen=True)
-class TimeWeighted:
+class TimeWeighted(ScriptedPolicy):
     """Executes the block evenly over time (TWAP).
 
     Attributes:
@@ -70,16 +80,22 @@ class TimeWeighted:
     ticks: float = 10.0
     urgent: int = 1
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    _reads = ForBlocks
+    _checks = {"ticks": check_number, "urgent": whole_from(0)}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         left, remaining = decisions_left(self.task, observation), remaining_of(self.task, observation)
-        due = remaining - torch.round(self.share_left(left - 1.0) * self.task.block_qty)
+        due = remaining - torch.round(self._share_left(left - 1.0) * self.task.block_qty)
         hurry = (left <= self.urgent) | (due > self.task.max_qty)
         ticks = torch.where(hurry, float(self.task.max_offset), self.ticks)
         return order_action(self.task, ticks, due.clamp(min=0.0))
 
     def share_left(self, left: torch.Tensor) -> torch.Tensor:
         """Return the share of the block that should remain with so many decisions to go, `[M]`."""
+        check_tensor("left", left, "a tensor float32 [M]", lambda left: left.dim() == 1, FLOATS)
+        return self._share_left(left)
+
+    def _share_left(self, left: torch.Tensor) -> torch.Tensor:
         return left / self.task.horizon
 
 
@@ -104,30 +120,31 @@ class AlmgrenChriss(TimeWeighted):
     sigma: float = 0.85
     eta: float = 0.6
 
+    _checks = {**TimeWeighted._checks, "risk": at_least(0), "sigma": at_least(0), "eta": positive}
+
     def __post_init__(self) -> None:
         """Refuse parameters for which the schedule is not defined."""
-        for name in ("risk", "sigma", "eta"):
-            value = getattr(self, name)
-            if not math.isfinite(value) or value < 0 or (name == "eta" and value == 0):
-                raise ValueError(f"{name}: got {value!r}, allowed is a finite number {'above' * (name == 'eta')} 0")
+        super().__post_init__()
+        if not math.isfinite(self.kappa):
+            given = f"risk {self.risk!r}, sigma {self.sigma!r}, eta {self.eta!r}"
+            raise ValueError(f"eta: got {given}, allowed are numbers that give a finite urgency")
 
     @property
     def kappa(self) -> float:
         """The urgency, per decision."""
         return math.acosh(1.0 + self.risk * self.sigma**2 / (2.0 * self.eta))
 
-    def share_left(self, left: torch.Tensor) -> torch.Tensor:
-        """See `TimeWeighted`."""
+    def _share_left(self, left: torch.Tensor) -> torch.Tensor:
         kappa, horizon = self.kappa, self.task.horizon
         if kappa * horizon < 1e-6:
-            return super().share_left(left)
+            return super()._share_left(left)
         # sinh(a) / sinh(b) with neither overflowing: exp(a - b) (1 - exp(-2a)) / (1 - exp(-2b)).
         decay = torch.expm1(-2.0 * kappa * left.double()) / math.expm1(-2.0 * kappa * horizon)
         return (torch.exp(kappa * (left.double() - horizon)) * decay).to(left.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
-class VolumeWeighted:
+class VolumeWeighted(ScriptedPolicy):
     """Executes the block along with the market's volume, as it was seen in the last four decisions.
 
     Attributes:
@@ -146,13 +163,10 @@ class VolumeWeighted:
     urgent: int = 1
     slack: float = 0.1
 
-    def __post_init__(self) -> None:
-        """Refuse a rate that is none."""
-        if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
-            raise ValueError(f"rate: got {self.rate!r}, allowed are a finite number above 0, None")
+    _reads = ForBlocks
+    _checks = {**TimeWeighted._checks, "rate": or_none(positive), "slack": at_least(0)}
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         left, remaining = decisions_left(self.task, observation), remaining_of(self.task, observation)
         volumes, elapsed = recent_volumes(observation), self.task.horizon - left
         if self.rate is not None:

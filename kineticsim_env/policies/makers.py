@@ -11,18 +11,27 @@ import math
 
 import torch
 
-from kineticsim_env.policies.base import TIME_LEFT, UniformActions, inventory_of, quote_action
+from kineticsim_env.policies.base import (
+    TIME_LEFT,
+    ScriptedPolicy,
+    UniformActions,
+    at_least,
+    inventory_in,
+    maker_action,
+    positive,
+)
 from kineticsim_env.tasks import MarketMakingTask
+from kineticsim_env.tasks.base import ForProfit
+from kineticsim_env.values import check_flag, check_number
 
 
 @dataclasses.dataclass(frozen=True)
-class NoTrade:
+class NoTrade(ScriptedPolicy):
     """Quotes nothing: the zero that every PnL is measured from."""
 
     task: MarketMakingTask
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         return torch.full((len(observation), 4), -1.0, device=observation.device)
 
 
@@ -33,22 +42,23 @@ class RandomQuotes(UniformActions):
 
 
 @dataclasses.dataclass(frozen=True)
-class FixedSpread:
+class FixedSpread(ScriptedPolicy):
     """Quotes `qty` on both sides, `half_spread` ticks from the mid, whatever it holds."""
 
     task: MarketMakingTask
     half_spread: float = 4.0
     qty: int = 8
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    _checks = {"half_spread": check_number, "qty": at_least(0)}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         offset = torch.full((len(observation),), self.half_spread, device=observation.device)
         qty = torch.full_like(offset, self.qty)
-        return quote_action(self.task, offset, offset, qty, qty)
+        return maker_action(self.task, offset, offset, qty, qty)
 
 
 @dataclasses.dataclass(frozen=True)
-class AvellanedaStoikov:
+class AvellanedaStoikov(ScriptedPolicy):
     """The maker of Avellaneda and Stoikov (2008), "High-frequency trading in a limit order book", equations 29 and 30.
 
     It quotes around a reservation price that is moved against its inventory q, `mid - q * risk * tau`, at a half-spread
@@ -64,17 +74,25 @@ class AvellanedaStoikov:
     qty: int = 8
     stationary: bool = True
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    _reads = ForProfit
+    _checks = {
+        "risk": at_least(0),
+        "kappa": positive,
+        "gamma": positive,
+        "qty": at_least(0),
+        "stationary": check_flag,
+    }
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         tau = torch.ones_like(observation[:, 0]) if self.stationary else observation[:, TIME_LEFT]
         half_spread = 0.5 * self.risk * tau + math.log1p(self.gamma / self.kappa) / self.gamma
-        skew = inventory_of(self.task, observation) * self.risk * tau
+        skew = inventory_in(self.task, observation) * self.risk * tau
         qty = torch.full_like(skew, self.qty)
-        return quote_action(self.task, half_spread + skew, half_spread - skew, qty, qty)
+        return maker_action(self.task, half_spread + skew, half_spread - skew, qty, qty)
 
 
 @dataclasses.dataclass(frozen=True)
-class GueantLehalleFernandezTapia:
+class GueantLehalleFernandezTapia(ScriptedPolicy):
     """The maker of Gueant, Lehalle and Fernandez-Tapia (2013), "Dealing with the inventory risk".
 
     Orders come at the rate `A exp(-k d)` at a distance of d ticks; the optimal quotes far from the end of the day have
@@ -103,19 +121,28 @@ class GueantLehalleFernandezTapia:
     sigma: float = 0.85
     qty: int = 8
 
+    _reads = ForProfit
+    _checks = {"gamma": positive, "kappa": positive, "arrivals": positive, "sigma": at_least(0), "qty": positive}
+
     def __post_init__(self) -> None:
         """Refuse parameters for which the quotes are not defined."""
-        for name in ("gamma", "kappa", "arrivals", "qty"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}: got {getattr(self, name)!r}, allowed is a number above 0")
-        if not self.sigma >= 0:
-            raise ValueError(f"sigma: got {self.sigma!r}, allowed is a number from 0")
+        super().__post_init__()
+        try:
+            finite = all(map(math.isfinite, self._spread_and_skew()))
+        except ArithmeticError:
+            finite = False
+        if not finite:
+            given = f"gamma {self.gamma!r}, kappa {self.kappa!r}, arrivals {self.arrivals!r}, sigma {self.sigma!r}"
+            raise ValueError(f"gamma: got {given}, allowed are numbers that give finite quotes")
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _spread_and_skew(self) -> tuple[float, float]:
+        """Return c1, and c2 with sigma."""
         ratio, power = self.gamma / self.kappa, 1 + self.kappa / self.gamma
-        spread = math.log1p(ratio) / self.gamma
-        skew = self.sigma * math.sqrt(self.gamma / (2 * self.kappa * self.arrivals) * (1 + ratio) ** power)
-        lots = inventory_of(self.task, observation) / self.qty
+        root = math.sqrt(self.gamma / (2 * self.kappa * self.arrivals) * (1 + ratio) ** power)
+        return math.log1p(ratio) / self.gamma, self.sigma * root
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        spread, skew = self._spread_and_skew()
+        lots = inventory_in(self.task, observation) / self.qty
         qty = torch.full_like(lots, self.qty)
-        return quote_action(self.task, spread + (lots + 0.5) * skew, spread - (lots - 0.5) * skew, qty, qty)
+        return maker_action(self.task, spread + (lots + 0.5) * skew, spread - (lots - 0.5) * skew, qty, qty)

@@ -12,7 +12,20 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.policies.base import UniformActions, inventory_of, mid_changes, trade_action
+from kineticsim_env.config import MAX_PRICE
+from kineticsim_env.policies.base import (
+    ScriptedPolicy,
+    UniformActions,
+    at_least,
+    check_observation,
+    inventory_in,
+    mid_changes,
+    or_none,
+    trade_action,
+    whole_from,
+)
+from kineticsim_env.tasks.base import ForProfit
+from kineticsim_env.values import check_number
 
 
 class RandomTrader(UniformActions):
@@ -20,19 +33,18 @@ class RandomTrader(UniformActions):
 
 
 @dataclasses.dataclass(frozen=True)
-class Hold:
+class Hold(ScriptedPolicy):
     """Never trades: the zero that every PnL is measured from."""
 
     task: Any
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         idle = torch.zeros_like(observation[:, 0])
         return trade_action(self.task, idle, idle)
 
 
 @dataclasses.dataclass(frozen=True)
-class BuyAndHold:
+class BuyAndHold(ScriptedPolicy):
     """Buys `position` units and keeps them; a negative position is sold short.
 
     Attributes:
@@ -45,16 +57,18 @@ class BuyAndHold:
     position: int | None = None
     ticks: float = 10.0
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
+    _reads = ForProfit
+    _checks = {"position": or_none(whole_from(-MAX_PRICE)), "ticks": check_number}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
         largest = self.task.max_qty if self.task.inventory_limit is None else self.task.inventory_limit
         wanted = float(largest if self.position is None else self.position)
-        units = torch.round(wanted - inventory_of(self.task, observation))
+        units = torch.round(wanted - inventory_in(self.task, observation))
         return trade_action(self.task, units, torch.full_like(units, self.ticks))
 
 
 @dataclasses.dataclass(frozen=True)
-class MomentumTrader:
+class MomentumTrader(ScriptedPolicy):
     """Goes with the mid where it has left its recent mean.
 
     The signal is the mid less its exponentially weighted mean over the four decisions before, in ticks: all that the
@@ -75,25 +89,27 @@ class MomentumTrader:
     position: int = 20
     ticks: float = 4.0
 
+    _reads = ForProfit
+    _checks = {
+        "threshold": at_least(0),
+        "decay": lambda name, value: check_number(name, value, 0.0, 1.0, above=True),
+        "position": whole_from(0),
+        "ticks": check_number,
+    }
     _direction = 1.0
-
-    def __post_init__(self) -> None:
-        """Refuse weights that are none."""
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay: got {self.decay!r}, allowed is a number above 0, up to 1")
-        if not self.threshold >= 0:
-            raise ValueError(f"threshold: got {self.threshold!r}, allowed is a number from 0")
 
     def signal(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the mid less the weighted mean of the four mids before it, in ticks, `[M]`."""
+        return self._signal(check_observation(observation))
+
+    def _signal(self, observation: torch.Tensor) -> torch.Tensor:
         weights = torch.tensor([self.decay**i for i in range(4)], device=observation.device)
         behind = mid_changes(observation).cumsum(1)  # the mid less that of 1, 2, 3, 4 decisions before
         return (behind * weights).sum(1) / weights.sum()
 
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """See `Policy`."""
-        push = self._direction * self.signal(observation)
-        held = torch.round(inventory_of(self.task, observation))
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        push = self._direction * self._signal(observation)
+        held = torch.round(inventory_in(self.task, observation))
         keep = torch.where(push * held < 0, 0.0, held)
         wanted = torch.where(push.abs() > self.threshold, torch.sign(push) * self.position, keep)
         units = wanted - held

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from kineticsim_env.values import check_number
+
 _BLOCK = 1 << 24  # values of a series that are turned to float64 at a time
 
 
@@ -25,7 +27,7 @@ class Mean(NamedTuple):
 
     def interval(self, confidence_z: float = 1.96) -> float:
         """Return half the width of the normal confidence interval, by default at 95%."""
-        return confidence_z * self.error
+        return check_number("confidence_z", confidence_z, 0.0) * self.error
 
 
 def mean_and_error(values: Any) -> Mean:

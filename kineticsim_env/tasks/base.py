@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from kineticsim_env import state
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
+from kineticsim_env.values import as_float, check_choice, check_instance, show
 
 ROLES = ("maker", "momentum", "noise", "executor", "trader")  # as numbered in cuda/tasks.h
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
@@ -95,6 +96,7 @@ class Task:
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
         """Return the config with the task's limits on learned slots."""
+        check_instance("config", config, MarketConfig)
         limit = getattr(self, "inventory_limit", None) if config.inventory_limit is None else config.inventory_limit
         largest = np.minimum(np.asarray(config.max_quote_qty), self.max_qty)
         return config.replace(inventory_limit=limit, max_quote_qty=largest)
@@ -135,18 +137,18 @@ class Task:
 
     def num_choices(self, role: str) -> int:
         """Return how many discrete actions a role has, 0 if its actions are continuous."""
-        return 0 if self.action_type == "continuous" else _NUM_CHOICES[role]
+        return 0 if self.action_type == "continuous" else _NUM_CHOICES[check_choice("role", role, ROLES)]
 
     def action_space(self, role: str) -> spaces.Box | spaces.Discrete:
         """Return a new action space for a role: float32 `[4]` for a maker, `[2]` for the others, or discrete."""
-        choices = self.num_choices(role)
+        choices = self.num_choices(check_choice("role", role, ROLES))
         if choices:
             return spaces.Discrete(choices)
         return spaces.Box(-1.0, 1.0, (ACTION_SIZES[role],), np.float32)
 
     def observation_space(self, role: str) -> spaces.Box:
         """Return a new observation space for a role: float32 `[37]` for a maker or an executor, `[36]` for others."""
-        low = np.full(OBSERVATION_SIZES[role], -1.0, np.float32)
+        low = np.full(OBSERVATION_SIZES[check_choice("role", role, ROLES)], -1.0, np.float32)
         low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
         low[_NEVER_NEGATIVE[role]] = 0.0  # nor are time and standing quantities
         return spaces.Box(low, np.ones_like(low), dtype=np.float32)
@@ -160,12 +162,12 @@ class Task:
             return value
         if name in _INTEGERS:
             low, high = _INTEGERS[name]
-            if not math.isfinite(value) or int(value) != value or not low <= value <= high:
-                raise ValueError(f"{name}: got {value!r}, allowed is a whole number from {low} to {high}")
+            if not math.isfinite(as_float(value)) or int(value) != value or not low <= value <= high:
+                raise ValueError(f"{name}: got {show(value)}, allowed is a whole number from {low} to {high}")
             return int(value)
-        if not math.isfinite(value) or value < 0 or (value == 0 and not _NUMBERS[name]):
+        if not math.isfinite(as_float(value)) or value < 0 or (value == 0 and not _NUMBERS[name]):
             least = "from" if _NUMBERS[name] else "above"
-            raise ValueError(f"{name}: got {value!r}, allowed is a finite number {least} 0")
+            raise ValueError(f"{name}: got {show(value)}, allowed is a finite number {least} 0")
         return float(value)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.tasks.base import CHOICES, ForBlocks, Task
+from kineticsim_env.values import check_instance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +155,7 @@ def check_forced(task: Any) -> None:
 
 def check_block(task: Any, config: MarketConfig) -> None:
     """Refuse a block, or forced orders, that the config's limits leave no room for."""
+    check_instance("config", config, MarketConfig)
     limit, largest = config.inventory_limit, np.min(config.max_quote_qty)
     if limit is not None and task.block_qty > np.min(limit):
         raise ValueError(

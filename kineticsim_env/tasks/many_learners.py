@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from kineticsim_env.config import CLASSES, MarketConfig, class_counts
 from kineticsim_env.state import CONSTANTS
 from kineticsim_env.tasks.base import ROLES, ForBlocks, ForProfit, Task
 from kineticsim_env.tasks.execution import check_block, check_forced
+from kineticsim_env.values import check_dict, is_one_of, is_whole, show
 
 DEFAULT_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
 
@@ -48,25 +48,27 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
         config: The market.
         task: The task's settings.
     """
-    if not isinstance(learners, Mapping):
-        raise TypeError(f"learners: got {learners!r}, allowed is a dict such as {DEFAULT_LEARNERS}")
+    check_dict("learners", learners, f"a dict such as {DEFAULT_LEARNERS}")
     roles: list[str] = []
+    most_slots = CONSTANTS["kMaxSlots"]
     for role, count in learners.items():
-        if role not in ROLES:
-            raise ValueError(f"learners: got the role {role!r}, allowed are {', '.join(map(repr, ROLES))}")
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
-            raise ValueError(f"learners[{role!r}]: got {count!r}, allowed is a whole number from 0")
+        if not is_one_of(role, ROLES):
+            raise ValueError(f"learners: got the role {show(role)}, allowed are {', '.join(map(repr, ROLES))}")
+        if not is_whole(count) or count < 0:
+            raise ValueError(f"learners[{role!r}]: got {show(count)}, allowed is a whole number from 0")
         if config.population == "fixed" and role in CLASSES:
             rows = max(config.per_market.values(), default=1)
             most = int(class_counts(config, rows)[:, CLASSES.index(role)].min())
             if count > most:
                 raise ValueError(
-                    f"learners[{role!r}]: got {count}, allowed is up to {most}, the built-in {role} agents that can be "
-                    f"replaced; a config with a larger share {role!r} or more num_agents has more"
+                    f"learners[{role!r}]: got {show(count)}, allowed is up to {most}, the built-in {role} agents that "
+                    f"can be replaced; a config with a larger share {role!r} or more num_agents has more"
                 )
-        roles += [role] * int(count)
-    if not 1 <= len(roles) <= CONSTANTS["kMaxSlots"]:
-        raise ValueError(f"learners: got {len(roles)} in all, allowed is 1 to {CONSTANTS['kMaxSlots']}")
+        if count <= most_slots:  # else a list of any length
+            roles += [role] * int(count)
+    total = sum(map(int, learners.values()))
+    if not 1 <= total <= most_slots:
+        raise ValueError(f"learners: got {show(total)} in all, allowed is 1 to {most_slots}")
     limited = task.market_config(config)
     if "noise" in roles and limited.inventory_limit is not None and task.max_target > np.min(limited.inventory_limit):
         raise ValueError(

@@ -1,0 +1,134 @@
+"""Checks of single values that users hand over; each returns the value, or names argument, value and what is allowed.
+
+Nothing is asked of a value before its class is known: arrays break `in` and `==`, a NaT is a NumPy integer, a large int
+is no float, and what cannot be hashed cannot be looked up. No torch here, so that everything can import it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+Kind = TypeVar("Kind")
+_SHOWN = 500  # characters of a value in a message
+LARGEST = 1e30  # of a number that is to be used as float32, with room for products
+
+
+def show(value: Any) -> str:
+    """Return a value for a message: its repr on one line, cut where it is long, its class where it has none."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # whatever strange objects raise
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def is_whole(value: Any) -> bool:
+    """Say whether a value is a whole number by its class, Python's or NumPy's."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value is a real number by its class, Python's or NumPy's; it may be NaN or infinite."""
+    return is_whole(value) or isinstance(value, (float, np.floating))
+
+
+def as_float(value: Any) -> float:
+    """Return a real number as a float, infinity where it is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def is_one_of(value: Any, names: Iterable[str]) -> bool:
+    """Say whether a value is one of some names."""
+    return isinstance(value, str) and value in names
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str], *, optional: bool = False) -> Any:
+    """Return one of some names, or None where that is allowed."""
+    if is_one_of(value, choices) or (optional and value is None):
+        return value
+    allowed = ", ".join(["None"] * optional + [repr(choice) for choice in choices])
+    raise ValueError(f"{name}: got {show(value)}, allowed are {allowed}")
+
+
+def check_flag(name: str, value: Any, *, optional: bool = False) -> Any:
+    """Return True or False, or None where that is allowed."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if optional and value is None:
+        return None
+    raise TypeError(f"{name}: got {show(value)}, allowed are {'True, False, None' if optional else 'True and False'}")
+
+
+def check_progress(value: Any) -> bool | None:
+    """Return the argument `progress`: True or False shows or hides the bar, None leaves it to the run's length."""
+    return check_flag("progress", value, optional=True)
+
+
+def check_count(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
+    """Return a whole number of a range."""
+    if not is_whole(value):
+        raise TypeError(f"{name}: got {show(value)}, allowed is a whole number from {_power(least)}")
+    if not least <= value <= most:
+        raise ValueError(f"{name}: got {show(value)}, allowed is {_power(least)} to {_power(most)}")
+    return int(value)
+
+
+def check_number(name: str, value: Any, low: float = -math.inf, high: float = LARGEST, *, above: bool = False) -> Any:
+    """Return a finite number from `low`, or above it, up to `high` in size, as a plain int or float."""
+    least = f" {'above' if above else 'from'} {low:g}" if low > -math.inf else ""
+    allowed = f"a finite number{least}, up to {high:g}{'' if least else ' in size'}"
+    if not is_number(value):
+        raise TypeError(f"{name}: got {show(value)}, allowed is {allowed}")
+    found = as_float(value)
+    if not max(low, -high) <= found <= high or (above and found == low):  # False for NaN
+        raise ValueError(f"{name}: got {show(value)}, allowed is {allowed}")
+    return int(value) if is_whole(value) and abs(found) < 1 << 53 else found  # torch takes no larger ints
+
+
+def check_instance(name: str, value: Any, kind: type[Kind]) -> Kind:
+    """Return an object of a class."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(f"{name}: got {show(value)}, allowed is {article} {kind.__name__}")
+    return value
+
+
+def check_callable(name: str, value: Any, allowed: str) -> Callable[..., Any]:
+    """Return what can be called."""
+    if not callable(value):
+        raise TypeError(f"{name}: got {show(value)}, allowed is {allowed}")
+    return value
+
+
+def check_dict(name: str, value: Any, allowed: str) -> Mapping[Any, Any]:
+    """Return a mapping."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name}: got {show(value)}, allowed is {allowed}")
+    return value
+
+
+def check_array(name: str, values: Any, allowed: str) -> np.ndarray:
+    """Return real numbers as an array of any shape, sharing memory where it can; tensors come to the host."""
+    try:  # a tensor, without importing torch here
+        array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    except Exception as error:  # whatever strange objects raise
+        raise TypeError(f"{name}: got {show(values)}, allowed is {allowed}") from error
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: got {show(values)}, allowed is {allowed}")
+    return array
+
+
+def _power(number: int) -> str:
+    """Return a bound as messages have it: large ones by powers of two."""
+    for plus, text in ((0, ""), (1, " - 1")):
+        size = abs(number + plus)
+        if size >= 1 << 20 and size & (size - 1) == 0:
+            return f"{'-' if number < 0 else ''}2^{size.bit_length() - 1}{text}"
+    return str(number)

@@ -1,0 +1,231 @@
+"""Kind `forms`: the same values in other forms give the same results as plain arrays on the NumPy engine.
+
+Or they are refused with a TypeError or ValueError, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from scripts.fuzz import pairs, shapes
+from scripts.fuzz.case import Failure
+
+MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
+_MOVES = 3  # of a case
+forget = pairs.forget
+
+
+def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
+    """Make some moves with arguments in random forms, on both engines."""
+    engine = engines[int(rng.integers(len(engines)))]
+    sort = (_simulator, _vector, _single, _parallel, _batched)[int(rng.integers(5))]
+    sort(rng, engine, int(rng.integers(pairs.DIFFERENT)))
+
+
+def _try(pair: pairs.Pair, name: str, forms: list[shapes.Form], given: Callable, plain: Callable) -> Any:
+    """Call the one under test with a form and the oracle with plain values; return both results, None if refused."""
+    what = f"{name}({', '.join(form[2] for form in forms)}) on {pair.engine}"
+    before = pair.state()
+    try:
+        got = given(pair.under_test)
+    except (TypeError, ValueError) as error:
+        pairs.compare(pairs.tensors_of(pair.under_test), before, f"{what} was refused")
+        if forms and all(form[2] in shapes.TAKEN for form in forms) and not _refused_too(pair, plain):
+            raise Failure(f"{what} was refused: {error}", key=(name, "refused", str(error)[:25])) from error
+        return None
+    except gym.error.ResetNeeded:
+        return None
+    except Exception as error:
+        pairs.forget()
+        raise Failure(f"{what}: {type(error).__name__} {str(error)[:200]}", key=(name, type(error).__name__)) from error
+    try:
+        wanted = plain(pair.oracle)
+    except (TypeError, ValueError, gym.error.ResetNeeded) as error:
+        pairs.forget()
+        raise Failure(f"{what} was taken, but plain values are refused: {error}", key=(name, "taken")) from error
+    if not pairs.same(got, wanted):
+        pairs.forget()
+        raise Failure(f"{what} gives other results", key=(name, "results", forms[0][2] if forms else ""))
+    try:
+        pair.check_equal(what)
+    except Failure:
+        pairs.forget()
+        raise
+    return got
+
+
+def _refused_too(pair: pairs.Pair, plain: Callable) -> bool:
+    """Return whether the oracle refuses the plain values, which is right if they are outside their space."""
+    state = pairs.copies(pair.oracle)
+    try:
+        plain(pair.oracle)
+    except (TypeError, ValueError, gym.error.ResetNeeded):
+        return True
+    for name, tensor in pairs.tensors_of(pair.oracle).items():
+        tensor.copy_(state[name])
+    return False
+
+
+def _seeds(rng: np.random.Generator, markets: int, live: list[torch.Tensor]) -> shapes.Form | None:
+    kind = int(rng.integers(4))
+    if kind == 0:
+        return None
+    if kind == 1:
+        return shapes.draw(np.array(int(rng.integers(2**40))), rng)
+    return shapes.draw(rng.integers(-(2**62), 2**62, markets), rng, live)
+
+
+def _mask(rng: np.random.Generator, markets: int, live: list[torch.Tensor]) -> shapes.Form | None:
+    return None if rng.random() < 0.3 else shapes.draw(rng.random(markets) < 0.5, rng, live)
+
+
+# Simulators -----------------------------------------------------------------------------------------------------------
+
+
+def _quotes(rng: np.random.Generator, sim: Any, decisions: int | None) -> shapes.Form:
+    levels, shape = sim.config.num_levels, (sim.num_markets, len(sim.slots), 4)
+    full = shape if decisions is None else (decisions, *shape)
+    values = rng.integers(-2, levels + 2, full).astype(np.int32)
+    values[..., 1::2] = rng.integers(-1, 30, values[..., 1::2].shape)
+    if rng.random() < 0.1:
+        values[...] = rng.integers(-(2**31), 2**31, full)
+    return shapes.draw(values, rng, [tensor for tensor in sim.tensors.values() if tensor.dtype == torch.int32])
+
+
+def _simulator(rng: np.random.Generator, engine: str, number: int) -> None:
+    pair = pairs.simulator(number, engine)
+    seed = int(rng.integers(2**40))
+    for sim in pair.both:
+        sim.tensors["error"].zero_()  # words that a case before may have left, which a reset would raise
+        sim.reset(seed=seed)
+    for _ in range(_MOVES):
+        sim, auctions = pair.under_test, int(rng.choice([1, 2, 30]))
+        move = int(rng.integers(3))
+        if move == 0:
+            form = _quotes(rng, sim, None)
+            _try(pair, "step", [form], *_both(lambda s, q, n=auctions: s.step(q, n), form))
+        elif move == 1:
+            form = _quotes(rng, sim, int(rng.integers(0, 4)))
+            _try(pair, "rollout", [form], *_both(lambda s, q, n=auctions: tuple(s.rollout(q, n, pairs.SERIES)), form))
+        else:
+            live = list(sim.tensors.values())
+            seeds, mask = _seeds(rng, sim.num_markets, live), _mask(rng, sim.num_markets, live)
+            forms = [form for form in (seeds, mask) if form is not None]
+            given = [None if form is None else form[0] for form in (seeds, mask)]
+            plain = [None if form is None else form[1] for form in (seeds, mask)]
+            if seeds is not None and seeds[1].ndim == 0:
+                plain[0] = int(seeds[1])
+            _try(pair, "reset", forms, lambda s, a=given: s.reset(*a), lambda s, a=plain: s.reset(*a))
+
+
+def _both(call: Callable[[Any, Any], Any], form: shapes.Form) -> tuple[Callable, Callable]:
+    return (lambda thing: call(thing, form[0])), (lambda thing: call(thing, form[1].copy()))
+
+
+# Environments ---------------------------------------------------------------------------------------------------------
+
+
+def _start(pair: pairs.Pair, rng: np.random.Generator) -> None:
+    seed = int(rng.integers(2**40))
+    for env in pair.both:
+        env.core.simulator.tensors["error"].zero_()
+        env.reset(seed=seed)
+    pair.check_equal("a reset")
+
+
+def _action(rng: np.random.Generator, space: gym.Space, shape: tuple[int, ...], live: list[torch.Tensor]) -> shapes.Form:
+    if isinstance(space, gym.spaces.Discrete):
+        top = int(space.n) + (rng.random() < 0.05)
+        return shapes.draw(np.asarray(rng.integers(0, top, shape), np.int64), rng, live)
+    values = rng.uniform(-1, 1, shape).astype(np.float32)
+    values = np.where(rng.random(shape) < 0.3, np.sign(values), values).astype(np.float32)
+    if rng.random() < 0.05:
+        values = np.where(rng.random(shape) < 0.3, np.float32(rng.choice([np.nan, np.inf, 1.5])), values)
+    return shapes.draw(values, rng, live)
+
+
+def _copied(value: Any) -> Any:
+    """Return results as they are now, since live ones change."""
+    if isinstance(value, dict):
+        return {name: _copied(entry) for name, entry in value.items()}
+    if isinstance(value, (tuple, list)):
+        return tuple(_copied(entry) for entry in value)
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _vector(rng: np.random.Generator, engine: str, number: int) -> None:
+    pair = pairs.vector_env(number, engine, MODES[int(rng.integers(3))])
+    _start(pair, rng)
+    env = pair.under_test
+    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values(), env.observation]
+    for _ in range(_MOVES):
+        if rng.random() < 0.75:
+            form = _action(rng, env.single_action_space, env._action_shape, live)
+            _try(pair, "vector step", [form], *_both(lambda e, a: _copied(e.step(a)), form))
+        else:
+            _reset_some(pair, rng, "vector reset", live)
+
+
+def _reset_some(pair: pairs.Pair, rng: np.random.Generator, name: str, live: list[torch.Tensor]) -> None:
+    markets = pair.under_test.num_envs
+    seeds, mask = _seeds(rng, markets, live), _mask(rng, markets, live)
+    forms = [form for form in (seeds, mask) if form is not None]
+
+    def reset(env: Any, which: int) -> Any:
+        seed: Any = None if seeds is None else seeds[which]
+        if which and seeds is not None and seeds[1].ndim == 0:
+            seed = int(seeds[1])
+        return _copied(env.reset(seed=seed, options=None if mask is None else {"reset_mask": mask[which]}))
+
+    _try(pair, name, forms, lambda env: reset(env, 0), lambda env: reset(env, 1))
+
+
+def _single(rng: np.random.Generator, engine: str, number: int) -> None:
+    pair = pairs.single_env(number, engine)
+    _start(pair, rng)
+    env = pair.under_test
+    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
+    for _ in range(_MOVES):
+        form = _action(rng, env.action_space, env.action_space.shape, live)
+        done = _try(pair, "single step", [form], *_both(lambda e, a: _copied(e.step(a)), form))
+        if done is not None and (done[2] or done[3]):
+            _start(pair, rng)
+
+
+def _parallel(rng: np.random.Generator, engine: str, number: int) -> None:
+    pair = pairs.parallel_env(number, engine)
+    _start(pair, rng)
+    env = pair.under_test
+    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
+    for _ in range(_MOVES):
+        if not env.agents:
+            return
+        forms = {name: _action(rng, env.action_space(name), env.action_space(name).shape, live) for name in env.agents}
+        _try_dict(pair, "parallel step", forms)
+
+
+def _batched(rng: np.random.Generator, engine: str, number: int) -> None:
+    pair = pairs.batched_env(number, engine)
+    _start(pair, rng)
+    env = pair.under_test
+    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
+    for _ in range(_MOVES):
+        if rng.random() < 0.75:
+            spaces = env.single_action_spaces
+            forms = {name: _action(rng, spaces[name], tuple(rows.shape), live) for name, rows in env._given.items()}
+            _try_dict(pair, "batched step", forms)
+        else:
+            _reset_some(pair, rng, "batched reset", live)
+
+
+def _try_dict(pair: pairs.Pair, name: str, forms: dict[str, shapes.Form]) -> None:
+    given = {key: form[0] for key, form in forms.items()}
+    plain = {key: form[1] for key, form in forms.items()}
+    _try(pair, name, list(forms.values()), lambda e: _copied(e.step(given)), lambda e: _copied(e.step(plain)))

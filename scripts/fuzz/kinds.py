@@ -1,0 +1,71 @@
+"""The kinds of cases, what share of a run each gets, and how one case of a kind is played."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import traceback
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from scripts.fuzz.case import Failure, Slow
+
+SHARES = {  # of the cases; a case of threads or races takes longer than the others
+    "forms": 0.27,
+    "loads": 0.17,
+    "tampering": 0.15,
+    "scenarios": 0.10,
+    "threads": 0.03,
+    "calls": 0.275,
+    "races": 0.005,
+}
+KINDS = tuple(SHARES)
+SECONDS = 20  # that a case may take
+ENGINES = ("cpu", "numpy")
+
+
+def module_of(kind: str) -> ModuleType:
+    """Return the module with the kind's `play` and `forget`."""
+    return importlib.import_module(f"scripts.fuzz.{kind}")
+
+
+def _ring(*_: Any) -> None:
+    raise Slow()
+
+
+def play(kind: str, seed: int, engines: tuple[str, ...] = ENGINES) -> Failure | None:
+    """Play one case; returns what is wrong. The seed and the kind say all about it."""
+    module = module_of(kind)
+    rng = np.random.default_rng([seed, *kind.encode()])
+    torch.manual_seed(seed)
+    before = signal.signal(signal.SIGALRM, _ring)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        module.play(rng, engines)
+    except Failure as failure:
+        return failure
+    except Slow as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return Failure(f"takes more than {SECONDS} s, at {where.filename}:{where.lineno}", key=("slow", where.name))
+    except Exception as error:  # nothing that a kind expects
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{type(error).__name__}: {str(error)[:300]} at {where.filename}:{where.lineno}"
+        return Failure(text, key=(type(error).__name__, where.filename, str(where.lineno)))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    return None
+
+
+def play_and_forget(kind: str, seed: int, engines: tuple[str, ...] = ENGINES) -> tuple[Failure, bool] | None:
+    """Play one case; after a failure play it again by itself, and tell whether it fails so, too."""
+    failure = play(kind, seed, engines)
+    if failure is None:
+        return None
+    module_of(kind).forget()
+    alone = play(kind, seed, engines) is not None
+    module_of(kind).forget()
+    return failure, alone

@@ -1,0 +1,228 @@
+"""Small random markets and environments, each opened on the engine under test and on the NumPy oracle.
+
+There are few different ones, numbered, as opening one takes longer than a case; every case begins with a reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+import kineticsim_env as ks
+from kineticsim_env.config import CLASSES
+from kineticsim_env.env_core import EnvCore
+from kineticsim_env.tasks.base import ROLES
+from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
+from scripts.fuzz.case import Failure
+
+DIFFERENT = 12  # markets or environments of each sort
+VECTOR = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
+SERIES = ("last_price", "volume", "mid2", "fundamental")
+_open: dict[tuple, Any] = {}
+
+
+class Pair:
+    """The same thing on two engines: `under_test`, and `oracle` on NumPy."""
+
+    def __init__(self, make: Callable[[str], Any], engine: str) -> None:
+        """Open both."""
+        self.under_test, self.oracle = make(engine), make("numpy")
+        self.engine = engine
+
+    @property
+    def both(self) -> tuple[Any, Any]:
+        """Both, the one under test first."""
+        return self.under_test, self.oracle
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return copies of all tensors of the one under test."""
+        return copies(self.under_test)
+
+    def check_equal(self, when: str) -> None:
+        """Compare every tensor, bit for bit."""
+        compare(tensors_of(self.under_test), tensors_of(self.oracle), when)
+
+
+def opened(key: tuple, make: Callable[[str], Any], engine: str) -> Pair:
+    """Return a pair from the pool."""
+    if (*key, engine) not in _open:
+        _open[(*key, engine)] = Pair(make, engine)
+    return _open[(*key, engine)]
+
+
+def forget() -> None:
+    """Open all anew from now on."""
+    _open.clear()
+
+
+def tensors_of(thing: Any) -> dict[str, torch.Tensor]:
+    """Return the live tensors of a simulator or an environment."""
+    if isinstance(thing, ks.Simulator):
+        return {**thing.tensors, "parameters": thing.engine.parameters().expand(thing.num_markets, -1)}
+    core: EnvCore = thing if isinstance(thing, EnvCore) else getattr(thing, "unwrapped", thing).core
+    return {**core.tensors, "fills": core.fills, **tensors_of(core.simulator)}
+
+
+def copies(thing: Any) -> dict[str, torch.Tensor]:
+    """Return copies of the live tensors."""
+    return {name: tensor.clone() for name, tensor in tensors_of(thing).items()}
+
+
+def compare(got: Mapping[str, Any], wanted: Mapping[str, Any], when: str) -> None:
+    """Raise for the first tensor that differs in a bit."""
+    if got.keys() != wanted.keys():
+        raise Failure(f"{when}: names {sorted(got)} are not {sorted(wanted)}", key=(when.split(":")[0], "names"))
+    for name in wanted:
+        if not same(got[name], wanted[name]):
+            what = f"{when}: {name} differs: {_shown(got[name])} is not {_shown(wanted[name])}"
+            raise Failure(what, key=(when.split("(")[0], when.rsplit(")", 1)[-1], "differs", name))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Compare values by bits: tensors, arrays, numbers, and dicts and tuples of these."""
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, torch.Tensor):
+        one, other = one.detach().cpu().numpy(), other.detach().cpu().numpy()
+    one, other = np.asarray(one), np.asarray(other)
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _shown(value: Any) -> str:
+    text = str(value.tolist() if hasattr(value, "tolist") else value)
+    return text if len(text) < 160 else f"{text[:160]}..."
+
+
+# Random things to open ------------------------------------------------------------------------------------------------
+
+
+def random_config(rng: np.random.Generator, **changes: Any) -> ks.MarketConfig:
+    """Return a small market with any options."""
+    pick = rng.choice
+    weights = rng.integers(1, 5, 4)
+    levels = int(pick([8, 16, 32, 64]))
+    fields: dict[str, Any] = dict(zip(CLASSES, (weights / weights.sum()).tolist(), strict=True))
+    window = int(pick([0, 1, 3]))
+    fields |= dict(
+        num_levels=levels,
+        num_agents=int(pick([12, 20, 33])),
+        init_price=int(rng.integers(1, levels - 1)),
+        init_depth=int(pick([0, 1, 8])),
+        max_order_qty=int(pick([1, 4, 1000])),
+        noise_spread=int(pick([0, 3, 12])),
+        market_order_prob=float(pick([0.0, 0.1, 1.0])),
+        maker_half_spread=int(pick([0, 1, 8])),
+        cancel_prob=float(pick([0.0, 0.4, 1.0])),
+        window=window,
+        walk_prob=0.3 if window else 0.0,
+        jump_prob=0.1 if window else 0.0,
+        jump_size=int(pick([0, 4, 50])),
+        tie=str(pick(["lowest", "mid"])),
+        residue=str(pick(["rest", "cancel"])),
+        fee=int(pick([0, 7])),
+    )
+    return ks.MarketConfig(**{**fields, **changes})
+
+
+def simulator(number: int, engine: str) -> Pair:
+    """Return one of the pairs of simulators, with 1 to 5 markets and 1 to 3 slots."""
+
+    def make(name: str) -> ks.Simulator:
+        rng = np.random.default_rng([number, 1])
+        markets, slots = int(rng.integers(1, 6)), [None, "maker", "noise"][: int(rng.integers(1, 4))]
+        return ks.Simulator(random_config(rng), markets, engine=name, slots=slots)
+
+    return opened(("simulator", number), make, engine)
+
+
+def task_settings(rng: np.random.Generator) -> dict[str, Any]:
+    """Return settings of any task, small ones."""
+    pick = rng.choice
+    return {
+        "horizon": int(pick([1, 2, 4, 9])),
+        "action_type": str(pick(["continuous", "discrete"])),
+        "max_offset": int(pick([1, 4, 10])),
+        "max_qty": int(pick([1, 8])),
+        "reward_scale": float(pick([1.0, 10.0])),
+        "warmup": 1,
+        "bank_size": int(pick([1, 2])),
+    }
+
+
+def vector_env(number: int, engine: str, mode: str, **more: Any) -> Pair:
+    """Return one of the pairs of vector environments of one autoreset mode."""
+
+    def make(name: str) -> Any:
+        rng = np.random.default_rng([number, 2])
+        task = str(rng.choice(list(VECTOR)))
+        settings = task_settings(rng) | ({"block_qty": 3, "forced_qty": 1} if task == "Execution" else {})
+        return VECTOR[task](
+            int(rng.integers(1, 6)),
+            random_config(rng),
+            engine=name,
+            output=str(rng.choice(["numpy", "torch"])),
+            autoreset_mode=mode,
+            auctions_per_step=int(rng.choice([1, 2, 20])),
+            copy=bool(rng.integers(2)),
+            stagger=bool(rng.integers(2)),
+            validate=bool(rng.integers(2)),
+            **(settings | more),
+        )
+
+    return opened(("vector", number, mode, *more), make, engine)
+
+
+def single_env(number: int, engine: str) -> Pair:
+    """Return one of the pairs of single environments."""
+
+    def make(name: str) -> Any:
+        rng = np.random.default_rng([number, 3])
+        task = str(rng.choice(list(VECTOR)))
+        settings = task_settings(rng) | ({"block_qty": 3, "forced_qty": 1} if task == "Execution" else {})
+        return gym.make(f"KineticSim/{task}-v0", config=random_config(rng), engine=name, **settings).unwrapped
+
+    return opened(("single", number), make, engine)
+
+
+def _learners(rng: np.random.Generator) -> dict[str, int]:
+    roles = [str(role) for role in rng.permutation(ROLES)[: int(rng.integers(1, 4))]]
+    return {role: int(rng.integers(1, 3)) if role == "executor" else 1 for role in roles}
+
+
+def parallel_env(number: int, engine: str) -> Pair:
+    """Return one of the pairs of PettingZoo environments."""
+
+    def make(name: str) -> Any:
+        rng = np.random.default_rng([number, 4])
+        learners = _learners(rng)
+        settings = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
+        return ks.parallel_env(learners, config=random_config(rng), engine=name, **settings)
+
+    return opened(("parallel", number), make, engine)
+
+
+def batched_env(number: int, engine: str) -> Pair:
+    """Return one of the pairs of batches of markets with many learners."""
+
+    def make(name: str) -> Any:
+        rng = np.random.default_rng([number, 5])
+        learners, mode = _learners(rng), str(rng.choice(["SAME_STEP", "NEXT_STEP", "DISABLED"]))
+        settings = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
+        return ks.BatchedParallelEnv(
+            int(rng.integers(1, 6)),
+            learners,
+            random_config(rng),
+            engine=name,
+            autoreset_mode=mode,
+            copy=bool(rng.integers(2)),
+            stagger=bool(rng.integers(2)),
+            **settings,
+        )
+
+    return opened(("batched", number), make, engine)

@@ -1,0 +1,444 @@
+"""Everything public that can be called: found by walking the package, with valid arguments for each by their names.
+
+`calls.py` replaces some of them by wrong ones. What is not called, and why, is in LEFT_OUT.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+import kineticsim_env as ks
+from kineticsim_env import config as config_module
+from kineticsim_env import env_core, evaluation, policies, wrappers
+from kineticsim_env.counterfactual import block_impact, counterfactual
+from kineticsim_env.env_counterfactual import EnvCounterfactual
+from kineticsim_env.play.game import Game
+from kineticsim_env.render import MarketRecorder
+from kineticsim_env.render.picture import Picture
+from kineticsim_env.studies.statistics import Mean
+from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
+
+MARKETS = 3  # of everything that is open: the wrong tensors of values.py often have as many rows
+SMALL = {"bank_size": 2, "warmup": 1, "horizon": 5, "max_qty": 8}
+MODULES = (
+    "kineticsim_env",
+    "kineticsim_env.config",
+    "kineticsim_env.counterfactual",
+    "kineticsim_env.evaluation",
+    "kineticsim_env.parallel_env",
+    "kineticsim_env.policies",
+    "kineticsim_env.render",
+    "kineticsim_env.scenarios",
+    "kineticsim_env.single_env",
+    "kineticsim_env.tasks",
+    "kineticsim_env.vector_env",
+    "kineticsim_env.wrappers",
+    "kineticsim_env.play.game",
+    "kineticsim_env.studies.statistics",
+    "kineticsim_env.adapters.sb3",
+    "kineticsim_env.adapters.skrl",
+    "kineticsim_env.adapters.torchrl",
+)
+LEFT_OUT = {
+    "class_counts, parameter_rows, threshold": "of checked configs, inside",
+    "check_role, check_config, check_options": "what environments check their arguments with",
+    "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
+    "MarketVectorEnv, MarketEnv, Policy": "bases without a task",
+    "agent_names, state_space": "of checked roles",
+    "save": "writes a file",
+    "close": "ends what other cases go on with",
+    "seed, env_method, get_attr, set_attr, env_is_wrapped, getattr_depth_check": "of Stable-Baselines3",
+}
+_LEFT_OUT = {name for names in LEFT_OUT for name in names.split(", ")}
+
+
+def _sized(**changes: Any) -> ks.MarketConfig:
+    return ks.MarketConfig.preset("trading", num_levels=32, init_price=16, window=4, num_agents=10, **changes)
+
+
+@functools.cache
+def small_config() -> ks.MarketConfig:
+    """Return a small market with all options."""
+    return _sized(noise=0.3, momentum=0.2, maker=0.2, fundamental=0.3)
+
+
+class World:
+    """Objects of every public class, opened when first asked for, on one engine."""
+
+    def __init__(self, engine: str) -> None:
+        """Open nothing yet."""
+        self.engine = engine
+        self._open: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an object by its name in INSTANCES."""
+        if name not in self._open:
+            self._open[name] = INSTANCES[name](self)
+        return self._open[name]
+
+    def forget(self, name: str) -> None:
+        """Open it anew the next time: something may have gone wrong with it."""
+        self._open.pop(name, None)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what makes an environment small."""
+        return {"config": small_config(), "engine": self.engine, **SMALL}
+
+
+def _reset(env: Any) -> Any:
+    env.reset() if "adapters" in type(env).__module__ else env.reset(seed=0)
+    return env
+
+
+def _torch_env(w: World, **changes: Any) -> Any:
+    return MarketMakingVectorEnv(MARKETS, output="torch", **{**w.settings(), **changes})
+
+
+def _evaluation_env(w: World, task: str) -> Any:
+    settings = w.settings()
+    if task == "Execution":
+        settings["block_qty"] = 4
+    return evaluation.evaluation_env(MARKETS, task, **settings)
+
+
+def _adapter(name: str, kind: str) -> Callable[[World], Any]:
+    def make(w: World) -> Any:
+        module = importlib.import_module(f"kineticsim_env.adapters.{name}")
+        if kind.endswith(("GroupVecEnv", "MultiEnv")):
+            return _reset(getattr(module, kind)(w["batched of one role"]))
+        return _reset(getattr(module, kind)("KineticSim/MarketMaking-v0", num_envs=MARKETS, **w.settings()))
+
+    return make
+
+
+def _seen_recorder(w: World) -> MarketRecorder:
+    recorder = MarketRecorder(w["vector"].core)
+    recorder.record()
+    return recorder
+
+
+def _idle_arms() -> dict[str, np.ndarray]:
+    return {name: np.zeros((3, 3)) for name in ("mid2", "last_price", "fundamental", "volume")}
+
+
+INSTANCES: dict[str, Callable[[World], Any]] = {
+    "simulator": lambda w: ks.Simulator(small_config(), MARKETS, engine=w.engine, slots=("maker", None)),
+    "simulator without slots": lambda w: ks.Simulator(small_config(), MARKETS, engine=w.engine),
+    "vector": lambda w: _reset(MarketMakingVectorEnv(MARKETS, **w.settings())),
+    "vector discrete": lambda w: _reset(
+        TradingVectorEnv(MARKETS, action_type="discrete", autoreset_mode="NEXT_STEP", **w.settings())
+    ),
+    "vector torch": lambda w: _reset(_torch_env(w, autoreset_mode="NEXT_STEP", copy=False)),
+    "vector random": lambda w: _reset(
+        ExecutionVectorEnv(MARKETS, randomise={"fee": (0, 9)}, num_scenarios=3, block_qty=4, **w.settings())
+    ),
+    "vector ansi": lambda w: _reset(MarketMakingVectorEnv(MARKETS, render_mode="ansi", **w.settings())),
+    "single": lambda w: _reset(gym.make("KineticSim/MarketMaking-v0", **w.settings()).unwrapped),
+    "single discrete": lambda w: _reset(
+        gym.make("KineticSim/Execution-v0", action_type="discrete", block_qty=4, **w.settings()).unwrapped
+    ),
+    "parallel": lambda w: _reset(ks.parallel_env({"maker": 1, "trader": 1}, **w.settings())),
+    "parallel discrete": lambda w: _reset(ks.parallel_env({"noise": 2}, action_type="discrete", **w.settings())),
+    "batched": lambda w: _reset(ks.BatchedParallelEnv(MARKETS, {"maker": 2, "trader": 1}, **w.settings())),
+    "batched of one role": lambda w: _reset(ks.BatchedParallelEnv(MARKETS, {"maker": 2}, **w.settings())),
+    "batched discrete": lambda w: _reset(
+        ks.BatchedParallelEnv(MARKETS, {"momentum": 1}, action_type="discrete", copy=False, **w.settings())
+    ),
+    "RecordEpisodeStatistics": lambda w: _reset(wrappers.RecordEpisodeStatistics(_torch_env(w))),
+    "NormalizeObservation": lambda w: _reset(wrappers.NormalizeObservation(_torch_env(w))),
+    "NormalizeReward": lambda w: _reset(wrappers.NormalizeReward(_torch_env(w))),
+    "RunningMeanStd": lambda w: wrappers.RunningMeanStd((4,), torch.device("cpu")),
+    "config": lambda w: small_config(),
+    "counterfactual result": lambda w: counterfactual(
+        small_config(), np.zeros((2, MARKETS, 1, 4), np.int32), MARKETS, engine=w.engine, after=2
+    ),
+    "block impact": lambda w: block_impact(
+        small_config(), block=2, per_auction=1, after=4, num_markets=MARKETS, engine=w.engine, warmup=2
+    ),
+    "env counterfactual result": lambda w: EnvCounterfactual(
+        _idle_arms(), _idle_arms(), _idle_arms(), np.zeros((3, 2, 2)), np.zeros((3, 2))
+    ),
+    "evaluation result": lambda w: evaluation.Evaluation(*(np.ones(3) for _ in range(4))),
+    "evaluation MarketMaking": lambda w: _evaluation_env(w, "MarketMaking"),
+    "evaluation Execution": lambda w: _evaluation_env(w, "Execution"),
+    "evaluation Trading": lambda w: _evaluation_env(w, "Trading"),
+    "MarketMaking task": lambda w: ks.MarketMakingTask(**SMALL),
+    "Execution task": lambda w: ks.ExecutionTask(**SMALL),
+    "Trading task": lambda w: ks.TradingTask(**SMALL),
+    "ManyLearners task": lambda w: ks.ManyLearnersTask(**SMALL),
+    "mean": lambda w: Mean(1.0, 0.1, 3),
+    "recorder": _seen_recorder,
+    "picture": lambda w: Picture(),
+    "moment": lambda w: w["recorder"].moment,
+    "game": lambda w: Game(),
+    "SB3VecEnv": _adapter("sb3", "SB3VecEnv"),
+    "SB3GroupVecEnv": _adapter("sb3", "SB3GroupVecEnv"),
+    "SkrlEnv": _adapter("skrl", "SkrlEnv"),
+    "SkrlMultiEnv": _adapter("skrl", "SkrlMultiEnv"),
+}
+_TASK_OF = {"makers": "MarketMaking", "executors": "Execution", "traders": "Trading", "attackers": "MarketMaking"}
+POLICIES = [name for name in policies.__all__ if inspect.isclass(getattr(policies, name)) and name != "Policy"]
+
+
+def task_of_policy(name: str) -> str:
+    """Return the task that a scripted policy is for."""
+    kind = getattr(policies, name)
+    if name.startswith("Executor"):
+        return "Execution"
+    if name.startswith("Trader"):
+        return "Trading"
+    return _TASK_OF.get(kind.__module__.rsplit(".", 1)[-1], "MarketMaking")
+
+
+def _policy(name: str, w: World) -> Any:
+    task = w[f"{task_of_policy(name)} task"]
+    if name == "Discretised":
+        return policies.Discretised(policies.NoTrade(task), task)
+    return getattr(policies, name)(task)
+
+
+for _name in POLICIES:
+    INSTANCES[f"policy {_name}"] = functools.partial(_policy, _name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Something to call: its name, the object it belongs to if any, and how to get at it and its arguments."""
+
+    name: str
+    owner: str | None
+    get: Callable[[World], Callable[..., Any]]
+    names: tuple[str, ...]  # of its parameters
+    required: frozenset[str]
+    more: tuple[str, ...] = ()  # names that its **kwargs take
+
+    def valid(self, world: World) -> dict[str, Any]:
+        """Return valid arguments."""
+        return {name: value for name in self.names if (value := valid_value(self, name, world)) is not _ABSENT}
+
+
+_ABSENT = object()
+
+
+def _config_names() -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(config_module.MarketConfig))
+
+
+def _task_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _more(name: str, owner: str | None) -> tuple[str, ...]:
+    if name in ("preset", "replace"):
+        return _config_names()
+    if name == "set_task":
+        return env_core.CHANGEABLE
+    kinds = {"MarketMaking": ks.MarketMakingTask, "Execution": ks.ExecutionTask, "Trading": ks.TradingTask}
+    for prefix, kind in kinds.items():
+        if name.startswith(prefix) and name.endswith("Env"):
+            return _task_names(kind)
+    if name in ("parallel_env", "aec_env", "BatchedParallelEnv", "MarketParallelEnv"):
+        return (*_task_names(ks.ManyLearnersTask), "render_mode", "render_agent", "max_cycles", "config", "engine",
+                "device", "randomise", "num_scenarios", "scenario_seed", "auctions_per_step", "preset")  # fmt: skip
+    if name in ("evaluation_env", "SB3VecEnv", "SkrlEnv", "TorchRLEnv"):
+        return (*_task_names(ks.MarketMakingTask), "config", "engine", "device", "replace", "randomise", "output",
+                "validate", "copy", "stagger", "render_mode", "autoreset_mode")  # fmt: skip
+    return ()
+
+
+def valid_value(target: Target, name: str, w: World) -> Any:
+    """Return a valid value for a parameter, or _ABSENT to leave it at its default."""
+    made = _by_target(target, name, w)
+    if made is not _ABSENT:
+        return made
+    if name in _BY_NAME:
+        return _BY_NAME[name](w)
+    return None if name in target.required else _ABSENT
+
+
+def _by_target(target: Target, name: str, w: World) -> Any:
+    short, owner = target.name.rsplit(".", 1)[-1], target.owner or ""
+    if name in ("actions", "action"):
+        return _actions(owner, w)
+    if name == "observation" and owner.startswith("policy "):
+        return w["evaluation MarketMaking"].observation.new_zeros((MARKETS, 37))
+    if name == "task" and short in POLICIES:
+        return w[f"{task_of_policy(short)} task"]
+    if name == "task" and short in ("evaluation_env", "format_table"):
+        return "MarketMaking"
+    if name == "task" and short == "Game":
+        return "trading"
+    if name == "env":
+        return _wrapped(short, w)
+    if name == "num_envs" and short in ("SB3VecEnv", "SkrlEnv", "TorchRLEnv"):
+        return MARKETS
+    if name == "saved":
+        return w[owner].state_dict()
+    if name == "shape":
+        return (4,)
+    if name == "config" and short == "Simulator":
+        return small_config()
+    if name == "rows":
+        return torch.ones(MARKETS, 4)
+    if name == "name" and short == "parameter":
+        return "fee"
+    if name == "name" and short == "preset":
+        return "trading"
+    if name == "agent":
+        return "maker_0"
+    if name == "quotes":
+        return np.zeros((2, MARKETS, 2, 4) if short == "rollout" else (MARKETS, 2, 4), np.int32)
+    if name == "mask" and owner == "RunningMeanStd":
+        return torch.ones(MARKETS, dtype=torch.bool)
+    if name == "scenarios":
+        return _sized(fee=[1, 2, 3])
+    if name == "randomise" and owner != "vector random" and short != "make_scenarios":
+        return _ABSENT
+    if name == "learners":
+        return {"maker": 1, "trader": 1}
+    if name == "grid":
+        return {"half_spread": [1.0, 2.0]}
+    if name == "make":
+        return policies.FixedSpread if short == "grid_search" else lambda: w["evaluation MarketMaking"]
+    return _ABSENT
+
+
+def _wrapped(short: str, w: World) -> Any:
+    if short in ("SB3GroupVecEnv", "SkrlMultiEnv", "TorchRLGroupEnv"):
+        return w["batched of one role"]
+    if short in ("SB3VecEnv", "SkrlEnv", "TorchRLEnv"):
+        return "KineticSim/MarketMaking-v0"
+    return w["vector torch"]
+
+
+def _actions(owner: str, w: World) -> Any:
+    if owner.startswith("batched"):
+        env = w[owner]
+        return {role: torch.zeros_like(rows) for role, rows in env._given.items()}
+    if owner.startswith("parallel"):
+        return {agent: w[owner].action_space(agent).sample() * 0 for agent in w[owner].possible_agents}
+    if owner == "SkrlEnv":
+        return torch.zeros(MARKETS, 4)
+    if owner == "SkrlMultiEnv":
+        return {agent: torch.zeros(MARKETS, w[owner].action_space(agent).shape[0]) for agent in w[owner].possible_agents}
+    space = getattr(w[owner], "action_space", None) if owner else None
+    if isinstance(space, gym.Space):
+        zeros = np.zeros(space.shape, space.dtype)
+        return torch.from_numpy(zeros) if "torch" in owner else zeros
+    return torch.zeros(MARKETS, 4)
+
+
+_BY_NAME: dict[str, Callable[[World], Any]] = {
+    "engine": lambda w: w.engine,
+    "num_markets": lambda w: MARKETS,
+    "num_envs": lambda w: MARKETS,
+    "slots": lambda w: 1,
+    "orders": lambda w: np.zeros((1, MARKETS, 1, 4), np.int32),
+    "auctions": lambda w: 2,
+    "block": lambda w: 2,
+    "per_auction": lambda w: 1,
+    "after": lambda w: 4,
+    "decisions": lambda w: 1,
+    "seed": lambda w: 5,
+    "config": lambda w: small_config(),
+    "num_scenarios": lambda w: 3,
+    "bank_size": lambda w: 2,
+    "randomise": lambda w: {"fee": (0, 9)},
+    "policy": lambda w: policies.FixedSpread(w["MarketMaking task"]),
+    "envs": lambda w: w["evaluation MarketMaking"],
+    "task": lambda w: w["MarketMaking task"],
+    "roles": lambda w: ("maker",),
+    "role": lambda w: "maker",
+    "values": lambda w: np.ones(3),
+    "results": lambda w: {"one": w["evaluation result"]},
+    "notes": lambda w: {"one": "x"},
+    "simulator": lambda w: w["simulator"],
+    "max_auctions": lambda w: 50,
+    "progress": lambda w: False,
+    "device": lambda w: torch.device("cpu"),
+    "observation": lambda w: torch.zeros(MARKETS, 37),
+    "core": lambda w: w["vector"].core,
+    "price": lambda w: 5,
+    "side": lambda w: "buy",
+    "fields": lambda w: {"fee": 1},
+    "choices": lambda w: {},
+    "optional": lambda w: (),
+    "options": lambda w: None,
+    "recorder": lambda w: w["recorder"],
+    "moment": lambda w: w["moment"],
+    "name": lambda w: "mid2",
+    "autoreset": lambda w: 1,
+    "stagger": lambda w: False,
+    "bank_owner": lambda w: 0,
+    "scenarios": lambda w: 0,
+    "bid_offset": lambda w: torch.ones(MARKETS),
+    "ask_offset": lambda w: torch.ones(MARKETS),
+    "bid_qty": lambda w: torch.ones(MARKETS),
+    "ask_qty": lambda w: torch.ones(MARKETS),
+    "values_a": lambda w: np.ones(3),
+}
+
+
+def _target(name: str, owner: str | None, function: Any, get: Callable[[World], Callable[..., Any]]) -> Target | None:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
+    required = frozenset(p.name for p in plain if p.default is p.empty)
+    more = _more(name.rsplit(".", 1)[-1], owner) if any(p.kind is p.VAR_KEYWORD for p in parameters) else ()
+    if not plain and not more:
+        return None
+    return Target(name, owner, get, tuple(p.name for p in plain), required, more)
+
+
+def _ours(function: Any) -> bool:
+    return str(getattr(inspect.unwrap(function), "__module__", "")).startswith("kineticsim_env")
+
+
+def find_targets(world: World) -> list[Target]:
+    """Walk the public names of the modules, and the public methods of the instances."""
+    found: dict[str, Target] = {}
+    for module_name in MODULES:
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError:
+            continue  # an optional library is not there
+        names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
+        for name in names:
+            thing = getattr(module, name)
+            if name in _LEFT_OUT or not callable(thing) or not _ours(thing) or inspect.isabstract(thing):
+                continue
+            if getattr(thing, "__module__", "") != module_name and not hasattr(module, "__all__"):
+                continue
+            if inspect.isclass(thing) and issubclass(thing, BaseException):
+                continue
+            target = _target(name, None, thing, lambda w, thing=thing: thing)
+            if target is not None:
+                found.setdefault(name, target)
+    for owner in INSTANCES:
+        try:
+            kind = type(world[owner])
+        except ModuleNotFoundError:
+            continue
+        for name in (*dir(kind), "__call__"):
+            method = inspect.getattr_static(kind, name, None)
+            function = getattr(method, "__func__", method)
+            if (name.startswith("_") and name != "__call__") or name in _LEFT_OUT or not inspect.isfunction(function):
+                continue
+            if not _ours(function):
+                continue
+            get = functools.partial(lambda w, owner, name: getattr(w[owner], name), owner=owner, name=name)
+            target = _target(f"{owner}.{name}", owner, getattr(world[owner], name), get)
+            if target is not None:
+                found[target.name] = target
+    return list(found.values())

@@ -1,0 +1,418 @@
+"""Public callables refuse what they do not allow with a TypeError or ValueError that names it: a line for each stray.
+
+Every line once raised something else: KeyError, IndexError, AttributeError, torch's own errors, or messages of NumPy
+and Python that do not say which argument is wrong. scripts/fuzz found them (kind `calls`).
+"""
+
+import functools
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import kineticsim_env as ks
+from kineticsim_env import evaluation, policies, wrappers
+from kineticsim_env.studies.statistics import Mean
+from kineticsim_env.values import check_count, check_number, show
+from kineticsim_env.vector_env import MarketMakingVectorEnv
+
+SMALL = {"engine": "numpy", "bank_size": 2, "warmup": 1, "horizon": 5}
+MAKER, EXECUTOR, TRADER = ks.MarketMakingTask(), ks.ExecutionTask(), ks.TradingTask()
+ARRAY = np.zeros((3, 4), np.float32)
+VOID = np.zeros(3, "V4")
+NAT = np.timedelta64("NaT")
+SPARSE = torch.zeros(3, 37).to_sparse()
+META = torch.zeros(3, 37, device="meta")
+NESTED = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
+QUANTIZED = torch.quantize_per_tensor(torch.zeros(3, 37), 0.1, 0, torch.qint8)
+HALF = torch.zeros(3, 37, dtype=torch.float16)
+CONJUGATE = torch.zeros(3, dtype=torch.complex64).conj()
+SEEN = torch.zeros(3, 37)
+ROW = torch.ones(3)
+
+
+@functools.cache
+def torch_env():
+    """Open once: a refused call leaves it as it was."""
+    return evaluation.evaluation_env(3, **SMALL)
+
+
+@functools.cache
+def parallel():
+    return ks.parallel_env({"maker": 1, "trader": 1}, **SMALL)
+
+
+@functools.cache
+def batched():
+    return ks.BatchedParallelEnv(3, {"maker": 2}, **SMALL)
+
+
+@functools.cache
+def simulator():
+    return ks.Simulator(num_markets=3, engine="numpy", slots=1)
+
+
+@functools.cache
+def arms():
+    return ks.counterfactual(None, np.zeros((1, 3, 1, 4), np.int32), 3, engine="numpy", after=2)
+
+
+@functools.cache
+def env_arms():
+    return ks.env_counterfactual(torch_env, policies.NoTrade(MAKER), decisions=1)
+
+
+def maker_env(**changes):
+    return gym.make("KineticSim/MarketMaking-v0", **{**SMALL, **changes})
+
+
+def maker_envs(**changes):
+    return MarketMakingVectorEnv(2, **{**SMALL, **changes})
+
+
+def evaluated(name, value):
+    return evaluation.format_table(**{"results": {"one": evaluation.Evaluation(*[np.ones(3)] * 4)}, name: value})
+
+
+def searched(**changes):
+    good = {"make": policies.FixedSpread, "grid": {"qty": [1]}, "envs": torch_env(), "progress": False}
+    return evaluation.grid_search(**{**good, **changes})
+
+
+def quoted(**changes):
+    return policies.quote_action(
+        **{"task": MAKER, "bid_offset": ROW, "ask_offset": ROW, "bid_qty": ROW, "ask_qty": ROW, **changes}
+    )
+
+
+def statistics(**changes):
+    return wrappers.RunningMeanStd(**{"shape": (4,), "device": torch.device("cpu"), **changes})
+
+
+def played(orders=None, **changes):
+    given = np.zeros((1, 3, 1, 4), np.int32) if orders is None else orders
+    return ks.counterfactual(None, given, 3, **{"engine": "numpy", **changes})
+
+
+def spoilt(wrapper, name, value):
+    wrapped = wrapper(torch_env())
+    wrapped.load_state_dict({**wrapped.state_dict(), name: value})
+
+
+CALLS = [
+    # Configs: arrays, strange numbers, what cannot be hashed
+    (lambda: ks.MarketConfig.preset({1}), ValueError, "preset: got {1}, allowed are"),
+    (lambda: ks.MarketConfig.preset(memoryview(b"x")), ValueError, "preset: got <memory"),
+    (lambda: ks.MarketConfig(tie=VOID), ValueError, "tie: got"),
+    (lambda: ks.MarketConfig(population=ARRAY), TypeError, "population: got one value per market"),
+    (lambda: ks.MarketConfig(fee=META), TypeError, "fee: got tensor"),
+    (lambda: ks.MarketConfig(fee=NESTED), TypeError, "fee: got"),
+    (lambda: ks.MarketConfig(noise=SPARSE), TypeError, "noise: got tensor"),
+    (lambda: ks.MarketConfig(noise=CONJUGATE), TypeError, "noise: got tensor"),
+    (lambda: ks.MarketConfig(fee=NAT), TypeError, "fee: got np.timedelta64"),
+    (lambda: ks.MarketConfig(fee=b"12"), TypeError, "fee: got b'12'"),
+    (lambda: ks.MarketConfig(fee=10**400), ValueError, "fee: got 1000"),
+    (lambda: ks.MarketConfig().replace(walk_prob=10**400), ValueError, "walk_prob: got 1000"),
+    # Tasks
+    (lambda: ks.MarketMakingTask(reward=VOID), ValueError, "reward: got"),
+    (lambda: ks.TradingTask(horizon=10**400), ValueError, "horizon: got 1000"),
+    (lambda: ks.ManyLearnersTask(inventory_penalty=-(10**400)), ValueError, "inventory_penalty: got -1000"),
+    (lambda: ks.ExecutionTask(max_offset=NAT), TypeError, "max_offset: got np.timedelta64"),
+    (lambda: MAKER.market_config(None), TypeError, "config: got None, allowed is a MarketConfig"),
+    (lambda: EXECUTOR.market_config(len), TypeError, "config: got <built-in function len>"),
+    (lambda: MAKER.action_space(ARRAY), ValueError, "role: got"),
+    (lambda: MAKER.observation_space({}), ValueError, "role: got {}, allowed are 'maker'"),
+    (lambda: ks.TradingTask(action_type="discrete").num_choices("x"), ValueError, "role: got 'x'"),
+    # Simulators
+    (lambda: ks.Simulator(slots=ARRAY), ValueError, "slots: got array"),
+    (lambda: ks.Simulator(slots=np.array(1)), TypeError, "slots: got array(1)"),
+    (lambda: ks.Simulator(slots=NESTED), TypeError, "slots: got"),
+    (lambda: ks.Simulator(slots=NAT), TypeError, "slots: got np.timedelta64"),
+    (lambda: ks.Simulator(num_markets=NAT), TypeError, "num_markets: got np.timedelta64"),
+    (lambda: simulator().run(1, record=torch.tensor(1.0)), TypeError, "record: got tensor"),
+    (lambda: simulator().run(1, record=[VOID]), ValueError, "record: got array"),
+    (lambda: simulator().rollout(np.zeros((1, 3, 1, 4), np.int32), record=ARRAY), ValueError, "record: got array"),
+    # Environments
+    (lambda: maker_env(replace=ARRAY), ValueError, "replace: got array"),
+    (lambda: maker_envs(output=VOID), ValueError, "output: got array"),
+    (lambda: maker_envs(copy=ARRAY), TypeError, "copy: got array"),
+    (lambda: maker_envs(randomise={None: 1}), ValueError, "randomise: got the field None"),
+    (lambda: maker_envs(randomise={"fee": (0, NAT)}), ValueError, "randomise['fee']: got"),
+    (lambda: maker_envs(randomise={"noise": [10**400, 1]}), ValueError, "randomise['noise']: got"),
+    (lambda: maker_envs(randomise={"fee": (0, 9)}, scenario_seed=NAT), TypeError, "scenario_seed: got np.timedelta64"),
+    (lambda: maker_envs().reset(options=7), TypeError, "options: got 7, allowed is None, or"),
+    (lambda: maker_envs().reset(options=ARRAY), TypeError, "options: got array"),
+    (lambda: maker_env().reset(options={1: 2, "a": 3}), ValueError, "options: got the unknown key 'a'"),
+    (lambda: ks.parallel_env({VOID.tobytes(): 1}, **SMALL), ValueError, "learners: got the role b"),
+    (lambda: ks.parallel_env({"trader": NAT}, **SMALL), ValueError, "learners['trader']: got np.timedelta64"),
+    (lambda: ks.parallel_env({"trader": 10**400}, **SMALL), ValueError, "learners: got 1000"),
+    (lambda: ks.parallel_env(render_agent=ARRAY, **SMALL), ValueError, "render_agent: got array"),
+    (lambda: parallel().observation_space("maker_9"), ValueError, "agent: got 'maker_9', allowed are 'maker_0'"),
+    (lambda: parallel().observation_space({1: None}), ValueError, "agent: got {1: None}"),
+    (lambda: parallel().action_space(SPARSE), ValueError, "agent: got tensor"),
+    (lambda: batched().state(ARRAY), TypeError, "final: got array"),
+    (lambda: batched().state(1), TypeError, "final: got 1, allowed are True and False"),
+    # Counterfactuals
+    (lambda: arms().mean_difference(b"mid2"), ValueError, "name: got b'mid2', allowed are 'last_price'"),
+    (lambda: arms().variance_ratio([]), ValueError, "name: got []"),
+    (lambda: env_arms().mean_difference(""), ValueError, "name: got '', allowed are 'mid2'"),
+    (lambda: env_arms().mean_difference(ARRAY), ValueError, "name: got array"),
+    (lambda: played(decisions=ARRAY), TypeError, "decisions: got array"),
+    (lambda: played(progress=ARRAY), TypeError, "progress: got array"),
+    (lambda: played([[1], [2, 3]]), ValueError, "orders: got nested sequences"),
+    (lambda: played(NESTED), TypeError, "orders: got a nested tensor"),
+    (lambda: ks.block_impact(side={1}), ValueError, "side: got {1}, allowed are 'buy', 'sell'"),
+    (lambda: ks.block_impact(SPARSE), TypeError, "config: got tensor"),
+    (lambda: ks.block_impact(engine="numpy", progress=7), TypeError, "progress: got 7, allowed are True, False, None"),
+    (lambda: ks.env_counterfactual(ROW, len), TypeError, "make: got tensor"),
+    (lambda: ks.env_counterfactual(torch_env, ARRAY), TypeError, "policy: got array"),
+    (lambda: ks.env_counterfactual(lambda: gym.make("CartPole-v1"), len), ValueError, "make: got <"),
+    # Evaluation
+    (lambda: evaluation.confidence_interval("x"), TypeError, "values: got 'x', allowed is an array"),
+    (lambda: evaluation.confidence_interval(SPARSE), TypeError, "values: got tensor"),
+    (lambda: evaluation.confidence_interval([]), ValueError, "values: got the shape [0]"),
+    (lambda: evaluation.confidence_interval(np.float64(2)), ValueError, "values: got the shape []"),
+    (lambda: evaluation.evaluation_env(3, VOID), ValueError, "task: got array"),
+    (lambda: evaluation.evaluate(MAKER, torch_env()), TypeError, "policy: got MarketMakingTask"),
+    (lambda: evaluation.evaluate(len, ARRAY), ValueError, "envs: got array"),
+    (lambda: searched(make={}), TypeError, "make: got {}"),
+    (lambda: searched(envs=NAT), ValueError, "envs: got np.timedelta64"),
+    (lambda: searched(grid=0.5), TypeError, "grid: got 0.5, allowed is a dict"),
+    (lambda: searched(grid={"qty": 1}), TypeError, "grid['qty']: got 1"),
+    (lambda: searched(grid={"qty": NESTED}), TypeError, "grid['qty']: got"),
+    (lambda: searched(grid={1: [2]}), TypeError, "grid: got the key 1"),
+    (lambda: searched(progress=ARRAY), TypeError, "progress: got array"),
+    (lambda: evaluated("results", [None]), TypeError, "results: got [None]"),
+    (lambda: evaluated("results", {"one": 1}), TypeError, "results['one']: got 1, allowed is an Evaluation"),
+    (lambda: evaluated("notes", ARRAY), TypeError, "notes: got array"),
+    (lambda: evaluated("notes", 5), TypeError, "notes: got 5"),
+    (lambda: evaluated("task", b"x"), ValueError, "task: got b'x'"),
+    (lambda: evaluation.liquidate(2.0), TypeError, "simulator: got 2.0, allowed is a Simulator"),
+    (lambda: evaluation.liquidate(simulator(), ARRAY), TypeError, "max_auctions: got array"),
+    (lambda: Mean(1.0, 0.1, 3).interval("x"), TypeError, "confidence_z: got 'x'"),
+    (lambda: Mean(1.0, 0.1, 3).interval(10**400), ValueError, "confidence_z: got 1000"),
+    # Wrappers
+    (lambda: wrappers.NormalizeReward(ARRAY), TypeError, "env: got array"),
+    (lambda: wrappers.NormalizeReward(torch_env(), gamma=ARRAY), TypeError, "gamma: got array"),
+    (lambda: wrappers.NormalizeReward(torch_env(), epsilon="x"), TypeError, "epsilon: got 'x'"),
+    (lambda: wrappers.NormalizeReward(torch_env(), statistics=1), TypeError, "statistics: got 1"),
+    (
+        lambda: wrappers.NormalizeReward(torch_env(), statistics=statistics()),
+        ValueError,
+        "statistics: got those of [4]",
+    ),
+    (lambda: wrappers.NormalizeObservation(torch_env(), clip=1e308), ValueError, "clip: got 1e+308"),
+    (lambda: wrappers.NormalizeObservation(torch_env(), clip=2**200), ValueError, "clip: got 1606938044258990"),
+    (lambda: wrappers.NormalizeObservation(torch_env()).normalize(VOID), TypeError, "observation: got ndarray"),
+    (
+        lambda: wrappers.NormalizeObservation(torch_env()).normalize(SEEN.T),
+        ValueError,
+        "observation: got torch.float32",
+    ),
+    (lambda: wrappers.RecordEpisodeStatistics(torch_env(), stats_key=np), TypeError, "stats_key: got <module"),
+    (lambda: wrappers.RecordEpisodeStatistics(torch_env()).summary(ARRAY), TypeError, "clear: got array"),
+    (lambda: spoilt(wrappers.NormalizeReward, "discounted_return", 1.5), TypeError, "state['discounted_return']: got"),
+    (
+        lambda: spoilt(wrappers.NormalizeReward, "discounted_return", ARRAY),
+        TypeError,
+        "state['discounted_return']: got",
+    ),
+    (lambda: spoilt(wrappers.NormalizeReward, "count", torch.zeros((), device="meta")), ValueError, "state['count']"),
+    (
+        lambda: spoilt(wrappers.NormalizeObservation, "var", NESTED),
+        ValueError,
+        "state['var']: got torch.float32 nested",
+    ),
+    (lambda: statistics(shape=3), TypeError, "shape: got 3, allowed is a tuple"),
+    (lambda: statistics(shape=(-1,)), ValueError, "shape: got -1"),
+    (lambda: statistics(shape=(2**30, 2**30)), ValueError, "shape: got 1152921504606846976"),
+    (lambda: statistics(shape=(0, 2**30, 2**30)), ValueError, "shape: got 1152921504606846976"),
+    (lambda: statistics(device="x"), ValueError, "device: got 'x'"),
+    (lambda: statistics(device=2**64), ValueError, "device: got 18446744073709551616"),
+    (lambda: statistics(epsilon=1j), TypeError, "epsilon: got 1j"),
+    (lambda: statistics(epsilon=10**400), ValueError, "epsilon: got 1000"),
+    (lambda: statistics().update(1), TypeError, "rows: got int"),
+    (lambda: statistics().update(torch.zeros(3, 5)), ValueError, "rows: got torch.float32 (3, 5)"),
+    (lambda: statistics().update(torch.zeros(0, 4)), ValueError, "rows: got torch.float32 (0, 4)"),
+    (
+        lambda: statistics().update(torch.zeros(3, 4).to_sparse()),
+        TypeError,
+        "rows: got torch.float32 (3, 4), torch.spa",
+    ),
+    (lambda: statistics().update(torch.zeros(3, 4), np.ones(3, bool)), TypeError, "mask: got ndarray"),
+    (
+        lambda: statistics().update(torch.zeros(3, 4), torch.ones(2, dtype=torch.bool)),
+        ValueError,
+        "mask: got torch.bool",
+    ),
+    # Policies: tasks and parameters
+    (lambda: policies.NoTrade(None), TypeError, "task: got None, allowed is a task"),
+    (lambda: policies.AvellanedaStoikov(EXECUTOR), TypeError, "task: got ExecutionTask("),
+    (lambda: policies.TimeWeighted(TRADER), TypeError, "allowed is an ExecutionTask or ManyLearnersTask"),
+    (
+        lambda: policies.FixedSpread(MAKER, half_spread="x"),
+        TypeError,
+        "half_spread: got 'x', allowed is a finite",
+    ),
+    (lambda: policies.FixedSpread(MAKER, qty=ARRAY), TypeError, "qty: got array"),
+    (lambda: policies.AvellanedaStoikov(MAKER, kappa=0), ValueError, "kappa: got 0"),
+    (lambda: policies.AvellanedaStoikov(MAKER, stationary=7), TypeError, "stationary: got 7"),
+    (
+        lambda: policies.GueantLehalleFernandezTapia(MAKER, kappa=1e-300, arrivals=1e-300),
+        ValueError,
+        "gamma: got gamma",
+    ),
+    (lambda: policies.AlmgrenChriss(EXECUTOR, eta=10**400), ValueError, "eta: got 1000"),
+    (lambda: policies.AlmgrenChriss(EXECUTOR, risk=1e30, sigma=1e30, eta=5e-324), ValueError, "eta: got risk"),
+    (lambda: policies.AlmgrenChriss(EXECUTOR, sigma="cuda"), TypeError, "sigma: got 'cuda'"),
+    (lambda: policies.VolumeWeighted(EXECUTOR, rate=1j), TypeError, "rate: got 1j"),
+    (lambda: policies.VolumeWeighted(EXECUTOR, urgent=0.5), TypeError, "urgent: got 0.5"),
+    (lambda: policies.MomentumTrader(TRADER, decay=ARRAY), TypeError, "decay: got array"),
+    (lambda: policies.BuyAndHold(TRADER, position=NAT), TypeError, "position: got np.timedelta64"),
+    (lambda: policies.PumpAndDump(MAKER, period=0), ValueError, "period: got 0"),
+    (lambda: policies.TraderPriceWall(TRADER, distance=1e308), ValueError, "distance: got 1e+308"),
+    (lambda: policies.RandomQuotes(MAKER, seed="x"), TypeError, "seed: got 'x', allowed is a whole number"),
+    (lambda: policies.RandomTrader(TRADER, seed=10**400), ValueError, "seed: got 1000"),
+    (lambda: policies.Discretised(None, MAKER), TypeError, "policy: got None"),
+    (lambda: policies.Discretised(len, None), TypeError, "task: got None"),
+    (lambda: policies.Discretised(len, MAKER, {}), ValueError, "role: got {}, allowed are 'maker'"),
+    (lambda: policies.Discretised(lambda seen: seen, MAKER)(SEEN), ValueError, "policy: got torch.float32 (3, 37)"),
+    # What reads and writes actions
+    (lambda: policies.inventory_of(ROW, SEEN), TypeError, "task: got tensor"),
+    (lambda: policies.inventory_of(ks.MarketConfig(), SEEN), TypeError, "task: got MarketConfig"),
+    (lambda: policies.inventory_of(MAKER, ROW), ValueError, "observation: got torch.float32 (3,)"),
+    (lambda: quoted(task=[]), TypeError, "task: got []"),
+    (lambda: quoted(bid_offset=ARRAY), TypeError, "bid_offset: got ndarray"),
+    (lambda: quoted(ask_qty=torch.ones(3, 1)), ValueError, "ask_qty: got torch.float32 (3, 1)"),
+    (lambda: policies.TimeWeighted(EXECUTOR).share_left(5), TypeError, "left: got int"),
+    (lambda: policies.AlmgrenChriss(EXECUTOR).share_left(SPARSE), TypeError, "left: got torch.float32"),
+    (lambda: policies.WashTrade(MAKER).elapsed(NESTED), TypeError, "observation: got torch.float32 nested"),
+    (lambda: policies.MeanReversionTrader(TRADER).signal(ARRAY), TypeError, "observation: got ndarray"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "said"), CALLS, ids=[f"{i}: {row[2]}" for i, row in enumerate(CALLS)])
+def test_wrong_calls(call, error, said):
+    with pytest.raises(error) as refused:
+        call()
+    assert said in str(refused.value)
+    assert "allowed" in str(refused.value)
+
+
+POLICIES = [kind for name in policies.__all__ if isinstance(kind := getattr(policies, name), type)]
+POLICIES = [kind for kind in POLICIES if kind not in (policies.Policy, policies.Discretised)]
+ANY_TASK = ks.ManyLearnersTask()  # with the settings of every role
+WRONG = {
+    "list": [1, 2],
+    "number": 2**64,
+    "array": ARRAY,
+    "dtype": np.dtype("f4"),
+    "sparse": SPARSE,
+    "meta": META,
+    "nested": NESTED,
+    "quantized": QUANTIZED,
+    "half": HALF,
+    "bool": SEEN.bool(),
+    "complex": SEEN.to(torch.complex64),
+}
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_wrong_observations(kind):
+    policy = kind(ANY_TASK)
+    assert policy(SEEN).shape[0] == policy(SEEN[:0]).shape[0] + 3
+    for label, observation in WRONG.items():
+        with pytest.raises(TypeError, match="observation: got .*, allowed is a tensor float32"):
+            policy(observation)
+            pytest.fail(label)
+    for narrow in (ROW, SEEN[0], SEEN[:, :35], SEEN[None]):
+        with pytest.raises(ValueError, match="observation: got .*, allowed is a tensor float32"):
+            policy(narrow)
+
+
+@pytest.mark.parametrize(
+    ("module", "class_name"), [("skrl", "SkrlEnv"), ("sb3", "SB3VecEnv"), ("torchrl", "TorchRLEnv")]
+)
+def test_wrong_environments_and_seeds_of_adapters(module, class_name):
+    adapters = pytest.importorskip(f"kineticsim_env.adapters.{module}")
+    make = functools.partial(getattr(adapters, class_name), num_envs=3, **SMALL)
+    with pytest.raises(TypeError, match="env: got ndarray"):
+        make(ARRAY)
+    for seed in ("x", 1.5, 2**63):
+        with pytest.raises((TypeError, ValueError), match="seed: got"):
+            if module == "skrl":
+                make("KineticSim/MarketMaking-v0", seed=seed)
+            else:
+                env = make("KineticSim/MarketMaking-v0")
+                env.seed(seed) if module == "sb3" else env.set_seed(seed)
+
+
+@pytest.mark.parametrize(
+    ("actions", "error", "said"),
+    [
+        (ARRAY, TypeError, "actions: got ndarray"),
+        (torch.zeros(3, 4).to_sparse(), TypeError, "actions: got torch.float32"),
+        (torch.zeros(3), ValueError, "actions: got torch.float32 (3,)"),
+        (torch.zeros(2, 4), ValueError, "actions: got torch.float32 [2, 4]"),
+    ],
+)
+def test_wrong_actions_of_skrl(actions, error, said):
+    skrl = pytest.importorskip("kineticsim_env.adapters.skrl")
+    env = skrl.SkrlEnv("KineticSim/MarketMaking-v0", num_envs=3, **SMALL)
+    env.reset()
+    with pytest.raises(error) as refused:
+        env.step(actions)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("actions", "error", "said"),
+    [
+        ([[1], [2, 3]], TypeError, "actions: got [[1], [2, 3]]"),
+        ({}, ValueError, "actions: got []"),
+        ({"maker_0": torch.zeros(3, 4), "odd": 1}, ValueError, "actions: got ['maker_0', 'odd']"),
+        ({"maker_0": torch.zeros(3, 4), "maker_1": ARRAY}, TypeError, "actions['maker_1']: got ndarray"),
+        ({"maker_0": torch.zeros(3, 4), "maker_1": torch.zeros(2, 4)}, ValueError, "actions['maker_1']: got 2 rows"),
+        ({"maker_0": torch.zeros(3, 4), "maker_1": META}, TypeError, "actions['maker_1']: got torch.float32"),
+    ],
+)
+def test_wrong_actions_of_many_learners_of_skrl(actions, error, said):
+    skrl = pytest.importorskip("kineticsim_env.adapters.skrl")
+    env = skrl.SkrlMultiEnv(batched())
+    env.reset()
+    with pytest.raises(error) as refused:
+        env.step(actions)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("actions", [ARRAY, None, np.zeros((5, 4), np.float32), [[1], [2, 3]]], ids=str)
+def test_wrong_actions_of_groups_of_sb3(actions):
+    sb3 = pytest.importorskip("kineticsim_env.adapters.sb3")
+    env = sb3.SB3GroupVecEnv(batched())
+    env.reset()
+    with pytest.raises((TypeError, ValueError), match="actions: got .*, allowed is float32 \\[6, 4\\]"):
+        env.step(actions)
+
+
+def test_what_a_value_is_called():
+    """Messages are one line and not long, whatever was handed over."""
+
+    class Unspeakable:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    assert show(Unspeakable()) == "a Unspeakable"
+    assert show(np.zeros((2, 2))) == "array([[0., 0.], [0., 0.]])"
+    assert show(10**5000) == "a int"  # Python does not write it
+    assert len(show("x" * 10_000)) < 600
+    with pytest.raises(ValueError, match="n: got -1, allowed is 0 to 2\\^31 - 1"):
+        check_count("n", -1, 0)
+    with pytest.raises(ValueError, match="n: got 5, allowed is -2\\^63 to 4"):
+        check_count("n", 5, -(2**63), 4)
+    with pytest.raises(ValueError, match="x: got 0, allowed is a finite number above 0, up to 1$"):
+        check_number("x", 0, 0.0, 1.0, above=True)
+    assert type(check_number("x", np.float32(0.5))) is float and type(check_number("x", np.int8(3))) is int
+    large = policies.FixedSpread(MAKER, half_spread=2**64, qty=10**20)(SEEN)  # torch takes no ints like these
+    assert large.tolist() == [[1.0] * 4] * 3
+    assert statistics(epsilon=2**64).count == 2.0**64
