@@ -66,15 +66,15 @@ def _run(options: argparse.Namespace, sanitized: bool) -> run.Result:
                 alone = "" if value.alone else " (not when played alone)"
                 bar.write(f"--case {value.kind}:{value.seed}{alone}: {value.text}")
 
-        return run.run(
-            counts, options.seed, seconds=seconds, jobs=options.jobs, sanitized=sanitized, tell=tell
-        )
+        return run.run(counts, options.seed, seconds=seconds, jobs=options.jobs, sanitized=sanitized, tell=tell)
 
 
 def _again(case: str) -> int:
     kind, _, seed = case.partition(":")
     if kind not in kinds.KINDS or not seed.isdigit():
-        print(f"--case: got {case!r}, allowed is a kind of {', '.join(kinds.KINDS)}, a colon and a seed", file=sys.stderr)
+        print(
+            f"--case: got {case!r}, allowed is a kind of {', '.join(kinds.KINDS)}, a colon and a seed", file=sys.stderr
+        )
         return 2
     failure = kinds.play(kind, int(seed))
     print("passes" if failure is None else f"fails: {failure}")

@@ -128,7 +128,9 @@ def _both(call: Callable[[Any, Any], Any], form: shapes.Form) -> tuple[Callable,
 # Environments ---------------------------------------------------------------------------------------------------------
 
 
-def _action(rng: np.random.Generator, space: gym.Space, shape: tuple[int, ...], live: list[torch.Tensor]) -> shapes.Form:
+def _action(
+    rng: np.random.Generator, space: gym.Space, shape: tuple[int, ...], live: list[torch.Tensor]
+) -> shapes.Form:
     if isinstance(space, gym.spaces.Discrete):
         top = int(space.n) + (rng.random() < 0.05)
         return shapes.draw(np.asarray(rng.integers(0, top, shape), np.int64), rng, live)

@@ -19,8 +19,8 @@ SHARES = {  # of the cases; a case of threads or races takes longer than the oth
     "tampering": 0.15,
     "scenarios": 0.10,
     "threads": 0.03,
-    "calls": 0.275,
-    "races": 0.005,
+    "calls": 0.27,
+    "races": 0.01,
 }
 KINDS = tuple(SHARES)
 SECONDS = 20  # that a case may take

@@ -35,7 +35,9 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
         raise
     except Exception as error:
         pairs.forget_pair(pair)
-        raise Failure(f"{what}: {type(error).__name__} {str(error)[:200]}", key=("load", type(error).__name__)) from error
+        raise Failure(
+            f"{what}: {type(error).__name__} {str(error)[:200]}", key=("load", type(error).__name__)
+        ) from error
     if done[0]:
         if done[0] not in ("TypeError", "ValueError"):
             raise Failure(f"{what}: {done[0]} {done[1]}", key=("load", done[0]))
@@ -86,7 +88,12 @@ def _change(saved: State, pair: pairs.Pair, rng: np.random.Generator) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    return type(value) is torch.Tensor and value.layout == torch.strided and value.device.type == "cpu" and _size(value) > 0
+    return (
+        type(value) is torch.Tensor
+        and value.layout == torch.strided
+        and value.device.type == "cpu"
+        and _size(value) > 0
+    )
 
 
 def _size(value: torch.Tensor) -> int:

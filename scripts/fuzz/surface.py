@@ -329,7 +329,9 @@ def _actions(owner: str, w: World) -> Any:
     if owner == "SkrlEnv":
         return torch.zeros(MARKETS, 4)
     if owner == "SkrlMultiEnv":
-        return {agent: torch.zeros(MARKETS, w[owner].action_space(agent).shape[0]) for agent in w[owner].possible_agents}
+        return {
+            agent: torch.zeros(MARKETS, w[owner].action_space(agent).shape[0]) for agent in w[owner].possible_agents
+        }
     space = getattr(w[owner], "action_space", None) if owner else None
     if isinstance(space, gym.Space):
         zeros = np.zeros(space.shape, space.dtype)

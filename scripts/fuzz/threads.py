@@ -87,7 +87,7 @@ def _equal_calls(rng: np.random.Generator, engine: str) -> None:
         call(pair.oracle)
         states.append(pair.oracle.state_dict())
     try:
-        pair.check_equal(f"{made[0]} equal calls in {threads} threads")
+        pair.check_equal(f"equal calls ({made[0]} in {threads} threads)")
         for copy in copies:
             if not any(pairs.same(copy, state) for state in states):
                 raise Failure("a state_dict() beside calls of other threads is no state that there was", key=("copy",))

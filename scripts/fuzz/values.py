@@ -278,7 +278,9 @@ def extremes(dtype: torch.dtype) -> list[Any]:
     if dtype.is_complex:
         return [0j, complex("nan")]
     low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
-    inner = [v for k in (7, 15, 16, 20, 29, 30, 31, 32, 40, 62) for v in (2**k - 1, 2**k, 2**k + 1, -(2**k), -(2**k) - 1)]
+    inner = [
+        v for k in (7, 15, 16, 20, 29, 30, 31, 32, 40, 62) for v in (2**k - 1, 2**k, 2**k + 1, -(2**k), -(2**k) - 1)
+    ]
     return [low, low + 1, -2, -1, 0, 1, 2, high - 1, high, *(v for v in inner if low <= v <= high)]
 
 
