@@ -18,7 +18,7 @@ from scripts.fuzz.moves import copied, start
 
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 _MOVES = 2  # of a case
-forget = pairs.forget
+aside = pairs.aside
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:

@@ -28,7 +28,7 @@ ENGINES = ("cpu", "numpy")
 
 
 def module_of(kind: str) -> ModuleType:
-    """Return the module with the kind's `play` and `forget`."""
+    """Return the module with the kind's `play` and `aside`."""
     return importlib.import_module(f"scripts.fuzz.{kind}")
 
 
@@ -65,7 +65,6 @@ def play_and_forget(kind: str, seed: int, engines: tuple[str, ...] = ENGINES) ->
     failure = play(kind, seed, engines)
     if failure is None:
         return None
-    module_of(kind).forget()
-    alone = play(kind, seed, engines) is not None
-    module_of(kind).forget()
+    with module_of(kind).aside():
+        alone = play(kind, seed, engines) is not None
     return failure, alone

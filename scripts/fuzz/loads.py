@@ -12,7 +12,7 @@ from scripts.fuzz import moves, pairs
 from scripts.fuzz.case import Failure
 from scripts.fuzz.values import WRONG, extremes, wrong_label
 
-forget = pairs.forget
+aside = pairs.aside
 State = dict[str, Any]
 
 

@@ -5,7 +5,8 @@ There are few different ones, numbered, as opening one takes longer than a case;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -57,6 +58,18 @@ def opened(key: tuple, make: Callable[[str], Any], engine: str) -> Pair:
 def forget() -> None:
     """Open all anew from now on."""
     _open.clear()
+
+
+@contextlib.contextmanager
+def aside() -> Generator[None]:
+    """Play with an empty pool, and have the present one again afterwards."""
+    kept = dict(_open)
+    _open.clear()
+    try:
+        yield
+    finally:
+        _open.clear()
+        _open.update(kept)
 
 
 def forget_pair(pair: Pair) -> None:

@@ -29,14 +29,10 @@ from scripts.fuzz import moves, pairs
 from scripts.fuzz.case import Failure
 from scripts.fuzz.sanitizers import report_in, runtime
 
+aside = pairs.aside
 HERE = Path(__file__).parent
 FLAGS = "-std=c++17 -O1 -g -fwrapv -ffp-contract=off -fsanitize=thread -pthread".split()
 _LAUNCHES, _TIMES = 4, 3
-
-
-def forget() -> None:
-    """Open everything anew."""
-    pairs.forget()
 
 
 def unavailable() -> str:

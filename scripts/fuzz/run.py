@@ -1,4 +1,4 @@
-"""Runs cases in child processes, as many as there are cores, and gathers what they find; a child that dies is a find."""
+"""Runs cases in child processes and gathers what they find; a child that dies is a find."""
 
 from __future__ import annotations
 

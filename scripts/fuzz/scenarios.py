@@ -10,7 +10,7 @@ from kineticsim_env.tasks.base import CHANGEABLE, CHOICES
 from scripts.fuzz import moves, pairs
 from scripts.fuzz.case import Failure
 
-forget = pairs.forget
+aside = pairs.aside
 _saved: dict[int, Any] = {}
 
 

@@ -1,4 +1,4 @@
-"""The same values in other forms: strides, orders, offsets, dtypes, wrappers and aliases of what NumPy and torch have."""
+"""The same values in other forms: strides, orders, offsets, dtypes, wrappers and aliases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kind `tampering`: anything is written into live tensors. No crash, no report; a reset with a seed makes all right again.
+"""Kind `tampering`: anything is written into live tensors. No crash; a reset with a seed makes all right again.
 
 Where memory was replaced or resized, only the first half holds: a launch is refused or goes on in the old memory.
 """
@@ -19,12 +19,8 @@ from scripts.fuzz.loads import any_pair
 from scripts.fuzz.values import extremes
 
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, gym.error.ResetNeeded)  # MarketError is a RuntimeError
+aside = pairs.aside
 REPLACED_ALLOWED = (*ALLOWED, AssertionError)
-
-
-def forget() -> None:
-    """Open everything anew."""
-    pairs.forget()
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:

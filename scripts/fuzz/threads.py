@@ -20,7 +20,7 @@ from scripts.fuzz.loads import any_pair
 
 REFUSALS = (RuntimeError, ValueError, TypeError, gym.error.ResetNeeded)  # MarketError is a RuntimeError
 _PATIENCE = 15  # seconds until threads are taken for locked
-forget = pairs.forget
+aside = pairs.aside
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
@@ -58,7 +58,7 @@ def _together(works: list[Callable[[], None]]) -> None:
 
 
 def _equal_calls(rng: np.random.Generator, engine: str) -> None:
-    """Make the same call many times: whatever the order, the state is that of as many calls, and so is any copy of it."""
+    """Make one call many times: whatever the order, the state is that of as many calls; so is any copy of it."""
     pair = any_pair(rng, engine)
     moves.start(pair, rng)
     thing, threads, times = pair.under_test, int(rng.integers(2, 5)), int(rng.integers(1, 4))
