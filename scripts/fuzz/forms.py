@@ -17,7 +17,7 @@ from scripts.fuzz.case import Failure
 from scripts.fuzz.moves import copied, start
 
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
-_MOVES = 2  # of a case
+_MOVES = 1  # of a case
 aside = pairs.aside
 
 

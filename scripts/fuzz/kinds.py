@@ -14,13 +14,13 @@ import torch
 from scripts.fuzz.case import Failure, Slow
 
 SHARES = {  # of the cases; a case of threads or races takes longer than the others
-    "forms": 0.27,
-    "loads": 0.17,
-    "tampering": 0.15,
-    "scenarios": 0.10,
-    "threads": 0.03,
-    "calls": 0.27,
-    "races": 0.01,
+    "forms": 0.25,
+    "loads": 0.13,
+    "tampering": 0.12,
+    "scenarios": 0.07,
+    "threads": 0.02,
+    "calls": 0.405,
+    "races": 0.005,
 }
 KINDS = tuple(SHARES)
 SECONDS = 20  # that a case may take

@@ -48,8 +48,7 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
         raise Failure(text, key=("reset after tampering", type(error).__name__)) from error
     try:
         moves.start_over(pair, rng)
-        for _ in range(2):
-            moves.advance(pair, rng)
+        moves.advance(pair, rng)
     except Failure as failure:
         pairs.forget_pair(pair)
         raise Failure(f"{'; '.join(told)}, then {failure}", key=("after tampering", *failure.key)) from failure
