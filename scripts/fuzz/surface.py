@@ -48,7 +48,7 @@ MODULES = (
     "kineticsim_env.adapters.torchrl",
 )
 LEFT_OUT = {
-    "class_counts, parameter_rows, threshold": "of checked configs, inside",
+    "class_counts, parameter_rows, parameter_ranges, pack_table, threshold": "of checked configs, inside",
     "check_role, check_config, check_options": "what environments check their arguments with",
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
     "MarketVectorEnv, MarketEnv, Policy": "bases without a task",
