@@ -152,7 +152,7 @@ def _swap(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -
     like = [
         other
         for other, value in saved.items()
-        if _is_plain(value) and value.dtype == saved[name].dtype and value.shape == saved[name].shape
+        if type(other) is str and _is_plain(value) and value.dtype == saved[name].dtype and value.shape == saved[name].shape
     ]
     other = str(rng.choice(like)) if like else name
     saved[name], saved[other] = saved[other], saved[name]
