@@ -35,6 +35,7 @@ from tqdm import tqdm
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
+from kineticsim_env.files import replacing
 from kineticsim_env.vector_env import MarketVectorEnv
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
@@ -421,6 +422,8 @@ def train(args: Args, envs: MarketVectorEnv, agent: Agent, held_out: MarketVecto
     checkpoint = args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
     if args.resume:
         first, progress = load(checkpoint, trainer, RANKS)
+        if first != agree(envs.device, first):  # stopped between one process's checkpoint and another's
+            raise SystemExit(f"--resume: {checkpoint} has another update than checkpoint.pt; start without --resume")
     curve, every = progress["curve"], args.eval_every or max(1, updates // 20)
     tracked = args.track and RANK == 0
     writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if tracked else None
@@ -445,7 +448,8 @@ def train(args: Args, envs: MarketVectorEnv, agent: Agent, held_out: MarketVecto
                 curve.append({**point, "pnl": mean, "half": half})
                 bar.set_postfix_str(f"{MEASURES[args.TASK]}: {mean:.4g} ± {half:.2g}")
                 if RANK == 0:
-                    torch.save(agent.state_dict(), snapshot(args.output, update * batch))
+                    with replacing(snapshot(args.output, update * batch)) as part, part.open("wb") as file:
+                        torch.save(agent.state_dict(), file)
                 if writer:
                     writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
                 if spent >= next_save:

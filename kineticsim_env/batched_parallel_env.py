@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from kineticsim_env.calls import one_at_a_time
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
@@ -153,6 +154,7 @@ class BatchedParallelEnv(OverCore):
         """Units bought and sold in the last decision, int64 `[M, n, 2]`, live."""
         return self._by_role(self.core.fills)
 
+    @one_at_a_time
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Groups, dict[str, Any]]:
         """Begin episodes; arguments as in `MarketVectorEnv.reset`.
 
@@ -169,6 +171,7 @@ class BatchedParallelEnv(OverCore):
         torch.logical_not(self.core.tensors["ended"], out=self._active)
         return self._handed_out(self._observation), {"active": self._handed_out(self._active_by_role)}
 
+    @one_at_a_time
     def step(self, actions: Mapping[str, Any]) -> tuple[Groups, Groups, Groups, Groups, dict[str, Any]]:
         """Play one decision of all learners of all markets.
 

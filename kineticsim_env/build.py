@@ -1,38 +1,50 @@
-"""Everything that is compiled just in time: where the sources are, with what, into which cache, under which lock.
+"""Everything that is compiled just in time: where the sources are, with what, into which entry of the cache.
 
-`load_cpu` builds the C++ engine with torch's loader, `load_kernel` the CUDA kernel with NVRTC or nvcc. Nothing is
-compiled at import. Results are kept in memory and in `cache_dir()`, under keys that name all that they depend on.
+`load_cpu` builds the C++ engine with torch's loader (`cxx`), `load_kernel` the CUDA kernel with NVRTC or nvcc. Nothing
+is compiled at import. Results are kept in memory and on disk (`cache`), under keys that name all that they depend on,
+KINETICSIM_CXXFLAGS among it: further flags for the C++ engine's compiler and linker, such as a sanitizer's.
 """
 
-import contextlib
 import ctypes
+import functools
 import hashlib
-import importlib.util
 import os
-import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 
-from . import cuda_driver
-from .cache import cache_dir, locked, notice, write
+from . import cuda_driver, cxx
+from .cache import cache_dir, notice, obtain
+from .cxx import compiler_version, cpu_unavailable, find_cxx
 from .errors import EngineUnavailable
+
+__all__ = ["cache_dir", "compiler_version", "cpu_unavailable", "find_cxx"]  # for the doctor and others
 
 KERNEL_SOURCE, KERNEL_NAME = "persistent_kernel.cu", "ks_market_kernel"
 MIN_CAPABILITY = (7, 5)
+CPU_FUNCTIONS = {"ks_cpu_launch": [ctypes.c_void_p], "ks_sizeof_launch": [], "ks_sizeof_params": []}  # all int64
 
 _loaded: dict = {}
 _failed: dict = {}
 _thread_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a forked child: the thread that held it is not there to give it back."""
+    global _thread_lock
+    _thread_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def cuda_dir() -> Path:
@@ -70,158 +82,51 @@ def _key(*parts: object) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
-def _tail(text: str, lines: int = 25) -> str:
-    return "\n".join(text.strip().splitlines()[-lines:])
-
-
 # ---- The C++ engine ------------------------------------------------------------------------------------------------
-
-
-def find_cxx() -> str | None:
-    """Return the C++ compiler: CXX, else the first of c++, g++ and clang++ that is found."""
-    if os.environ.get("CXX"):
-        command = os.environ["CXX"]
-        return command if shutil.which(shlex.split(command)[0]) else None
-    return next((name for name in ("c++", "g++", "clang++") if shutil.which(name)), None)
-
-
-def _search_path() -> str:
-    """Return PATH with the folders that pip installs ninja to: a venv's is not on it if python is run by its path."""
-    folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-    if (spec := importlib.util.find_spec("ninja")) and spec.submodule_search_locations:
-        folders.append(os.path.join(spec.submodule_search_locations[0], "data", "bin"))  # pip install --target
-    return os.pathsep.join(folders)
-
-
-def cpu_unavailable() -> str | None:
-    """Return what the C++ engine lacks and how to get it, or None. Looks for the tools, but does not run them."""
-    if sys.platform == "win32":
-        return "the C++ engine needs Linux, macOS or WSL"
-    if find_cxx() is None:
-        if os.environ.get("CXX"):
-            return f"CXX={os.environ['CXX']} is not found; set it to a C++ compiler, or unset it"
-        return "no C++ compiler is found (apt install g++, dnf install gcc-c++ or xcode-select --install)"
-    if shutil.which("ninja", path=_search_path()) is None:
-        return "ninja is not found (pip install ninja)"
-    if importlib.util.find_spec("setuptools") is None:
-        return "setuptools, which torch's loader imports, is not found (pip install setuptools)"
-    return None
-
-
-def compiler_version(command: str) -> str:
-    """Return the first line of `command --version`. Raises EngineUnavailable if it does not run."""
-    try:
-        run = subprocess.run(
-            [*shlex.split(command), "--version"], check=False, capture_output=True, text=True, timeout=60
-        )
-        output = run.stdout.strip() or run.stderr.strip()
-        reason = "" if run.returncode == 0 and output else f"exit status {run.returncode} {_tail(output, 3)}"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        reason = str(error)
-    if reason:
-        raise EngineUnavailable(f"the compiler {command} does not run: {reason.strip()}; set CXX to one that does")
-    return output.splitlines()[0]
-
-
-def _cpu_model() -> str:
-    """Return what -march=native depends on; a home folder is often shared between unlike machines."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        names = ("model name", "flags", "Features", "CPU part")
-        return "\n".join(dict.fromkeys(line for line in lines if line.startswith(names)))
-    except OSError:
-        return platform.processor()
-
-
-def _extra_flags() -> list[str]:
-    """Return what KINETICSIM_CXXFLAGS adds to the compiler's and the linker's flags: a sanitizer, say."""
-    return shlex.split(os.environ.get("KINETICSIM_CXXFLAGS", ""))
-
-
-def _cpu_flags(cxx: str, folder: Path) -> list[str]:
-    """Return the flags that this compiler takes: not every one knows -march=native or has OpenMP."""
-    flags = ["-O3", "-ffp-contract=off", "-fwrapv"]
-    native = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
-    probe = folder / "probe.cpp"
-    for flag, text in ((native, ""), ("-fopenmp", "#include <omp.h>\n")):
-        probe.write_text(text + "int ks_probe() { return 0; }\n")
-        command = [*shlex.split(cxx), flag, "-shared", "-fPIC", str(probe), "-o", str(folder / "probe.so")]
-        if subprocess.run(command, check=False, capture_output=True).returncode == 0:
-            flags.append(flag)
-        elif flag == "-fopenmp":
-            notice(f"{cxx} has no OpenMP: the C++ engine runs on one core")
-    return flags
-
-
-@contextlib.contextmanager
-def _environment(**values: str) -> Generator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def load_cpu() -> ctypes.CDLL:
     """Return the C++ engine, from this process, from the cache, or built now. Raises EngineUnavailable."""
-    return _loaded.get("cpu") or _once("cpu", _load_cpu_once)
+    return _loaded.get("cpu") or _once("cpu", _load_cpu)
 
 
-def _load_cpu_once() -> ctypes.CDLL:
-    library = _load_cpu()
-    # OpenMP's threads do not survive a fork: a child that asked for them would wait for ever.
+@functools.cache
+def _mind_forks() -> None:
+    """Give forked children one thread: OpenMP's do not survive, and a child that asked for them would wait for ever."""
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
-    return library
 
 
 def _load_cpu() -> ctypes.CDLL:
-    missing, cxx = cpu_unavailable(), find_cxx()
-    if missing or cxx is None:
+    missing, command = cpu_unavailable(), find_cxx()
+    if missing or command is None:
         raise EngineUnavailable(missing or "no C++ compiler is found")
-    key = _key(torch.__version__, cxx, compiler_version(cxx), _cpu_model(), source_hash(), _extra_flags())
-    folder = cache_dir() / f"cpu-{key}"
-    library, ready = folder / f"ks_cpu_{key}.so", folder / "ready"
-    if ready.exists():
-        try:
-            return ctypes.CDLL(str(library))
-        except OSError:  # made on another system that shares this cache, say
-            ready.unlink(missing_ok=True)
-    with locked(folder):
-        if not ready.exists():
-            _build_cpu(cxx, folder, library.stem)
-            write(ready, b"")
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError as error:
-        raise EngineUnavailable(f"the C++ engine was built but cannot be loaded: {error}") from error
+    _mind_forks()  # now: a child may be forked while this builds
+    flags = cxx.BASE_FLAGS + cxx.extra_flags()
+    key = _key(torch.__version__, command, compiler_version(command), cxx.cpu_model(), source_hash(), *flags)
+    name = f"ks_cpu_{key}"
+    return obtain(f"{name}.so", _open_library, lambda folder: _build_cpu(command, folder, name))
 
 
-def _build_cpu(cxx: str, folder: Path, name: str) -> None:
-    """Build the library with torch's loader. The caller holds the folder's lock."""
+def _open_library(path: Path, _content: bytes) -> ctypes.CDLL:
+    from _ctypes import dlclose  # not on Windows
+
+    library = ctypes.CDLL(str(path))
+    missing = [name for name in CPU_FUNCTIONS if not hasattr(library, name)]
+    if missing:
+        dlclose(library._handle)  # or the one that is built next, at the same path, would be taken for this one
+        raise OSError(f"{', '.join(missing)} not found in it")
+    for name, arguments in CPU_FUNCTIONS.items():
+        function = getattr(library, name)
+        function.argtypes, function.restype = arguments, ctypes.c_int64
+    return library
+
+
+def _build_cpu(command: str, folder: Path, name: str) -> bytes:
     notice(f"compiling the C++ engine, about 10 s (cached in {folder.parent})")
     started = time.monotonic()
-    shutil.rmtree(folder, ignore_errors=True)  # what a killed build left: torch would wait for its `lock` file for ever
-    folder.mkdir(mode=0o700)
-    flags = _cpu_flags(cxx, folder)
-    with _environment(PATH=_search_path(), CXX=cxx):
-        try:
-            from torch.utils.cpp_extension import load  # takes a second, and is only needed here
-
-            load(
-                name,
-                [str(cuda_dir() / "market_cpu.cpp")],
-                extra_cflags=[*flags, *_extra_flags()],
-                extra_ldflags=[*(flag for flag in flags if flag == "-fopenmp"), *_extra_flags()],
-                extra_include_paths=[str(cuda_dir())],
-                build_directory=str(folder),
-                with_cuda=False,
-                is_python_module=False,
-            )
-        except (RuntimeError, OSError, ImportError, subprocess.SubprocessError) as error:
-            raise EngineUnavailable(f"{cxx} did not build the C++ engine:\n{_tail(str(error))}") from error
+    library = cxx.build_library(command, cuda_dir() / "market_cpu.cpp", cuda_dir(), folder, name)
     notice(f"compiled the C++ engine in {time.monotonic() - started:.0f} s")
+    return library
 
 
 # ---- The CUDA kernel -----------------------------------------------------------------------------------------------
@@ -307,7 +212,7 @@ def compile_kernel(
         command = [nvcc, kind, f"-arch={target}", *escaped, str(source), "-o", str(output)]
         run = subprocess.run(command, check=False, capture_output=True, text=True)
         if run.returncode:
-            raise EngineUnavailable(f"{nvcc} did not compile {source.name} for {target}:\n{_tail(run.stderr)}")
+            raise EngineUnavailable(f"{nvcc} did not compile {source.name} for {target}:\n{cxx.tail(run.stderr)}")
         return output.read_bytes()
 
 
@@ -339,20 +244,11 @@ def _load_kernel(index: int, defines: Mapping[str, int | str], source_name: str,
     compiler = nvrtc.version if nvrtc else (nvcc, nvcc and os.stat(nvcc).st_mtime_ns)
     variant = (source_name, sorted(defines.items()))
     key = _key(torch.__version__, torch.version.cuda, compiler, arch, source_hash(), *variant)
-    path = cache_dir() / f"kernel-sm_{arch}-{key}.cubin"
+
+    def make(folder: Path) -> bytes:
+        notice(f"compiling the CUDA kernel for sm_{arch}, a few seconds (cached in {folder.parent})")
+        return compile_kernel(arch, defines, nvcc, source_name)
+
     with torch.cuda.device(index):
         torch.zeros(1, device="cuda")  # makes the device's primary context, and makes it current
-        if path.exists():
-            try:
-                return cuda_driver.Kernel(path.read_bytes(), entry)
-            except RuntimeError as error:
-                notice(f"compiling again, as {path} cannot be loaded: {error}")
-                path.unlink(missing_ok=True)
-        with locked(path):
-            if not path.exists():
-                notice(f"compiling the CUDA kernel for sm_{arch}, a few seconds (cached in {path.parent})")
-                write(path, compile_kernel(arch, defines, nvcc, source_name))
-        try:
-            return cuda_driver.Kernel(path.read_bytes(), entry)
-        except RuntimeError as error:
-            raise EngineUnavailable(f"the CUDA kernel was compiled but cannot be loaded: {error}") from error
+        return obtain(f"kernel-sm_{arch}-{key}.cubin", lambda _, image: cuda_driver.Kernel(image, entry), make)

@@ -1,18 +1,37 @@
-"""The cache of compiled code on disk: where it is, how a file gets into it, and the lock around each entry."""
+"""The cache of compiled code on disk: where it is, what of it is believed, how a file gets into it, and the locks.
+
+An entry is a file and, beside it, its digest. `obtain` is how `build` gets at one, be it a library or a cubin.
+"""
 
 import contextlib
+import errno
 import functools
+import hashlib
 import os
+import shutil
+import stat
 import sys
 import tempfile
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TypeVar
 
 from .errors import EngineUnavailable
 
 LOCK_SECONDS = 600  # a build takes seconds; who holds a lock for longer is stopped or broken
+DIGEST = ".sha256"  # what a digest's name adds to its entry's
+
+Loaded = TypeVar("Loaded")
+_locks: set[int] = set()  # descriptors of the locks that this process holds
+
+
+class Flawed(Exception):
+    """An entry is not to be used; says why."""
+
+
+class Blocked(EngineUnavailable):
+    """An entry can be neither used nor replaced in this folder: it takes another."""
 
 
 def notice(text: str) -> None:
@@ -20,68 +39,255 @@ def notice(text: str) -> None:
     print(f"kineticsim_env: {text}", file=sys.stderr, flush=True)
 
 
-def cache_dir() -> Path:
-    """Return the folder of compiled code: KINETICSIM_CACHE, else kineticsim_env in the user's cache folder."""
+# ---- Where it is ---------------------------------------------------------------------------------------------------
+
+
+def wanted_dir() -> Path | None:
+    """Return KINETICSIM_CACHE, else kineticsim_env in the user's cache folder; None if there is no home."""
     wanted = os.path.expanduser(os.environ.get("KINETICSIM_CACHE", ""))
     if not wanted:
         # expanduser leaves "~" where there is no home; such a folder is then not used, as it is not absolute
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         wanted = os.path.join(base, "kineticsim_env") if os.path.isabs(base) else ""
-    return _writable_dir(wanted)
+    return Path(wanted).absolute() if wanted else None
+
+
+def cache_dir() -> Path:
+    """Return the folder that new code is written to: the one that is wanted, else one in the temporary folder."""
+    return _writable_dir(wanted_dir())
+
+
+def private_dir() -> Path:
+    """Return a folder of this user's own in the temporary folder."""
+    return _private_dir(tempfile.gettempdir())
 
 
 @functools.cache
-def _writable_dir(wanted: str) -> Path:
-    if wanted and (folder := Path(wanted).absolute()) and _can_write(folder):
-        return folder
-    # Others may write to the temporary folder, and what lies in the cache is run: it has to be ours.
-    folder = Path(tempfile.gettempdir()) / f"kineticsim_env-{os.getuid()}"
-    if not (_can_write(folder) and folder.stat().st_uid == os.getuid() and not folder.is_symlink()):
-        folder = Path(tempfile.mkdtemp(prefix="kineticsim_env-"))
-    notice(f"cannot write to the cache {wanted or '(no home)'}, using {folder}; KINETICSIM_CACHE names another folder")
+def _writable_dir(wanted: Path | None) -> Path:
+    reason = _unfit(wanted) if wanted else "there is no home folder"
+    if wanted and reason is None:
+        return wanted
+    folder = private_dir()
+    where = f"the cache {wanted} is not used" if wanted else "no cache"
+    notice(f"{where}: {reason}; using {folder} (KINETICSIM_CACHE names another folder)")
     return folder
 
 
-def _can_write(folder: Path) -> bool:
+@functools.cache
+def _private_dir(temporary: str) -> Path:
+    folder = Path(temporary) / f"kineticsim_env-{os.getuid()}"
+    # Not through a link, which would be somebody else's to turn to another folder.
+    return folder if _unfit(folder, links=False) is None else Path(tempfile.mkdtemp(prefix="kineticsim_env-"))
+
+
+def _unfit(folder: Path, links: bool = True) -> str | None:
+    """Return why new code cannot be kept in a folder, or None."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+        if reason := distrust(os.stat(folder, follow_symlinks=links)):
+            return reason
+        with tempfile.TemporaryFile(dir=folder) as file:  # some file systems give every file to one user, or to all
+            return distrust(os.fstat(file.fileno()))
+    except OSError as error:
+        return f"it cannot be written ({error.strerror})"
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a file so that no reader ever sees a part of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+# ---- What is believed ----------------------------------------------------------------------------------------------
+
+
+def distrust(status: os.stat_result) -> str | None:
+    """Return why others may have a say in a file or folder, or None if only this user and root have one."""
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {status.st_uid}"
+    # In a sticky folder, such as /tmp, others may add files, but not rename, replace or remove ours.
+    if status.st_mode & 0o022 and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
+        return "other users can write to it"
+    return None
+
+
+def read_entry(path: Path) -> bytes:
+    """Return the content of an entry that is to be trusted. Raises Flawed if it is not, or if there is none.
+
+    What is found here still holds when the entry is then loaded by its path: folder, file and digest are this user's
+    or root's, and others can write to none of them, so nobody else can put anything in their place. (Whoever owns the
+    folders above is trusted by who said that the cache is there.) Owners keep others out; the digest shows what was cut
+    short or has rotted, and names its entry, so that no file of ours passes for another under a name that others gave.
+    """
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        if reason := distrust(os.stat(path.parent)):
+            raise Flawed(f"as to its folder, {reason}")
+        content = _read(path)
+        digest = _read(digest_path(path))
+    except FileNotFoundError as error:
+        raise Flawed(f"{error.filename} is missing") from None
+    except OSError as error:
+        raise Flawed("it is a link" if error.errno == errno.ELOOP else f"it cannot be read ({error})") from None
+    if digest != _digest(path.name, content):
+        raise Flawed("it is not what was built")
+    return content
+
+
+def digest_path(path: Path) -> Path:
+    """Return where the digest of an entry is."""
+    return path.with_name(path.name + DIGEST)
+
+
+def _digest(name: str, content: bytes) -> bytes:
+    return f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode()  # `sha256sum --check` reads it, too
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file, and of the very file that was looked at: it is opened first."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would be waited for
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise Flawed("it is no file")
+        if reason := distrust(status):
+            raise Flawed(reason if path.suffix != DIGEST else f"as to its digest, {reason}")
+        with open(handle, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(handle)
+
+
+# ---- How it is used and made ---------------------------------------------------------------------------------------
+
+
+def obtain(name: str, load: Callable[[Path, bytes], Loaded], make: Callable[[Path], bytes]) -> Loaded:
+    """Return a loaded entry, from the cache if it holds one to be trusted, or made now.
+
+    Args:
+        name: The entry's file name.
+        load: Loads the entry, given its path and its content; may raise OSError or RuntimeError.
+        make: Returns the content. Its argument is a folder to work in, which is removed afterwards.
+
+    Raises:
+        EngineUnavailable: If what was made cannot be loaded, or there is nowhere to keep it; and what `make` raises.
+    """
+    # Without links: between the look at an entry and its use somebody might turn one to another folder.
+    wanted, flaw = wanted_dir(), None
+    if wanted:
+        wanted = Path(os.path.realpath(wanted))
+        try:
+            return _use(wanted / name, load)  # without the lock: this folder may be one that cannot be written
+        except Flawed as error:
+            flaw = error
+    folder = Path(os.path.realpath(cache_dir()))
+    if wanted and folder != wanted and os.path.lexists(wanted / name):
+        notice(f"{wanted / name} is not used: {flaw}")
+    try:
+        return _obtain_in(folder, name, load, make)
+    except Blocked as error:
+        private = Path(os.path.realpath(private_dir()))
+        if folder == private:
+            raise
+        notice(f"{error}; using {private}")
+    return _obtain_in(private, name, load, make)
+
+
+def _use(path: Path, load: Callable[[Path, bytes], Loaded]) -> Loaded:
+    content = read_entry(path)
+    try:
+        return load(path, content)
+    except (OSError, RuntimeError) as error:  # made on another system that shares this cache, say
+        raise Flawed(f"it cannot be loaded: {error}") from error
+
+
+def _obtain_in(folder: Path, name: str, load: Callable[[Path, bytes], Loaded], make: Callable[[Path], bytes]) -> Loaded:
+    path = folder / name
+    with locked(path):
+        try:
+            return _use(path, load)  # another process may have made it by now
+        except Flawed as flaw:
+            if os.path.lexists(path):
+                notice(f"building {path} again: {flaw}")
+        _make_entry(path, make)
+        try:
+            return _use(path, load)
+        except Flawed as flaw:
+            raise EngineUnavailable(f"{path} was built, but {flaw}") from flaw
+
+
+def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
+    """Make an entry. The caller holds its lock, so what other builds have left was left by processes that died."""
+    prefix = f"{path.name}.build-"
+    try:
+        for old in (digest_path(path), path):
+            old.unlink(missing_ok=True)
+        for left in path.parent.glob(f"{prefix}*"):
+            if left.lstat().st_uid == os.geteuid():
+                shutil.rmtree(left, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+    except OSError as error:
+        raise Blocked(f"{path} cannot be replaced ({error.strerror})") from error
+    try:
+        content = make(folder)
+        try:
+            write(path, content, folder)
+            write(digest_path(path), _digest(path.name, content), folder)  # last: before, nothing is believed
+        except OSError as error:
+            raise Blocked(f"{path} cannot be written ({error.strerror})") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write(path: Path, content: bytes, folder: Path) -> None:
+    """Write a file so that no reader ever sees a part of it: in a folder that the caller removes, and then renamed."""
+    handle, temporary = tempfile.mkstemp(dir=folder)
+    with open(handle, "wb") as file:
+        os.fchmod(handle, 0o644)  # mkstemp's files are for their owner only, but what root builds may serve everybody
+        file.write(content)
+    os.replace(temporary, path)
+
+
+# ---- Locks ---------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def locked(target: Path) -> Generator[None]:
     """Hold the lock of one cache entry. The kernel gives it back when its holder dies, so it cannot go stale."""
-    lock = FileLock(f"{target}.lock")
+    import fcntl  # not on Windows, where nothing is compiled
+
     try:
-        try:
-            lock.acquire(timeout=0.2)
-        except Timeout:
-            notice(f"waiting for another process that compiles {target.name}")
-            lock.acquire(timeout=LOCK_SECONDS)
-    except Timeout:
-        raise EngineUnavailable(
-            f"another process holds {target}.lock for more than {LOCK_SECONDS} s; end it, or set KINETICSIM_CACHE"
-        ) from None
+        handle = os.open(f"{target}.lock", os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
-        raise EngineUnavailable(
-            f"cannot lock {target}.lock ({error}); set KINETICSIM_CACHE to a folder on a local disk"
-        ) from error
+        raise Blocked(f"{target}.lock cannot be locked ({error.strerror})") from error
+    _locks.add(handle)
     try:
+        if reason := distrust(os.fstat(handle)):
+            raise Blocked(f"{target}.lock cannot be used: {reason}")  # who could hold it for ever
+        started, said = time.monotonic(), False
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                waited = time.monotonic() - started
+            except OSError as error:
+                raise Blocked(f"{target}.lock cannot be locked ({error.strerror})") from error
+            if waited > LOCK_SECONDS:
+                raise EngineUnavailable(
+                    f"another process holds {target}.lock for more than {LOCK_SECONDS} s; end it, or set "
+                    "KINETICSIM_CACHE"
+                )
+            if waited > 0.2 and not said:
+                said = True
+                notice(f"waiting for another process that compiles {target.name}")
+            time.sleep(0.05)
         yield
     finally:
-        lock.release()
+        fcntl.flock(handle, fcntl.LOCK_UN)  # closing does not give it back if a child has the descriptor, too
+        _locks.discard(handle)
+        os.close(handle)
+
+
+def _drop_inherited_locks() -> None:
+    """Close the locks of a process that this one was forked from: they would be held for as long as both live."""
+    for handle in _locks:
+        os.close(handle)
+    _locks.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_drop_inherited_locks)

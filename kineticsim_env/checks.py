@@ -5,7 +5,8 @@ They return the value in the form the engines take, and change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import torch
 
 from kineticsim_env import state
 from kineticsim_env.config import CLASSES, MarketConfig
+
+_HOST = torch.device("cpu")
 
 
 def check_series(record: Any) -> tuple[str, ...]:
@@ -26,71 +29,142 @@ def check_series(record: Any) -> tuple[str, ...]:
     return names
 
 
+def engine_input(
+    name: str,
+    given: Any,
+    dtype: torch.dtype,
+    shape: Sequence[int | None],
+    device: torch.device,
+    *,
+    from_anywhere: bool = False,
+) -> torch.Tensor:
+    """Return what a user hands to an engine as a contiguous tensor on its device; the one door to the engines.
+
+    Order, strides, byte order and ownership of the memory may be any: the result has the same elements at the same
+    indices. It may share memory with what was given.
+
+    Args:
+        name: What errors call it.
+        given: A tensor of just this dtype, or an array, number or nested sequence of the same kind of numbers.
+        dtype: float32, int32, int64 or bool.
+        shape: The shape it must have; None is any length.
+        device: Where the engine is.
+        from_anywhere: Whether a tensor may be on another device, too.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed.
+    """
+    if not isinstance(given, torch.Tensor):
+        tensor = torch.from_numpy(host_array(name, given, dtype, shape, device))
+        return tensor if device.type == "cpu" else tensor.to(device)
+    if given.layout is not torch.strided or given.is_nested or given.is_meta:
+        kind = "meta" if given.is_meta else "nested" if given.is_nested else str(given.layout)
+        raise TypeError(f"{name}: got a {kind} tensor, allowed is {_allowed(dtype, shape, device)}")
+    if given.dtype != dtype or not _fits(given.shape, shape) or (given.device != device and not from_anywhere):
+        found = f"{given.dtype} {list(given.shape)} on {given.device}"
+        wrong_kind = given.dtype != dtype
+        raise (TypeError if wrong_kind else ValueError)(
+            f"{name}: got {found}, allowed is {_allowed(dtype, shape, device)}"
+        )
+    if given.requires_grad:
+        given = given.detach()
+    if given.is_neg():
+        given = given.resolve_neg()
+    if dtype == torch.bool:
+        given = given.contiguous().view(torch.uint8) != 0  # a bool of another program may have any byte
+    return (given if given.device == device else given.to(device)).contiguous()
+
+
+def host_array(
+    name: str, given: Any, dtype: torch.dtype, shape: Sequence[int | None], device: torch.device = _HOST
+) -> np.ndarray:
+    """Return what is no tensor as a C-ordered, aligned, writeable array; arguments and errors are `engine_input`'s."""
+    try:
+        array = np.asarray(given)
+    except Exception as error:  # whatever strange objects raise
+        ragged = isinstance(error, ValueError) and isinstance(given, Sequence)
+        found = "nested sequences of unequal lengths" if ragged else f"{type(given).__name__}, which is no array"
+        refusal = ValueError if ragged else TypeError
+        raise refusal(f"{name}: got {found}, allowed is {_allowed(dtype, shape, device)}") from error
+    if array.dtype.kind not in _KINDS[dtype]:
+        found = f"{array.dtype} {list(array.shape)}" if array.dtype.kind in "biufcSU" else type(given).__name__
+        raise TypeError(f"{name}: got {found}, allowed is {_allowed(dtype, shape, device)}")
+    if not _fits(array.shape, shape):
+        raise ValueError(f"{name}: got {array.dtype} {list(array.shape)}, allowed is {_allowed(dtype, shape, device)}")
+    if array.dtype.kind in "iu" and array.size:
+        limits = torch.iinfo(dtype)
+        for value in (int(array.min()), int(array.max())):
+            if not limits.min <= value <= limits.max:
+                raise ValueError(f"{name}: got {value}, allowed are values that fit {_name(dtype)}")
+    if dtype == torch.bool:
+        array = np.ascontiguousarray(array).view(np.uint8) != 0
+    wanted = _NUMPY[dtype]
+    if array.dtype == wanted and array.flags.carray:  # C-ordered, aligned and writeable
+        return array
+    return np.array(array, dtype=wanted, order="C")
+
+
+_KINDS = {torch.float32: "f", torch.int32: "iu", torch.int64: "iu", torch.bool: "b"}  # of NumPy's types
+_NUMPY = {dtype: np.dtype(str(dtype).removeprefix("torch.")) for dtype in _KINDS}
+
+
+def _fits(found: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    if found == wanted:
+        return True
+    return len(found) == len(wanted) and all(want in (None, have) for want, have in zip(wanted, found, strict=True))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _allowed(dtype: torch.dtype, shape: Sequence[int | None], device: torch.device) -> str:
+    sizes = ", ".join("T" if size is None else str(size) for size in shape)
+    return f"{_name(dtype)} [{sizes}] on {device}"
+
+
 def check_quotes(quotes: Any, shape: tuple[int | None, ...], device: torch.device) -> torch.Tensor:
     """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device."""
     if shape[-2] == 0:
         raise ValueError(
             "quotes: got quotes, but this simulator has no slots; allowed is None, or Simulator(slots=...)"
         )
-    wanted = f"int32 {['T' if size is None else size for size in shape]} on {device}".replace("'", "")
-    if isinstance(quotes, torch.Tensor):
-        given = quotes
-    else:
-        try:
-            array = np.asarray(quotes)
-        except ValueError as error:
-            raise ValueError(f"quotes: got nested sequences of unequal lengths, allowed is {wanted}") from error
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"quotes: got {array.dtype}, allowed is {wanted}")
-        unfit = array[(array < -(2**31)) | (array >= 2**31)] if array.dtype.itemsize > 2 else array[:0]
-        if unfit.size:
-            raise ValueError(f"quotes: got {unfit.flat[0]}, allowed are values that fit int32")
-        given = torch.from_numpy(np.ascontiguousarray(array, dtype=np.int32)).to(device)
-    if given.dtype != torch.int32:
-        raise TypeError(f"quotes: got {given.dtype}, allowed is {wanted}")
-    fits = given.dim() == len(shape) and all(
-        want is None or want == have for want, have in zip(shape, given.shape, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"quotes: got shape {list(given.shape)}, allowed is {wanted}")
-    if given.device != device:
-        raise ValueError(f"quotes: got a tensor on {given.device}, allowed is {wanted}")
-    return given.contiguous()
+    return engine_input("quotes", quotes, torch.int32, shape, device)
 
 
 def check_seeds(seed: Any, markets: int, device: torch.device) -> torch.Tensor:
-    """Return one seed a market, int64 `[M]`: seed + m for an int."""
-    if isinstance(seed, (bool, float)) or (isinstance(seed, torch.Tensor) and seed.dtype.is_floating_point):
-        raise TypeError(f"seed: got {seed!r}, allowed is an int, or {markets} of them")
+    """Return one seed per market, int64 `[M]`: seed + m for an int."""
+    allowed = f"an int, or {markets} of them"
+    if isinstance(seed, torch.Tensor):
+        if seed.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+            raise TypeError(f"seed: got {seed.dtype} {list(seed.shape)}, allowed is {allowed}")
+        whole = seed.to(torch.int64) if seed.layout is torch.strided and not seed.is_meta else seed
+        if seed.dim():
+            return engine_input("seed", whole, torch.int64, (markets,), device, from_anywhere=True)
+        seed = int(engine_input("seed", whole, torch.int64, (), device, from_anywhere=True))
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+        first = int(seed)
+        if not -(2**63) <= first <= 2**63 - markets:
+            raise ValueError(f"seed: got {first}, allowed is -2^63 to 2^63 - num_markets")
+        return torch.from_numpy(first + np.arange(markets, dtype=np.int64)).to(device)
+    if isinstance(seed, np.ndarray) and seed.ndim == 0 and seed.dtype.kind in "iu":
+        return check_seeds(int(seed), markets, device)
+    if not isinstance(seed, (Sequence, np.ndarray)) or isinstance(seed, (str, bytes)):
+        raise TypeError(f"seed: got {reprlib.repr(seed)}, allowed is {allowed}")
     try:
-        try:
-            array = np.asarray(seed.cpu() if isinstance(seed, torch.Tensor) else seed)
-        except ValueError as error:  # nested sequences of unequal lengths
-            raise TypeError from error
-        if array.dtype.kind not in "iu":
-            raise TypeError
-        if array.ndim and array.size and int(array.max()) >= 2**63:
-            raise ValueError(f"seed: got {array.max()}, allowed is -2^63 to 2^63 - 1")
-        if array.ndim == 0:
-            first = int(array)
-            if not -(2**63) <= first <= 2**63 - markets:
-                raise ValueError(f"seed: got {seed}, allowed is -2^63 to 2^63 - num_markets")
-            array = first + np.arange(markets, dtype=np.int64)
-    except (TypeError, OverflowError) as error:
-        raise TypeError(f"seed: got {seed!r}, allowed is an int, or {markets} of them") from error
-    if array.shape != (markets,):
-        raise ValueError(f"seed: got shape {list(array.shape)}, allowed is an int, or {markets} of them")
-    return torch.from_numpy(array.astype(np.int64)).to(device)
+        return engine_input("seed", seed, torch.int64, (markets,), device)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"seed: got {reprlib.repr(seed)}, allowed is {allowed}") from error
 
 
 def check_mask(name: str, mask: Any, markets: int, device: torch.device) -> torch.Tensor:
     """Return a bool mask `[M]` on the device; all True for None."""
     if mask is None:
         return torch.ones(markets, dtype=torch.bool, device=device)
-    given = mask if isinstance(mask, torch.Tensor) else np.asarray(mask)
-    if given.dtype not in (torch.bool, np.bool_) or tuple(given.shape) != (markets,):
-        raise ValueError(f"{name}: got {given.dtype} {list(given.shape)}, allowed is bool [{markets}] or None")
-    return torch.as_tensor(given).to(device)
+    try:
+        return engine_input(name, mask, torch.bool, (markets,), device, from_anywhere=True)
+    except TypeError as error:
+        raise ValueError(f"{error}, or None") from error
 
 
 def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
@@ -134,16 +208,6 @@ def check_count(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def check_saved_state(saved: Any, tensors: Mapping[str, torch.Tensor], levels: int) -> None:
-    """Refuse a saved state of other names, shapes or dtypes than the present one, or one that no market can be in."""
-    check_mapping(saved)
-    if set(saved) != set(tensors):
-        odd = sorted(set(saved) ^ set(tensors))
-        raise ValueError(f"state: got missing or unknown names {odd}, allowed are {sorted(tensors)}")
-    check_like(saved, tensors)
-    _check_ranges(saved, levels)
-
-
 def check_mapping(saved: Any) -> None:
     """Refuse what is not a mapping."""
     if not isinstance(saved, Mapping):
@@ -157,33 +221,3 @@ def check_like(saved: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) ->
         if not isinstance(got, torch.Tensor) or got.dtype != tensor.dtype or got.shape != tensor.shape:
             found = f"{got.dtype} {tuple(got.shape)}" if isinstance(got, torch.Tensor) else type(got).__name__
             raise ValueError(f"state[{name!r}]: got {found}, allowed is {tensor.dtype} {tuple(tensor.shape)}")
-
-
-def _check_ranges(saved: Mapping[str, torch.Tensor], levels: int) -> None:
-    """Refuse a state that no market can be in."""
-
-    def refuse(name: str, bad: torch.Tensor, allowed: str) -> None:
-        if bool(bad.any()):
-            raise ValueError(f"state[{name!r}]: got {saved[name][bad].flatten()[0].item()}, allowed is {allowed}")
-
-    for name in ("bid", "ask"):
-        refuse(name, saved[name] < 0, "0 or more")
-        refuse(name, (saved[name].sum(1) >= 2**31)[:, None].expand_as(saved[name]), "a side's total below 2^31")
-    bids, asks = saved["bid"] > 0, saved["ask"] > 0
-    crossed = bids.flip(1).cummax(1).values.flip(1) & asks  # an ask at or below a bid
-    refuse("ask", crossed, "above every bid (the book is crossed)")
-    wide = {name: saved[name].long() for name in ("price_origin", "fundamental_price", "last_tick", "quotes")}
-    refuse("price_origin", wide["price_origin"].abs() > 2**29, "-2^29 to 2^29")
-    refuse("fundamental_price", wide["fundamental_price"].abs() > 2**30, "-2^30 to 2^30")
-    # A grid that follows quotes without trading leaves the last price behind; its doubled value has to fit an int32.
-    last_price = wide["last_tick"] + wide["price_origin"]
-    far = (wide["last_tick"].abs() >= 2**30) | (last_price.abs() > 2**29 + 2 * levels)
-    refuse("last_tick", far, f"within 2^30, and with price_origin within 2^29 + {2 * levels}")
-    refuse("error", saved["error"] != 0, "0 (a market that has stopped needs a reset)")
-    for name in ("t", "episode", "volume", "trades"):
-        refuse(name, saved[name] < 0, "0 or more")
-    refuse("t", saved["t"] >= 2**32, "below 2^32")
-    if saved["quotes"].numel():
-        quantity = torch.arange(4, device=saved["quotes"].device) % 2 == 1
-        refuse("quotes", (wide["quotes"].abs() > 2**30) & ~quantity, "prices within 2^30")
-        refuse("quotes", ((wide["quotes"] < 0) | (wide["quotes"] > 2**20)) & quantity, "quantities from 0 to 2^20")

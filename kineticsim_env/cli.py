@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import dataclasses
 import json
 import math
 import sys
@@ -17,16 +16,25 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import __version__, doctor, play
+from kineticsim_env import __version__, doctor, memory, play
 from kineticsim_env.benchmarks import report, suite
+from kineticsim_env.checks import check_num_markets
 from kineticsim_env.config import PRESETS, MarketConfig
-from kineticsim_env.engines import ENGINES
-from kineticsim_env.errors import KineticSimError
+from kineticsim_env.engines import ENGINES, choose_engine
+from kineticsim_env.files import check_file, replacing
+from kineticsim_env.options import FIELDS, Parser, exit_code, number, place, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.state import SERIES
 from kineticsim_env.studies import plots, price_impact, price_impact_figures, statistics
 
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books
+_ALONE = "one market is faster there"
+_MOST_AUCTIONS = 2**32 - 1  # t of a market, where random words would repeat
+_SEED = whole(-(2**63), 2**63 - 1)
+
+# Bytes that an auction of a market takes, measured: in `simulate` the returns and their square on the host, besides the
+# recorded series; in `impact` the series of an arm with its half of the difference, and of the means on the host.
+_STATISTICS_BYTES, _ARMS_BYTES, _MEANS_BYTES = 16, 45, 20
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,29 +44,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The words after the program's name; those of the process if None.
 
     Returns:
-        The exit code: 0, 1 if the doctor finds no compiled engine, 2 for what the package refuses.
+        The exit code: 0, 1 if the doctor finds no compiled engine, 2 for what the package refuses, 130 after Ctrl-C.
     """
-    options = _parser().parse_args(argv)
-    try:
+    options = argparse.Namespace()
+
+    def work() -> int:
+        _parser().parse_args(argv, options)
         return options.command(options)
-    except (KineticSimError, TypeError, ValueError, ModuleNotFoundError, OSError, RuntimeError, MemoryError) as error:
-        print(f"error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+
+    return exit_code(work, options)
 
 
 def simulate(options: argparse.Namespace) -> int:
     """Run an ensemble, print its statistics, save its series and a picture."""
     config = MarketConfig.preset(options.preset, **_changes(options.set))
     _check_files({"--save": options.save, "--plot": options.plot})
-    for name, value, least in (("--auctions", options.auctions, 1), ("--warmup", options.warmup, 0)):
-        if value < least:
-            raise ValueError(f"{name}: got {value}, allowed is {least} or more")
-    markets = options.markets if options.markets is not None or config.per_market else 1024
-    simulator = Simulator(config, markets, engine=options.engine, device=options.device, seed=options.seed)
+    if options.auctions + options.warmup > _MOST_AUCTIONS:
+        both = f"{options.auctions} auctions and {options.warmup} before them"
+        raise ValueError(f"--auctions, --warmup: got {both}, allowed is 2^32 - 1 together")
+    markets = check_num_markets(config, _markets(options, config))
     record = SERIES if options.save or options.plot else ("last_price", "volume")
+    engine, device = choose_engine(options.engine, options.device, prefer_cpu=_ALONE if markets == 1 else "")
+    got = f"--auctions, --markets: got {options.auctions} auctions of {markets} markets"
+    copied = 4 * len(record) if device.type == "cuda" else 0
+    cell = {"series": 4 * len(record)}, {"statistics": _STATISTICS_BYTES + copied}
+    memory.check_run(got, config, markets, options.auctions, engine, device, *cell)
+    simulator = Simulator(config, markets, engine=engine, device=device, seed=options.seed)
     simulator.run(1, record, progress=False)  # compiles what is not compiled yet
     simulator.reset(seed=options.seed)
     simulator.run(options.warmup)
@@ -82,10 +93,12 @@ def impact(options: argparse.Namespace) -> int:
     _check_files({"--output": options.output, "--plot": options.plot})
     if options.output and Path(options.output).suffix not in (".json", ".csv"):
         raise ValueError(f"--output: got {options.output!r}, allowed are names that end in .json or .csv")
-    least = min(options.blocks)
-    if least < 1:
-        raise ValueError(f"--blocks: got {least}, allowed is 1 or more")
-    markets = options.markets if options.markets is not None or config.per_market else 1024
+    markets = check_num_markets(config, _markets(options, config))
+    engine, device = choose_engine(options.engine, options.device, prefer_cpu=_ALONE if markets == 1 else "")
+    auctions = -(-max(options.blocks) // options.per_auction) + options.after
+    got = f"--blocks, --after, --markets: got {auctions} auctions of {markets} markets"
+    cell = {"both arms": _ARMS_BYTES}, {"means": _MEANS_BYTES}
+    memory.check_run(got, config, 2 * markets, auctions, engine, device, *cell)
     arguments: dict[str, Any] = {
         "side": options.side,
         "after": options.after,
@@ -97,8 +110,9 @@ def impact(options: argparse.Namespace) -> int:
     }
     points = price_impact.measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
     fit = price_impact.fit_power(points)
-    many = markets if markets is not None else next(iter(config.per_market.values()))
-    print(f"{many:,} markets with and without a {options.side} order, {options.per_auction} units an auction; ticks\n")
+    print(
+        f"{markets:,} markets with and without a {options.side} order, {options.per_auction} units an auction; ticks\n"
+    )
     names = ("at_end", "permanent", "temporary", "shortfall", "impact_cost")
     print(
         f"{'block':>7s} {'filled':>7s} {'share':>6s}  " + "".join(f"{name:>17s}" for name in names) + "  variance ratio"
@@ -122,7 +136,7 @@ def impact(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """Measure the backends, write the file, and print its table."""
-    if options.resume and not options.output:
+    if options.resume and options.output is None:
         raise ValueError("--resume: got no --output, allowed is one with the file to go on with")
     output = Path(options.output or f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
     data = suite.run_suite(
@@ -205,20 +219,23 @@ def _save(options: argparse.Namespace, simulator: Simulator, series: dict[str, n
         "seed": np.array(options.seed),
         "warmup": np.array(options.warmup),
     }
-    with open(options.save, "wb") as file:  # an open file, as NumPy would add .npz to another ending
+    with replacing(options.save) as part, part.open("wb") as file:  # open, as NumPy would add .npz to another ending
         np.savez_compressed(file, **arrays)
     print(f"series: {options.save} ({', '.join(series)}: one row per market)")
+
+
+def _markets(options: argparse.Namespace, config: MarketConfig) -> int | None:
+    """Return how many markets were asked for; None where the lists of --set tell."""
+    return options.markets if options.markets is not None or config.per_market else 1024
 
 
 def _check_files(paths: Mapping[str, str | None]) -> None:
     """Refuse options whose files cannot be written, before a run is made for them; pictures need matplotlib."""
     for name, path in paths.items():
-        if path and not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"{name}: got {str(path)!r}, but there is no folder {str(Path(path).parent)!r}")
-        if path and Path(path).is_dir():
-            raise ValueError(f"{name}: got {str(path)!r}, which is a folder, allowed is a file")
+        if path is not None:
+            check_file(name, path)
     if paths.get("--plot"):
-        plots.require_matplotlib()
+        plots.check_picture("--plot", str(paths["--plot"]))
 
 
 def _changes(words: Sequence[str]) -> dict[str, Any]:
@@ -249,7 +266,7 @@ def _synchronize(device: torch.device) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kineticsim_env", description="Ensembles of limit-order-book markets.")
+    parser = Parser(prog="kineticsim_env", description="Ensembles of limit-order-book markets.")
     parser.add_argument("--version", action="version", version=f"kineticsim_env {__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
     check = commands.add_parser("doctor", help="say which engines run here, what is missing and how to get it")
@@ -258,16 +275,20 @@ def _parser() -> argparse.ArgumentParser:
         "simulate",
         help="run an ensemble, print its statistics, save its series and a picture",
         description="Run an ensemble of markets without learners and print its statistics.",
-        epilog=f"Fields of --set: {', '.join(field.name for field in dataclasses.fields(MarketConfig))}. "
+        epilog=f"Fields of --set: {', '.join(FIELDS)}. "
         "A list such as --set 'noise_spread=[3,6]' gives one value per market.",
     )
     _add_market(run, "paper")
-    run.add_argument("--markets", type=int, help="how many (default: 1024, or as many as a list in --set is long)")
-    run.add_argument("--auctions", type=int, default=500, help="auctions of each market (default: 500)")
-    run.add_argument("--warmup", type=int, default=0, help="auctions before those that are counted (default: 0)")
-    run.add_argument("--seed", type=int, default=0, help="market m is seeded with this + m (default: 0)")
-    run.add_argument("--save", metavar="RUN.npz", help="where to write the series and the final books")
-    run.add_argument("--plot", metavar="RUN.png", help="where to draw paths, volume, a book and the returns")
+    run.add_argument("--markets", type=whole(1), help="how many (default: 1024, or as many as a list in --set is long)")
+    run.add_argument(
+        "--auctions", type=whole(1, _MOST_AUCTIONS), default=500, help="auctions of each market (default: 500)"
+    )
+    run.add_argument("--warmup", type=whole(0), default=0, help="auctions before those that are counted (default: 0)")
+    run.add_argument("--seed", type=_SEED, default=0, help="market m is seeded with this + m (default: 0)")
+    run.add_argument("--save", type=place, metavar="RUN.npz", help="where to write the series and the final books")
+    run.add_argument(
+        "--plot", type=place, metavar="RUN.png", help="where to draw paths, volume, a book and the returns"
+    )
     run.set_defaults(command=simulate)
     play.add_parser(commands)
     _add_impact(commands)
@@ -293,29 +314,41 @@ def _add_impact(commands: Any) -> None:
     )
     _add_market(command, "trading")
     command.add_argument("--side", default="buy", help="buy or sell (default: buy)")
-    command.add_argument("--blocks", type=int, nargs="+", default=[10, 20, 40, 80], metavar="UNITS", help="sizes")
-    command.add_argument("--per-auction", type=int, default=4, help="units of the order in each auction (default: 4)")
-    command.add_argument("--after", type=int, default=60, help="auctions behind the order (default: 60)")
-    command.add_argument("--warmup", type=int, default=100, help="auctions before the order (default: 100)")
-    command.add_argument("--markets", type=int, help="how many (default: 1024, or as many as a list in --set is long)")
-    command.add_argument("--seed", type=int, default=0, help="market m is seeded with this + m (default: 0)")
-    command.add_argument("--output", metavar="FILE", help="where the figures go: .json, or .csv with the mean paths")
-    command.add_argument("--plot", metavar="IMPACT.png", help="where to draw the paths, and the impact by size")
+    command.add_argument("--blocks", type=whole(1), nargs="+", default=[10, 20, 40, 80], metavar="UNITS", help="sizes")
+    command.add_argument(
+        "--per-auction", type=whole(1), default=4, help="units of the order in each auction (default: 4)"
+    )
+    command.add_argument("--after", type=whole(1), default=60, help="auctions behind the order (default: 60)")
+    command.add_argument("--warmup", type=whole(0), default=100, help="auctions before the order (default: 100)")
+    command.add_argument(
+        "--markets", type=whole(1), help="how many (default: 1024, or as many as a list in --set is long)"
+    )
+    command.add_argument("--seed", type=_SEED, default=0, help="market m is seeded with this + m (default: 0)")
+    command.add_argument(
+        "--output", type=place, metavar="FILE", help="where the figures go: .json, or .csv with the mean paths"
+    )
+    command.add_argument(
+        "--plot", type=place, metavar="IMPACT.png", help="where to draw the paths, and the impact by size"
+    )
     command.set_defaults(command=impact)
 
 
 def _add_bench(commands: Any) -> None:
     measure = commands.add_parser("bench", help="time the engines and the baselines, each verified first; or report")
     measure.add_argument("--quick", action="store_true", help="small workloads: about a minute on a CPU")
-    measure.add_argument("--output", metavar="FILE", help="the JSON file to write (default: bench-DATE.json)")
+    measure.add_argument(
+        "--output", type=place, metavar="FILE", help="the JSON file to write (default: bench-DATE.json)"
+    )
     measure.add_argument("--resume", action="store_true", help="go on with the file: leave the rows that it has")
     measure.add_argument("--backends", metavar="A,B", help="only these, by their names in the tables")
     measure.add_argument("--sweeps", metavar="A,B", help=f"only these of: {', '.join(suite.SWEEPS)}")
-    measure.add_argument("--run-seconds", type=float, help="what one run may take; slower backends run fewer steps")
+    measure.add_argument(
+        "--run-seconds", type=number(1e-6, 1e6), help="what one run may take; slower backends run fewer steps"
+    )
     measure.set_defaults(command=bench)
     page = measure.add_subparsers(metavar="report").add_parser("report", help="make tables and figures from a file")
-    page.add_argument("file", help="the JSON file")
-    page.add_argument("--output", required=True, metavar="FOLDER", help="where tables and figures go")
+    page.add_argument("file", type=place, help="the JSON file")
+    page.add_argument("--output", type=place, required=True, metavar="FOLDER", help="where tables and figures go")
     page.set_defaults(command=bench_report)
 
 

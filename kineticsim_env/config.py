@@ -290,6 +290,22 @@ def class_counts(config: MarketConfig, num_rows: int) -> np.ndarray:
     return counts
 
 
+def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
+    """Return the inclusive range of each integer of `struct MarketParams`, by name."""
+    counts = [f"num_{name}" for name in CLASSES] + [f"first_{name}" for name in CLASSES[1:]]
+    thresholds = {name.removesuffix("_prob") + "_threshold": (0, scale) for name, scale in _PROBABILITIES.items()}
+    return {
+        **dict.fromkeys(counts, (0, MAX_STEP_QTY)),
+        **{name: bounds for name, bounds in _INTEGERS.items() if name not in ("num_levels", "num_agents")},
+        **thresholds,
+        "init_price": (1, num_levels - 2),
+        "window": (0, num_levels // 2 - 1),
+        "tie": (0, len(_CHOICES["tie"]) - 1),
+        "residue": (0, len(_CHOICES["residue"]) - 1),
+        "inventory_limit": (-1, _INTEGERS["inventory_limit"][1]),  # -1 is none
+    }
+
+
 def parameter_rows(
     config: MarketConfig, num_rows: int, counts: np.ndarray, replaced: Mapping[str, int]
 ) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`python -m kineticsim_env doctor`: which engines run here, what the others lack and how to get it."""
 
+import contextlib
 import importlib.util
 import os
 import platform
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import build, cuda_driver
+from . import build, cache, cuda_driver, cxx
 from .errors import EngineUnavailable
 
 OPTIONAL = ("gymnasium", "pettingzoo", "stable_baselines3", "torchrl", "skrl", "matplotlib")
@@ -21,7 +22,8 @@ def diagnose() -> dict[str, Any]:
     compiler, compiler_error = _compiler()
     cuda_missing = build.cuda_unavailable()
     nvrtc = cuda_driver.load_nvrtc()
-    cache = build.cache_dir()
+    # What is looked for where nothing can be written is used, too, and what is built then goes to another folder.
+    folders = [folder for folder in dict.fromkeys((cache.wanted_dir(), cache.cache_dir())) if folder]
     return {
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} used",
@@ -37,8 +39,8 @@ def diagnose() -> dict[str, Any]:
         "driver": _driver_version(),
         "nvrtc": f"{nvrtc.version[0]}.{nvrtc.version[1]} ({nvrtc.path})" if nvrtc else None,
         "nvcc": build.find_nvcc(),
-        "cache": str(cache),
-        "cached": _cached(cache),
+        "cxxflags": os.environ.get(cxx.EXTRA_FLAGS),
+        "caches": {str(folder): _cached(folder) for folder in folders},
     }
 
 
@@ -48,7 +50,6 @@ def report(found: dict[str, Any] | None = None) -> str:
     packages = [f"{name} {version}" for name, version in found["packages"].items() if version]
     missing = [name for name, version in found["packages"].items() if not version]
     engine = "cuda" if found["cuda"] is None else "cpu" if found["cpu"] is None else "numpy"
-    count, size = found["cached"]
     lines = [
         "kineticsim_env doctor",
         f"  python    {found['python']}",
@@ -57,11 +58,12 @@ def report(found: dict[str, Any] | None = None) -> str:
         f"  packages  {', '.join(packages) or 'none of the optional ones'}",
         *([f"            not installed: {', '.join(missing)}"] if missing else []),
         f"  sources   {found['sources']} (sha256 {found['source_hash'][:12]})",
-        f"  cache     {found['cache']}: {count} builds, {size / 1e6:.1f} MB (delete the folder to build anew)",
+        *(_cache_line(folder, *counts) for folder, counts in found["caches"].items()),
         "engines",
         f"  numpy     ok, the slow reference (numpy {_version('numpy')})",
         f"  cpu       {_verdict(found['cpu'])}",
         f"            compiler {found['compiler'] or 'not found'}",
+        *([f"            {cxx.EXTRA_FLAGS} {found['cxxflags']}"] if found["cxxflags"] else []),
         f"  cuda      {_verdict(found['cuda'])}",
         *(f"            {gpu}" for gpu in found["gpus"]),
         f"            driver {found['driver'] or 'not found'}",
@@ -124,8 +126,22 @@ def _driver_version() -> str | None:
     return f"{name}, for CUDA up to {version[0]}.{version[1]}"
 
 
-def _cached(cache: Path) -> tuple[int, int]:
-    """Return the number of builds in the cache, and the bytes of all its files."""
-    files = [path for path in cache.rglob("*") if path.is_file()]
-    builds = sum(path.name == "ready" or path.suffix == ".cubin" for path in files)
-    return builds, sum(path.stat().st_size for path in files)
+def _cached(folder: Path) -> tuple[int, int, int]:
+    """Return the number of builds in a cache, of those among them that will not be used, and the bytes of all files."""
+    builds = flawed = size = 0
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            with contextlib.suppress(OSError):  # another process builds, say
+                size += path.lstat().st_size
+            if path.parent == folder and path.suffix in (".so", ".cubin"):
+                builds += 1
+                try:
+                    cache.read_entry(path)
+                except cache.Flawed:
+                    flawed += 1
+    return builds, flawed, size
+
+
+def _cache_line(folder: str, builds: int, flawed: int, size: int) -> str:
+    text = f"  cache     {folder}: {builds - flawed} builds, {size / 1e6:.1f} MB (delete the folder to build anew)"
+    return text + (f"; {flawed} more that cannot be trusted and will be built again" if flawed else "")

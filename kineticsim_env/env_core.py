@@ -15,17 +15,18 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from kineticsim_env import state, warm_starts
-from kineticsim_env.checks import check_count, check_like, check_mapping, check_mask, check_seeds
-from kineticsim_env.config import CLASSES, MarketConfig, class_counts
+from kineticsim_env import saved_states, state, warm_starts
+from kineticsim_env.calls import Uninterrupted, one_at_a_time
+from kineticsim_env.checks import check_count, check_mask, check_seeds, engine_input, host_array
+from kineticsim_env.config import CLASSES, MarketConfig, class_counts, make_config
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.scenarios import NUM_SCENARIOS, make_scenarios, num_rows
+from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
+from kineticsim_env.scenarios import NUM_SCENARIOS, make_scenarios, num_rows, pack_table
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
-_ENV_STEP, _ENV_RESET = 1, 2  # enum EnvMode
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]
 _ROWS_APART = 32  # so many rows of float32 are whole lines of 128 bytes, whatever their length
@@ -94,6 +95,7 @@ class EnvCore:
         for name, value in (("stagger", stagger), ("validate", validate)):
             if not isinstance(value, (bool, np.bool_)):
                 raise TypeError(f"{name}: got {value!r}, allowed are True and False")
+        self.closed = False
         if not prefer_cpu and num_markets == 1:
             prefer_cpu = "one market is faster there"
         if not prefer_cpu and torch.cuda._is_in_bad_fork():
@@ -107,7 +109,8 @@ class EnvCore:
         self.scenarios: MarketConfig | None = None
         if randomise is not None:
             self.scenarios = self._make_scenarios(randomise)
-            self.simulator.set_scenarios(self.scenarios)
+            self.simulator._set_scenarios(self.scenarios)
+        self._calls = self.simulator._calls
         self.device = self.simulator.device
         self.host = self.device.type == "cpu"
         if num_markets >= _MARKETS_TO_SPECIALISE:
@@ -132,9 +135,11 @@ class EnvCore:
         self.observations = torch.zeros((apart + rows, features), dtype=torch.float32, device=self.device)
         self.small = torch.zeros(7 * rows, dtype=torch.uint8, device=self.device)
         parts = (*unpack_observations(self.observations, rows), *unpack_small(self.small, rows))
-        self.tensors = state.allocate(state.ENV_STATE, sizes, self.device)
-        for name, part in zip(state.ENV_OUTPUT, parts[:5], strict=True):
-            self.tensors[name] = part.view(*shape, *part.shape[1:])
+        outputs = zip(state.ENV_OUTPUT, parts[:5], strict=True)
+        self.tensors = state.LiveTensors(
+            state.allocate(state.ENV_STATE, sizes, self.device)
+            | {name: part.view(*shape, *part.shape[1:]) for name, part in outputs}
+        )
         fills = torch.zeros((1, *shape, 2), dtype=torch.int64, device=self.device)
         self.fills = fills[0]  # of the last decision
         self._engine.bind({**self.tensors, "fills": fills})
@@ -143,15 +148,20 @@ class EnvCore:
     # Warm starts ------------------------------------------------------------------------------------------------------
 
     @torch.inference_mode(False)
-    def _run_bank(self, scenarios: MarketConfig | None) -> dict[str, torch.Tensor]:
-        """Run the warm starts for the population or the scenarios that there are now; nothing changes here."""
-        self._bank_owner, self._bank_size = warm_starts.choose_owner(self.task, self.config, scenarios)
-        if not self._bank_size:
+    def _run_bank(
+        self, scenarios: MarketConfig | None, seeds: torch.Tensor | None = None, counts: np.ndarray | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Run the warm starts of a table, or of markets of other seeds and populations; nothing changes here."""
+        owner, size = warm_starts.choose_owner(self.task, self.config, scenarios)
+        if not size:
             return {}
-        return warm_starts.run_bank(self.simulator, self.task, scenarios, owner=self._bank_owner, size=self._bank_size)
+        return warm_starts.run_bank(
+            self.simulator, self.task, scenarios, owner=owner, size=size, seeds=seeds, counts=counts
+        )
 
     @torch.inference_mode(False)
     def _use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
+        self._bank_owner, self._bank_size = warm_starts.choose_owner(self.task, self.config, self.scenarios)
         if fresh:
             if self._bank and all(self._bank[name].shape == fresh[name].shape for name in fresh):
                 for name, tensor in fresh.items():  # a captured CUDA graph holds on to where the bank is
@@ -177,6 +187,7 @@ class EnvCore:
 
     # Scenarios and settings -------------------------------------------------------------------------------------------
 
+    @one_at_a_time
     def set_scenarios(self, randomise: Any) -> None:
         """Replace the scenarios: episodes that begin from now on draw of these; those that run go on as they are.
 
@@ -188,10 +199,16 @@ class EnvCore:
                 "set_scenarios: got an environment without scenarios, allowed is one made with randomise=..."
             )
         table = self._make_scenarios(randomise)
-        fresh = self._run_bank(table)
-        self.simulator.set_scenarios(table)  # from here on nothing can fail
-        self.scenarios = table
-        self._use_bank(fresh)
+        self._use_scenarios(table, self._run_bank(table))
+
+    def _use_scenarios(
+        self, table: MarketConfig, fresh: dict[str, torch.Tensor], present: torch.Tensor | None = None
+    ) -> None:
+        """Take over a table with its warm starts, and perhaps what markets play until their episodes end."""
+        with Uninterrupted():
+            self.simulator._set_scenarios(table, present)
+            self.scenarios = table
+            self._use_bank(fresh)
 
     def _make_scenarios(self, randomise: Any) -> MarketConfig:
         if isinstance(randomise, MarketConfig):
@@ -207,6 +224,7 @@ class EnvCore:
                 )
         return table
 
+    @one_at_a_time
     def set_task(self, **changes: Any) -> None:
         """Change settings of the task from the next step on; a captured CUDA graph keeps those it was captured with.
 
@@ -222,6 +240,7 @@ class EnvCore:
 
     # Reset and step ---------------------------------------------------------------------------------------------------
 
+    @one_at_a_time
     def reset(self, seed: Any = None, mask: Any = None) -> None:
         """Begin an episode: with a seed at episode 0, else the next one of the tape.
 
@@ -233,30 +252,41 @@ class EnvCore:
             MarketError: If an error word was set since the last look; nothing is reset then, and a second call goes
                 through.
         """
+        self._check_open("reset")
         simulator = self.simulator
         seeds = None if seed is None else check_seeds(seed, simulator.num_markets, self.device)
         chosen = None if mask is None else check_mask("reset_mask", mask, simulator.num_markets, self.device)
         if chosen is not None and not bool(chosen.any()):
             raise ValueError("reset_mask: got no True, allowed is a mask with at least one True, or None for all")
         simulator.check_errors()
+        fresh, counts = None, None
         if seeds is not None:
-            every = slice(None) if chosen is None else chosen
-            simulator.tensors["seed"][every] = seeds[every]
-            simulator.tensors["episode"][every] = -1  # the launch adds one
-            if simulator.config.population == "multinomial":
-                simulator._reseed_population()
-                self._use_bank(self._run_bank(self.scenarios))
-        self._engine.launch(_ENV_RESET, reset_mask=chosen)
-        if chosen is None:
-            self.fills.zero_()
-        else:
-            self.fills.masked_fill_(chosen[:, None, None], 0)
+            fresh = seeds if chosen is None else torch.where(chosen, seeds, simulator.tensors["seed"])
+            counts = simulator._draw_counts(fresh)
+        bank = {} if counts is None else self._run_bank(self.scenarios, fresh, counts)
+        with Uninterrupted():
+            if fresh is not None:
+                simulator.tensors["seed"].copy_(fresh)
+                simulator.tensors["episode"][slice(None) if chosen is None else chosen] = -1  # the launch adds one
+                self._take_population(counts, bank)
+            self._engine.launch(ENV_RESET, reset_mask=chosen)
+            if chosen is None:
+                self.fills.zero_()
+            else:
+                self.fills.masked_fill_(chosen[:, None, None], 0)
 
+    def _take_population(self, counts: np.ndarray | None, bank: dict[str, torch.Tensor]) -> None:
+        if counts is not None:
+            self.simulator._take_counts(counts)
+            self._use_bank(bank)
+
+    @one_at_a_time
     def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
         """Play one decision of every market: checked `actions` float32 `[M, K, A]`, or `choices` int64 `[M, K]`.
 
         Axes of length 1 may be missing, as only the memory is handed on.
         """
+        self._check_open("step")
         if self._validate:
             self.simulator.check_errors()
         if self._done is not None and self.autoreset == DISABLED and self._done.any():
@@ -265,7 +295,11 @@ class EnvCore:
                 f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
             )
         given: dict[str, Any] = {"actions": actions} if choices is None else {"choices": choices}
-        self._engine.launch(_ENV_STEP, auctions=self.auctions_per_step, **given)
+        self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
+
+    def _check_open(self, call: str) -> None:
+        if self.closed:
+            raise gym.error.ClosedEnvironmentError(f"{call}: the environment was closed; make a new one")
 
     def check_actions(
         self, actions: Any, shape: tuple[int, ...], limit: int = 0, name: str = "actions"
@@ -281,73 +315,99 @@ class EnvCore:
             name: What errors call them.
         """
         dtype = torch.int64 if limit else torch.float32
-        if isinstance(actions, torch.Tensor):
-            if actions.dtype != dtype or actions.shape != shape or actions.device != self.device:
-                found = f"{actions.dtype} {list(actions.shape)} on {actions.device}"
-                raise _mismatch(actions.dtype == dtype, found, dtype, shape, f" on {self.device}", name)
-            if not self.host:
-                return actions.contiguous()
-            actions = actions.detach().numpy()
-        return torch.from_numpy(check_host_actions(actions, shape, limit, name)).to(self.device)
+        if isinstance(actions, torch.Tensor) and not self.host:
+            return engine_input(name, actions, dtype, shape, self.device)
+        tensor = torch.from_numpy(check_host_actions(actions, shape, limit, name))
+        return tensor if self.host else tensor.to(self.device)
 
     # State ------------------------------------------------------------------------------------------------------------
 
+    @one_at_a_time
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the whole state, the environment's part of it included."""
+        """Return copies of the whole state, the environment's part of it included.
+
+        With scenarios `parameters` are those that each market plays, and `scenarios` is the table that its next
+        episode draws from, so that a like environment goes on whatever its own table is.
+        """
         saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in _SAVED}
+        saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
-            saved["parameters"] = self._engine.parameters().clone()
+            saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
+            saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios))
         return saved
 
-    def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
+    def about(self) -> dict[str, Any]:
+        """Return what a state of this environment is of, as plain numbers, texts and lists."""
+        return self.simulator.about() | {
+            "task": {"name": type(self.task).__name__, **saved_states.describe(self.task)},
+            "roles": list(self.roles),
+            "auctions_per_step": self.auctions_per_step,
+            "autoreset_mode": MODES[self.autoreset].name,
+            "stagger": self._stagger,
+            "scenarios": self.scenarios is not None,
+        }
+
+    @one_at_a_time
+    def load_state_dict(self, saved: Mapping[str, torch.Tensor], strict: bool = True) -> None:
         """Take over a state, from any engine or device; a like environment goes on bit for bit.
+
+        Args:
+            saved: What `state_dict` returned.
+            strict: As in `Simulator.load_state_dict`.
 
         Raises:
             TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
         """
-        check_mapping(saved)
-        check_like(saved, {name: self.tensors[name] for name in _SAVED})
-        if self.scenarios is not None:
-            self._check_parameters(saved)
-        elapsed = saved["elapsed"]
-        if bool(((elapsed < 0) | (elapsed > self.task.horizon)).any()):
-            raise ValueError(f"state['elapsed']: got {int(elapsed.max())}, allowed is 0 to {self.task.horizon}")
-        if bool(((elapsed == self.task.horizon) & ~saved["done"]).any()):
-            raise ValueError(
-                f"state['done']: got False at elapsed = {self.task.horizon}, allowed is True at the horizon"
-            )
-        if bool((saved["done"] != saved["ended"].all(1)).any()):
-            raise ValueError(
-                "state['ended']: got slots that disagree with 'done', allowed is all True just where it is"
-            )
-        names = set(_SAVED) | ({"parameters"} if self.scenarios is not None else set())
-        self.simulator.load_state_dict({name: value for name, value in saved.items() if name not in names})
-        if self.scenarios is not None:
-            self._engine.put_parameters(saved["parameters"])
+        simulator = self.simulator
+        of_scenarios = (saved_states.PARAMETERS, saved_states.SCENARIOS) if self.scenarios is not None else ()
+        saved_states.check_names(saved, simulator.tensors, _SAVED, of_scenarios)
+        differences = saved_states.check_about(saved, self.about(), strict)
+        table, present = self.scenarios, self._engine.parameters()
+        if of_scenarios:
+            table, present = self._checked_scenarios(saved)
+        checked = simulator._checked_state(saved, present)
         for name in _SAVED:
-            self.tensors[name].copy_(saved[name])
-        if self.simulator.config.population == "multinomial":
-            self._use_bank(self._run_bank(self.scenarios))
+            checked[name] = self._engine.own_copy(saved_states.take(saved, name, self.tensors[name]))
+        saved_states.check_environment_ranges(
+            checked,
+            present,
+            self.task,
+            self.roles,
+            levels=self.config.num_levels,
+            auctions_per_step=self.auctions_per_step,
+            scenarios=table is not None,
+        )
+        counts = simulator._draw_counts(checked["seed"])
+        bank: dict[str, torch.Tensor] = {}
+        if counts is not None or table != self.scenarios:
+            bank = self._run_bank(table, checked["seed"], counts)
+        with Uninterrupted():  # from here on nothing can fail
+            if table is not None:
+                self._use_scenarios(table, bank, present)
+            simulator._take_state(checked)
+            self._take_population(counts, bank)
+            for name in _SAVED:
+                self.tensors[name].copy_(checked[name])
+            self.fills.zero_()
+        saved_states.warn_of(differences, stacklevel=5)
 
-    def _check_parameters(self, saved: Mapping[str, torch.Tensor]) -> None:
-        """Refuse parameters that are of none of the scenarios: the kernel is compiled for these."""
-        present = self._engine.parameters().cpu()
-        check_like(saved, {"parameters": self._engine.parameters()})
-        known = {tuple(row) for row in torch.cat([self._engine.scenario_rows(), present]).tolist()}
-        for market, row in enumerate(saved["parameters"].tolist()):
-            if tuple(row) not in known:
-                raise ValueError(
-                    f"state['parameters'][{market}]: got those of none of the scenarios, allowed are these; call "
-                    "set_scenarios with the scenarios of the saved run first"
-                )
-        # Episodes that began before set_scenarios may play a row that a smaller table does not have.
-        scenario = saved["scenario"]
-        last = max(len(self._engine.scenario_rows()) - 1, int(self.tensors["scenario"].max()))
-        if bool(((scenario < 0) | (scenario > last)).any()):
-            raise ValueError(f"state['scenario']: got {int(scenario.max())}, allowed is 0 to {last}")
+    def _checked_scenarios(self, saved: Mapping[str, Any]) -> tuple[MarketConfig, torch.Tensor]:
+        """Return a saved table of scenarios and what markets play, or raise."""
+        fields = saved_states.unpack(saved_states.SCENARIOS, saved[saved_states.SCENARIOS])
+        if not isinstance(fields, dict):
+            found = type(fields).__name__
+            raise ValueError(f"state[{saved_states.SCENARIOS!r}]: got {found}, allowed is a dict of fields")
+        try:
+            table = self._make_scenarios(make_config(fields))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"state[{saved_states.SCENARIOS!r}]: {error}") from error
+        given = saved_states.take(saved, saved_states.PARAMETERS, self._engine.parameters())
+        saved_states.check_parameters(given, self.config)
+        return table, given
 
     def close(self) -> None:
-        """Raise what is left in the error words."""
+        """Refuse steps and resets from now on, and raise what is left in the error words."""
+        self.closed = True
         self.simulator.close()
 
 
@@ -360,26 +420,26 @@ def check_autoreset(mode: Any) -> AutoresetMode:
 
 
 def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: str = "actions") -> np.ndarray:
-    """Return actions that are in host memory as a contiguous array of the engine's dtype, or raise.
+    """Return actions that are in host memory as a C-ordered array of the engine's dtype, or raise.
 
     Args:
-        actions: Anything that NumPy takes.
+        actions: A tensor in host memory, or anything that NumPy takes.
         shape: The shape they must have.
         limit: 0 for continuous actions, float32 in [-1, 1]; else discrete ones, int64 from 0 to limit - 1.
         name: What errors call them.
     """
-    given = np.asarray(actions)
-    if given.dtype.kind not in ("iu" if limit else "f") or given.shape != shape:
-        dtype = torch.int64 if limit else torch.float32
-        raise _mismatch(given.shape != shape, f"{given.dtype} {list(given.shape)}", dtype, shape, "", name)
-    given = given.astype(np.int64 if limit else np.float32, copy=False)
+    dtype = torch.int64 if limit else torch.float32
+    if isinstance(actions, torch.Tensor):
+        given = engine_input(name, actions, dtype, shape, torch.device("cpu")).numpy()
+    else:
+        given = host_array(name, actions, dtype, shape)
     good = ((given >= 0) & (given < limit)) if limit else np.abs(given) <= 1.0  # False for NaN
     if not good.all():
         place = np.unravel_index(int(np.argmin(good)), shape)
         allowed = f"0 to {limit - 1}" if limit else "-1 to 1"
         where = f"{name}{[int(i) for i in place]}" if place else name
         raise ValueError(f"{where}: got {given[place]}, allowed is {allowed}")
-    return given if given.flags.c_contiguous and given.flags.writeable else np.array(given)
+    return given
 
 
 def unpack_observations(observations: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -396,10 +456,3 @@ def unpack_small(small: torch.Tensor, rows: int) -> tuple[torch.Tensor, ...]:
     """Return the parts of the small buffer, or of a copy: reward float32, then bool: terminated, truncated, either."""
     reward, *flags = small.view(torch.bool).unsafe_split_with_sizes((4 * rows, rows, rows, rows))
     return reward.view(torch.float32), *flags
-
-
-def _mismatch(
-    wrong_shape: bool, found: str, dtype: torch.dtype, shape: tuple[int, ...], where: str, name: str
-) -> Exception:
-    text = f"{name}: got {found}, allowed is {str(dtype).removeprefix('torch.')} {list(shape)}{where}"
-    return ValueError(text) if wrong_shape else TypeError(text)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from kineticsim_env.calls import CallLock, Uninterrupted
 from kineticsim_env.env_core import EnvCore
 from kineticsim_env.simulator import Simulator
 
@@ -19,6 +20,10 @@ class OverCore:
     """
 
     core: EnvCore
+
+    @property
+    def _calls(self) -> CallLock:
+        return self.core._calls
 
     @property
     def simulator(self) -> Simulator:
@@ -57,10 +62,20 @@ class OverCore:
         """Return copies of the whole state."""
         return self.core.state_dict()
 
-    def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
-        """Take over a state of a like environment, from any engine; it goes on bit for bit."""
-        self.core.load_state_dict(saved)
-        self._was_loaded()
+    def load_state_dict(self, saved: Mapping[str, torch.Tensor], strict: bool = True) -> None:
+        """Take over a state of a like environment, from any engine; it goes on bit for bit.
+
+        Args:
+            saved: What `state_dict` returned; it has all that is needed, its scenarios too.
+            strict: Refuse a state of another market, task or setting. False takes it if it has the same shapes and
+                every number is in its range, and warns of each difference.
+
+        Raises:
+            TypeError, ValueError: Naming what came and what is allowed; the present state is untouched then.
+        """
+        with self._calls, Uninterrupted():
+            self.core.load_state_dict(saved, strict)
+            self._was_loaded()
 
     def _was_loaded(self) -> None:
         """Follow a core that has taken over a state."""

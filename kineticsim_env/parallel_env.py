@@ -48,6 +48,7 @@ import numpy as np
 import torch
 from gymnasium.utils import seeding
 
+from kineticsim_env.calls import one_at_a_time
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
 from kineticsim_env.over_core import OverCore
@@ -144,7 +145,7 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
         settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
         roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, config, settings)
         self.possible_agents = agent_names(roles)
-        self.agents: list[str] = []
+        self._was_reset = False
         self._role = dict(zip(self.possible_agents, roles, strict=True))
         self.core = EnvCore(
             config,
@@ -182,6 +183,7 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
         """Return an agent's action space, the same object every time."""
         return self.action_spaces[agent]
 
+    @one_at_a_time
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Begin an episode: with a seed the first of its tape, without one the next.
 
@@ -200,11 +202,13 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
             seed = int(generator.integers(2**62))
         self.core.reset(seed)
         self._np_random = generator
-        self.agents = list(self.possible_agents)
+        self._was_reset = True
         if self._viewer:
             self._viewer.update()
-        return self._observations(), self._infos()
+        playing = self._playing()
+        return self._observations(playing), self._infos(playing)
 
+    @one_at_a_time
     def step(self, actions: Mapping[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
         """Play one decision of all agents.
 
@@ -214,27 +218,26 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
         Returns:
             Observations, rewards, terminated, truncated and infos by agent.
         """
-        if not self.agents:
+        playing = self._playing()
+        if not playing:
             raise gym.error.ResetNeeded("step: no agent is alive; call reset() first")
         if not isinstance(actions, Mapping):
             raise TypeError(
                 f"actions: got {type(actions).__name__}, allowed is a dict with one for each of {self.agents}"
             )
-        if set(actions) != set(self.agents):
-            odd = sorted(set(actions) ^ set(self.agents), key=str)
-            raise ValueError(f"actions: got missing or unknown agents {odd}, allowed is one for each of {self.agents}")
+        agents = [self.possible_agents[slot] for slot in playing]
+        if set(actions) != set(agents):
+            odd = sorted(set(actions) ^ set(agents), key=str)
+            raise ValueError(f"actions: got missing or unknown agents {odd}, allowed is one for each of {agents}")
         core = self.core
         core.step(**{"choices" if self._discrete else "actions": self._check_actions(actions)})
         if self._viewer:
             self._viewer.update()
-        results = {name: core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated", "ended")}
-        reward, terminated, truncated, ended = (
-            {agent: row[slot] for slot, agent in enumerate(self.possible_agents) if agent in self.agents}
-            for row in results.values()
+        reward, terminated, truncated = (
+            {self.possible_agents[slot]: row[slot] for slot in playing}
+            for row in (core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated"))
         )
-        seen = self._observations(), reward, terminated, truncated, self._infos()
-        self.agents = [agent for agent in self.agents if not ended[agent]]
-        return seen
+        return self._observations(playing), reward, terminated, truncated, self._infos(playing)
 
     def state(self) -> np.ndarray:
         """Return what all agents see together: the market's features once, then each agent's own."""
@@ -254,9 +257,19 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
 
     # Beyond it --------------------------------------------------------------------------------------------------------
 
+    @property
+    def agents(self) -> list[str]:
+        """The agents whose episodes run; none before the first reset."""
+        return [self.possible_agents[slot] for slot in self._playing()]
+
+    def _playing(self) -> list[int]:
+        """Return the slots of the agents whose episodes run."""
+        if not self._was_reset:
+            return []
+        return [slot for slot, ended in enumerate(self.core.tensors["ended"][0].tolist()) if not ended]
+
     def _was_loaded(self) -> None:
-        ended = self.core.tensors["ended"][0].tolist()
-        self.agents = [agent for agent, over in zip(self.possible_agents, ended, strict=True) if not over]
+        self._was_reset = True
 
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""
@@ -277,22 +290,19 @@ class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
             rows[0, slot, : row.size] = torch.from_numpy(row)
         return given.to(self.core.device)
 
-    def _observations(self) -> dict[str, np.ndarray]:
+    def _observations(self, playing: list[int]) -> dict[str, np.ndarray]:
         rows = self.core.tensors["observation"][0].cpu().numpy()
-        return {agent: rows[slot, : self._used[slot]].copy() for slot, agent in self._living()}
+        return {self.possible_agents[slot]: rows[slot, : self._used[slot]].copy() for slot in playing}
 
-    def _infos(self) -> dict[str, dict[str, int]]:
+    def _infos(self, playing: list[int]) -> dict[str, dict[str, int]]:
         tensors = self.core.simulator.tensors
         columns = [tensors[name][0].tolist() for name in ("inventory", "cash", "fees")]
         columns += self.core.fills[0].T.tolist()
         names = ("inventory", "cash", "fees", "bought", "sold")
         return {
-            agent: {name: column[slot] for name, column in zip(names, columns, strict=True)}
-            for slot, agent in self._living()
+            self.possible_agents[slot]: {name: column[slot] for name, column in zip(names, columns, strict=True)}
+            for slot in playing
         }
-
-    def _living(self) -> list[tuple[int, str]]:
-        return [(slot, agent) for slot, agent in enumerate(self.possible_agents) if agent in self.agents]
 
 
 def agent_names(roles: tuple[str, ...]) -> list[str]:

@@ -83,6 +83,14 @@ def num_rows(table: MarketConfig) -> int:
     return next(iter(table.per_market.values()))
 
 
+def pack_table(table: MarketConfig) -> dict[str, Any]:
+    """Return a table's fields as plain numbers, texts and lists; `make_config` makes it of them again."""
+    return {
+        name: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+        for name, value in table.to_dict().items()
+    }
+
+
 def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: int) -> MarketConfig:
     if not randomise:
         raise ValueError("randomise: got an empty dict, allowed is at least one field")

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import state
+from kineticsim_env import saved_states, state
+from kineticsim_env.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.checks import (
     check_count,
     check_mask,
     check_num_markets,
     check_quotes,
-    check_saved_state,
     check_seeds,
     check_series,
     check_slots,
 )
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter_rows
 from kineticsim_env.engines import choose_engine, make_engine
+from kineticsim_env.engines.base import RUN
 from kineticsim_env.engines.native import market_stopped
 from kineticsim_env.errors import MarketError
 from kineticsim_env.population import multinomial_counts
 
-# Agent-events in about a quarter of a second: how long runs are cut for the progress bar and for Ctrl-C.
+# Agent-events in about a quarter of a second: how long calls are cut for the progress bar and for Ctrl-C.
 _EVENTS_PER_PIECE = {"cuda": 5e10, "cpu": 5e7, "numpy": 3e6}
 
 _STOPPED = state.CONSTANTS["kErrorOverflow"] | state.CONSTANTS["kErrorOrigin"]
@@ -87,8 +88,11 @@ class Simulator:
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
-        self.tensors = state.allocate([*state.MARKET_STATE, *state.SLOT_STATE], self.sizes, self.device)
-        self.engine = make_engine(self.engine_name, self.device, self.sizes, dict(self.tensors))
+        self.tensors = state.LiveTensors(
+            state.allocate([*state.MARKET_STATE, *state.SLOT_STATE], self.sizes, self.device)
+        )
+        self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)
+        self._calls = CallLock(self.engine.begin_call)
         self._replaced = {name: self.slots.count(name) for name in CLASSES}
         self._counts = class_counts(config, self.num_markets if config.per_market else 1)
         self._set_rows()
@@ -101,11 +105,12 @@ class Simulator:
 
     # Advancing --------------------------------------------------------------------------------------------------------
 
+    @one_at_a_time
     def run(self, auctions: int, record: Sequence[str] = (), progress: bool | None = None) -> dict[str, torch.Tensor]:
         """Run auctions; standing quotes take part.
 
         Args:
-            auctions: How many, one launch (more when the run is long enough for a progress bar).
+            auctions: How many, one launch (more when the run takes longer than a fraction of a second).
             record: Series to record, of `"last_price"`, `"volume"`, `"mid2"` and `"fundamental"`.
             progress: True or False shows or hides the bar; None shows it on runs of over two seconds.
 
@@ -114,38 +119,12 @@ class Simulator:
         """
         auctions = check_count("auctions", auctions, 0)
         series = self._new_series(record, auctions)
-        self._before(auctions)
-        piece = max(1, int(_EVENTS_PER_PIECE[self.engine_name] / (self.num_markets * self._per_auction)))
-        if auctions <= piece and not progress:
-            if auctions:
-                self.engine.launch(0, auctions=auctions, **_named_series(series))
-            return series
-        before = {name: tensor.clone() for name, tensor in self.tensors.items()} if self.device.type == "cpu" else {}
-        try:
-            self._run_pieces(series, auctions, piece, progress)
-        except MarketError:  # the pieces before the one that failed are undone too
-            for name, tensor in before.items():
-                self.tensors[name].copy_(tensor)
-            self.engine.state_changed()
-            raise
+        self._advance(1, auctions, _named_series(series), progress=progress)
         return series
 
-    def _run_pieces(self, series: dict[str, torch.Tensor], auctions: int, piece: int, progress: bool | None) -> None:
-        with tqdm(
-            total=auctions, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False
-        ) as bar:
-            for begin in range(0, auctions, piece):
-                length = min(piece, auctions - begin)
-                parts = self._new_series(tuple(series), length)
-                self.engine.launch(0, auctions=length, **_named_series(parts))
-                for name, part in parts.items():
-                    series[name][:, begin : begin + length] = part
-                if self.device.type == "cuda":
-                    torch.cuda.synchronize(self.device)  # else the bar would run ahead of the GPU
-                bar.update(length)
-
+    @one_at_a_time
     def step(self, quotes: Any = None, auctions: int = 1) -> torch.Tensor:
-        """Give every slot's new quotes and run auctions with them, in one launch.
+        """Give every slot's new quotes and run auctions with them, in one launch (more if it takes long).
 
         Args:
             quotes: int32 `[M, K, 4]`: bid price, bid quantity, ask price, ask quantity; absolute ticks, quantity 0 is
@@ -158,18 +137,17 @@ class Simulator:
         auctions = check_count("auctions", auctions, 0)
         given = None if quotes is None else check_quotes(quotes, (self.num_markets, len(self.slots), 4), self.device)
         fills = torch.zeros((self.num_markets, len(self.slots), 2), dtype=torch.int64, device=self.device)
-        self._before(auctions)
-        if auctions:
-            one = None if given is None else given[None]  # engines take [T, M, K, ...]
-            self.engine.launch(0, auctions=auctions, new_quotes=one, fills=fills[None])
+        one = None if given is None else given[None]  # engines take [T, M, K, ...]
+        self._advance(1, auctions, {"fills": fills[None]}, one)
         return fills
 
+    @one_at_a_time
     def rollout(self, quotes: Any, auctions: int = 1, record: Sequence[str] = ()) -> Rollout:
-        """Play a whole sequence of decisions in one launch.
+        """Play a whole sequence of decisions in one launch (more if it takes long).
 
         Args:
             quotes: int32 `[T, M, K, 4]`, the quotes of each decision, as in `step`.
-            auctions: Auctions a decision.
+            auctions: Auctions per decision.
             record: Series to record, as in `run`.
 
         Returns:
@@ -181,17 +159,82 @@ class Simulator:
         fills = torch.zeros((*given.shape[:3], 2), dtype=torch.int64, device=self.device)
         value = torch.zeros(given.shape[:3], dtype=torch.int64, device=self.device)
         series = self._new_series(record, decisions * auctions)
-        self._before(decisions * auctions)
-        if decisions:
-            parts = _named_series(series)
-            self.engine.launch(
-                0, decisions=decisions, auctions=auctions, new_quotes=given, fills=fills, value=value, **parts
-            )
+        self._advance(decisions, auctions, {"fills": fills, "value": value} | _named_series(series), given)
         folded = {
             name: part.view(self.num_markets, decisions, auctions).transpose(0, 1) for name, part in series.items()
         }
         return Rollout(fills, value, folded)
 
+    def _advance(
+        self,
+        decisions: int,
+        auctions: int,
+        results: dict[str, torch.Tensor],
+        quotes: torch.Tensor | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Run decisions of some auctions each: all of them, or, after an error or Ctrl-C, none.
+
+        Args:
+            decisions: T.
+            auctions: Auctions per decision.
+            results: What to write into, zeroed: `fills`, `value` and the series, by their names in `struct Launch`.
+            quotes: int32 `[T, M, K, 4]`, or None for the standing ones.
+            progress: As in `run`.
+        """
+        total = decisions * auctions
+        self._before(total)
+        if not total:
+            return
+        most = max(1, int(_EVENTS_PER_PIECE[self.engine_name] / (self.num_markets * self._per_auction)))
+        if total <= most and not progress:
+            fills = {"fills": None} if "fills" not in results else {}  # not an environment's
+            self.engine.launch(RUN, decisions=decisions, auctions=auctions, new_quotes=quotes, **fills, **results)
+            return
+        before = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        bar = tqdm(total=total, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
+        try:
+            with bar:
+                for piece in cut_into_pieces(decisions, auctions, most):
+                    self._run_piece(piece, auctions, results, quotes)
+                    if self.device.type == "cuda":
+                        torch.cuda.synchronize(self.device)  # else the bar would run ahead of the GPU
+                    bar.update(piece.decisions * piece.auctions)
+        except BaseException:
+            with Uninterrupted():
+                for name, tensor in before.items():
+                    self.tensors[name].copy_(tensor)
+                self.engine.state_changed()
+            raise
+
+    def _run_piece(
+        self, piece: Piece, auctions: int, results: dict[str, torch.Tensor], quotes: torch.Tensor | None
+    ) -> None:
+        """Run a piece of some decisions, and add its results to those of the whole."""
+        rows = slice(piece.decision, piece.decision + piece.decisions)
+        begin = piece.decision * auctions + piece.auction
+        columns = slice(begin, begin + piece.decisions * piece.auctions)
+        parts: dict[str, Any] = {
+            name: torch.zeros_like(whole[:, columns] if name.startswith("series_") else whole[rows])
+            for name, whole in results.items()
+        }
+        given = None if quotes is None or piece.auction else quotes[rows]  # later on they stand
+        self.engine.launch(
+            RUN,
+            decisions=piece.decisions,
+            auctions=piece.auctions,
+            new_quotes=given,
+            **({"fills": None} | parts),
+        )
+        for name, part in parts.items():
+            if name.startswith("series_"):
+                results[name][:, columns] = part
+            elif name == "fills":
+                results[name][rows] += part
+            else:  # the value after the last auction so far
+                results[name][rows] = part
+
+    @one_at_a_time
     def reset(self, seed: Any = None, mask: Any = None) -> None:
         """Restore the opening book of all markets, or of those in `mask`.
 
@@ -208,43 +251,77 @@ class Simulator:
         chosen = check_mask("mask", mask, self.num_markets, self.device)
         self.check_errors()
         tensors = self.tensors
-        if seeds is None:
-            tensors["episode"] += chosen
-        else:
-            torch.where(chosen, seeds, tensors["seed"], out=tensors["seed"])
-            tensors["episode"].masked_fill_(chosen, 0)
-            self._reseed_population()
-        for name in ("t", "volume", "trades", "price_origin", "error"):
-            tensors[name].masked_fill_(chosen, 0)
-        for name, value in self._opening.items():
-            target = tensors[name]
-            where = chosen.view(-1, *[1] * (target.dim() - 1))
-            torch.where(where, value, target, out=target)  # in place: a copy would be half of all memory again
-        for name in state.SLOT_STATE:
-            tensors[name].masked_fill_(chosen.view(-1, *[1] * (tensors[name].dim() - 1)), 0)
-        self.engine.state_changed()
+        fresh = tensors["seed"] if seeds is None else torch.where(chosen, seeds, tensors["seed"])
+        counts = None if seeds is None else self._draw_counts(fresh)
+        with Uninterrupted():
+            if seeds is None:
+                tensors["episode"].add_(chosen)
+            else:
+                tensors["seed"].copy_(fresh)
+                tensors["episode"].masked_fill_(chosen, 0)
+                self._take_counts(counts)
+            for name in ("t", "volume", "trades", "price_origin", "error"):
+                tensors[name].masked_fill_(chosen, 0)
+            for name, value in self._opening.items():
+                target = tensors[name]
+                where = chosen.view(-1, *[1] * (target.dim() - 1))
+                torch.where(where, value, target, out=target)  # in place: a copy would be half of all memory again
+            for name in state.SLOT_STATE:
+                tensors[name].masked_fill_(chosen.view(-1, *[1] * (tensors[name].dim() - 1)), 0)
+            self.engine.state_changed()
 
     # State ------------------------------------------------------------------------------------------------------------
 
+    @one_at_a_time
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the whole state, by the names of the state table."""
-        self.check_errors()
-        return {name: tensor.clone() for name, tensor in self.tensors.items()}
+        """Return copies of the whole state, by the names of the state table.
 
-    def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
+        `about` says what the state is of (`saved_states.read_about` reads it): the market and the slots.
+        """
+        self.check_errors()
+        saved = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        return saved | {saved_states.ABOUT: saved_states.pack_about(self.about())}
+
+    @one_at_a_time
+    def load_state_dict(self, saved: Mapping[str, torch.Tensor], strict: bool = True) -> None:
         """Take over a state, from any engine or device; a market of the same shape and config goes on bit for bit.
 
-        Raises:
-            TypeError, ValueError: If a tensor is missing, unknown, of another shape or dtype, or out of range; the
-                present state is untouched then.
-        """
-        check_saved_state(saved, self.tensors, self.config.num_levels)
-        for name, tensor in self.tensors.items():
-            tensor.copy_(saved[name])
-        self._latest = int(self.tensors["t"].max())
-        self._reseed_population()
-        self.engine.state_changed()
+        Args:
+            saved: What `state_dict` returned.
+            strict: Refuse a state of another market. False takes it if it has the same shape and every number is in
+                its range, and warns of each difference.
 
+        Raises:
+            TypeError, ValueError: If a tensor is missing, unknown, of another shape or dtype, or out of the range that
+                `docs/model.md` gives it, or if the state is of another market; the present state is untouched then.
+        """
+        saved_states.check_names(saved, self.tensors)
+        differences = saved_states.check_about(saved, self.about(), strict)
+        self._take_state(self._checked_state(saved, self.engine.parameters()))
+        saved_states.warn_of(differences, stacklevel=4)
+
+    def _checked_state(self, saved: Mapping[str, Any], parameters: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the market's part of a saved state, in memory of its own; refuse one that no market can be in."""
+        checked = {
+            name: self.engine.own_copy(saved_states.take(saved, name, tensor)) for name, tensor in self.tensors.items()
+        }
+        saved_states.check_market_ranges(checked, parameters, self.config.num_levels)
+        return checked
+
+    def _take_state(self, checked: Mapping[str, torch.Tensor]) -> None:
+        counts = self._draw_counts(checked["seed"])
+        with Uninterrupted():
+            for name, tensor in self.tensors.items():
+                tensor.copy_(checked[name])
+            self._latest = int(self.tensors["t"].max())
+            self._take_counts(counts)
+            self.engine.state_changed()
+
+    def about(self) -> dict[str, Any]:
+        """Return what a state of this simulator is of, as plain numbers, texts and lists."""
+        return {"markets": self.num_markets, "slots": list(self.slots), "market": saved_states.describe(self.config)}
+
+    @one_at_a_time
     def branch(self) -> Simulator:
         """Return a second simulator in the same state; what happens to one does not touch the other."""
         twin = Simulator(
@@ -256,24 +333,32 @@ class Simulator:
             validate=self.validate,
         )
         if self._scenarios is not None:
-            twin.set_scenarios(self._scenarios)
-            twin.engine.put_parameters(self.engine.parameters())
+            twin._set_scenarios(self._scenarios, self.engine.parameters())
         twin.load_state_dict(self.state_dict())
         return twin
 
-    def set_scenarios(self, scenarios: MarketConfig) -> None:
+    def _set_scenarios(self, scenarios: MarketConfig, present: torch.Tensor | None = None) -> None:
         """Give the engine a table of scenarios, of which environments draw one for each episode (`scenarios.py`).
 
-        Markets keep their parameters until then; the first time, all get those of the first scenario.
+        Markets keep their parameters until then; the first time, all get those of the first scenario. Only an
+        environment knows whether a table fits its warm starts, so this is not for users: `env.set_scenarios` is.
+
+        Args:
+            scenarios: The table.
+            present: The parameters that markets have until then, checked, int32 `[M, n]`.
         """
         rows = max(scenarios.per_market.values())
         counts = class_counts(scenarios, rows)
-        self.engine.set_scenarios(parameter_rows(scenarios, rows, counts, self._replaced))
+        self.engine.set_scenarios(parameter_rows(scenarios, rows, counts, self._replaced), present)
         self._scenarios = scenarios
 
+    @one_at_a_time
     def parameter(self, name: str) -> torch.Tensor:
         """Return a field of `struct MarketParams` (`cuda/layout.h`) as markets have it now: int32 `[M]`, a copy."""
-        column = self.engine.parameters()[:, list(state.PARAMS_FIELDS).index(name)]
+        names = list(state.PARAMS_FIELDS)
+        if name not in names:
+            raise ValueError(f"name: got {name!r}, allowed are {', '.join(names)}")
+        column = self.engine.parameters()[:, names.index(name)]
         return column.to(self.device).expand(self.num_markets).clone()
 
     def specialise(self) -> None:
@@ -284,6 +369,7 @@ class Simulator:
         """
         self.engine.specialise()
 
+    @one_at_a_time
     def check_errors(self) -> None:
         """Raise `MarketError` if any market's error word is set that was not yet raised for. Synchronises on CUDA.
 
@@ -406,10 +492,15 @@ class Simulator:
         shape = (self.num_markets, length)
         return {name: torch.zeros(shape, dtype=torch.int32, device=self.device) for name in check_series(record)}
 
-    def _reseed_population(self) -> None:
-        if self.config.population == "multinomial":
-            seeds = self.tensors["seed"].cpu().numpy()
-            self._counts = multinomial_counts(self.config, seeds, np.arange(self.num_markets))
+    def _draw_counts(self, seeds: torch.Tensor) -> np.ndarray | None:
+        """Return the agents per class of markets of these seeds, int64 `[M, 4]`; None if all have the same."""
+        if self.config.population != "multinomial":
+            return None
+        return multinomial_counts(self.config, seeds.cpu().numpy(), np.arange(self.num_markets))
+
+    def _take_counts(self, counts: np.ndarray | None) -> None:
+        if counts is not None:
+            self._counts = counts
             self._set_rows()
 
     def _set_rows(self) -> None:
@@ -428,6 +519,27 @@ class Simulator:
             "last_tick": price[:, 0],
             "fundamental_price": column["fundamental_price"][:, 0],
         }
+
+
+class Piece(NamedTuple):
+    """A part of a call that takes long: whole decisions, or some auctions of one."""
+
+    decision: int
+    decisions: int
+    auction: int  # of the first decision
+    auctions: int  # of each decision
+
+
+def cut_into_pieces(decisions: int, auctions: int, most: int) -> Iterator[Piece]:
+    """Yield the pieces of decisions of some auctions each, of at most `most` auctions."""
+    if auctions <= most:
+        step = most // auctions
+        for decision in range(0, decisions, step):
+            yield Piece(decision, min(step, decisions - decision), 0, auctions)
+        return
+    for decision in range(decisions):
+        for auction in range(0, auctions, most):
+            yield Piece(decision, 1, auction, min(most, auctions - auction))
 
 
 def _named_series(series: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
+from kineticsim_env.calls import one_at_a_time
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
 from kineticsim_env.over_core import OverCore
@@ -78,8 +79,9 @@ class MarketEnv(OverCore, gym.Env):
         self.observation_space = self.core.task.observation_space(self._role)
         self.action_space = self.core.task.action_space(self._role)
         self._limit = self.core.task.num_choices(self._role)
-        self._state: bool | None = None  # whether the episode has ended; None before the first reset
+        self._was_reset = False
 
+    @one_at_a_time
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
@@ -95,14 +97,15 @@ class MarketEnv(OverCore, gym.Env):
         if check_options(options) is not None:
             raise ValueError("options: got 'reset_mask', allowed is None: there is one market")
         super().reset(seed=seed)
-        if seed is None and self._state is None:
+        if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed)
-        self._state = False
+        self._was_reset = True
         if self._viewer:
             self._viewer.update()
         return self._observation(), self._infos()
 
+    @one_at_a_time
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Play one decision.
 
@@ -112,16 +115,15 @@ class MarketEnv(OverCore, gym.Env):
         Returns:
             Observation float32 `[F]`, reward, terminated, truncated, and the infos of the class.
         """
-        if self._state is not False:
-            why = "was never reset" if self._state is None else "has ended its episode"
-            raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
         core = self.core
+        if not self._was_reset or core.tensors["done"].item():
+            why = "has ended its episode" if self._was_reset else "was never reset"
+            raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
         if self._limit:
             core.step(choices=core.check_actions(action, (), self._limit))
         else:
             core.step(actions=core.check_actions(action, (ACTION_SIZES[self._role],)))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
-        self._state = terminated or truncated
         if self._viewer:
             self._viewer.update()
         return self._observation(), float(core.tensors["reward"]), terminated, truncated, self._infos()
@@ -137,7 +139,7 @@ class MarketEnv(OverCore, gym.Env):
         self.core.close()
 
     def _was_loaded(self) -> None:
-        self._state = bool(self.core.tensors["done"])
+        self._was_reset = True
 
     def _observation(self) -> np.ndarray:
         return self.core.tensors["observation"][0, 0, : OBSERVATION_SIZES[self._role]].cpu().numpy().copy()

@@ -24,7 +24,7 @@ _CTYPES = {
     "double": ctypes.c_double,
 }
 _DTYPES = {"int32_t": torch.int32, "int64_t": torch.int64, "uint8_t": torch.bool, "float": torch.float32}
-_FIELD = re.compile(r"^\s*(?:const )?(\w+)(\*?) (\w+)(?:\[(\d+)\])?;\s*(?://\s*(?:\[([^\]]*)\])?.*)?$")
+_FIELD = re.compile(r"^\s*(const )?(\w+)(\*?) (\w+)(?:\[(\d+)\])?;\s*(?://\s*(?:\[([^\]]*)\])?.*)?$")
 
 MARKET_STATE = (
     "bid ask prev_mid2 last_tick price_origin fundamental_price seed episode t volume trades error".split()
@@ -37,11 +37,21 @@ SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of a struct in `cuda/layout.h`: its C type, and for a pointer the dimensions of what it points to."""
+    """One field of a struct in `cuda/layout.h`: its C type, and for a pointer the dimensions of what it points to.
+
+    Attributes:
+        name: The field's name.
+        ctype: Its C type, or that of what it points to.
+        pointer: Whether it is a pointer.
+        constant: Whether it points to what a launch only reads.
+        length: How long an array it is, None if it is none.
+        dims: For a pointer, the names of the dimensions, as in the header's comment.
+    """
 
     name: str
     ctype: str
     pointer: bool
+    constant: bool
     length: int | None
     dims: tuple[str, ...]
 
@@ -71,9 +81,9 @@ def parse_struct(text: str, name: str) -> dict[str, Field]:
         parts = _FIELD.match(line)
         if parts is None:
             raise ValueError(f"layout.h, struct {name}: cannot read the line {line!r}")
-        ctype, star, field, length, dims = parts.groups()
+        constant, ctype, star, field, length, dims = parts.groups()
         names = tuple(part.strip() for part in dims.split(",")) if dims and star else ()
-        fields[field] = Field(field, ctype, bool(star), int(length) if length else None, names)
+        fields[field] = Field(field, ctype, bool(star), bool(constant), int(length) if length else None, names)
     return fields
 
 
@@ -107,3 +117,29 @@ def allocate(names: Sequence[str], sizes: Mapping[str, int], device: torch.devic
         name: torch.zeros(LAUNCH_FIELDS[name].shape(sizes), dtype=LAUNCH_FIELDS[name].dtype, device=device)
         for name in names
     }
+
+
+class LiveTensors(dict[str, torch.Tensor]):
+    """Tensors that an engine works on, by name; a mapping that cannot be changed, of tensors that can.
+
+    An engine knows where these very tensors lie: another one put in their place would not be the engine's. Write into
+    them instead. `dict(tensors)` is an ordinary copy of the mapping.
+    """
+
+    def __setitem__(self, name: str, tensor: torch.Tensor) -> None:
+        """Take back the very tensor that is there, as `tensors[name] += 1` does; refuse any other."""
+        if self.get(name) is not tensor:
+            self._refuse(name)
+
+    def _refuse(self, *given: Any, **named: Any) -> Any:
+        name = repr(given[0]) if given and isinstance(given[0], str) else "..."
+        raise TypeError(
+            f"tensors: got another entry for {name}, allowed is to write into the tensor that is there, as in "
+            f"tensors[{name}].copy_(values), or load_state_dict for a whole state"
+        )
+
+    __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as an ordinary dict."""
+        return dict, (dict(self),)

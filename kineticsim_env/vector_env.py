@@ -14,6 +14,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from kineticsim_env.calls import one_at_a_time
 from kineticsim_env.checks import check_count
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_observations, unpack_small
@@ -164,6 +165,7 @@ class MarketVectorEnv(OverCore, VectorEnv):
 
     # Gymnasium's interface --------------------------------------------------------------------------------------------
 
+    @one_at_a_time
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes.
 
@@ -191,6 +193,7 @@ class MarketVectorEnv(OverCore, VectorEnv):
         observation = self._observation.clone()
         return (observation if self.output == "torch" else observation.cpu().numpy()), {}
 
+    @one_at_a_time
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Play one decision in every market.
 

@@ -26,7 +26,14 @@ def choose_owner(task: Task, config: MarketConfig, scenarios: MarketConfig | Non
 
 
 def run_bank(
-    simulator: Simulator, task: Task, scenarios: MarketConfig | None, *, owner: int, size: int
+    simulator: Simulator,
+    task: Task,
+    scenarios: MarketConfig | None,
+    *,
+    owner: int,
+    size: int,
+    seeds: torch.Tensor | None = None,
+    counts: np.ndarray | None = None,
 ) -> dict[str, torch.Tensor]:
     """Run markets without learners for `warmup` auctions.
 
@@ -36,6 +43,8 @@ def run_bank(
         scenarios: The table of scenarios, if there is one.
         owner: Whose the warm starts are, from `choose_owner`.
         size: How many each owner has.
+        seeds: The markets' seeds, int64 `[M]`; those that they have now if None.
+        counts: Their agents of each class, int64 `[M, 4]`, likewise.
 
     Returns:
         `bank_bid`, `bank_ask` int32 `[B, L]` and `bank_scalars` int32 `[B, 4]`, owner after owner.
@@ -44,14 +53,13 @@ def run_bank(
     owners = {ALL_MARKETS: 1, EACH_MARKET: simulator.num_markets}.get(owner) or num_rows(config)
     config = config.replace(**{name: np.repeat(getattr(config, name), size) for name in config.per_market})
     multinomial = config.population == "multinomial"
-    seeds: int | np.ndarray = task.warm_seed
+    first: int | np.ndarray = task.warm_seed
     if multinomial:  # by the market's own seed, so that its place in the batch is no matter
-        own = simulator.tensors["seed"].cpu().numpy()[:, None]
-        seeds = (own * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
-    bank = Simulator(config, size * owners, engine=simulator.engine_name, device=simulator.device, seed=seeds)
+        own = (simulator.tensors["seed"] if seeds is None else seeds).cpu().numpy()[:, None]
+        first = (own * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
+    bank = Simulator(config, size * owners, engine=simulator.engine_name, device=simulator.device, seed=first)
     if multinomial:  # the market's own agents, not those of the snapshot's seed
-        bank._counts = np.repeat(simulator._counts, size, axis=0)
-        bank._set_rows()
+        bank._take_counts(np.repeat(simulator._counts if counts is None else counts, size, axis=0))
     bank.run(task.warmup)
     bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
     return {

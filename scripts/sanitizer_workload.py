@@ -27,7 +27,7 @@ def markets(levels: int, spread: int, options: bool, bins: int | None = None) ->
         if bins is None:
             simulator.specialise()
         else:
-            simulator.engine.force = {"KS_BINS": bins}  # ty: ignore[invalid-assignment]
+            cast(CudaEngine, simulator.engine).force = {"KS_BINS": bins}
         simulator.run(5, record=("last_price", "volume", "mid2", "fundamental"))
         if slots:
             quotes = torch.tensor([levels // 2 + 1, 5, levels // 2 + 3, 5], dtype=torch.int32, device="cuda")
@@ -41,7 +41,7 @@ def full(bins: int) -> None:
     """Run markets of which some overflow."""
     config = MarketConfig(num_levels=64, init_price=32, init_depth=0, num_agents=40, market_order_prob=0.0)
     simulator = Simulator(config, 7, engine="cuda")
-    simulator.engine.force = {"KS_BINS": bins}  # ty: ignore[invalid-assignment]
+    cast(CudaEngine, simulator.engine).force = {"KS_BINS": bins}
     simulator.bid[:4, 3] = 2**31 - 100
     simulator.run(8)
     try:

@@ -52,7 +52,7 @@ print(json.dumps(found))
 
 # Fails if one of the core packages does not work, though its metadata says that it is installed.
 TRY_PACKAGES = """
-import filelock, gymnasium, numpy, setuptools, torch, tqdm
+import gymnasium, numpy, setuptools, torch, tqdm
 gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA GPU"
 print(f"torch {torch.__version__}, {gpu}")
 """

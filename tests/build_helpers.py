@@ -1,18 +1,33 @@
 """Shared by the tests of the just-in-time builds: tiny sources, and processes that build them in their own cache."""
 
+import contextlib
+import hashlib
+import io
 import os
+import pickle
+import select
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kineticsim_env import build
+from kineticsim_env import build, cache
 
 ROOT = Path(__file__).parent.parent
-TINY_CPU = '#include <cstdint>\nextern "C" int64_t ks_answer() { return 42; }\n'
+ENGINE = """
+#include <cstdint>
+extern "C" int64_t ks_cpu_launch(const void*) { return -1; }
+extern "C" int64_t ks_sizeof_launch() { return 8; }
+extern "C" int64_t ks_sizeof_params() { return 4; }
+"""
+TINY_CPU = ENGINE + 'extern "C" int64_t ks_answer() { return 42; }\n'
 TINY_KERNEL = """
 #include "layout.h"
 extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch launch) {
@@ -25,6 +40,8 @@ extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch l
 """
 LOAD = "print('answer', build.load_cpu().ks_answer())"
 LANES_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
+OTHER = 12345  # another user
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
 
 
@@ -74,3 +91,74 @@ def run(sources: Path, code: str, **environment: str) -> tuple[str, str, int]:
         process.kill()
         raise
     return out, err, process.returncode
+
+
+def in_child(function: Callable[[], object], user: int | None = None, seconds: float = 120) -> tuple[object, str]:
+    """Return what a function returns in a forked child, perhaps as another user, and its errors; a child may not hang.
+
+    An exception comes back as its text.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(BaseException), contextlib.redirect_stderr(io.StringIO()) as errors:
+            os.close(reader)
+            if user is not None:
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
+            try:
+                result = function()
+            except BaseException:
+                result = traceback.format_exc()
+            os.write(writer, pickle.dumps((result, errors.getvalue())))
+            status = 0
+        os._exit(status)
+    os.close(writer)
+    try:
+        hangs = not select.select([reader], [], [], seconds)[0]
+        if hangs:
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert not hangs, f"the child is not done after {seconds} s"
+        return pickle.loads(os.read(reader, 1 << 16))
+    finally:
+        os.close(reader)
+
+
+def as_user(user, function):
+    """Return what a function returns as another user, and its errors."""
+
+    def forget_and_go():
+        cache._writable_dir.cache_clear()  # where root can write
+        cache._private_dir.cache_clear()
+        return function()
+
+    return in_child(forget_and_go, user)
+
+
+@pytest.fixture
+def place(monkeypatch):
+    """A folder that other users can get at, with a temporary folder of its own; the cache is its `cache`."""
+    folder = Path(tempfile.mkdtemp(prefix="kineticsim-test-")).resolve()
+    folder.chmod(0o755)
+    (folder / "tmp").mkdir()
+    (folder / "tmp").chmod(0o1777)
+    (folder / "cache").mkdir(mode=0o755)
+    monkeypatch.setenv("KINETICSIM_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def own_folder(place, user=None) -> Path:
+    return place / "tmp" / f"kineticsim_env-{os.getuid() if user is None else user}"
+
+
+def forge(path, content):
+    """Put an entry into a cache, as somebody who knows how would do."""
+    path.write_bytes(content)
+    digest = path.with_name(path.name + ".sha256")
+    digest.write_text(f"{hashlib.sha256(content).hexdigest()}  {path.name}\n")
+    return path, digest

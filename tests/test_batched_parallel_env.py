@@ -124,8 +124,9 @@ def test_market_0_is_that_of_parallel_env_with_the_same_seed():
         envs.step(actions)
         named = {name: actions[role][0, i] for role, names in envs.group_map.items() for i, name in enumerate(names)}
         env.step({name: named[name] for name in env.agents})
-        for name, value in env.state_dict().items():
-            assert torch.equal(envs.core.state_dict()[name][:1], value), name
+        for mine, its in ((envs.core, env.core), (envs.simulator, env.simulator)):
+            for name, value in its.tensors.items():
+                assert torch.equal(mine.tensors[name][:1], value), name
 
 
 # Ends -----------------------------------------------------------------------------------------------------------------

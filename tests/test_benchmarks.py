@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -355,3 +357,107 @@ def test_other_files_are_refused(text, tmp_path, capsys):
     path.write_text(text)
     assert main(["bench", "report", str(path), "--output", str(tmp_path / "out")]) == 2
     assert "this is no file of measurements" in capsys.readouterr().err
+
+
+def spoil(data, place, value):
+    """Put a value at a place such as `rows 0 asked steps`, or remove what is there."""
+    *way, last = [int(word) if word.isdigit() else word for word in place.split("/")]
+    for word in way:
+        data = data[word]
+    if value is MISSING:
+        del data[last]
+    else:
+        data[last] = value
+
+
+MISSING = object()
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("rows", MISSING, "rows: is missing"),
+        ("rows", {}, "rows: got {}, allowed is a list"),
+        ("rows/0", "x", "rows[0]: got 'x', allowed is an object"),
+        ("rows/1/backend", MISSING, "rows[1]: backend: is missing"),
+        ("rows/1/backend", 7, "rows[1]: backend: got 7, allowed is a text"),
+        ("rows/0/markets", 0, "rows[0]: markets: got 0, allowed is a whole number from 1"),
+        ("rows/0/steps", 1.5, "rows[0]: steps: got 1.5, allowed is a whole number from 1"),
+        ("rows/0/agents", True, "rows[0]: agents: got True"),
+        ("rows/0/asked", None, "rows[0]: asked: got None, allowed is an object"),
+        ("rows/0/asked/steps", MISSING, "rows[0]: asked.steps: is missing"),
+        ("rows/0/agrees", "yes", "rows[0]: agrees: got 'yes', allowed is true, false or null"),
+        ("rows/0/seconds_median", -1.0, "rows[0]: seconds_median: got -1.0, allowed is a number above 0"),
+        ("rows/0/seconds_median", 0, "rows[0]: seconds_median: got 0"),
+        ("rows/0/seconds_median", None, "rows[0]: seconds_median: got None, allowed is a time, as the row agrees"),
+        ("rows/0/seconds_min", NAN, "rows[0]: seconds_min: got nan"),
+        ("rows/0/seconds_max", INFINITE, "rows[0]: seconds_max: got inf"),
+        ("rows/0/seconds_max", 10**400, "rows[0]: seconds_max: got 1000"),
+        ("rows/0/seconds_max", 1e-9, "rows[0]: seconds_median: got 0.001, allowed is seconds_min to seconds_max"),
+        ("rows/0/seconds_min", None, "rows[0]: seconds_min: got None"),
+        ("rows/0/events_per_s", 5.0, "rows[0]: events_per_s: got 5.0, allowed is 8192000000.0, which follows from"),
+        ("rows/0/us_per_step", "2", "rows[0]: us_per_step: got '2'"),
+        ("rows/0/seconds", [0.1, -0.1], "rows[0]: seconds: got [0.1, -0.1], allowed is a list of which each is"),
+        ("rows/0/peak_bytes", -1, "rows[0]: peak_bytes: got -1, allowed is a number from 0, or null"),
+        ("rows/0/machine", 1, "rows[0]: machine: got 1, allowed is a whole number from 0 to 0"),
+        ("rows/0/digest", "`<b>`", "rows[0]: digest: got '`<b>`', allowed is a hash"),
+        ("rows/0/mean_volume", None, "rows[0]: mean_volume: got None, allowed is a number"),
+        ("rows/0/first_call_seconds", None, "rows[0]: first_call_seconds: got None"),
+        ("rows/11/env_steps_per_s", MISSING, "rows[11]: env_steps_per_s: is missing"),
+        ("refused", [{}], "refused[0]: sweep: is missing"),
+        ("machines/0/cpu", None, "machines[0]: cpu: got None, allowed is a text"),
+        ("machines/0/clocks", [], "machines[0]: clocks: got [], allowed is an object of texts"),
+        ("unavailable", {"JAX": 1}, "unavailable: got {'JAX': 1}"),
+        ("backends", [1], "backends: got [1], allowed is a list of texts"),
+        ("ceilings/0/hashes_per_s", 0.0, "ceilings[0]: hashes_per_s: got 0.0"),
+        ("format", True, "this is no file of measurements of format 1"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused_by_its_place(place, value, said, resume, file, tmp_path, capsys, doubles):
+    data = json.loads(file.read_text())
+    spoil(data, place, value)
+    file.write_text(json.dumps(data))
+    output = ["--output", str(tmp_path / "out")]
+    words = ["--resume", "--quick", "--output", str(file)] if resume else ["report", str(file), *output]
+    assert main(["bench", *words]) == 2
+    streams = capsys.readouterr()
+    assert f"error: {file}: {said}" in streams.err and streams.err.count("\n") == 1 and not streams.out
+    assert file.read_text() == json.dumps(data) and not (tmp_path / "out").exists()
+
+
+def test_deep_and_binary_files_are_refused(tmp_path, capsys):
+    path = tmp_path / "other.json"
+    for content in (b"[" * 100_000, b"\xff\xfe{}", b""):
+        path.write_bytes(content)
+        assert main(["bench", "report", str(path), "--output", str(tmp_path / "out")]) == 2
+        assert f"error: {path}: this is no file of measurements" in capsys.readouterr().err
+    assert main(["bench", "report", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    assert f"error: {tmp_path}: cannot be read (Is a directory)" in capsys.readouterr().err
+
+
+def test_the_projects_own_files_are_allowed():
+    folder = Path(__file__).parent.parent / "docs" / "benchmarks"
+    assert load(folder / "h200.json")["rows"] and load(folder / "cpu.json")["rows"]
+
+
+def test_texts_of_a_file_are_no_markup(file, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    evil = "<script>a & b</script> | $\\frac ![x](y) `c`\nd\x1b[2J"
+    data = json.loads(file.read_text().replace('"ours"', json.dumps(evil)))
+    data["rows"][0] |= {"notes": evil, "device": evil, "oracle": evil}
+    data["rows"][-2]["first_difference"] = evil
+    data["machines"][0] |= {"gpu": evil, "platform": evil, "clocks": {evil: evil}}
+    data["unavailable"] = {evil: evil}
+    path = tmp_path / "a --> <b> | c.json"
+    path.write_text(json.dumps(data))
+    assert main(["bench", "report", str(path), "--output", str(tmp_path / "out")]) == 0
+    text = (tmp_path / "out" / "tables.md").read_text()
+    written = "&#60;script&#62;a &#38; b&#60;/script&#62; &#124; &#36;&#92;frac !&#91;x&#93;(y) &#96;c&#96; d &#91;2J"
+    assert text.count(written) > 12 and "script>" not in text and "\x1b" not in text and "![x]" not in text
+    assert text.split("-->")[0].count("<") == 1  # the comment at the top ends where it should
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+    lines = report.summary(data).splitlines()
+    assert any(line.strip().startswith("<script>") for line in lines) and not any("\x1b" in line for line in lines)

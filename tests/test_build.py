@@ -8,7 +8,7 @@ import signal
 
 import pytest
 import torch
-from build_helpers import LOAD, TINY_CPU, needs_compiler, run, sources, start
+from build_helpers import ENGINE, LOAD, TINY_CPU, needs_compiler, run, sources, start
 
 from kineticsim_env import build, cache, doctor
 from kineticsim_env.errors import EngineUnavailable
@@ -46,11 +46,14 @@ def test_processes_that_start_at_once_build_once(sources):
 @needs_compiler
 def test_a_stale_lock_of_torch_does_not_hang(sources):
     run(sources, LOAD)
-    [folder] = (path for path in (sources.parent / "cache").iterdir() if path.is_dir())
-    (folder / "ready").unlink()  # as if the build had been killed
-    (folder / "lock").touch()
+    [library] = (sources.parent / "cache").glob("ks_cpu_*.so")
+    left = library.with_name(f"{library.name}.build-of-one-that-was-killed")
+    left.mkdir()
+    (left / "lock").touch()
+    library.unlink()
     out, err, _ = run(sources, LOAD)
     assert out == "answer 42\n", err
+    assert not left.exists()
 
 
 @needs_compiler
@@ -115,7 +118,9 @@ def test_an_error_in_the_source_shows_the_compilers_words_and_is_not_tried_twice
     assert err.count("compiling") == 1
 
 
-FORK = """
+FORK = (
+    ENGINE
+    + """
 #include <ATen/Parallel.h>
 #include <atomic>
 extern "C" int64_t ks_answer() {
@@ -124,6 +129,7 @@ extern "C" int64_t ks_answer() {
   return sum;
 }
 """
+)
 
 
 @needs_compiler
@@ -136,6 +142,44 @@ def test_the_engine_runs_in_a_fork_of_a_process_that_used_it(sources):
     code += "os.write(1, b'%d\\n' % engine.ks_answer())\nif child: os.waitpid(child, 0)"
     out, err, _ = run(sources, code)
     assert out == "42\n42\n", err
+
+
+FORK_WHILE_BUILDING = """
+import os, signal, threading, time, torch
+torch.set_num_threads(2)
+torch.ones(10**7).sum()  # starts threads
+building = threading.Thread(target=build.load_cpu, daemon=True)
+building.start()
+while not os.path.exists("started"):
+    time.sleep(0.01)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+if child and DIES:
+    os.kill(os.getpid(), signal.SIGKILL)
+open("go", "w").close()
+os.write(1, b"%d\\n" % build.load_cpu().ks_answer())
+if child:
+    os.waitpid(child, 0)
+os._exit(0)
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("dies", [False, True], ids=["", "whose parent dies"])
+def test_a_child_that_is_forked_during_a_build_has_an_engine(sources, dies):
+    """The thread that builds, and holds two locks, is not there; what it holds must not be waited for."""
+    (sources / "market_cpu.cpp").write_text(FORK)
+    slow = sources.parent / "slow-g++"
+    wait = "touch started; while [ ! -e go ]; do sleep 0.05; done"
+    place = f"cd {sources.parent}; {wait}; cd - > /dev/null"
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *market_cpu.cpp*) {place};; esac\nexec c++ "$@"\n')
+    slow.chmod(0o755)
+    code = FORK_WHILE_BUILDING.replace("DIES", str(dies))
+    out, err, status = run(sources, code, CXX=str(slow))
+    assert out == ("42\n" if dies else "42\n42\n"), (out, err, status)
+    assert err.count("compiling the C++ engine") == (2 if dies else 1), err
+    assert not [path for path in (sources.parent / "cache").iterdir() if ".build-" in path.name]
 
 
 def test_importing_compiles_nothing(sources):

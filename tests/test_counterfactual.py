@@ -376,11 +376,15 @@ GOOD = {"config": None, "orders": schedule(2, 3), "num_markets": 3, "engine": "n
         (
             {"orders": lambda t, simulator: np.zeros((2, 1, 4), int), "decisions": 1},
             ValueError,
-            r"orders: got shape \[2",
+            r"orders: got int64 \[2",
         ),
-        ({"orders": schedule(2, 4)}, ValueError, r"orders: got shape \[2, 4, 1, 4\], allowed is int32 \[T, 3, 1, 4\]"),
+        (
+            {"orders": schedule(2, 4)},
+            ValueError,
+            r"orders: got torch.int32 \[2, 4, 1, 4\] on cpu, allowed is int32 \[T, 3, 1, 4\]",
+        ),
         ({"orders": schedule(2, 3).float()}, TypeError, "orders: got torch.float32"),
-        ({"orders": schedule(2, 3)[0]}, ValueError, "orders: got shape"),
+        ({"orders": schedule(2, 3)[0]}, ValueError, r"orders: got torch.int32 \[3, 1, 4\]"),
         ({"slots": 0}, ValueError, "orders: got quotes, but this simulator has no slots"),
         ({"config": "paper"}, TypeError, "config: got str"),
         ({"engine": "gpu"}, ValueError, "engine: got 'gpu'"),
@@ -460,13 +464,13 @@ def test_command_with_a_table_and_a_picture(tmp_path):
     [
         (["--preset", "other"], "preset: got 'other'"),
         (["--blocks", "4", "0"], "--blocks: got 0"),
-        (["--per-auction", "0"], "per_auction: got 0"),
-        (["--side", "long"], "side: got 'long'"),
-        (["--after", "0"], "after: got 0"),
+        (["--per-auction", "0"], "--per-auction: got 0"),
+        (["--side", "long"], "--side: got 'long'"),
+        (["--after", "0"], "--after: got 0"),
         (["--output", "impact.txt"], "--output: got 'impact.txt'"),
         (["--output", "/no/such/folder/impact.json"], "--output: got '/no/such/folder/impact.json'"),
-        (["--set", "inventory_limit=5"], "block: got 8, allowed is up to 5"),
-        (["--markets", "0"], "num_markets: got 0"),
+        (["--set", "inventory_limit=5"], "--blocks: got 8, allowed is up to 5"),
+        (["--markets", "0"], "--markets: got 0"),
     ],
 )
 def test_wrong_input_is_one_line(words, said, capsys):

@@ -168,7 +168,7 @@ def test_a_run_cut_and_resumed_on_another_engine(engines, cut, population):
         assert_same(make_move(before if number < cut else after, move), wanted, f"cut at {cut}, move {number}:")
     if cut == len(LIVELY):
         after.load_state_dict(before.state_dict())
-    assert_same({k: v.cpu() for k, v in after.state_dict().items()}, {k: v.cpu() for k, v in never_cut.tensors.items()})
+    assert_same(*({k: v.cpu() for k, v in sim.tensors.items()} for sim in (after, never_cut)))
 
 
 @pytest.mark.parametrize("engine", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

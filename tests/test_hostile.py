@@ -29,7 +29,7 @@ def test_slots_without_an_order(slots):
 
 
 def test_ragged_seeds_and_a_wrong_validate():
-    with pytest.raises(TypeError, match=r"seed: got \[\[1\], \[2, 3\]\], allowed is an int, or 2 of them"):
+    with pytest.raises(ValueError, match=r"seed: got \[\[1\], \[2, 3\]\], allowed is an int, or 2 of them"):
         ks.Simulator(num_markets=2, engine="numpy", seed=[[1], [2, 3]])
     with pytest.raises(TypeError, match=r"validate: got 'yes', allowed are True and False"):
         ks.Simulator(engine="numpy", validate="yes")

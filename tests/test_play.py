@@ -1,11 +1,14 @@
 """The game: keys become quotes, the window and the terminal take scripted keys, and the result is counted rightly."""
 
+import curses
 import fcntl
 import importlib.util
+import itertools
 import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -20,6 +23,7 @@ import pytest
 
 from kineticsim_env.cli import main
 from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_env, liquidate
+from kineticsim_env.play import terminal
 from kineticsim_env.play.controls import SPEEDS, ExecutorControls, MakerControls, TraderControls
 from kineticsim_env.play.game import GAMES, Game
 from kineticsim_env.play.terminal import screen_lines
@@ -141,6 +145,14 @@ def test_time_passes_at_the_speed_chosen():
     assert game.advance(10.0) == 0
     game.press("space")
     assert game.advance(100.0) == 4  # no more than a second's
+
+
+@pytest.mark.parametrize("speed", [0.1, 0.25, 0.5])
+def test_a_slow_game_goes_on_too(speed):
+    game = Game(seed=1, horizon=1000, speed=speed)
+    game.press("space")
+    assert sum(game.advance(0.05) for _ in range(20 * 40 + 1)) == 40 * speed
+    assert game.advance(100.0) <= 1  # no more than what is due at once
 
 
 # The end --------------------------------------------------------------------------------------------------------------
@@ -285,7 +297,10 @@ def test_the_window_takes_events_of_pygame_itself():
 
 
 def in_terminal(keys, arguments, size=(24, 80), term="xterm-256color"):
-    """Run the game in a pseudo-terminal, with a key whenever the screen has come to rest; return all output."""
+    """Run the game in a pseudo-terminal, with a key whenever the screen has come to rest; return all output.
+
+    A pair of numbers in place of a key is a new size of the terminal.
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
     command = [sys.executable, "-m", "kineticsim_env", "play", "--terminal", *arguments]
@@ -306,7 +321,12 @@ def in_terminal(keys, arguments, size=(24, 80), term="xterm-256color"):
                     break
                 output, begun = output + part, True
             elif keys and begun:
-                os.write(master, keys.pop(0))
+                key = keys.pop(0)
+                if isinstance(key, bytes):
+                    os.write(master, key)
+                else:
+                    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", *key, 0, 0))
+                    process.send_signal(signal.SIGWINCH)
         else:
             pytest.fail(f"the game did not end; left are {keys}: {output[-2000:]!r}")
         return process.wait(30), output.decode(), process.stderr.read().decode()
@@ -352,13 +372,98 @@ def test_the_terminal_plays_to_the_end_even_if_it_is_small():
     assert game.result() in output.replace("\r", "")
 
 
+class Screen:
+    """A terminal of curses whose size changes with every key, and which takes what fits."""
+
+    def __init__(self, *script):
+        self.script, self.rows, self.seen = list(script), {}, []
+
+    def getmaxyx(self):
+        return self.script[0][0]
+
+    def getkey(self):
+        self.seen.append("\n".join(self.rows[row] for row in sorted(self.rows)))
+        return self.script.pop(0)[1] if len(self.script) > 1 else self.script[0][1]
+
+    def erase(self):
+        self.rows = {}
+
+    def addnstr(self, row, column, text, count, attribute):
+        height, width = self.getmaxyx()
+        if row >= height or (row == height - 1 and min(len(text), count) >= width):
+            raise curses.error("addnwstr() returned ERR")
+        self.rows[row] = text[:count]
+
+    def refresh(self):
+        pass
+
+    def timeout(self, milliseconds):
+        pass
+
+
+class PlainCurses:
+    """As much of curses as a screen without colours needs."""
+
+    error, A_REVERSE, A_BOLD = curses.error, 1, 2
+    curs_set = has_colors = staticmethod(lambda *_: False)
+
+
+@pytest.mark.parametrize("size", [(5, 20), (20, 5), (1, 1), (11, 80), (24, 39)])
+def test_a_small_terminal_is_told_what_is_needed(size):
+    game = Game(seed=3, horizon=20)
+    with pytest.raises(ValueError, match=rf"got {size[1]} columns x {size[0]} lines, allowed are 40 x 12 or more"):
+        terminal._loop(Screen((size, "q")), game, PlainCurses)
+    assert game.moment.elapsed == 0
+
+
+def test_a_terminal_may_become_smaller_and_larger_again():
+    game = Game(seed=3, horizon=20, speed=32)
+    sizes = [(24, 80), (5, 20), (1, 1), (2, 500), (3, 3), (12, 40), (24, 80)]
+    screen = Screen(*((size, key) for size in sizes for key in ("KEY_RESIZE", "n")), ((24, 80), "q"))
+    terminal._loop(screen, game, PlainCurses)
+    assert game.moment.elapsed == 3  # a decision in each of the sizes that show the market
+    assert "make the terminal" in screen.seen[3] and "40 x 12" in screen.seen[7]
+    assert "own bid" in screen.seen[1] and "own bid" in screen.seen[-1]
+
+
+def test_a_running_game_waits_while_its_terminal_is_too_small(monkeypatch):
+    monkeypatch.setattr(terminal.time, "monotonic", itertools.count().__next__)  # a second a look
+    game = Game(seed=3, horizon=20, speed=1.0)
+    terminal._loop(
+        Screen(((24, 80), " "), *[((24, 80), "")] * 3, *[((5, 20), "x")] * 9, ((5, 20), "q")), game, PlainCurses
+    )
+    assert game.controls.quit and not game.controls.paused and not game.controls.pulled and game.moment.elapsed == 3
+
+
+def test_a_real_terminal_survives_being_resized():
+    keys = [b"n", (5, 20), b"n", (1, 1), b"n", (30, 100), b"n", b"q"]
+    code, output, errors = in_terminal(keys, ["--seed", "3", "--horizon", "50"])
+    assert code == 0, errors
+    assert "make the" in output and "2 of 50 decisions" in output
+
+
+def test_a_window_needs_a_display():
+    pytest.importorskip("pygame")
+    if sys.platform != "linux" or os.path.exists("/dev/dri"):
+        pytest.skip("this machine may have a display all the same")
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER", "XDG_RUNTIME_DIR")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    words = [sys.executable, "-m", "kineticsim_env", "play", "--seed", "1", "--horizon", "3"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120)
+    errors = [line for line in done.stderr.splitlines() if "error" in line]
+    assert done.returncode == 2 and not done.stdout and len(errors) == 1, done.stderr
+    assert "no window can be opened here" in errors[0] and "play --terminal plays in a terminal" in errors[0]
+
+
 def test_what_is_refused(capsys):
     for arguments, words in (
         (["--terminal"], "input or output that is no terminal, allowed is a terminal"),
-        (["--task", "gambling"], "task: got 'gambling', allowed are 'market_making', 'execution', 'trading'"),
-        (["--speed", "0"], "--speed: got 0.0, allowed is a number above 0"),
-        (["--horizon", "0"], "horizon: got 0"),
-        (["--preset", "none"], "preset"),
+        (["--task", "gambling"], "--task: got 'gambling', allowed are 'market_making', 'execution', 'trading'"),
+        (["--speed", "0"], "--speed: got 0.0, allowed is a number from 0.01 to 1000"),
+        (["--horizon", "0"], "--horizon: got 0"),
+        (["--preset", "none"], "--preset: got 'none'"),
+        (["--seed", "-1"], "--seed: got -1, allowed is a whole number from 0"),
+        (["--speed", "1e300"], "--speed: got 1e+300"),
     ):
         assert main(["play", *arguments]) == 2
         assert words in capsys.readouterr().err

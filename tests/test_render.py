@@ -509,6 +509,58 @@ def test_a_closed_window_stays_closed_and_the_episode_goes_on():
     env.close()
 
 
+def test_a_closed_environment_opens_no_window():
+    env = make(render_mode="human")
+    env.reset(seed=0)
+    assert pygame.display.get_init()
+    for _ in range(2):
+        env.close()
+        assert not pygame.display.get_init()
+    with pytest.raises(gym.error.ClosedEnvironmentError, match="render: the environment was closed"):
+        env.render()
+    env._viewer.update()  # what a step does
+    assert not pygame.display.get_init()
+    never_shown = make(render_mode="human")
+    never_shown.close()
+    never_shown._viewer.update()
+    assert not pygame.display.get_init()
+
+
+@pytest.mark.parametrize("mode", ["rgb_array", "ansi"])
+def test_a_closed_environment_draws_nothing(mode):
+    envs = make_vec(2, render_mode=mode)
+    envs.reset(seed=0)
+    assert len(envs.render()) == 2
+    envs.close()
+    with pytest.raises(gym.error.ClosedEnvironmentError, match="make a new one"):
+        envs.render()
+
+
+def test_the_end_of_one_window_is_not_that_of_another():
+    first, second = make(render_mode="human"), make(render_mode="human")
+    for env in (first, second):
+        env.reset(seed=0)
+    first.close()
+    second.step(WIDE)
+    assert pygame.display.get_init()
+    second.close()
+    assert not pygame.display.get_init()
+
+
+@pytest.mark.parametrize("driver", ["dummy", "offscreen"])
+def test_a_driver_that_shows_nothing_is_taken_only_if_it_was_asked_for(driver, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", driver)
+    env = make(render_mode="human")
+    env.reset(seed=0)
+    env.close()
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    monkeypatch.setattr(pygame.display, "get_driver", lambda: driver)
+    env = make(render_mode="human")
+    with pytest.raises(RuntimeError, match=f"SDL fell back to its driver '{driver}', which shows nothing.*rgb_array"):
+        env.reset(seed=0)
+    assert not pygame.display.get_init()
+
+
 def test_no_display(monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "nonsense")
     env = make(render_mode="human")

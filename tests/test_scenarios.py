@@ -1,5 +1,6 @@
 """Domain randomisation: the table, the row that an episode draws, its parameters and warm starts, and another table."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,8 +11,10 @@ from plain_rules import word
 import kineticsim_env as ks
 from kineticsim_env import state
 from kineticsim_env.config import class_counts, parameter_rows
-from kineticsim_env.engines.native import CudaEngine, pack
+from kineticsim_env.engines import base
+from kineticsim_env.engines.native import CudaEngine
 from kineticsim_env.evaluation import liquidate
+from kineticsim_env.saved_states import pack
 from kineticsim_env.scenarios import make_scenarios
 from kineticsim_env.single_env import MarketMakingEnv
 from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
@@ -301,9 +304,12 @@ def test_a_kernel_of_its_own_reads_only_what_differs(monkeypatch):
     assert engine._scenarios is not table and read() == {"fee", "max_order_qty"}
     engine.set_scenarios(rows(fee=[4, 5, 6, 7], max_order_qty=[1, 2, 3, 4]))
     assert len(engine.scenario_rows()) == 4
-    old = torch.from_numpy(pack(rows(fee=[4, 5, 6, 7], max_order_qty=9, noise_spread=[14, 60, 14, 14])))
+    old = torch.from_numpy(base.pack(rows(fee=[4, 5, 6, 7], max_order_qty=9, noise_spread=[14, 60, 14, 14])))
     growth = engine._growth
-    engine.put_parameters(old)  # as a branch does whose episodes play a table that was replaced
+    seven = rows(fee=[4, 5, 6, 7], max_order_qty=[1, 2, 3, 4])
+    playing = engine.parameters()
+    engine.set_scenarios(seven, old)  # as a branch does whose episodes play a table that was replaced
+    assert engine.parameters() is not playing  # a captured kernel would not fit these
     assert read() == {"fee", "max_order_qty", "noise_spread"}
     assert engine._growth > growth and engine._reach == 60
 
@@ -354,18 +360,27 @@ def test_a_bad_state_is_refused_and_changes_nothing(engine):
     wrong = saved["parameters"].clone()
     wrong[3, 0] += 1
     far = saved["scenario"].clone()
-    far[2] = 5
+    far[2] = 2**16
+    table = json.loads(saved["scenarios"].numpy().tobytes())
+    other_grid = pack({**table, "num_levels": 256})
     for name, value, match in (
-        ("parameters", wrong, r"state\['parameters'\]\[3\]: got those of none of the scenarios, allowed are these"),
-        ("parameters", saved["parameters"][:4], r"state\['parameters'\]: got torch.int32 \(4, "),
+        ("parameters", wrong, r"state\['parameters'\]: got counts of agents that no population has"),
+        ("parameters", saved["parameters"] + 2**24, r"state\['parameters'\]: got init_price = 167\d+, allowed is 1 to"),
+        ("parameters", saved["parameters"][:4], r"state\['parameters'\]: got torch.int32 \[4, "),
         ("parameters", None, r"state\['parameters'\]: got NoneType"),
         ("parameters", saved["parameters"].long(), r"state\['parameters'\]: got torch.int64"),
-        ("scenario", far, r"state\['scenario'\]: got 5, allowed is 0 to 4"),
+        ("scenarios", saved["scenarios"][:-1], r"state\['scenarios'\]: got what is not readable"),
+        ("scenarios", None, r"state\['scenarios'\]: got what is not readable"),
+        ("scenarios", pack({**table, "fee": -1}), r"state\['scenarios'\]: fee: got -1, allowed is 0 to"),
+        ("scenarios", pack({"spread": 3}), r"state\['scenarios'\]: MarketConfig: unknown field 'spread'"),
+        ("scenarios", pack([3]), r"state\['scenarios'\]: got list, allowed is a dict of fields"),
+        ("scenarios", other_grid, r"state\['scenarios'\]: randomise: got another num_levels"),
+        ("scenario", far, r"state\['scenario'\]: got 65536, allowed is 0 to 65535"),
         ("scenario", -far, r"state\['scenario'\]: got"),
         ("elapsed", saved["elapsed"] + 6, r"state\['elapsed'\]: got 7, allowed is 0 to 6"),
         ("bid", saved["bid"] - 1, r"state\['bid'\]: got -1"),
     ):
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises((TypeError, ValueError), match=match):
             envs.load_state_dict({**saved, name: value})
         for kept, value_before in envs.state_dict().items():
             assert torch.equal(value_before, saved[kept]), kept
@@ -373,17 +388,26 @@ def test_a_bad_state_is_refused_and_changes_nothing(engine):
         make(randomise=None, engine=engine).load_state_dict(saved)
 
 
-def test_a_state_of_episodes_that_play_an_old_table():
-    """It can be taken back where it came from; elsewhere these parameters are unknown."""
+@both_engines
+@pytest.mark.parametrize("steps", [0, 4, 9], ids=["at once", "while some play the old one", "when none does"])
+def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
+    """It was refused: the table, and rows that old episodes still played, were unknown there."""
     envs = make(32, num_scenarios=40)
     envs.reset(seed=1)
-    envs.set_scenarios(ks.MarketConfig.preset("trading", noise_spread=[25, 26]))
+    envs.set_scenarios({"noise_spread": (25, 26), "fee": [0, 7]})
+    for action in tape(steps, 32):
+        envs.step(action)
     saved = envs.state_dict()
-    assert int(saved["scenario"].max()) > 1
-    envs.load_state_dict(saved)
-    elsewhere = make(32, randomise=ks.MarketConfig.preset("trading", noise_spread=[25, 26]))
-    with pytest.raises(ValueError, match="got those of none of the scenarios"):
-        elsewhere.load_state_dict(saved)
+    elsewhere = make(32, randomise=ks.MarketConfig.preset("trading", noise_spread=[3, 4]), engine=engine)
+    elsewhere.reset(seed=9)
+    elsewhere.load_state_dict(saved)
+    for action in tape(20, 32, seed=1):
+        for mine, theirs in zip(envs.step(action)[:4], elsewhere.step(action)[:4], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    last = envs.state_dict()
+    assert len(saved["parameters"].unique(dim=0)) > 2 * (steps < 9)
+    for name, value in elsewhere.state_dict().items():
+        assert torch.equal(value, last[name]), name
 
 
 # Wrong inputs ---------------------------------------------------------------------------------------------------------

@@ -175,7 +175,9 @@ def test_replacement_keeps_the_other_tapes(engine, name):
     for t in range(20):
         before = full.state_dict()
         slots = {key: value for key, value in replaced.state_dict().items() if value.shape[:2] == (6, 1)}
-        replaced.load_state_dict({**before, **{key: torch.zeros_like(value) for key, value in slots.items()}})
+        started = {**before, **{key: torch.zeros_like(value) for key, value in slots.items()}}
+        with pytest.warns(UserWarning, match=r"slots is \[\] there, \['"):
+            replaced.load_state_dict(started, strict=False)
         quotes = np.zeros((6, 1, 4), np.int32)
         mid2 = full.mid2.tolist()
         for m in range(6):

@@ -44,13 +44,13 @@ SEEDS = [
     (1.5, TypeError, r"seed: got 1\.5, allowed is an int, or 3 of them"),
     (True, TypeError, r"seed: got True"),
     ("7", TypeError, r"seed: got '7'"),
-    ([1, 2], ValueError, r"seed: got shape \[2\], allowed is an int, or 3 of them"),
-    ([[1, 2, 3]], ValueError, r"seed: got shape \[1, 3\]"),
+    ([1, 2], ValueError, r"seed: got \[1, 2\], allowed is an int, or 3 of them"),
+    ([[1, 2, 3]], ValueError, r"seed: got \[\[1, 2, 3\]\]"),
     ([1, 2, 3.5], TypeError, r"seed: got \[1, 2, 3\.5\]"),
-    (torch.ones(3), TypeError, r"seed: got tensor"),
+    (torch.ones(3), TypeError, r"seed: got torch.float32 \[3\]"),
     (2**63 - 2, ValueError, r"seed: got 9223372036854775806, allowed is -2\^63 to 2\^63 - num_markets"),
-    (-(2**63) - 1, TypeError, r"seed: got -9223372036854775809"),
-    (np.array([1, 2, 2**63], np.uint64), ValueError, r"seed: got 9223372036854775808"),
+    (-(2**63) - 1, ValueError, r"seed: got -9223372036854775809"),
+    (np.array([1, 2, 2**63], np.uint64), ValueError, r"seed: got array.*uint64"),
 ]
 CALLS = [
     (lambda sim: sim.run(-1), ValueError, r"auctions: got -1, allowed is 0 to"),
@@ -62,10 +62,10 @@ CALLS = [
     (lambda sim: sim.run(3, record=7), TypeError, r"record: got 7"),
     (lambda sim: sim.step(GOOD, auctions="2"), TypeError, r"auctions: got '2'"),
     (lambda sim: sim.step(GOOD, auctions=-1), ValueError, r"auctions: got -1"),
-    (lambda sim: sim.step(GOOD[0]), ValueError, r"quotes: got shape \[2, 4\], allowed is int32 \[3, 2, 4\]"),
-    (lambda sim: sim.step(GOOD[:2]), ValueError, r"quotes: got shape \[2, 2, 4\]"),
-    (lambda sim: sim.step(GOOD[..., :3]), ValueError, r"quotes: got shape \[3, 2, 3\]"),
-    (lambda sim: sim.step(GOOD.astype(float)), TypeError, r"quotes: got float64, allowed is int32"),
+    (lambda sim: sim.step(GOOD[0]), ValueError, r"quotes: got int32 \[2, 4\], allowed is int32 \[3, 2, 4\]"),
+    (lambda sim: sim.step(GOOD[:2]), ValueError, r"quotes: got int32 \[2, 2, 4\]"),
+    (lambda sim: sim.step(GOOD[..., :3]), ValueError, r"quotes: got int32 \[3, 2, 3\]"),
+    (lambda sim: sim.step(GOOD.astype(float)), TypeError, r"quotes: got float64 \[3, 2, 4\], allowed is int32"),
     (lambda sim: sim.step(GOOD * np.nan), TypeError, r"quotes: got float64"),
     (lambda sim: sim.step(GOOD > 0), TypeError, r"quotes: got bool"),
     (lambda sim: sim.step(GOOD + np.int64(2**31)), ValueError, r"quotes: got 2147483648, allowed .* fit int32"),
@@ -74,18 +74,22 @@ CALLS = [
     (lambda sim: sim.step("buy"), TypeError, r"quotes: got <U3"),
     (lambda sim: sim.step(torch.zeros(3, 2, 4, device=sim.device)), TypeError, r"quotes: got torch.float32"),
     (lambda sim: sim.step(torch.zeros(3, 2, 4, dtype=torch.int64)), TypeError, r"quotes: got torch.int64"),
-    (lambda sim: sim.step(torch.zeros(3, 2, 4, dtype=torch.int32, device="meta")), ValueError, r"tensor on meta"),
-    (lambda sim: sim.rollout(GOOD), ValueError, r"quotes: got shape \[3, 2, 4\], allowed is int32 \[T, 3, 2, 4\]"),
-    (lambda sim: sim.rollout(None), TypeError, r"quotes: got object"),
+    (lambda sim: sim.step(torch.zeros(3, 2, 4, dtype=torch.int32, device="meta")), TypeError, r"got a meta tensor"),
+    (lambda sim: sim.rollout(GOOD), ValueError, r"quotes: got int32 \[3, 2, 4\], allowed is int32 \[T, 3, 2, 4\]"),
+    (lambda sim: sim.rollout(None), TypeError, r"quotes: got NoneType"),
     (lambda sim: sim.rollout(GOOD[None], auctions=0), ValueError, r"auctions: got 0, allowed is 1 to"),
     (lambda sim: sim.rollout(GOOD[None], record=("x",)), ValueError, r"record: got 'x'"),
-    (lambda sim: sim.reset(mask=[1, 0, 1]), ValueError, r"mask: got int64 \[3\], allowed is bool \[3\] or None"),
+    (
+        lambda sim: sim.reset(mask=[1, 0, 1]),
+        ValueError,
+        r"mask: got int64 \[3\], allowed is bool \[3\] on \w+(:0)?, or None",
+    ),
     (lambda sim: sim.reset(mask=[True]), ValueError, r"mask: got bool \[1\]"),
     (lambda sim: sim.reset(seed=1, mask="all"), ValueError, r"mask: got <U3 \[\]"),
     (lambda sim: sim.reset(mask=torch.ones(3)), ValueError, r"mask: got torch.float32 \[3\]"),
 ]
 STATES = [
-    ("bid", lambda x: x[:2], r"state\['bid'\]: got torch.int32 \(2, 16\), allowed is torch.int32 \(3, 16\)"),
+    ("bid", lambda x: x[:2], r"state\['bid'\]: got torch.int32 \[2, 16\] .*, allowed is int32 \[3, 16\]"),
     ("bid", lambda x: x.long(), r"state\['bid'\]: got torch.int64"),
     ("bid", lambda x: x.numpy(force=True), r"state\['bid'\]: got ndarray"),
     ("bid", lambda x: x - 1, r"state\['bid'\]: got -1, allowed is 0 or more"),
@@ -97,8 +101,8 @@ STATES = [
     ("fundamental_price", lambda x: x - 2**31, r"state\['fundamental_price'\]: got -21474836\d\d, allowed is -2\^30"),
     ("last_tick", lambda x: torch.full_like(x, -(2**31)), r"state\['last_tick'\]: got -2147483648"),
     ("last_tick", lambda x: x + 2**30, r"state\['last_tick'\]: got 10737418\d\d"),
-    ("t", lambda x: x - 100, r"state\['t'\]: got -\d+, allowed is 0 or more"),
-    ("t", lambda x: x + 2**32, r"state\['t'\]: got 4294967300, allowed is below 2\^32"),
+    ("t", lambda x: x - 100, r"state\['t'\]: got -\d+, allowed is 0 to 2\^32 - 1"),
+    ("t", lambda x: x + 2**32, r"state\['t'\]: got 4294967300, allowed is 0 to 2\^32 - 1"),
     ("episode", lambda x: x - 1, r"state\['episode'\]: got -1"),
     ("volume", lambda x: x - 2**40, r"state\['volume'\]: got -\d+"),
     ("trades", lambda x: x - 2**40, r"state\['trades'\]: got -\d+"),
@@ -151,7 +155,7 @@ def test_wrong_calls(engine, call, error, match):
 def test_wrong_states(engine, name, change, match):
     sim = open_three(engine)
     saved = sim.state_dict()
-    refused(sim, lambda sim: sim.load_state_dict({**saved, name: change(saved[name])}), ValueError, match)
+    refused(sim, lambda sim: sim.load_state_dict({**saved, name: change(saved[name])}), (TypeError, ValueError), match)
 
 
 @every_engine
@@ -189,7 +193,12 @@ def test_cuda_without_a_gpu():
 @pytest.mark.gpu
 def test_wrong_devices():
     sim = open_three("cuda")
-    refused(sim, lambda sim: sim.step(torch.from_numpy(GOOD)), ValueError, r"quotes: got a tensor on cpu, .* on cuda:0")
+    refused(
+        sim,
+        lambda sim: sim.step(torch.from_numpy(GOOD)),
+        ValueError,
+        r"quotes: got torch.int32 .* on cpu, allowed is .* on cuda:0",
+    )
     with pytest.raises(ValueError, match=r"device: got 'cuda:99', allowed is an index below"):
         ks.Simulator(CONFIG, 3, engine="cuda", device="cuda:99")
     with pytest.raises(ValueError, match=r"device: got 'cpu' with engine='cuda'"):

@@ -475,11 +475,13 @@ def test_a_checkpoint_goes_on_bit_for_bit(engine):
             assert_bits(one, two)
     with pytest.raises(ValueError, match="state\\['elapsed'\\]"):
         other.load_state_dict({**saved, "elapsed": saved["elapsed"] + 100})
-    with pytest.raises(ValueError, match="state\\['done'\\]: got False at elapsed = 6, allowed is True at the horizon"):
+    with pytest.raises(ValueError, match="state\\['done'\\]: got False, allowed is True at the horizon, 6"):
         other.load_state_dict({**saved, "elapsed": torch.full_like(saved["elapsed"], 6)})
-    with pytest.raises(ValueError, match="state\\['ended'\\]: got slots that disagree with 'done'"):
+    with pytest.raises(
+        ValueError, match="state\\['ended'\\]: got True, allowed is True for all slots just where 'done' is"
+    ):
         other.load_state_dict({**saved, "ended": ~saved["ended"]})
-    with pytest.raises(ValueError, match="state\\['done'\\]: got NoneType"):
+    with pytest.raises(ValueError, match=r"missing or unknown names \['done'\]"):
         other.load_state_dict({name: value for name, value in saved.items() if name != "done"})
 
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.benchmarks import machine, timing, verify
+from kineticsim_env.benchmarks import machine, schema, timing, verify
 from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.files import check_file, replacing
 
 FORMAT = 1
 
@@ -43,10 +44,9 @@ class Measurements:
         self.path, self._run_seconds = path, run_seconds
         self.oracle = verify.Oracle()
         self.data: dict[str, Any] = {"format": FORMAT, "machines": [], "unavailable": {}, "refused": [], "rows": []}
+        check_file("--output", path)
         if path.exists() and not resume:
             raise ValueError(f"--output: got {str(path)!r}, which is there: add --resume to go on with it")
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"--output: got {str(path)!r}, but there is no folder {str(path.parent)!r}")
         if path.exists():
             self.data = load(path)
         here = machine.describe()
@@ -185,23 +185,26 @@ class Measurements:
 
     def save(self) -> None:
         """Write the file at once or not at all."""
-        part = self.path.with_name(self.path.name + ".part")
-        part.write_text(json.dumps(self.data, indent=1) + "\n")
-        part.replace(self.path)
+        with replacing(self.path) as part:
+            part.write_text(json.dumps(self.data, indent=1, allow_nan=False) + "\n")
 
 
 def load(path: str | Path) -> dict[str, Any]:
     """Read a file of measurements.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it cannot be read or is none, naming the row, the key, what came and what is allowed.
     """
     try:
         data = json.loads(Path(path).read_text())
-    except ValueError as error:
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror}), allowed is a file of measurements") from error
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: this is no file of measurements ({error})") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"{path}: this is no file of measurements of format {FORMAT}")
+    try:
+        schema.check(data, FORMAT)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return data
 
 

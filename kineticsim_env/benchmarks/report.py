@@ -5,12 +5,14 @@ Writes `tables.md` and, through report_figures.py, the pictures that it shows. `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from kineticsim_env.benchmarks import paper_figures, report_figures
 from kineticsim_env.benchmarks.measurements import load
+from kineticsim_env.benchmarks.texts import in_figures, in_markdown, in_one_line, rewritten
+from kineticsim_env.files import check_folder, replacing
 from kineticsim_env.studies import plots
 
 Row = dict[str, Any]
@@ -21,9 +23,16 @@ _AXIS |= {"env markets": "markets", "env agents": "agents"}
 class Measured:
     """A file of measurements, by what the tables and figures ask for."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        """Sort the rows; backends keep the order of the file, ours first."""
-        self.data: dict[str, Any] = data
+    def __init__(self, data: dict[str, Any], write: Callable[[str], str] = str) -> None:
+        """Sort the rows; backends keep the order of the file, ours first.
+
+        Args:
+            data: What the file holds.
+            write: How a text of the file is written where it goes: names and notes may hold signs that mean something
+                there.
+        """
+        self.data: dict[str, Any] = rewritten(data, write)
+        data = self.data
         self.rows: list[Row] = data["rows"]
         named = [*data.get("backends", []), *(row["backend"] for row in self.rows)]
         self.backends = [name for name in dict.fromkeys(named) if any(row["backend"] == name for row in self.rows)]
@@ -67,21 +76,23 @@ def write(path: str | Path, output: str | Path) -> list[Path]:
     Returns:
         What was written.
     """
-    measured = Measured(load(path))
+    data = load(path)
     plots.require_matplotlib()
     folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
-    pictures = report_figures.draw(measured, folder)
-    sections = [_title(measured, Path(path).name), *_sections(measured)]
+    check_folder("--output", folder)
+    pictures = report_figures.draw(Measured(data, in_figures), folder)
+    measured = Measured(data, in_markdown)
+    sections = [_title(measured, in_markdown(Path(path).name)), *_sections(measured)]
     sections += [f"## Figures\n\n{_pictures(pictures)}"] if pictures else []
     page = folder / "tables.md"
-    page.write_text("\n\n".join(sections) + "\n")
+    with replacing(page) as part:
+        part.write_text("\n\n".join(sections) + "\n")
     return [page, *pictures]
 
 
 def summary(data: dict[str, Any]) -> str:
     """Return a table for the terminal: agent-events/s of every backend at every point that was measured."""
-    measured = Measured(data)
+    measured = Measured(data, in_one_line)
     lines: list[str] = []
     for sweep in dict.fromkeys(row["sweep"] for row in measured.rows):
         table, names, axis = measured.by_point(sweep), measured.names(sweep), _AXIS.get(sweep, "markets")
@@ -97,7 +108,7 @@ def summary(data: dict[str, Any]) -> str:
             lines.append(f"  {name:26s}{cells}{slower[-1]:>13s}")
     wrong = [f"  {row['backend']}, {row['sweep']}: {_why(row)}" for row in _bare(measured)]
     lines += ["", "no figure:", *dict.fromkeys(wrong)] if wrong else []
-    absent = [f"  {name}: {reason}" for name, reason in data["unavailable"].items()]
+    absent = [f"  {name}: {reason}" for name, reason in measured.data["unavailable"].items()]
     lines += ["", "not here:", *absent] if absent else []
     agree = sum(bool(row["agrees"]) for row in measured.rows)
     lines += ["", f"{agree} of {len(measured.rows)} rows verified bit for bit before they were timed"]
@@ -276,7 +287,7 @@ def _every_row(measured: Measured) -> list[str]:
         times = [f"{1e3 * row[key]:,.3f}" for key in ("seconds_median", "seconds_min", "seconds_max")]
         peak = "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e6:,.2f}"
         cost = [_rate(row["events_per_s"]), f"{row['us_per_step']:,.3f}", f"{row['ns_per_event']:.4g}", peak]
-        body.append([row["sweep"], row["backend"], *shape, *times, *cost, row["device"], row["notes"] or ""])
+        body.append([row["sweep"], row["backend"], *shape, *times, *cost, row["device"] or "", row["notes"] or ""])
     return [f"## Every row\n\n{_table(head, body)}"] if body else []
 
 
@@ -284,7 +295,7 @@ def _every_row(measured: Measured) -> list[str]:
 
 
 def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in body)]
+    lines = [head, ["---"] * len(head), *body]
     return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 

@@ -10,7 +10,8 @@ import torch
 
 from kineticsim_env import build
 from kineticsim_env.cache import notice
-from kineticsim_env.engines.native import CpuEngine, CudaEngine, NativeEngine
+from kineticsim_env.engines.base import Engine
+from kineticsim_env.engines.native import CpuEngine, CudaEngine
 from kineticsim_env.engines.numpy_engine import NumpyEngine
 from kineticsim_env.errors import EngineUnavailable
 
@@ -66,9 +67,7 @@ def _choose_auto(wanted: torch.device | None, prefer_cpu: str) -> tuple[str, tor
     return "cpu", torch.device("cpu")
 
 
-def make_engine(
-    name: str, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]
-) -> NativeEngine | NumpyEngine:
+def make_engine(name: str, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> Engine:
     """Make a resolved engine on given tensors."""
     return {"cuda": CudaEngine, "cpu": CpuEngine, "numpy": NumpyEngine}[name](device, sizes, tensors)
 

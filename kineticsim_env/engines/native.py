@@ -1,20 +1,23 @@
 """The two engines made of the shared header: `CpuEngine` (C++) and `CudaEngine` (the persistent kernel).
 
-Both fill one `struct Launch` with pointers to torch tensors and hand it over; they hold no rule. Callers (simulator.py,
-vector_env.py) check every tensor before it gets here.
+Both fill one `struct Launch` with pointers to torch tensors and hand it over; they hold no rule. `Engine.launch` looks
+at every tensor before it gets here.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 
 from kineticsim_env import build, state
+from kineticsim_env.calls import Uninterrupted
 from kineticsim_env.config import MAX_QUOTE_QTY
+from kineticsim_env.engines.base import ENV_RESET, ENV_STEP, RUN, Engine, pack, unpack
 from kineticsim_env.errors import EngineUnavailable, MarketError
 
 _INT32_LIMIT = 2**31
@@ -27,41 +30,27 @@ _LANE_WARPS = 8  # with an environment on each lane, at least so many should fit
 _LANE_MARKETS = 128  # and there should be so many environments for each: with fewer, lanes are too slow (measured)
 _RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
 _BLOCKS = 5  # of an environment on a multiprocessor: KS_BLOCKS in cuda/persistent_kernel.cu
-NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 
 
-class NativeEngine:
+class NativeEngine(Engine):
     """What the C++ and the CUDA engine share: the struct, and how tensors and parameters get into it."""
 
     name = "native"
 
-    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> None:
-        """Bind the engine to a set of tensors.
-
-        Args:
-            device: Where the tensors are.
-            sizes: M, L and K.
-            tensors: Persistent tensors by their names in `struct Launch`.
-        """
-        self.device = device
-        self._sizes = dict(sizes)
-        self._tensors = tensors
-        self._bound: dict[str, int] = {}  # addresses by the names of tensors, 0 where there are no elements
-        self._addresses: list[int] = []  # the same, in the order of tensors
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+        """Bind the engine to a set of tensors; see `Engine`."""
         self._struct = state.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
         self._scenarios: torch.Tensor | None = None
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
-        self.bind(tensors)
+        super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Point fields of the struct at tensors that live as long as the engine."""
-        for name, tensor in tensors.items():
-            self._tensors[name] = tensor
-            self._bound[name] = tensor.data_ptr()
+        super().bind(tensors)
+        for name in tensors:
             setattr(self._struct, name, self._bound[name])
-        self._addresses = list(self._bound.values())
 
     @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
@@ -82,28 +71,29 @@ class NativeEngine:
         return True
 
     @torch.inference_mode(False)
-    def set_scenarios(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Take over a table of scenarios: int64 `[C]` by the names of `struct MarketParams`.
-
-        From then on parameters are state: an episode that begins gets its scenario's. The first time all markets get
-        those of the first row; later on they keep theirs until their episodes end.
-        """
+    def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
+        """Take over a table of scenarios, and perhaps what markets play; see `Engine.set_scenarios`."""
         table = pack(rows)
-        fresh = self._scenarios is None
-        present = np.repeat(table[:1], self._sizes["M"], axis=0) if fresh else self.parameters().cpu().numpy()
-        in_place = self._plan(unpack(np.concatenate([table, present])))
+        if present is not None:
+            playing = present.cpu().numpy()
+        elif self._scenarios is None:
+            playing = np.repeat(table[:1], self._sizes["M"], axis=0)
+        else:
+            playing = self.parameters().cpu().numpy()
+        in_place = self._plan(unpack(np.concatenate([table, playing])))
         if self._scenarios is None or not in_place or self._scenarios.shape != table.shape:
             # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
             self._retired += [self._scenarios, self._params]
             self._scenarios = torch.from_numpy(table).to(self.device)
-            self._params = torch.from_numpy(present).to(self.device)
+            self._params = torch.from_numpy(playing).to(self.device)
         else:
             self._scenarios.copy_(torch.from_numpy(table))
+            self.parameters().copy_(torch.from_numpy(playing))
         self.bind({"params": self.parameters(), "scenario_params": self._scenarios})
         self._struct.params_stride = 1
 
     def parameters(self) -> torch.Tensor:
-        """Return the parameters of every market, or of all together: int32 `[M, n]` or `[1, n]`, live."""
+        """Return the parameters of every market, or of all together; see `Engine.parameters`."""
         assert self._params is not None
         return self._params
 
@@ -112,28 +102,21 @@ class NativeEngine:
         assert self._scenarios is not None
         return self._scenarios.cpu()
 
-    def put_parameters(self, rows: torch.Tensor) -> None:
-        """Take over the parameters of every market, int32 `[M, n]`: rows of the scenarios, or of those before them."""
-        self.parameters().copy_(rows)
-        self._plan(unpack(np.concatenate([self.scenario_rows().numpy(), rows.cpu().numpy()])))
-
     def set_task(self, task: Mapping[str, Any]) -> None:
-        """Take over the task's settings by the names of `struct TaskParams`."""
+        """Take over the task's settings; see `Engine.set_task`."""
+        super().set_task(task)
         for name, value in task.items():
             if state.TASK_FIELDS[name].length:
                 getattr(self._struct.task, name)[:] = list(value)
             else:
                 setattr(self._struct.task, name, value)
 
-    def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
-        """Run one launch: `mode` 0 run, 1 environment step, 2 environment reset; tensors by the struct's names."""
-        if list(map(torch.Tensor.data_ptr, self._tensors.values())) != self._addresses:
-            self._check_addresses()
+    def _launch(self, mode: int, decisions: int, auctions: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
         struct = self._struct
         struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
-        total = decisions * auctions + (struct.task.forced_auctions if mode == 1 else 0)
+        total = decisions * auctions + (struct.task.forced_auctions if mode == ENV_STEP else 0)
         struct.growth = min(self._growth * total, _INT32_LIMIT - 1)
-        struct.records = int(mode == 0 and any(name.startswith("series_") for name in tensors))
+        struct.records = int(mode == RUN and any(name.startswith("series_") for name in tensors))
         for name, tensor in tensors.items():
             setattr(struct, name, None if tensor is None else tensor.data_ptr())
         if (actions := tensors.get("actions")) is not None:
@@ -144,24 +127,8 @@ class NativeEngine:
             for name in tensors:  # back to what is bound, if anything
                 setattr(struct, name, self._bound.get(name))
 
-    def _check_addresses(self) -> None:
-        """Raise for a tensor that lies elsewhere by now: no launch ever writes to memory that was given back."""
-        for name, tensor in self._tensors.items():
-            if tensor.data_ptr() != self._bound[name] and tensor.numel():
-                raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
-
-    def __reduce__(self) -> str:
-        """Refuse to be copied or pickled: the struct points at this engine's own tensors."""
-        raise TypeError(NO_COPY)
-
     def _execute(self, mode: int, total_auctions: int) -> None:
         raise NotImplementedError
-
-    def specialise(self) -> None:
-        """Prepare for these very parameters, where that makes an engine faster; see `CudaEngine.specialise`."""
-
-    def state_changed(self) -> None:
-        """Hear that tensors were changed outside a launch (reset, load_state_dict)."""
 
 
 class CpuEngine(NativeEngine):
@@ -169,7 +136,7 @@ class CpuEngine(NativeEngine):
 
     name = "cpu"
 
-    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> None:
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Load (perhaps build) the library and bind it; see `NativeEngine`."""
         self._library = build.load_cpu()
         self._library.ks_cpu_launch.restype = ctypes.c_int64
@@ -197,25 +164,28 @@ class CpuEngine(NativeEngine):
         A copy of the state for that case is made only when it can come to it: while quantities are too small to
         overflow within so many auctions, none is needed.
         """
-        saved = None
-        if mode == 2:
+        saved: dict[str, torch.Tensor] = {}
+        if mode == ENV_RESET:
             self._safe_auctions = 0
         elif total_auctions > self._safe_auctions:
             self._safe_auctions = self._count_safe_auctions()
             if total_auctions > self._safe_auctions:
                 saved = {name: tensor.clone() for name, tensor in self._tensors.items()}
-        failed = self._library.ks_cpu_launch(ctypes.addressof(self._struct))
-        if failed >= 0:
-            t = int(self._tensors["t"][failed])
-            stopped = int(self._tensors["error"][failed])
-            self._safe_auctions = 0
-            reason = market_stopped(int(failed), t, stopped)
-            if saved is None:  # its bounds said that it could not: somebody wrote to live tensors since
-                raise MarketError(f"{reason}; tensors were changed by hand, so the state before the call is lost")
-            for name, tensor in saved.items():
-                self._tensors[name].copy_(tensor)
-            raise MarketError(reason)
+        with Uninterrupted() if saved else nullcontext():
+            failed = self._library.ks_cpu_launch(ctypes.addressof(self._struct))
+            if failed >= 0:
+                self._raise_stopped(int(failed), saved)
         self._safe_auctions -= total_auctions
+
+    def _raise_stopped(self, market: int, saved: Mapping[str, torch.Tensor]) -> None:
+        """Put the state before the call back, and say why it came to no end."""
+        reason = market_stopped(market, int(self._tensors["t"][market]), int(self._tensors["error"][market]))
+        self._safe_auctions = 0
+        if not saved:  # its bounds said that it could not: somebody wrote to live tensors since
+            raise MarketError(f"{reason}; tensors were changed by hand, so the state before the call is lost")
+        for name, tensor in saved.items():
+            self._tensors[name].copy_(tensor)
+        raise MarketError(reason)
 
     def _count_safe_auctions(self) -> int:
         """Return how many auctions no market can overflow in, from the largest book and what agents may add."""
@@ -235,7 +205,7 @@ class CudaEngine(NativeEngine):
 
     name = "cuda"
 
-    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> None:
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Bind to tensors on a CUDA device; see `NativeEngine`. Kernel variants are compiled when first needed."""
         super().__init__(device, sizes, tensors)
         self._index = torch.cuda.current_device() if device.index is None else device.index
@@ -245,9 +215,19 @@ class CudaEngine(NativeEngine):
         self._plans: dict[int, tuple] = {}
         self._work, self._specialised = 0, False
         self._changing: set[str] = set()  # parameters that were set more than once, to different values
-        self._task: dict[str, Any] = {}
+        self._stream: torch.cuda.Stream | None = None  # of the last call
         self._changing_task: set[str] = set()  # settings of the task likewise
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
+
+    def begin_call(self) -> None:
+        """Order what this call launches behind what the last one did, if it comes on another stream."""
+        if self._stream is not None and torch._C._cuda_getCurrentRawStream(self._index) == self._stream.cuda_stream:
+            return
+        stream = torch.cuda.current_stream(self._index)
+        # A stream that is captured may not wait for others; torch waits for the whole device before a capture.
+        if self._stream is not None and not torch.cuda.is_current_stream_capturing():
+            stream.wait_stream(self._stream)
+        self._stream = stream
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`; a variant without options is used while no market has any."""
@@ -287,11 +267,11 @@ class CudaEngine(NativeEngine):
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """See `NativeEngine.set_task`; settings that stay as they were first set become constants, too."""
+        before = dict(self._task)
         super().set_task(task)
-        changed = {name for name, value in task.items() if name in self._task and self._task[name] != value}
-        fresh = changed - self._changing_task or not self._task
+        changed = {name for name, value in task.items() if name in before and before[name] != value}
+        fresh = changed - self._changing_task or not before
         self._changing_task |= changed
-        self._task |= task
         if self._specialised and fresh:
             modes = [mode for mode in self._plans if mode != 0]
             self._plans = {mode: plan for mode, plan in self._plans.items() if mode == 0}
@@ -399,16 +379,6 @@ class CudaEngine(NativeEngine):
         else:
             with torch.cuda.device(self._index):
                 kernel.launch(grid, block, shared, self._struct, stream)
-
-
-def pack(rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return parameter rows as they lie in memory, int32 `[rows, fields]`."""
-    return np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
-
-
-def unpack(packed: np.ndarray) -> dict[str, np.ndarray]:
-    """Return rows of parameters, int32 `[rows, fields]`, by name, int64 `[rows]` each; the inverse of `pack`."""
-    return {name: packed[:, place].astype(np.int64) for place, name in enumerate(state.PARAMS_FIELDS)}
 
 
 def choose_bins(reach: int, agents: int) -> int:

@@ -9,25 +9,25 @@ import numpy as np
 import torch
 
 from kineticsim_env import state
+from kineticsim_env.calls import Uninterrupted
 from kineticsim_env.engines import numpy_reference
-from kineticsim_env.engines.native import NO_COPY
+from kineticsim_env.engines.base import Engine, pack, unpack
 
 
-class NumpyEngine:
+class NumpyEngine(Engine):
     """Hands NumPy views of CPU tensors to the oracle."""
 
     name = "numpy"
 
-    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: dict[str, torch.Tensor]) -> None:
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Bind the engine to CPU tensors by their names in `struct Launch`."""
-        self.device = device
-        self._sizes = sizes
         self._args: dict[str, Any] = dict.fromkeys(state.LAUNCH_FIELDS)
         self._args |= {"markets": sizes["M"], "levels": sizes["L"], "slots": sizes["K"]}
-        self.bind(tensors)
+        super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take views of tensors that live as long as the engine."""
+        super().bind(tensors)
         self._args |= {name: tensor.numpy() for name, tensor in tensors.items()}
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
@@ -38,47 +38,33 @@ class NumpyEngine:
             for name in state.PARAMS_FIELDS
         }
 
-    def set_scenarios(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Take over the table of scenarios; see `NativeEngine.set_scenarios`."""
+    def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
+        """Take over a table of scenarios, and perhaps what markets play; see `Engine.set_scenarios`."""
         table = {name: np.array(rows[name], dtype=np.int64) for name in state.PARAMS_FIELDS}
-        if self._args.get("scenario_params") is None:
-            first = {name: np.full(self._sizes["M"], values[0]) for name, values in table.items()}
-            self._args |= {"params": first, "params_stride": 1}
-        self._args["scenario_params"] = table
+        if present is not None:
+            self._args["params"] = unpack(present.cpu().numpy())
+        elif self._args.get("scenario_params") is None:
+            self._args["params"] = {name: np.full(self._sizes["M"], values[0]) for name, values in table.items()}
+        self._args |= {"scenario_params": table, "params_stride": 1}
+        self._tables["scenario_params"], self._fits_task = len(table["fee"]), False
 
     def parameters(self) -> torch.Tensor:
-        """Return the parameters of every market; see `NativeEngine.parameters`."""
-        columns = [self._args["params"][name] for name in state.PARAMS_FIELDS]
-        return torch.from_numpy(np.stack(columns, axis=1).astype(np.int32))
+        """Return the parameters of every market; see `Engine.parameters`."""
+        return torch.from_numpy(pack(self._args["params"]))
 
     def scenario_rows(self) -> torch.Tensor:
-        """Return the table of scenarios; see `NativeEngine.scenario_rows`."""
-        columns = [self._args["scenario_params"][name] for name in state.PARAMS_FIELDS]
-        return torch.from_numpy(np.stack(columns, axis=1).astype(np.int32))
+        """Return the table of scenarios; see `Engine.scenario_rows`."""
+        return torch.from_numpy(pack(self._args["scenario_params"]))
 
-    def put_parameters(self, rows: torch.Tensor) -> None:
-        """Take over the parameters of every market; see `NativeEngine.put_parameters`."""
-        for index, name in enumerate(state.PARAMS_FIELDS):
-            self._args["params"][name][:] = rows[:, index].cpu().numpy()
-
-    def set_task(self, task: Mapping[str, object]) -> None:
-        """Take over the task's settings by the names of `struct TaskParams`."""
+    def set_task(self, task: Mapping[str, Any]) -> None:
+        """Take over the task's settings; see `Engine.set_task`."""
+        super().set_task(task)
         self._args["task"] = {name: np.asarray(value) if name == "role" else value for name, value in task.items()}
 
-    def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
-        """Run one launch; see `NativeEngine.launch`."""
+    def _launch(self, mode: int, decisions: int, auctions: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
         inputs: dict[str, Any] = {name: None if tensor is None else tensor.numpy() for name, tensor in tensors.items()}
         for name, rest in (("actions", (-1,)), ("choices", ())):  # native engines see the memory, not its axes
-            if name in inputs:
+            if inputs.get(name) is not None:
                 inputs[name] = inputs[name].reshape(self._sizes["M"], self._sizes["K"], *rest)
-        numpy_reference.launch(self._args | {"env_mode": mode, "decisions": decisions, "auctions": auctions} | inputs)
-
-    def __reduce__(self) -> str:
-        """Refuse to be copied or pickled: a copy's views would no longer be those of its simulator's tensors."""
-        raise TypeError(NO_COPY)
-
-    def specialise(self) -> None:
-        """Nothing is compiled."""
-
-    def state_changed(self) -> None:
-        """Nothing is remembered between launches."""
+        settings = {"env_mode": mode, "decisions": decisions, "auctions": auctions}
+        numpy_reference.launch(self._args | settings | inputs, commit=Uninterrupted())

@@ -6,6 +6,7 @@ in the order of one auction; what needs no state is in numpy_rules.py, the envir
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,11 @@ ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "trunc
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 
 
-def launch(args: dict[str, Any]) -> None:
+def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = None) -> None:
     """Run one launch, updating the state and output arrays in place, or leave them all as they were.
 
     Args:
+        commit: held while the arrays are updated, so that nothing comes between.
         args: the fields of `struct Launch`: integers, NumPy arrays of the shapes given there (None for null), `params`
             as a dict of int64 arrays [M] and `task` as a dict of the fields of `struct TaskParams`, or None.
 
@@ -64,10 +66,11 @@ def launch(args: dict[str, Any]) -> None:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         for rows in market_blocks(args):
             work_on(args | copies, rows)
-    for name, values in copies.pop("params", {}).items():
-        args["params"][name][...] = values
-    for name, copy in copies.items():
-        args[name][...] = copy
+    with commit or nullcontext():
+        for name, values in copies.pop("params", {}).items():
+            args["params"][name][...] = values
+        for name, copy in copies.items():
+            args[name][...] = copy
 
 
 def market_blocks(args: dict[str, Any]) -> Iterator[np.ndarray]:

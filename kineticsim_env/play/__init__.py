@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 from typing import Any
 
 import numpy as np
 
 from kineticsim_env.config import PRESETS
+from kineticsim_env.options import number, whole
 from kineticsim_env.play.game import GAMES, Game
 
 
@@ -26,16 +26,18 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--terminal", action="store_true", help="play in this terminal; needs no further library")
     parser.add_argument("--task", default="market_making", help=f"{', '.join(GAMES)} (default: market_making)")
     parser.add_argument("--preset", default="trading", help=f"the market: {' or '.join(PRESETS)} (default: trading)")
-    parser.add_argument("--seed", type=int, help="of the market; the same seed is the same market (default: a new one)")
-    parser.add_argument("--horizon", type=int, help="decisions to make (default: the task's)")
-    parser.add_argument("--speed", type=float, default=2.0, help="decisions a second at the start (default: 2)")
+    parser.add_argument(
+        "--seed", type=whole(0, 2**63 - 1), help="of the market; the same seed is the same market (default: a new one)"
+    )
+    parser.add_argument("--horizon", type=whole(1), help="decisions to make (default: the task's)")
+    parser.add_argument(
+        "--speed", type=number(0.01, 1000.0), default=2.0, help="decisions a second at the start (default: 2)"
+    )
     parser.set_defaults(command=play)
 
 
 def play(options: argparse.Namespace) -> int:
     """Play a game and print how it ended."""
-    if not math.isfinite(options.speed) or options.speed <= 0:
-        raise ValueError(f"--speed: got {options.speed}, allowed is a number above 0")
     if options.terminal:
         from kineticsim_env.play.terminal import play_terminal as show
     else:

@@ -92,7 +92,8 @@ class Game:
         if controls.paused:
             self._waited = 0.0
             return 0
-        self._waited = min(self._waited + seconds, 1.0)  # a window that was dragged about does not race afterwards
+        # A window that was dragged about does not race afterwards; slow games wait longer than a second for a decision.
+        self._waited = min(self._waited + seconds, max(1.0, 1.5 / controls.speed))
         while self._waited * controls.speed >= 1.0 and not self.over:
             self._waited -= 1.0 / controls.speed
             made += self._decide()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import textwrap
 import time
 from typing import Any
 
@@ -25,7 +26,8 @@ _NAMES = {
     " ": "space",
     "\x1b": "q",
 }
-_FOOT, _LEAST = 4, 14  # lines below the ladder; lines that a game needs
+_FOOT, _LEAST = 4, 14  # lines below the ladder; lines that are drawn at least, of which the last are keys
+COLUMNS, LINES = 40, 12  # that a terminal needs: up to the prices, and down to what the next decision is
 
 
 def play_terminal(game: Game) -> None:
@@ -33,7 +35,7 @@ def play_terminal(game: Game) -> None:
 
     Raises:
         ModuleNotFoundError: On a Python without curses.
-        ValueError: If this is no terminal.
+        ValueError: If this is no terminal, or one that is too small.
     """
     try:
         import curses
@@ -67,16 +69,23 @@ def _loop(screen: Any, game: Game, curses: Any) -> None:
     with contextlib.suppress(curses.error):  # a terminal that cannot hide its cursor
         curses.curs_set(0)
     screen.timeout(30)
+    height, width = screen.getmaxyx()
+    if not _fits(height, width):
+        raise ValueError(
+            f"play --terminal: got {width} columns x {height} lines, allowed are {COLUMNS} x {LINES} or more"
+        )
     colours = _colours(curses)
     before, shown = time.monotonic(), None
     while not (game.controls.quit or game.over):
         now = time.monotonic()
-        game.advance(now - before)
-        before = now
         height, width = screen.getmaxyx()
-        lines = screen_lines(game, height)
+        fits = _fits(height, width)
+        if fits:  # nobody can trade in a market that is not shown: it waits
+            game.advance(now - before)
+        before = now
+        lines = screen_lines(game, height) if fits else _too_small(width)
         if lines != shown:
-            _draw(screen, lines, height, width, colours, game)
+            _draw(screen, lines, height, width, colours, game, curses)
             shown = lines
         try:
             key = screen.getkey()
@@ -84,7 +93,18 @@ def _loop(screen: Any, game: Game, curses: Any) -> None:
             continue
         if key == "KEY_RESIZE":
             shown = None
-        game.press(_NAMES.get(key, key))
+        name = _NAMES.get(key, key)
+        if fits or name == "q":
+            game.press(name)
+
+
+def _fits(height: int, width: int) -> bool:
+    return height >= LINES and width >= COLUMNS
+
+
+def _too_small(width: int) -> list[str]:
+    """Return what a terminal says that was made too small, in lines that fit."""
+    return textwrap.wrap(f"make the terminal larger: {COLUMNS} x {LINES}; q quits", max(width - 1, 1))
 
 
 def _colours(curses: Any) -> dict[str, int]:
@@ -97,7 +117,9 @@ def _colours(curses: Any) -> dict[str, int]:
     return {"fill": curses.color_pair(1), "own": curses.color_pair(2) | curses.A_BOLD, "head": curses.A_BOLD}
 
 
-def _draw(screen: Any, lines: list[str], height: int, width: int, colours: dict[str, int], game: Game) -> None:
+def _draw(
+    screen: Any, lines: list[str], height: int, width: int, colours: dict[str, int], game: Game, curses: Any
+) -> None:
     moment = game.moment
     own = {str(price) for price, qty in (moment.quotes[:2], moment.quotes[2:]) if qty}
     filled = str(moment.last_price) if moment.bought or moment.sold else ""
@@ -108,5 +130,6 @@ def _draw(screen: Any, lines: list[str], height: int, width: int, colours: dict[
             price = line[29:37].strip(" =<")
             attribute = colours["fill"] if price and price == filled else colours["own"] if price in own else 0
         # The last cell of a screen cannot be written without scrolling it.
-        screen.addnstr(row, 0, line, max(width - 1, 1), attribute)
+        with contextlib.suppress(curses.error):  # it may have become smaller since it was asked for its size
+            screen.addnstr(row, 0, line, max(width - 1, 1), attribute)
     screen.refresh()

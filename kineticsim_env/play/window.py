@@ -26,7 +26,7 @@ def play_window(game: Game, poll: Callable[[], Iterable[Any]] | None = None) -> 
     Raises:
         RuntimeError: If this machine has no display.
     """
-    screen = open_display((WIDTH, HEIGHT + _STRIP), "KineticSim: play")
+    screen = open_display((WIDTH, HEIGHT + _STRIP), "KineticSim: play", "play --terminal plays in a terminal")
     clock, picture, strip, result = pygame.time.Clock(), Picture(), Canvas(WIDTH, _STRIP), None
     try:
         while not game.controls.quit:

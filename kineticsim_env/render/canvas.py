@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.files import replacing
 from kineticsim_env.render.viewer import require_pygame
 
 require_pygame("a picture of a market")
@@ -50,7 +51,8 @@ class Canvas:
 
     def save(self, path: Any) -> None:
         """Write the picture as a PNG."""
-        pygame.image.save(self.surface, os.fspath(path))
+        with replacing(path) as part:
+            pygame.image.save(self.surface, os.fspath(part))
 
     def fill(self, colour: Colour) -> None:
         """Paint everything."""

@@ -72,9 +72,10 @@ class Viewer:
         self.mode = mode
         self._picture: Any = None
         self._window: Any = None
+        self._closed = False
 
     def update(self) -> None:
-        """Look at the market, after every reset and step; a window shows it at once."""
+        """Look at the market, after every reset and step; a window shows it at once, unless it was closed."""
         device = self.recorder.core.device
         if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             return  # a copy to the host cannot be captured; `render` looks again
@@ -86,8 +87,11 @@ class Viewer:
         """Return uint8 `[H, W, 3]` or a text; None where a window shows it.
 
         Raises:
+            gymnasium.error.ClosedEnvironmentError: If the environment was closed.
             gymnasium.error.ResetNeeded: If the environment was never reset.
         """
+        if self._closed:
+            raise gym.error.ClosedEnvironmentError("render: the environment was closed; make a new one")
         if self.recorder.moment is None:
             raise gym.error.ResetNeeded("render: the environment was never reset; call reset() first")
         if self.mode == "human":
@@ -99,7 +103,8 @@ class Viewer:
         return self._drawn().array()
 
     def close(self) -> None:
-        """Close the window."""
+        """Close the window for good: nothing is shown from here on."""
+        self._closed = True
         if self._window is not None:
             self._window.close()
 
@@ -114,6 +119,8 @@ class Viewer:
     def _show(self) -> None:
         from kineticsim_env.render.window import Window
 
+        if self._closed:
+            return
         if self._window is None:
             self._window = Window(f"KineticSim: market {self.recorder.market}")
         if self._window.open:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from kineticsim_env.files import replacing
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
 _STYLE: dict[Any, Any] = {
@@ -22,6 +25,16 @@ def require_matplotlib() -> None:
         import matplotlib.figure  # noqa: F401
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("pictures need matplotlib: pip install matplotlib", name="matplotlib") from error
+
+
+def check_picture(option: str, path: str) -> None:
+    """Refuse a picture that matplotlib cannot draw, or no matplotlib; without an ending it is a PNG."""
+    require_matplotlib()
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    ending, kinds = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
+    if ending and ending not in kinds:
+        raise ValueError(f"{option}: got {path!r}, allowed are names that end in .{', .'.join(sorted(kinds))}")
 
 
 def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[float, float] = (5.4, 3.5)) -> None:
@@ -41,7 +54,8 @@ def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[fl
             function(panel)
         for panel in panels[len(draw) :]:
             panel.set_visible(False)
-        figure.savefig(path, dpi=130)
+        with replacing(path) as part:
+            figure.savefig(part, dpi=130, format=part.suffix[1:].lower() or "png")
 
 
 def price_paths(axes: Any, price: np.ndarray, fundamental: np.ndarray, markets: int = 3) -> None:

@@ -6,9 +6,9 @@ Every figure is a paired difference between the same markets with and without th
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +19,8 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactual import BlockImpact, block_impact
+from kineticsim_env.files import check_folder, replacing
+from kineticsim_env.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots
 from kineticsim_env.studies.price_impact_figures import draw_preset
@@ -146,7 +148,7 @@ def half_life(point: Point) -> float:
 def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> None:
     """Write measured orders: JSON with everything, or, where the name ends in .csv, a line per order and auction."""
     if path.suffix == ".csv":
-        with path.open("w", newline="") as file:
+        with replacing(path) as part, part.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(("side", "block", "per_auction", "auction", "impact", "interval"))
             for point in points:
@@ -163,7 +165,8 @@ def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> Non
         }
         for point in points
     ]
-    path.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
+    with replacing(path) as part:
+        part.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
 
 
 def _line(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
@@ -184,16 +187,14 @@ def _without_nan(value: Any) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--markets", type=int, default=4096, help="markets, the same for every order")
+    parser = Parser(description=__doc__)
+    parser.add_argument("--markets", type=whole(2, 1 << 20), default=4096, help="markets, the same for every order")
     parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
     parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
     options = parser.parse_args(arguments)
-    if options.markets < 2:
-        parser.error(f"--markets: got {options.markets}, allowed is 2 or more")
     plots.require_matplotlib()
     images = options.output / "images"
-    images.mkdir(parents=True, exist_ok=True)
+    check_folder("--output", images)
     begin = time.perf_counter()
     common: dict[str, Any] = {"num_markets": options.markets, "seed": SEED, "after": AFTER, "engine": options.engine}
     found: dict[str, dict[str, list[Point]]] = {}
@@ -244,4 +245,4 @@ def _middle(name: str) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))

@@ -6,7 +6,7 @@ then the same with many markets a point, and the plane momentum x maker. Returns
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,6 +16,8 @@ import numpy as np
 from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.files import check_folder
+from kineticsim_env.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots, statistics
 from kineticsim_env.studies.stylised_facts_figures import draw
@@ -158,16 +160,14 @@ def _kurtosis_of_moments(moments: np.ndarray) -> np.ndarray:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--markets", type=int, default=4096, help="markets a point of the large sweep")
+    parser = Parser(description=__doc__)
+    parser.add_argument("--markets", type=whole(2, 1 << 20), default=4096, help="markets a point of the large sweep")
     parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
     parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
     options = parser.parse_args(arguments)
-    if not 2 <= options.markets <= 1 << 20:
-        parser.error(f"--markets: got {options.markets}, allowed is 2 to {1 << 20}")
     plots.require_matplotlib()
     images = options.output / "images"
-    images.mkdir(parents=True, exist_ok=True)
+    check_folder("--output", images)
     begin = time.perf_counter()
     line, plane = populations(MOMENTUM, (MAKER,)), populations(MOMENTUM, MAKERS)
     small = {
@@ -190,4 +190,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))

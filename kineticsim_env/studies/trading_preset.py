@@ -6,7 +6,7 @@ after 300 auctions what it holds is unwound through the market. All runs share t
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import liquidate
+from kineticsim_env.files import check_folder
+from kineticsim_env.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots, statistics
 from kineticsim_env.studies.trading_preset_page import page
@@ -172,12 +174,15 @@ def _draw(folder: Path, config: MarketConfig, games: dict[tuple[float, int], Gam
 
 def main() -> None:
     """Measure, draw, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--markets", type=int, default=4096, help="markets of each maker; candidates get a quarter")
+    parser = Parser(description=__doc__)
+    parser.add_argument(
+        "--markets", type=whole(2, 1 << 20), default=4096, help="markets of each maker; candidates get a quarter"
+    )
     parser.add_argument("--engine", default="auto", help="as in Simulator")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the page")
     options = parser.parse_args()
     plots.require_matplotlib()
+    check_folder("--docs", options.docs / "images")
     (options.docs / "images").mkdir(parents=True, exist_ok=True)
     preset = MarketConfig.preset("trading")
     others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
@@ -219,4 +224,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code(main))

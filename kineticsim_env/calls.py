@@ -1,0 +1,121 @@
+"""One call at a time, and each as a whole: what keeps a simulator's state right under threads, forks and Ctrl-C."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+
+class CallLock:
+    """Lets one thread at a time into the calls of one object, and that thread as deep as it likes.
+
+    The engines give up Python's own lock while they work, and all calls share one struct and one set of tensors.
+
+    Args:
+        on_entry: Called by each thread as it enters, before anything else.
+    """
+
+    def __init__(self, on_entry: Callable[[], None] | None = None) -> None:
+        """See the class."""
+        self._lock = threading.RLock()
+        self._on_entry = on_entry
+        self._torn_by_fork = False
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        """Wait for the other threads' calls."""
+        self._lock.acquire()
+        try:
+            if self._torn_by_fork:
+                raise RuntimeError(
+                    "this process was forked while another thread was in a call of this object, which is half done "
+                    "here; make a new one, or fork between calls"
+                )
+            if self._on_entry is not None:
+                self._on_entry()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        """Let the next thread in."""
+        self._lock.release()
+
+    def _renew_after_fork(self) -> None:
+        """In the child: another thread that is in a call is not here to end it."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock, self._torn_by_fork = threading.RLock(), True
+
+
+_locks: weakref.WeakSet[CallLock] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for lock in list(_locks):
+        lock._renew_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+class _HasCalls(Protocol):
+    _calls: CallLock
+
+
+_Owner = TypeVar("_Owner", bound=_HasCalls)
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def one_at_a_time(
+    method: Callable[Concatenate[_Owner, _Given], _Result],
+) -> Callable[Concatenate[_Owner, _Given], _Result]:
+    """Make a method hold its object's `_calls` lock: further threads wait until it has returned."""
+
+    @functools.wraps(method)
+    def call(self: _Owner, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        with self._calls:
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+class Uninterrupted:
+    """Holds signals back while a block changes several things that belong together, such as Ctrl-C.
+
+    Python runs handlers of signals between any two operations of the main thread; those that came are run at the end.
+    """
+
+    def __enter__(self) -> None:
+        """Note signals from here on."""
+        self._handlers: dict[int, Any] = {}
+        self._came: list[tuple[int, Any]] = []
+        if threading.current_thread() is not threading.main_thread():
+            return  # handlers run in the main thread alone
+        for number in _signals():
+            handler = signal.getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler
+                signal.signal(number, lambda number, frame: self._came.append((number, frame)))
+
+    def __exit__(self, *error: object) -> None:
+        """Put the handlers back, and run those whose signal came."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for number, frame in self._came:
+            self._handlers[number](number, frame)
+
+
+@functools.cache
+def _signals() -> tuple[int, ...]:
+    """Return the signals whose handlers people set to stop something."""
+    names = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF")
+    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))

@@ -1,0 +1,188 @@
+"""`Engine`: what all engines share: the tensors that they are bound to, and the checks of every launch.
+
+Callers check what users hand over (checks.py) and say what is wrong with it. An engine looks again at what memory
+safety depends on: each tensor of a launch is dense, and as large as the launch takes it to be.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env import state
+
+RUN, ENV_STEP, ENV_RESET = 0, 1, 2  # enum EnvMode in cuda/tasks.h
+NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
+_INPUTS = frozenset(name for name, field in state.LAUNCH_FIELDS.items() if field.pointer and field.constant)
+_ALIGNMENT = 16  # bytes: engines read four ints or floats at a time
+
+
+class Engine:
+    """A set of tensors, and the launches that change them."""
+
+    name = "none"
+
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+        """Bind the engine to a set of tensors.
+
+        Args:
+            device: Where the tensors are.
+            sizes: M, L and K.
+            tensors: Persistent tensors by their names in `struct Launch`.
+        """
+        self.device = device
+        self._sizes = dict(sizes)
+        self._dims = tuple(sizes[name] for name in "MLK")
+        self._tensors: dict[str, torch.Tensor] = {}
+        self._bound: dict[str, int] = {}  # addresses by the names of tensors, 0 where there are no elements
+        self._addresses: list[int] = []  # the same, in the order of tensors
+        self._starts: list[int] = []  # of the same tensors in memory, in rising order,
+        self._ends: list[int] = []  # and where each of them ends
+        self._task: dict[str, Any] = {}
+        self._input, self._action_size = "actions", 0  # of an environment's step, and its least numbers per slot
+        self._tables: dict[str, int] = {"bank_scalars": 0, "scenario_params": 0}  # rows
+        self._fits_task = False  # whether the tables have the rows that the task draws from
+        self.bind(tensors)
+
+    def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Point at tensors that live as long as the engine."""
+        for name, tensor in tensors.items():
+            self._tensors[name] = tensor
+            self._bound[name] = tensor.data_ptr()
+            if name in self._tables:
+                self._tables[name], self._fits_task = len(tensor), False
+        self._addresses = list(self._bound.values())
+        places = sorted((self._bound[name], tensor.nbytes) for name, tensor in self._tensors.items() if tensor.nbytes)
+        self._starts = [start for start, _ in places]
+        self._ends = [start + size for start, size in places]
+
+    def set_task(self, task: Mapping[str, Any]) -> None:
+        """Take over the task's settings by the names of `struct TaskParams`.
+
+        Raises:
+            ValueError: If the warm starts or the scenarios are fewer than the task draws from.
+        """
+        settings = self._task | dict(task)
+        scenarios = settings.get("scenarios", 0)
+        owners = (1, self._sizes["M"], scenarios)[settings.get("bank_owner", 0)]
+        for name, rows in (("bank_scalars", owners * settings.get("bank_size", 0)), ("scenario_params", scenarios)):
+            if self._tables[name] < rows:
+                raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
+        self._task = settings
+        self._input = "choices" if settings.get("action_type", 0) else "actions"
+        makers = 0 in list(settings.get("role", [0]))[: self._sizes["K"]]  # enum Role in cuda/tasks.h
+        self._action_size = state.CONSTANTS["kActionSize"] if makers else 2
+        self._fits_task = True
+
+    def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
+        """Run one launch: `mode` `RUN`, `ENV_STEP` or `ENV_RESET`; tensors by the names of `struct Launch`."""
+        if list(map(torch.Tensor.data_ptr, self._tensors.values())) != self._addresses:
+            self._check_addresses()
+        if mode != RUN:
+            self._check_task(mode, tensors)
+        for name, tensor in tensors.items():
+            if tensor is not None:
+                tensors[name] = self._checked(name, tensor, decisions, decisions * auctions)
+        self._launch(mode, decisions, auctions, tensors)
+
+    def _launch(self, mode: int, decisions: int, auctions: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
+        raise NotImplementedError
+
+    def _check_addresses(self) -> None:
+        """Raise for a tensor that lies elsewhere by now: no launch ever writes to memory that was given back."""
+        for name, tensor in self._tensors.items():
+            if tensor.data_ptr() != self._bound[name] and tensor.numel():
+                raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
+
+    def _check_task(self, mode: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
+        if not self._fits_task:
+            raise RuntimeError("the scenarios or warm starts were replaced without their task; use env.set_scenarios")
+        if mode == ENV_STEP and tensors.get(self._input) is None:
+            raise ValueError(f"{self._input}: got None, allowed is a tensor, as the action type asks for")
+
+    def _checked(self, name: str, tensor: torch.Tensor, decisions: int, auctions: int) -> torch.Tensor:
+        """Return a tensor of a launch, or a copy where the engine could not read it in place."""
+        width = 0
+        if name == "actions":  # rows may be as short as the roles' actions
+            width = max(tensor.shape[-1] if tensor.dim() else 0, self._action_size)
+        dtype, shape, count = _expected(name, *self._dims, decisions, auctions, width)
+        # Axes of length 1 may be missing, as only the memory is handed on.
+        if tensor.dtype != dtype or tensor.numel() != count or tensor.device != self.device:
+            found = f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
+            raise ValueError(f"{name}: got {found}, allowed is {dtype} {list(shape)} on {self.device}")
+        if not tensor.is_contiguous():
+            raise ValueError(f"{name}: got strides {tensor.stride()}, allowed is a contiguous tensor")
+        if name not in _INPUTS:
+            return tensor
+        return tensor.clone() if tensor.data_ptr() % _ALIGNMENT else self.own_copy(tensor)
+
+    def own_copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a contiguous tensor, or a copy if it shares memory with those that the engine writes to."""
+        start = tensor.data_ptr()
+        place = bisect_right(self._ends, start)
+        ours = place < len(self._starts) and self._starts[place] < start + tensor.nbytes
+        return tensor.clone() if ours else tensor
+
+    def __reduce__(self) -> str:
+        """Refuse to be copied or pickled: an engine points at its own tensors."""
+        raise TypeError(NO_COPY)
+
+    # What engines may have to do besides ------------------------------------------------------------------------------
+
+    def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
+        raise NotImplementedError
+
+    def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
+        """Take over a table of scenarios; from then on parameters are state, and an episode that begins gets its own.
+
+        Args:
+            rows: The table, int64 `[C]` by the names of `struct MarketParams`.
+            present: What markets play until their episodes end, int32 `[M, n]`, checked; if None, what they play now,
+                or, the first time, the first scenario.
+        """
+        raise NotImplementedError
+
+    def parameters(self) -> torch.Tensor:
+        """Return the parameters of every market, or of all together: int32 `[M, n]` or `[1, n]`."""
+        raise NotImplementedError
+
+    def scenario_rows(self) -> torch.Tensor:
+        """Return a copy of the table of scenarios, int32 `[C, n]` in host memory."""
+        raise NotImplementedError
+
+    def begin_call(self) -> None:
+        """Hear that a call begins, perhaps in another thread than the last."""
+
+    def specialise(self) -> None:
+        """Prepare for these very parameters, where that makes an engine faster; see `CudaEngine.specialise`."""
+
+    def state_changed(self) -> None:
+        """Hear that tensors were changed outside a launch (reset, load_state_dict)."""
+
+
+@functools.lru_cache(maxsize=256)
+def _expected(
+    name: str, markets: int, levels: int, slots: int, decisions: int, auctions: int, action_stride: int
+) -> tuple[torch.dtype, tuple[int, ...], int]:
+    """Return dtype, shape and number of elements of a launch's tensor."""
+    sizes = {"M": markets, "L": levels, "K": slots, "T": decisions, "S": auctions, "action_stride": action_stride}
+    field = state.LAUNCH_FIELDS[name]
+    shape = field.shape(sizes)
+    return field.dtype, shape, math.prod(shape)
+
+
+def pack(rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return parameter rows as they lie in memory, int32 `[rows, fields]`."""
+    return np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
+
+
+def unpack(packed: np.ndarray) -> dict[str, np.ndarray]:
+    """Return rows of parameters, int32 `[rows, fields]`, by name, int64 `[rows]` each; the inverse of `pack`."""
+    return {name: packed[:, place].astype(np.int64) for place, name in enumerate(state.PARAMS_FIELDS)}

@@ -1,0 +1,130 @@
+"""What the command line takes and how commands end: numbers with their bounds, refusals in one line, exit codes.
+
+`cli.py` and the studies are made of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+import gymnasium
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.errors import KineticSimError
+
+MOST = 2**31 - 1  # of any count: what an int32 holds
+FIELDS = tuple(field.name for field in dataclasses.fields(MarketConfig))  # that --set changes
+_OPTION_OF = {"num_markets": "markets", "block": "blocks"}  # arguments of the library with another name than the option
+_REFUSALS = (
+    *(KineticSimError, gymnasium.error.Error, TypeError, ValueError, ModuleNotFoundError),
+    *(OSError, RuntimeError, MemoryError),
+)
+_SHOWN = 60  # characters of a value that a message repeats
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises what it refuses, for `exit_code` to say in one line as everything else."""
+
+    def error(self, message: str) -> NoReturn:
+        """See the class."""
+        raise ValueError(message.removeprefix("argument "))
+
+
+def whole(least: int, most: int = MOST) -> Callable[[str], int]:
+    """Return a type of options: whole numbers from `least` to `most`."""
+    allowed = f"a whole number from {_power(least)} to {_power(most)}"
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise _refused(text, allowed) from None
+        if not least <= value <= most:
+            raise _refused(value, allowed)
+        return value
+
+    return read
+
+
+def number(least: float, most: float) -> Callable[[str], float]:
+    """Return a type of options: numbers from `least` to `most`."""
+    allowed = f"a number from {least:g} to {most:g}"
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise _refused(text, allowed) from None
+        if not least <= value <= most:  # NaN is not
+            raise _refused(value, allowed)
+        return value
+
+    return read
+
+
+def place(text: str) -> str:
+    """Return the name of a file or a folder: any but the empty one, which else would mean none, or the folder here."""
+    if not text:
+        raise _refused(text, "the name of a file or folder")
+    return text
+
+
+def exit_code(work: Callable[[], int | None], options: argparse.Namespace | None = None) -> int:
+    """Do the work of a command and return its exit code: its own (None is 0), 2 if it is refused, 130 after Ctrl-C.
+
+    Args:
+        work: What to do.
+        options: What was read of the command line, for the words of a refusal.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # no result is lost to a terminal that has not all signs
+    try:
+        code = work() or 0
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # who reads has had enough, as in `doctor | head -1`
+        return 128 + 13
+    except _REFUSALS as error:
+        print(f"error: {_in_options(error, options or argparse.Namespace())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    finally:
+        _let_go_of_output()
+
+
+def _in_options(error: BaseException, options: argparse.Namespace) -> str:
+    """Return a message in one line; messages of the library begin with the argument, here with its option."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    name, colon, rest = text.partition(":")
+    option = _OPTION_OF.get(name, name)
+    if colon and option in options:
+        return f"--{option.replace('_', '-')}:{rest}"
+    return f"--set {text}" if name in FIELDS and "set" in options else text
+
+
+def _let_go_of_output() -> None:
+    """Drop output that cannot be written, which the interpreter would else try to write again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _power(value: int) -> str:
+    """Write the bounds of the integers as powers."""
+    return {2**63 - 1: "2^63 - 1", -(2**63): "-2^63", MOST: "2^31 - 1"}.get(value, f"{value}")
+
+
+def _refused(value: object, allowed: str) -> argparse.ArgumentTypeError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    return argparse.ArgumentTypeError(f"got {shown}, allowed is {allowed}")

@@ -1,0 +1,329 @@
+"""Saved states: what they say they are of, and the range of every number in them.
+
+`Simulator` and `EnvCore` save and load; this file describes and checks. The ranges, in words: docs/model.md and
+docs/environment.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env import state
+from kineticsim_env.checks import check_mapping, engine_input
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, parameter_ranges
+from kineticsim_env.engines import numpy_rules
+from kineticsim_env.engines.numpy_reference import WORD_SLOT
+from kineticsim_env.scenarios import MAX_SCENARIOS
+from kineticsim_env.tasks.base import Task
+
+ABOUT, SCENARIOS, PARAMETERS = "about", "scenarios", "parameters"
+_FORMAT = 1
+_MAX_PRICE, _MAX_ORIGIN = 2**30, 2**29
+_MAX_MONEY, _MAX_INVENTORY, _MAX_COUNT = 2**60, 2**52, 2**62
+
+
+# What a state is of ---------------------------------------------------------------------------------------------------
+
+
+def pack(value: Any) -> torch.Tensor:
+    """Return plain numbers, texts, lists and dicts as a tensor, uint8 `[n]` in host memory: their JSON."""
+    return torch.from_numpy(np.frombuffer(json.dumps(value).encode(), dtype=np.uint8).copy())
+
+
+def unpack(name: str, packed: Any) -> Any:
+    """Return what was packed.
+
+    Raises:
+        ValueError: If this is no such tensor; `name` is what the error calls it.
+    """
+    try:
+        return json.loads(packed.cpu().numpy().tobytes())
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"state[{name!r}]: got what is not readable, allowed is what state_dict returned") from error
+
+
+def read_about(saved: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """Return what a saved state says it is of: sizes, market, task and so on, as plain numbers, texts, lists and dicts.
+
+    Raises:
+        ValueError: If it does not say, as states of versions before 0.1 do not.
+    """
+    if ABOUT not in saved:
+        raise ValueError(
+            f"state[{ABOUT!r}]: got none, so that nobody knows what market it is of; load_state_dict(saved, "
+            "strict=False) takes it all the same"
+        )
+    about = unpack(ABOUT, saved[ABOUT])
+    if not isinstance(about, dict) or about.pop("format", None) != _FORMAT:
+        raise ValueError(f"state[{ABOUT!r}]: got another format, allowed is {_FORMAT}")
+    return about
+
+
+def pack_about(about: Mapping[str, Any]) -> torch.Tensor:
+    """Return what a state is of as the tensor that is saved with it."""
+    return pack({"format": _FORMAT, **about})
+
+
+def describe(settings: MarketConfig | Task) -> dict[str, Any]:
+    """Return the fields of a config or a task; an array of a value per market as its length and digest."""
+    return {
+        field.name: _digest(value) if isinstance(value := getattr(settings, field.name), np.ndarray) else value
+        for field in dataclasses.fields(settings)
+    }
+
+
+def _digest(values: np.ndarray) -> str:
+    content = values.astype("U16") if values.dtype.kind == "U" else values
+    return f"{len(values)} values, sha256 {hashlib.sha256(np.ascontiguousarray(content).tobytes()).hexdigest()[:16]}"
+
+
+def check_about(saved: Mapping[str, Any], present: Mapping[str, Any], strict: bool) -> list[str]:
+    """Refuse a state of something else than `present`, or, if not strict, return the differences.
+
+    Raises:
+        TypeError: If `strict` is no bool.
+        ValueError: Naming each difference.
+    """
+    if not isinstance(strict, (bool, np.bool_)):
+        raise TypeError(f"strict: got {strict!r}, allowed are True and False")
+    try:
+        found = [f"{name} is {theirs} there, {ours} here" for name, theirs, ours in _differ(read_about(saved), present)]
+    except ValueError as error:
+        if strict:
+            raise
+        return [str(error)]
+    if found and strict:
+        raise ValueError(
+            f"state: got one of something else ({'; '.join(found)}), allowed is one of the like; "
+            "load_state_dict(saved, strict=False) takes it if its numbers fit"
+        )
+    return found
+
+
+def warn_of(differences: Sequence[str], stacklevel: int) -> None:
+    """Say what was let through; `stacklevel` counts from here to the user's line, as in `warnings.warn`."""
+    if differences:
+        text = f"load_state_dict(strict=False) took a state of something else: {'; '.join(differences)}"
+        warnings.warn(text, stacklevel=stacklevel)
+
+
+def _differ(theirs: Any, ours: Any, name: str = "") -> Iterable[tuple[str, Any, Any]]:
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+        for key in dict.fromkeys([*ours, *theirs]):
+            below = f"{name}.{key}" if name else str(key)
+            yield from _differ(theirs.get(key, "not there"), ours.get(key, "not there"), below)
+    elif theirs != ours:
+        yield name, theirs, ours
+
+
+def check_names(saved: Any, *present: Iterable[str]) -> None:
+    """Refuse what is no mapping, or has other names than the present tensors; `about` is looked at elsewhere."""
+    check_mapping(saved)
+    allowed = {name for names in present for name in names}
+    odd = sorted(map(str, (set(saved) - {ABOUT}) ^ allowed))
+    if odd:
+        raise ValueError(f"state: got missing or unknown names {odd}, allowed are {sorted(allowed)}")
+
+
+def take(saved: Mapping[str, Any], name: str, like: torch.Tensor) -> torch.Tensor:
+    """Return an entry of a saved state as a contiguous tensor where `like` is, of its dtype and shape, or raise."""
+    if not isinstance(saved[name], torch.Tensor):
+        raise TypeError(f"state[{name!r}]: got {type(saved[name]).__name__}, allowed is a tensor")
+    called = f"state[{name!r}]"
+    return engine_input(called, saved[name], like.dtype, tuple(like.shape), like.device, from_anywhere=True)
+
+
+# Ranges ---------------------------------------------------------------------------------------------------------------
+
+
+class _Ranges:
+    """Refuses numbers that no market can have, by the name of their tensor."""
+
+    def __init__(self, saved: Mapping[str, torch.Tensor]) -> None:
+        self._saved = saved
+
+    def refuse(self, name: str, bad: torch.Tensor, allowed: str) -> None:
+        """Raise if any element is bad; `bad` broadcasts to the shape of the tensor."""
+        if bool(bad.any()):
+            found = self._saved[name][bad.expand_as(self._saved[name])].flatten()[0].item()
+            raise ValueError(f"state[{name!r}]: got {found}, allowed is {allowed}")
+
+    def within(self, name: str, low: int, high: int, said: str) -> None:
+        self.refuse(name, (self._saved[name] < low) | (self._saved[name] > high), said)
+
+
+def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Tensor, levels: int) -> None:
+    """Refuse a state that no market can be in.
+
+    Args:
+        saved: The market's tensors, of the right shapes and dtypes.
+        parameters: What the markets play, int32 `[M, n]` or `[1, n]`.
+        levels: L.
+
+    Raises:
+        ValueError: Naming the tensor, the first number that is out of its range, and the range.
+    """
+    check = _Ranges(saved)
+    row = _columns(parameters, saved["bid"].device)
+    for name in ("bid", "ask"):
+        check.refuse(name, saved[name] < 0, "0 or more")
+        check.refuse(name, (saved[name].sum(1) >= 2**31)[:, None], "a side's total below 2^31")
+    bids, asks = saved["bid"] > 0, saved["ask"] > 0
+    crossed = bids.flip(1).cummax(1).values.flip(1) & asks  # an ask at or below a bid
+    check.refuse("ask", crossed, "above every bid (the book is crossed)")
+    check.within("prev_mid2", 0, 2 * levels - 2, f"0 to 2 (num_levels - 1) = {2 * levels - 2}")
+    check.within("price_origin", -_MAX_ORIGIN, _MAX_ORIGIN, "-2^29 to 2^29")
+    check.within("fundamental_price", -_MAX_PRICE, _MAX_PRICE, "-2^30 to 2^30")
+    # A grid that follows quotes without trading leaves the last price behind; one that stays does not.
+    tick = saved["last_tick"].long()
+    off_grid = (tick < 0) | (tick >= levels)
+    check.refuse("last_tick", off_grid & (row["window"] == 0), f"0 to num_levels - 1 = {levels - 1} without a window")
+    far = (tick + saved["price_origin"]).abs() > _MAX_ORIGIN + 2 * levels
+    check.refuse("last_tick", far, f"within 2^29 + 2 num_levels = {_MAX_ORIGIN + 2 * levels} as a price")
+    check.refuse("last_tick", tick.abs() > _MAX_PRICE - 2 * levels, "within 2^30 - 2 num_levels on the grid")
+    check.refuse("error", saved["error"] != 0, "0 (a market that has stopped needs a reset)")
+    check.within("t", 0, 2**32 - 1, "0 to 2^32 - 1")
+    check.refuse("trades", (saved["trades"] < 0) | (saved["trades"] > saved["t"]), "0 to t")
+    for name in ("episode", "volume"):
+        check.within(name, 0, _MAX_COUNT, "0 to 2^62")
+    if saved["quotes"].numel():
+        _check_slots(check, saved)
+
+
+def _check_slots(check: _Ranges, saved: Mapping[str, torch.Tensor]) -> None:
+    quotes = saved["quotes"].long()
+    quantity = torch.arange(4, device=quotes.device) % 2 == 1
+    check.refuse("quotes", (quotes.abs() > _MAX_PRICE) & ~quantity, "prices within 2^30")
+    check.refuse("quotes", ((quotes < 0) | (quotes > MAX_QUOTE_QTY)) & quantity, "quantities from 0 to 2^20")
+    bid, bid_qty, ask, ask_qty = quotes.unbind(-1)
+    against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)
+    check.refuse("quotes", against_itself[..., None], "a bid below the ask of the same slot")
+    check.within("inventory", -_MAX_INVENTORY, _MAX_INVENTORY, "-2^52 to 2^52")
+    check.within("cash", -_MAX_MONEY, _MAX_MONEY, "-2^60 to 2^60")
+    check.within("fees", 0, _MAX_MONEY, "0 to 2^60")
+
+
+def check_environment_ranges(
+    saved: Mapping[str, torch.Tensor],
+    parameters: torch.Tensor,
+    task: Task,
+    roles: Sequence[str],
+    *,
+    levels: int,
+    auctions_per_step: int,
+    scenarios: bool,
+) -> None:
+    """Refuse a state that no environment of this task can be in; the market's part is checked already.
+
+    Args:
+        saved: The market's and the environment's tensors, of the right shapes and dtypes.
+        parameters: What the markets play, int32 `[M, n]` or `[1, n]`.
+        task: The settings.
+        roles: Of each slot.
+        levels: L.
+        auctions_per_step: Auctions per decision.
+        scenarios: Whether there are any.
+
+    Raises:
+        ValueError: Naming the tensor, the first number that is out of its range, and the range.
+    """
+    check = _Ranges(saved)
+    elapsed, done = saved["elapsed"].long(), saved["done"]
+    check.within("elapsed", 0, task.horizon, f"0 to {task.horizon}")
+    check.refuse("done", (elapsed == task.horizon) & ~done, f"True at the horizon, {task.horizon}")
+    check.refuse("ended", (done != saved["ended"].all(1))[:, None], "True for all slots just where 'done' is")
+    left = (task.horizon - elapsed) * auctions_per_step + task.forced_auctions
+    check.refuse("t", saved["t"] + left >= 2**32, "so low that the episode ends below 2^32")
+    furthest = _MAX_PRICE + 4 * levels
+    for name in ("mid_history", "arrival2"):
+        check.within(name, -furthest, furthest, f"within 2^30 + 4 num_levels = {furthest}")
+    moves = saved["mid_history"].long().diff(dim=1).abs() >= 2**31
+    check.refuse("mid_history", moves.any(1, keepdim=True), "mids less than 2^31 apart from one decision to the next")
+    check.refuse("volume_history", saved["volume_history"] < 0, "0 or more")
+    check.within("prev_value", -_MAX_MONEY, _MAX_MONEY, "-2^60 to 2^60")
+    if scenarios:
+        check.within("scenario", 0, MAX_SCENARIOS - 1, f"0 to {MAX_SCENARIOS - 1}")
+    else:
+        check.within("scenario", 0, 0, "0, as there are no scenarios")
+    row = _columns(parameters, elapsed.device)  # what observations are scaled by
+    largest, limit = row["max_quote_qty"].view(-1, 1, 1), row["inventory_limit"].view(-1, 1)
+    quantity = torch.arange(4, device=elapsed.device) % 2 == 1
+    check.refuse("quotes", (saved["quotes"] > largest) & quantity, "quantities up to max_quote_qty")
+    over = (limit >= 0) & (saved["inventory"].abs() > limit)
+    check.refuse("inventory", over, "within inventory_limit")
+    for slot, role in enumerate(roles):
+        space = task.observation_space(role)
+        for name in ("observation", "final_observation"):
+            rows = saved[name][:, slot, : len(space.low)]
+            low, high = (torch.from_numpy(bound).to(rows.device) for bound in (space.low, space.high))
+            outside = torch.zeros_like(saved[name], dtype=torch.bool)
+            outside[:, slot, : len(space.low)] = ~((rows >= low) & (rows <= high))  # NaN, too
+            check.refuse(name, outside, f"in the observation space of a {role}")
+        if role in ("noise", "executor"):
+            _check_block(check, saved, task, role, slot)
+
+
+def _check_block(check: _Ranges, saved: Mapping[str, torch.Tensor], task: Any, role: str, slot: int) -> None:
+    """Refuse an inventory that is not between nothing and all of what the slot has to trade."""
+    seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
+    with np.errstate(over="ignore"):
+        key = numpy_rules.episode_key(seed, episode)
+        word = numpy_rules.random_words(key, np.zeros_like(seed), np.array(WORD_SLOT + slot))
+    side, whole = (
+        numpy_rules.bit_sign(word, 31),
+        1 + (numpy_rules.bits(word, 32, 16) * getattr(task, "max_target", 0) >> 16),
+    )
+    if role == "executor":
+        whole = np.full_like(side, task.block_qty)
+        side = {"buy": np.ones_like(side), "sell": -np.ones_like(side)}.get(task.side, side)
+    traded = torch.from_numpy(side).to(saved["inventory"].device) * saved["inventory"][:, slot]
+    bad = torch.zeros_like(saved["inventory"], dtype=torch.bool)
+    bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole).to(traded.device))
+    check.refuse("inventory", bad, f"from nothing to all of the block of a {role}, on its side")
+
+
+def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
+    """Refuse parameters that no market of a config's sizes and limits on slots can have.
+
+    Args:
+        packed: int32 `[M, n]`, of the right shape and dtype.
+        config: The market that scenarios differ from.
+
+    Raises:
+        ValueError: Naming the field, the first number that is out of its range, and the range.
+    """
+    row = _columns(packed, packed.device)
+    limit = -1 if config.inventory_limit is None else config.inventory_limit
+    ranges = parameter_ranges(config.num_levels) | {
+        "max_quote_qty": (int(config.max_quote_qty), int(config.max_quote_qty)),
+        "inventory_limit": (int(limit), int(limit)),
+    }
+    for name, (low, high) in ranges.items():
+        bad = (row[name] < low) | (row[name] > high)
+        if bool(bad.any()):
+            found = row[name][bad][0].item()
+            raise ValueError(f"state[{PARAMETERS!r}]: got {name} = {found}, allowed is {low} to {high}")
+    edges = [torch.zeros_like(row["num_noise"]), row["first_momentum"], row["first_maker"], row["first_fundamental"]]
+    counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker")]
+    disorder = [begin + count > end for begin, count, end in zip(edges, counts, edges[1:], strict=False)]
+    total = row["first_fundamental"] + row["num_fundamental"]
+    if any(bool(bad.any()) for bad in disorder) or bool((total * row["max_order_qty"] > 2**30).any()):
+        raise ValueError(f"state[{PARAMETERS!r}]: got counts of agents that no population has, allowed are a config's")
+    loose = ((row["walk_threshold"] > 0) | ((row["jump_threshold"] > 0) & (row["jump_size"] > 0))) & (
+        row["window"] == 0
+    )
+    if bool(loose.any()):
+        raise ValueError(f"state[{PARAMETERS!r}]: got window = 0, allowed is a window where the fundamental moves")
+
+
+def _columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
+    """Return parameters int32 `[M, n]` or `[1, n]` by name, int64."""
+    return dict(zip(state.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=True))

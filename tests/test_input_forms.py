@@ -1,0 +1,325 @@
+"""What users hand over in any form: order, strides, byte order, ownership, alignment, aliasing. Values alone count."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import kineticsim_env as ks
+
+SMALL = {"bank_size": 2, "warmup": 3, "horizon": 9}
+every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+
+
+def reversed_in_memory(values):
+    """The same values, with every stride negative."""
+    return np.ascontiguousarray(values[tuple([slice(None, None, -1)] * values.ndim)])[
+        tuple([slice(None, None, -1)] * values.ndim)
+    ]
+
+
+def off_by_a_byte(values):
+    buffer = np.zeros(values.nbytes + 1, np.uint8)
+    moved = (
+        buffer[1:].view(values.dtype) if values.dtype.itemsize == 1 else np.frombuffer(buffer, values.dtype, offset=1)
+    )
+    moved = moved.reshape(values.shape)
+    moved[...] = values
+    assert values.dtype.itemsize == 1 or not moved.flags.aligned
+    return moved
+
+
+def read_only(values):
+    kept = values.copy()
+    kept.flags.writeable = False
+    return kept
+
+
+def every_second(values):
+    wide = np.zeros((*values.shape[:-1], 2 * values.shape[-1]), values.dtype)
+    wide[..., ::2] = values
+    return wide[..., ::2]
+
+
+def in_torch(change):
+    return lambda values: change(torch.from_numpy(values.copy()))
+
+
+def shifted_by_one(tensor):
+    room = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)
+    room[1:] = tensor.flatten()
+    return room[1:].view(tensor.shape)
+
+
+FORMS = {
+    "plain": lambda values: values,
+    "Fortran order": np.asfortranarray,
+    "transposed twice": lambda values: np.ascontiguousarray(values.T).T,
+    "negative strides": reversed_in_memory,
+    "every second of a wider one": every_second,
+    "unaligned": off_by_a_byte,
+    "read-only": read_only,
+    "other byte order": lambda values: values.astype(values.dtype.newbyteorder()),
+    "wider type": lambda values: values.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[values.dtype.kind]),
+    "lists": lambda values: values.tolist(),
+    "matrix of objects' rows": lambda values: list(values),
+    "torch": in_torch(lambda tensor: tensor),
+    "torch, transposed twice": in_torch(lambda tensor: tensor.transpose(0, -1).contiguous().transpose(0, -1)),
+    "torch, every second": in_torch(lambda tensor: torch.stack([tensor, tensor], dim=-1)[..., 0]),
+    "torch, moved by one element": in_torch(shifted_by_one),
+    "torch, with a gradient": in_torch(lambda t: t.requires_grad_() if t.is_floating_point() else t),
+}
+every_form = pytest.mark.parametrize("form", FORMS, ids=str)
+
+
+def in_form(form, values, engine):
+    """A tensor on the engine's device; arrays and lists stay on the host."""
+    given = FORMS[form](values)
+    if not isinstance(given, torch.Tensor) or engine != "cuda":
+        return given
+    moved = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device="cuda")
+    return moved.copy_(given.detach())
+
+
+@every_engine
+@every_form
+def test_quotes(engine, form):
+    rng = np.random.default_rng(3)
+    quotes = rng.integers(0, 6, (5, 4, 3, 4)).astype(np.int32) + np.array([60, 0, 63, 0], np.int32)
+    wanted, sim = (ks.Simulator(num_markets=4, slots=3, engine=name) for name in ("numpy", engine))
+    for decision in quotes:
+        assert torch.equal(sim.step(in_form(form, decision, engine)).cpu(), wanted.step(decision))
+    one, two = sim.rollout(in_form(form, quotes, engine), 2), wanted.rollout(quotes, 2)
+    assert torch.equal(one.fills.cpu(), two.fills) and one.fills.any() and torch.equal(one.value.cpu(), two.value)
+    for name, tensor in wanted.tensors.items():
+        assert torch.equal(sim.tensors[name].cpu(), tensor), name
+
+
+@pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
+@pytest.mark.parametrize("action_type", ["continuous", "discrete"])
+@every_form
+def test_actions(engine, task, action_type, form):
+    """Those that are not C-ordered were scrambled: `np.array(given)` keeps the order."""
+    output, block = "torch" if engine == "cuda" else "numpy", {"block_qty": 9} if task == "Execution" else {}
+    make = lambda name: gym.make_vec(  # noqa: E731
+        f"KineticSim/{task}-v0", num_envs=6, engine=name, action_type=action_type, **SMALL, **block, output=output
+    )
+    if engine == "cuda" and not form.startswith("torch"):
+        output = "numpy"
+    wanted, envs = make("numpy"), make(engine)
+    for env in (wanted, envs):
+        env.reset(seed=4)
+    wanted.action_space.seed(1)
+    for _ in range(6):
+        action = np.asarray(wanted.action_space.sample())
+        plain = torch.from_numpy(action) if output == "torch" else action
+        theirs, ours = wanted.step(plain), envs.step(in_form(form, action, engine))
+        for one, two in zip(ours[:4], theirs[:4], strict=True):
+            np.testing.assert_array_equal(torch.as_tensor(one).cpu(), torch.as_tensor(two).cpu())
+
+
+@every_engine
+@every_form
+def test_masks_and_seeds(engine, form):
+    """A mask with strides reset other markets, and an expanded one read out of bounds."""
+    mask, seeds = np.array([True, False, False, True, True, False]), np.array([5, 2**40, -3, 7, 7, 0])
+    wanted, sim = (ks.Simulator(num_markets=6, slots=1, engine=name) for name in ("numpy", engine))
+    for simulator in (wanted, sim):
+        simulator.run(3)
+    plain = [(mask, None), (mask, seeds), (None, seeds[::-1].copy())]
+    for which, seed in plain:
+        given = [None if part is None else in_form(form, part, engine) for part in (which, seed)]
+        if form == "other byte order" and which is not None:
+            given[0] = which
+        sim.reset(mask=given[0], seed=given[1])
+        wanted.reset(mask=which, seed=seed)
+        for name, tensor in wanted.tensors.items():
+            assert torch.equal(sim.tensors[name].cpu(), tensor), name
+        sim.run(2)
+        wanted.run(2)
+
+
+@every_engine
+def test_an_expanded_mask_and_one_of_a_column(engine):
+    envs = ks.BatchedParallelEnv(
+        8, {"maker": 2}, engine=engine, autoreset_mode="disabled", stagger=False, **{**SMALL, "horizon": 3}
+    )
+    envs.reset(seed=0)
+    actions = {"maker": torch.zeros(8, 2, 4, device=envs.device)}
+    for _ in range(3):
+        _, _, _, truncated, _ = envs.step(actions)
+    half = truncated["maker"] & (torch.arange(8, device=envs.device) < 4)[:, None]
+    envs.reset(options={"reset_mask": half[:, 0]})  # the natural mask, of stride 2
+    assert envs.core.tensors["elapsed"].tolist() == [0] * 4 + [3] * 4
+    envs.reset(options={"reset_mask": torch.ones(1, dtype=torch.bool, device=envs.device).expand(8)})
+    assert envs.core.tensors["elapsed"].tolist() == [0] * 8
+
+
+@every_engine
+def test_a_bool_may_have_any_byte(engine):
+    sim = ks.Simulator(num_markets=4, engine=engine)
+    sim.run(2)
+    odd = torch.tensor([0, 2, 255, 0], dtype=torch.uint8, device=sim.device).view(torch.bool)
+    sim.reset(mask=odd)
+    assert sim.t.tolist() == [2, 0, 0, 2] and sim.tensors["episode"].tolist() == [0, 1, 1, 0]
+    sim.reset(mask=np.array([3, 0, 0, 0], np.uint8).view(bool))
+    assert sim.t.tolist() == [0, 0, 0, 2] and sim.tensors["episode"].tolist() == [1, 1, 1, 0]
+
+
+@every_engine
+def test_inputs_that_are_the_engines_own_tensors(engine):
+    wanted, sim = (ks.Simulator(num_markets=3, slots=2, engine=name) for name in ("numpy", engine))
+    quotes = np.tile(np.array([61, 9, 67, 9], np.int32), (3, 2, 1))
+    for simulator in (wanted, sim):
+        simulator.step(quotes)
+    standing = wanted.quotes.clone()
+    assert torch.equal(sim.step(sim.quotes, 3).cpu(), wanted.step(standing, 3))
+    standing = wanted.quotes.clone()
+    one, two = sim.rollout(sim.quotes.expand(4, 3, 2, 4)), wanted.rollout(standing.expand(4, 3, 2, 4))
+    assert torch.equal(one.fills.cpu(), two.fills)
+    sim.load_state_dict({**sim.state_dict(), "cash": sim.inventory, "inventory": sim.cash})
+    wanted.load_state_dict({**wanted.state_dict(), "cash": wanted.inventory.clone(), "inventory": wanted.cash.clone()})
+    for name, tensor in wanted.tensors.items():
+        assert torch.equal(sim.tensors[name].cpu(), tensor), name
+
+
+@every_engine
+def test_actions_that_are_the_last_observation(engine):
+    """With `copy=False` it is what the step writes to."""
+    made = []
+    for copy, name in ((True, "numpy"), (False, engine)):
+        envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=1, engine=name, output="torch", copy=copy, **SMALL)
+        observation, _ = envs.reset(seed=1)
+        for _ in range(30):
+            observation, *_ = envs.step(observation[:, 30:34])
+        made.append(observation.cpu().clone())
+    assert torch.equal(*made)
+
+
+@every_engine
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda t: t.to("meta"),
+        lambda t: t.to_sparse(),
+        lambda t: t.half(),
+        lambda t: t.cfloat(),
+        lambda t: torch.nested.nested_tensor([t, t]),
+        lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8),
+        lambda t: t[:1],
+        lambda t: t[None],
+        lambda t: t.int(),
+    ],
+    ids=["meta", "sparse", "half", "complex", "nested", "quantized", "fewer", "an axis more", "int"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_other_tensors_are_refused(engine, bad):
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, engine=engine, output="torch", **SMALL)
+    envs.reset(seed=1)
+    before = envs.unwrapped.state_dict()
+    given = bad(torch.zeros(3, 4, device=envs.unwrapped.device))
+    with pytest.raises((TypeError, ValueError), match=r"actions: got .*, allowed is float32 \[3, 4\]"):
+        envs.step(given)
+    for name, tensor in envs.unwrapped.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize(
+    "action", [3, np.int8(3), np.uint64(3), np.array(3), torch.tensor(3), np.array(3, ">i4")], ids=repr
+)
+def test_a_single_choice(action):
+    """`step(np.int8(3))` was an IndexError."""
+    env = gym.make("KineticSim/MarketMaking-v0", engine="numpy", action_type="discrete", **SMALL).unwrapped
+    env.reset(seed=1)
+    env.step(action)
+    for bad in (np.int8(-1), 49, np.float32(3), torch.tensor(3.0), True, "3", None, [3]):
+        with pytest.raises((TypeError, ValueError), match="actions: got"):
+            env.step(bad)
+
+
+# The launch itself ----------------------------------------------------------------------------------------------------
+
+
+@every_engine
+def test_a_launch_asserts_what_memory_safety_depends_on(engine):
+    envs = ks.BatchedParallelEnv(4, {"maker": 2}, engine=engine, **SMALL)
+    envs.reset(seed=0)
+    core, device = envs.core, envs.device
+    good = torch.zeros(4, 2, 4, device=device)
+    core.step(actions=good)
+    for bad, said in (
+        (good.transpose(0, 1), "strides"),
+        (good[:2], r"\[2, 2, 4\]"),
+        (good[..., :2].contiguous(), r"\[4, 2, 2\]"),
+        (good.double(), "float64"),
+        (torch.zeros(0, device=device), r"\[0\]"),
+        (None, "None"),
+    ):
+        with pytest.raises(ValueError, match=f"actions: got .*{said}"):
+            core.step(actions=bad)
+    with pytest.raises(ValueError, match="actions: got None"):
+        core.step(choices=torch.zeros(4, 2, dtype=torch.int64, device=device))
+
+
+# Live tensors ---------------------------------------------------------------------------------------------------------
+
+
+@every_engine
+def test_live_tensors_stay_the_engines(engine):
+    """A tensor put in another's place detached the engine, without a word."""
+    sim = ks.Simulator(num_markets=2, engine=engine)
+    core = ks.BatchedParallelEnv(2, {"maker": 1}, engine=engine, **SMALL).core
+    for tensors, name in ((sim.tensors, "bid"), (core.tensors, "elapsed"), (core.simulator.tensors, "bid")):
+        kept = tensors[name]
+        for change in (
+            lambda tensors, name: tensors.__setitem__(name, tensors[name].clone()),
+            lambda tensors, name: tensors.update({name: tensors[name].clone()}),
+            lambda tensors, name: tensors.pop(name),
+            lambda tensors, name: tensors.__delitem__(name),
+            lambda tensors, name: tensors.setdefault("new", 3),
+            lambda tensors, name: tensors.clear(),
+        ):
+            with pytest.raises(TypeError, match=r"tensors: got .*, allowed is to write into the tensor that is there"):
+                change(tensors, name)
+        assert tensors[name] is kept and len(dict(tensors)) == len(tensors)
+        tensors[name] += 0  # in place
+    sim.tensors["bid"].zero_()
+    assert not sim.bid.any()
+
+
+@every_engine
+@pytest.mark.parametrize(
+    "replace",
+    [
+        lambda t: setattr(t, "data", t.clone()),
+        lambda t: t.set_(t.clone()),
+        lambda t: t.untyped_storage().resize_(0),
+        lambda t: t.resize_(10**6),
+    ],
+    ids=["data", "set_", "storage away", "larger"],
+)
+def test_memory_that_was_replaced(engine, replace):
+    sim = ks.Simulator(num_markets=2, engine=engine)
+    try:
+        replace(sim.bid)
+    except RuntimeError:
+        return  # torch itself refuses it for a tensor that NumPy has a view of
+    with pytest.raises(RuntimeError, match="bid: its memory was replaced or resized"):
+        sim.run(1)
+
+
+@every_engine
+def test_scenarios_have_one_way_in(engine):
+    """`simulator.set_scenarios` checked nothing: two rows for an environment of 256 were read beyond their end."""
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=4, engine=engine, randomise={"fee": (0, 9)}, **SMALL)
+    envs.reset(seed=1)
+    core = envs.unwrapped.core
+    assert not hasattr(core.simulator, "set_scenarios")
+    core.simulator._set_scenarios(ks.MarketConfig.preset("trading", fee=[1, 2]))
+    with pytest.raises(RuntimeError, match=r"replaced without their task; use env.set_scenarios"):
+        core.reset()
+    with pytest.raises(ValueError, match="scenario_params: got 2 rows, allowed are 256"):
+        core._hand_over_task()
+    envs.unwrapped.set_scenarios({"fee": [3, 4]})
+    core.reset()
