@@ -115,7 +115,7 @@ def _simulator(rng: np.random.Generator, engine: str, number: int) -> None:
             seeds, mask = _seeds(rng, sim.num_markets, live), _mask(rng, sim.num_markets, live)
             forms = [form for form in (seeds, mask) if form is not None]
             given = [None if form is None else form[0] for form in (seeds, mask)]
-            plain = [None if form is None else form[1] for form in (seeds, mask)]
+            plain: list[Any] = [None if form is None else form[1] for form in (seeds, mask)]
             if seeds is not None and seeds[1].ndim == 0:
                 plain[0] = int(seeds[1])
             _try(pair, "reset", forms, lambda s, a=given: s.reset(*a), lambda s, a=plain: s.reset(*a))

@@ -13,7 +13,7 @@ from scripts.fuzz.case import Failure
 from scripts.fuzz.values import WRONG, extremes, wrong_label
 
 aside = pairs.aside
-State = dict[str, Any]
+State = dict[Any, Any]
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
@@ -152,7 +152,10 @@ def _swap(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -
     like = [
         other
         for other, value in saved.items()
-        if type(other) is str and _is_plain(value) and value.dtype == saved[name].dtype and value.shape == saved[name].shape
+        if type(other) is str
+        and _is_plain(value)
+        and value.dtype == saved[name].dtype
+        and value.shape == saved[name].shape
     ]
     other = str(rng.choice(like)) if like else name
     saved[name], saved[other] = saved[other], saved[name]
@@ -183,7 +186,13 @@ def _full(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -
 
 def _shape(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -> None:
     value = saved[name]
-    saved[name] = (value[:-1], value[None], value[..., None], value.flatten(), value.mT if value.dim() > 1 else value[:0])[int(rng.integers(5))].clone()
+    saved[name] = (
+        value[:-1],
+        value[None],
+        value[..., None],
+        value.flatten(),
+        value.mT if value.dim() > 1 else value[:0],
+    )[int(rng.integers(5))].clone()
 
 
 def _dtype(saved: State, name: str, pair: pairs.Pair, rng: np.random.Generator) -> None:

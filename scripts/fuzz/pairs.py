@@ -180,7 +180,9 @@ def vector_env(number: int, engine: str, mode: str, **more: Any) -> Pair:
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 2])
         task = str(rng.choice(list(VECTOR)))
-        settings = task_settings(rng) | ({"block_qty": 3, "forced_qty": 1} if task == "Execution" else {})
+        settings: dict[str, Any] = task_settings(rng) | (
+            {"block_qty": 3, "forced_qty": 1} if task == "Execution" else {}
+        )
         return VECTOR[task](
             int(rng.integers(1, 6)),
             random_config(rng),
@@ -203,7 +205,9 @@ def single_env(number: int, engine: str) -> Pair:
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 3])
         task = str(rng.choice(list(VECTOR)))
-        settings = task_settings(rng) | ({"block_qty": 3, "forced_qty": 1} if task == "Execution" else {})
+        settings: dict[str, Any] = task_settings(rng) | (
+            {"block_qty": 3, "forced_qty": 1} if task == "Execution" else {}
+        )
         return gym.make(f"KineticSim/{task}-v0", config=random_config(rng), engine=name, **settings).unwrapped
 
     return opened(("single", number), make, engine)
@@ -220,7 +224,7 @@ def parallel_env(number: int, engine: str) -> Pair:
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 4])
         learners = _learners(rng)
-        settings = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
+        settings: dict[str, Any] = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
         return ks.parallel_env(learners, config=random_config(rng), engine=name, **settings)
 
     return opened(("parallel", number), make, engine)
@@ -232,7 +236,7 @@ def batched_env(number: int, engine: str) -> Pair:
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 5])
         learners, mode = _learners(rng), str(rng.choice(["SAME_STEP", "NEXT_STEP", "DISABLED"]))
-        settings = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
+        settings: dict[str, Any] = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
         return ks.BatchedParallelEnv(
             int(rng.integers(1, 6)),
             learners,

@@ -118,7 +118,7 @@ def _scalars(a: np.ndarray, rng: np.random.Generator) -> Any:
 
 
 def _memory(a: np.ndarray, rng: np.random.Generator) -> Any:
-    return memoryview(_apart(a, rng) if rng.random() < 0.5 else a.copy())
+    return (_apart(a, rng) if rng.random() < 0.5 else a.copy()).data
 
 
 def _of_module_array(a: np.ndarray, rng: np.random.Generator) -> Any:

@@ -28,7 +28,7 @@ from kineticsim_env.studies.statistics import Mean
 from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 MARKETS = 3  # of everything that is open: the wrong tensors of values.py often have as many rows
-SMALL = {"bank_size": 2, "warmup": 1, "horizon": 5, "max_qty": 8}
+SMALL: dict[str, Any] = {"bank_size": 2, "warmup": 1, "horizon": 5, "max_qty": 8}
 MODULES = (
     "kineticsim_env",
     "kineticsim_env.config",
@@ -238,7 +238,7 @@ def _config_names() -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(config_module.MarketConfig))
 
 
-def _task_names(kind: type) -> tuple[str, ...]:
+def _task_names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 

@@ -96,7 +96,7 @@ def _replace(thing: Any, rng: np.random.Generator) -> str:
     """Replace, resize or turn the memory of a live tensor."""
     live = _live(thing)
     name = str(rng.choice(list(live)))
-    tensor = live[name]
+    tensor: Any = live[name]
     if tensor is None:
         return f"{name} is None by now"
     ways: dict[str, Callable[[], Any]] = {

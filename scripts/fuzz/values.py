@@ -57,7 +57,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "np.str_": lambda: np.str_("maker"),
     "bytes": lambda: b"maker",
     "bytearray": lambda: bytearray(8),
-    "memoryview": lambda: memoryview(np.arange(3)),
+    "memoryview": lambda: np.arange(3).data,
     # Numbers
     "-1": lambda: -1,
     "0": lambda: 0,
