@@ -116,8 +116,6 @@ def _simulator(rng: np.random.Generator, engine: str, number: int) -> None:
             forms = [form for form in (seeds, mask) if form is not None]
             given = [None if form is None else form[0] for form in (seeds, mask)]
             plain: list[Any] = [None if form is None else form[1] for form in (seeds, mask)]
-            if seeds is not None and seeds[1].ndim == 0:
-                plain[0] = int(seeds[1])
             _try(pair, "reset", forms, lambda s, a=given: s.reset(*a), lambda s, a=plain: s.reset(*a))
 
 
@@ -161,8 +159,6 @@ def _reset_some(pair: pairs.Pair, rng: np.random.Generator, name: str, live: lis
 
     def reset(env: Any, which: int) -> Any:
         seed: Any = None if seeds is None else seeds[which]
-        if which and seeds is not None and seeds[1].ndim == 0:
-            seed = int(seeds[1])
         return copied(env.reset(seed=seed, options=None if mask is None else {"reset_mask": mask[which]}))
 
     _try(pair, name, forms, lambda env: reset(env, 0), lambda env: reset(env, 1))

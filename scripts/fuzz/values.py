@@ -281,7 +281,7 @@ def extremes(dtype: torch.dtype) -> list[Any]:
     inner = [
         v for k in (7, 15, 16, 20, 29, 30, 31, 32, 40, 62) for v in (2**k - 1, 2**k, 2**k + 1, -(2**k), -(2**k) - 1)
     ]
-    return [low, low + 1, -2, -1, 0, 1, 2, high - 1, high, *(v for v in inner if low <= v <= high)]
+    return [value for value in (low, low + 1, -2, -1, 0, 1, 2, high - 1, high, *inner) if low <= value <= high]
 
 
 def _filled(value: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
