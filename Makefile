@@ -2,6 +2,7 @@
 # PYTHON chooses the interpreter, SETUP_FLAGS the options of scripts/setup_env.py.
 PYTHON ?= python3
 SETUP_FLAGS ?=
+FUZZ_FLAGS ?=
 VENV_PYTHON := .venv/bin/python
 SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 
@@ -10,7 +11,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-gpu sanitize lint docs clean
+.PHONY: help demo test test-gpu sanitize fuzz lint docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +32,10 @@ sanitize:  ## watch a small run of every kernel variant with compute-sanitizer (
 	@$(SETUP) test-gpu
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
+
+fuzz:  ## throw 100,000 hostile cases at the package under sanitizers, about 15 minutes (FUZZ_FLAGS: see docs/robustness.md)
+	@$(SETUP) test
+	$(VENV_PYTHON) -m scripts.fuzz $(FUZZ_FLAGS)
 
 lint:  ## check style (ruff), format (ruff) and types (ty)
 	@$(SETUP) lint

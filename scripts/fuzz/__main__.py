@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from scripts.fuzz import kinds, page, run, sanitizers
+from scripts.fuzz import kinds, page, pairs, run, sanitizers
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,10 +23,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--no-sanitizers", action="store_true", help="faster, and memory errors go unseen")
     parser.add_argument("--case", metavar="KIND:SEED", help="play this one again in this process, and nothing else")
+    parser.add_argument("--different", type=int, help="for --case: of how few markets it chooses (tests have 3)")
     parser.add_argument("--output", type=Path, help="write counts and failures to this JSON file")
     parser.add_argument("--page", type=Path, help="write the table of counts into this page")
     options = parser.parse_args(argv)
     if options.case:
+        pairs.DIFFERENT = options.different or pairs.DIFFERENT
         return _again(options.case)
     sanitized = not options.no_sanitizers and sanitizers.runtime("libasan.so") is not None
     if not sanitized and not options.no_sanitizers:
@@ -66,15 +68,15 @@ def _run(options: argparse.Namespace, sanitized: bool) -> run.Result:
                 alone = "" if value.alone else " (not when played alone)"
                 bar.write(f"--case {value.kind}:{value.seed}{alone}: {value.text}")
 
-        return run.run(
-            counts, options.seed, seconds=seconds, jobs=options.jobs, sanitized=sanitized, tell=tell
-        )
+        return run.run(counts, options.seed, seconds=seconds, jobs=options.jobs, sanitized=sanitized, tell=tell)
 
 
 def _again(case: str) -> int:
     kind, _, seed = case.partition(":")
     if kind not in kinds.KINDS or not seed.isdigit():
-        print(f"--case: got {case!r}, allowed is a kind of {', '.join(kinds.KINDS)}, a colon and a seed", file=sys.stderr)
+        print(
+            f"--case: got {case!r}, allowed is a kind of {', '.join(kinds.KINDS)}, a colon and a seed", file=sys.stderr
+        )
         return 2
     failure = kinds.play(kind, int(seed))
     print("passes" if failure is None else f"fails: {failure}")

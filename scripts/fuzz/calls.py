@@ -6,8 +6,10 @@ exception, a message that does not say which argument is wrong, a state that is 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,8 +28,8 @@ REFUSALS = (TypeError, ValueError, gym.error.Error, ks.KineticSimError, ModuleNo
 # Sizes that a large number is right for, and takes gigabytes or hours: these get no large numbers here.
 SIZES = set(
     "num_envs num_markets auctions decisions after warmup bank_size bank_per_market num_scenarios block horizon "
-    "max_auctions block_qty auctions_per_step max_cycles learners slots num_agents per_auction shape count width height "
-    "forced_qty randomise scenarios".split()
+    "max_auctions block_qty auctions_per_step max_cycles learners slots num_agents per_auction shape forced_qty "
+    "randomise scenarios".split()
 )
 # How messages call an argument that has another name in the signature.
 ALSO = {
@@ -59,9 +61,17 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     call_wrongly(world, targets[int(rng.integers(len(targets)))], rng)
 
 
-def forget() -> None:
-    """Open everything anew for the next case."""
-    _worlds.clear()
+@contextlib.contextmanager
+def aside() -> Generator[None]:
+    """Play with objects opened anew, and have the present ones again afterwards."""
+    kept = [(world, world.opened) for world, _ in _worlds.values()]
+    for world, _ in kept:
+        world.opened = {}
+    try:
+        yield
+    finally:
+        for world, opened in kept:
+            world.opened = opened
 
 
 def call_wrongly(world: World, target: Target, rng: np.random.Generator) -> None:

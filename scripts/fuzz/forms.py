@@ -14,10 +14,11 @@ import torch
 
 from scripts.fuzz import pairs, shapes
 from scripts.fuzz.case import Failure
+from scripts.fuzz.moves import copied, start
 
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
-_MOVES = 3  # of a case
-forget = pairs.forget
+_MOVES = 1  # of a case
+aside = pairs.aside
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
@@ -41,20 +42,20 @@ def _try(pair: pairs.Pair, name: str, forms: list[shapes.Form], given: Callable,
     except gym.error.ResetNeeded:
         return None
     except Exception as error:
-        pairs.forget()
+        pairs.forget_pair(pair)
         raise Failure(f"{what}: {type(error).__name__} {str(error)[:200]}", key=(name, type(error).__name__)) from error
     try:
         wanted = plain(pair.oracle)
     except (TypeError, ValueError, gym.error.ResetNeeded) as error:
-        pairs.forget()
+        pairs.forget_pair(pair)
         raise Failure(f"{what} was taken, but plain values are refused: {error}", key=(name, "taken")) from error
     if not pairs.same(got, wanted):
-        pairs.forget()
+        pairs.forget_pair(pair)
         raise Failure(f"{what} gives other results", key=(name, "results", forms[0][2] if forms else ""))
     try:
         pair.check_equal(what)
     except Failure:
-        pairs.forget()
+        pairs.forget_pair(pair)
         raise
     return got
 
@@ -99,12 +100,9 @@ def _quotes(rng: np.random.Generator, sim: Any, decisions: int | None) -> shapes
 
 def _simulator(rng: np.random.Generator, engine: str, number: int) -> None:
     pair = pairs.simulator(number, engine)
-    seed = int(rng.integers(2**40))
-    for sim in pair.both:
-        sim.tensors["error"].zero_()  # words that a case before may have left, which a reset would raise
-        sim.reset(seed=seed)
+    start(pair, rng)
     for _ in range(_MOVES):
-        sim, auctions = pair.under_test, int(rng.choice([1, 2, 30]))
+        sim, auctions = pair.under_test, 1 + int(rng.random() < 0.1)
         move = int(rng.integers(3))
         if move == 0:
             form = _quotes(rng, sim, None)
@@ -117,9 +115,7 @@ def _simulator(rng: np.random.Generator, engine: str, number: int) -> None:
             seeds, mask = _seeds(rng, sim.num_markets, live), _mask(rng, sim.num_markets, live)
             forms = [form for form in (seeds, mask) if form is not None]
             given = [None if form is None else form[0] for form in (seeds, mask)]
-            plain = [None if form is None else form[1] for form in (seeds, mask)]
-            if seeds is not None and seeds[1].ndim == 0:
-                plain[0] = int(seeds[1])
+            plain: list[Any] = [None if form is None else form[1] for form in (seeds, mask)]
             _try(pair, "reset", forms, lambda s, a=given: s.reset(*a), lambda s, a=plain: s.reset(*a))
 
 
@@ -130,15 +126,9 @@ def _both(call: Callable[[Any, Any], Any], form: shapes.Form) -> tuple[Callable,
 # Environments ---------------------------------------------------------------------------------------------------------
 
 
-def _start(pair: pairs.Pair, rng: np.random.Generator) -> None:
-    seed = int(rng.integers(2**40))
-    for env in pair.both:
-        env.core.simulator.tensors["error"].zero_()
-        env.reset(seed=seed)
-    pair.check_equal("a reset")
-
-
-def _action(rng: np.random.Generator, space: gym.Space, shape: tuple[int, ...], live: list[torch.Tensor]) -> shapes.Form:
+def _action(
+    rng: np.random.Generator, space: gym.Space, shape: tuple[int, ...], live: list[torch.Tensor]
+) -> shapes.Form:
     if isinstance(space, gym.spaces.Discrete):
         top = int(space.n) + (rng.random() < 0.05)
         return shapes.draw(np.asarray(rng.integers(0, top, shape), np.int64), rng, live)
@@ -149,26 +139,15 @@ def _action(rng: np.random.Generator, space: gym.Space, shape: tuple[int, ...], 
     return shapes.draw(values, rng, live)
 
 
-def _copied(value: Any) -> Any:
-    """Return results as they are now, since live ones change."""
-    if isinstance(value, dict):
-        return {name: _copied(entry) for name, entry in value.items()}
-    if isinstance(value, (tuple, list)):
-        return tuple(_copied(entry) for entry in value)
-    if isinstance(value, torch.Tensor):
-        return value.clone()
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
 def _vector(rng: np.random.Generator, engine: str, number: int) -> None:
     pair = pairs.vector_env(number, engine, MODES[int(rng.integers(3))])
-    _start(pair, rng)
+    start(pair, rng)
     env = pair.under_test
     live = [*env.core.tensors.values(), *env.core.simulator.tensors.values(), env.observation]
     for _ in range(_MOVES):
         if rng.random() < 0.75:
             form = _action(rng, env.single_action_space, env._action_shape, live)
-            _try(pair, "vector step", [form], *_both(lambda e, a: _copied(e.step(a)), form))
+            _try(pair, "vector step", [form], *_both(lambda e, a: copied(e.step(a)), form))
         else:
             _reset_some(pair, rng, "vector reset", live)
 
@@ -180,28 +159,26 @@ def _reset_some(pair: pairs.Pair, rng: np.random.Generator, name: str, live: lis
 
     def reset(env: Any, which: int) -> Any:
         seed: Any = None if seeds is None else seeds[which]
-        if which and seeds is not None and seeds[1].ndim == 0:
-            seed = int(seeds[1])
-        return _copied(env.reset(seed=seed, options=None if mask is None else {"reset_mask": mask[which]}))
+        return copied(env.reset(seed=seed, options=None if mask is None else {"reset_mask": mask[which]}))
 
     _try(pair, name, forms, lambda env: reset(env, 0), lambda env: reset(env, 1))
 
 
 def _single(rng: np.random.Generator, engine: str, number: int) -> None:
     pair = pairs.single_env(number, engine)
-    _start(pair, rng)
+    start(pair, rng)
     env = pair.under_test
     live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
     for _ in range(_MOVES):
         form = _action(rng, env.action_space, env.action_space.shape, live)
-        done = _try(pair, "single step", [form], *_both(lambda e, a: _copied(e.step(a)), form))
+        done = _try(pair, "single step", [form], *_both(lambda e, a: copied(e.step(a)), form))
         if done is not None and (done[2] or done[3]):
-            _start(pair, rng)
+            start(pair, rng)
 
 
 def _parallel(rng: np.random.Generator, engine: str, number: int) -> None:
     pair = pairs.parallel_env(number, engine)
-    _start(pair, rng)
+    start(pair, rng)
     env = pair.under_test
     live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
     for _ in range(_MOVES):
@@ -213,7 +190,7 @@ def _parallel(rng: np.random.Generator, engine: str, number: int) -> None:
 
 def _batched(rng: np.random.Generator, engine: str, number: int) -> None:
     pair = pairs.batched_env(number, engine)
-    _start(pair, rng)
+    start(pair, rng)
     env = pair.under_test
     live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
     for _ in range(_MOVES):
@@ -228,4 +205,4 @@ def _batched(rng: np.random.Generator, engine: str, number: int) -> None:
 def _try_dict(pair: pairs.Pair, name: str, forms: dict[str, shapes.Form]) -> None:
     given = {key: form[0] for key, form in forms.items()}
     plain = {key: form[1] for key, form in forms.items()}
-    _try(pair, name, list(forms.values()), lambda e: _copied(e.step(given)), lambda e: _copied(e.step(plain)))
+    _try(pair, name, list(forms.values()), lambda e: copied(e.step(given)), lambda e: copied(e.step(plain)))

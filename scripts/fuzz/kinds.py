@@ -14,12 +14,12 @@ import torch
 from scripts.fuzz.case import Failure, Slow
 
 SHARES = {  # of the cases; a case of threads or races takes longer than the others
-    "forms": 0.27,
-    "loads": 0.17,
-    "tampering": 0.15,
-    "scenarios": 0.10,
-    "threads": 0.03,
-    "calls": 0.275,
+    "forms": 0.25,
+    "loads": 0.13,
+    "tampering": 0.12,
+    "scenarios": 0.07,
+    "threads": 0.02,
+    "calls": 0.405,
     "races": 0.005,
 }
 KINDS = tuple(SHARES)
@@ -28,7 +28,7 @@ ENGINES = ("cpu", "numpy")
 
 
 def module_of(kind: str) -> ModuleType:
-    """Return the module with the kind's `play` and `forget`."""
+    """Return the module with the kind's `play` and `aside`."""
     return importlib.import_module(f"scripts.fuzz.{kind}")
 
 
@@ -65,7 +65,6 @@ def play_and_forget(kind: str, seed: int, engines: tuple[str, ...] = ENGINES) ->
     failure = play(kind, seed, engines)
     if failure is None:
         return None
-    module_of(kind).forget()
-    alone = play(kind, seed, engines) is not None
-    module_of(kind).forget()
+    with module_of(kind).aside():
+        alone = play(kind, seed, engines) is not None
     return failure, alone

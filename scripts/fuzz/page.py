@@ -44,13 +44,17 @@ def _compiler() -> str:
     return done.stdout.splitlines()[0] if done.stdout else found
 
 
+def _versions() -> list[str]:
+    return [f"NumPy {np.__version__}", f"torch {torch.__version__}"]
+
+
 def facts(result: Result, seed: int, sanitized: bool, arguments: list[str]) -> dict[str, Any]:
     """Return what a run did and on what, for a JSON file."""
     return {
         "command": shlex.join(["python", "-m", "scripts.fuzz", *arguments]),
         "date": datetime.date.today().isoformat(),
         "machine": f"{_cpu()}, {os.cpu_count()} cores",
-        "versions": f"Python {platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}, {_compiler()}",
+        "versions": ", ".join([f"Python {platform.python_version()}", *_versions(), _compiler()]),
         "sources": build.source_hash()[:12],
         "sanitizers": sanitized,
         "first seed": seed,

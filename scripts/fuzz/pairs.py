@@ -5,7 +5,8 @@ There are few different ones, numbered, as opening one takes longer than a case;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -19,7 +20,7 @@ from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 from scripts.fuzz.case import Failure
 
-DIFFERENT = 12  # markets or environments of each sort
+DIFFERENT = 10  # markets or environments of each sort
 VECTOR = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
 SERIES = ("last_price", "volume", "mid2", "fundamental")
 _open: dict[tuple, Any] = {}
@@ -57,6 +58,24 @@ def opened(key: tuple, make: Callable[[str], Any], engine: str) -> Pair:
 def forget() -> None:
     """Open all anew from now on."""
     _open.clear()
+
+
+@contextlib.contextmanager
+def aside() -> Generator[None]:
+    """Play with an empty pool, and have the present one again afterwards."""
+    kept = dict(_open)
+    _open.clear()
+    try:
+        yield
+    finally:
+        _open.clear()
+        _open.update(kept)
+
+
+def forget_pair(pair: Pair) -> None:
+    """Open this one anew the next time: something may have gone wrong with it."""
+    for key in [key for key, other in _open.items() if other is pair]:
+        del _open[key]
 
 
 def tensors_of(thing: Any) -> dict[str, torch.Tensor]:
@@ -111,10 +130,10 @@ def random_config(rng: np.random.Generator, **changes: Any) -> ks.MarketConfig:
     window = int(pick([0, 1, 3]))
     fields |= dict(
         num_levels=levels,
-        num_agents=int(pick([12, 20, 33])),
+        num_agents=int(pick([12, 20, 33, 33, 33, 6000])),  # the last give every market to a thread of its own
         init_price=int(rng.integers(1, levels - 1)),
         init_depth=int(pick([0, 1, 8])),
-        max_order_qty=int(pick([1, 4, 1000])),
+        max_order_qty=int(pick([1, 4, 100])),
         noise_spread=int(pick([0, 3, 12])),
         market_order_prob=float(pick([0.0, 0.1, 1.0])),
         maker_half_spread=int(pick([0, 1, 8])),
@@ -161,14 +180,16 @@ def vector_env(number: int, engine: str, mode: str, **more: Any) -> Pair:
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 2])
         task = str(rng.choice(list(VECTOR)))
-        settings = task_settings(rng) | ({"block_qty": 3, "forced_qty": 1} if task == "Execution" else {})
+        settings: dict[str, Any] = task_settings(rng) | (
+            {"block_qty": 3, "forced_qty": 1} if task == "Execution" else {}
+        )
         return VECTOR[task](
             int(rng.integers(1, 6)),
             random_config(rng),
             engine=name,
             output=str(rng.choice(["numpy", "torch"])),
             autoreset_mode=mode,
-            auctions_per_step=int(rng.choice([1, 2, 20])),
+            auctions_per_step=int(rng.choice([1, 1, 2])),
             copy=bool(rng.integers(2)),
             stagger=bool(rng.integers(2)),
             validate=bool(rng.integers(2)),
@@ -184,7 +205,9 @@ def single_env(number: int, engine: str) -> Pair:
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 3])
         task = str(rng.choice(list(VECTOR)))
-        settings = task_settings(rng) | ({"block_qty": 3, "forced_qty": 1} if task == "Execution" else {})
+        settings: dict[str, Any] = task_settings(rng) | (
+            {"block_qty": 3, "forced_qty": 1} if task == "Execution" else {}
+        )
         return gym.make(f"KineticSim/{task}-v0", config=random_config(rng), engine=name, **settings).unwrapped
 
     return opened(("single", number), make, engine)
@@ -201,7 +224,7 @@ def parallel_env(number: int, engine: str) -> Pair:
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 4])
         learners = _learners(rng)
-        settings = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
+        settings: dict[str, Any] = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
         return ks.parallel_env(learners, config=random_config(rng), engine=name, **settings)
 
     return opened(("parallel", number), make, engine)
@@ -213,7 +236,7 @@ def batched_env(number: int, engine: str) -> Pair:
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 5])
         learners, mode = _learners(rng), str(rng.choice(["SAME_STEP", "NEXT_STEP", "DISABLED"]))
-        settings = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
+        settings: dict[str, Any] = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
         return ks.BatchedParallelEnv(
             int(rng.integers(1, 6)),
             learners,
@@ -226,3 +249,18 @@ def batched_env(number: int, engine: str) -> Pair:
         )
 
     return opened(("batched", number), make, engine)
+
+
+def random_env(number: int, engine: str) -> Pair:
+    """Return one of the pairs of vector environments with scenarios."""
+    chosen = RANDOMISE[number % len(RANDOMISE)]
+    mode = ("SAME_STEP", "NEXT_STEP", "DISABLED")[number % 3]
+    return vector_env(number, engine, mode, randomise=chosen, num_scenarios=2 + number % 3)
+
+
+RANDOMISE: tuple[dict[str, Any], ...] = (
+    {"fee": (0, 9), "noise_spread": (0, 8)},
+    {"market_order_prob": [0.0, 0.4, 1.0], "max_order_qty": [1, 4, 100]},
+    {"cancel_prob": (0.0, 1.0), "init_depth": (0, 8), "tie": ["lowest", "mid"]},
+    {"noise": (0.2, 0.5), "num_agents": (12, 30), "residue": ["rest", "cancel"]},
+)

@@ -1,4 +1,4 @@
-"""Runs cases in child processes, as many as there are cores, and gathers what they find; a child that dies is a find."""
+"""Runs cases in child processes and gathers what they find; a child that dies is a find."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class Result:
 class _Shard:
     """Every `step`-th case of a kind, in one child after another."""
 
-    def __init__(self, kind: str, first: int, step: int, count: int, seconds: float, environment: dict[str, str]) -> None:
+    def __init__(
+        self, kind: str, first: int, step: int, count: int, seconds: float, environment: dict[str, str]
+    ) -> None:
         self.kind, self.first, self.step, self.count = kind, first, step, count
         self.stop = time.monotonic() + seconds
         self.environment = environment
@@ -85,7 +87,19 @@ class _Shard:
                 if child.returncode == -9:
                     report = f"no word for {PATIENCE} s"
                 where = _first_frames(said)
-                tell("found", Found(self.kind, seed, f"{report} {where}".strip(), (report.split("0x")[0], where), False))
+                key = (report.split("==ERROR: ")[-1].split("0x")[0], where)
+                tell("found", Found(self.kind, seed, f"{report} {where}".strip(), key, self._dies_alone(seed)))
+
+    def _dies_alone(self, seed: int) -> bool:
+        numbers = [seed, 1, 1, 60.0]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "scripts.fuzz.worker", self.kind, *map(str, numbers)],
+                env=self.environment, cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return True
+        return done.returncode != 0
 
     def _listen(self, child: subprocess.Popen, tell: Callable[[str, Any], None]) -> tuple[bool, int]:
         lines: queue.Queue[str | None] = queue.Queue()
@@ -122,7 +136,9 @@ def _read(stream: Any, lines: queue.Queue[str | None]) -> None:
 
 def _first_frames(said: str) -> str:
     """Return the places of our own code in a sanitizer's report."""
-    frames = [line.split(" in ", 1)[-1] for line in said.splitlines() if line.lstrip().startswith("#") and "/cuda/" in line]
+    frames = [
+        line.split(" in ", 1)[-1] for line in said.splitlines() if line.lstrip().startswith("#") and "/cuda/" in line
+    ]
     return "; ".join(Path(frame.split()[-1]).name for frame in frames[:3])
 
 

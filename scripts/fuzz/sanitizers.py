@@ -1,4 +1,4 @@
-"""AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer: whether they are here, and how a child gets them."""
+"""The compiler's sanitizers: whether they are here, and how a child process gets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same values in other forms: strides, orders, offsets, dtypes, wrappers and aliases of what NumPy and torch have."""
+"""The same values in other forms: strides, orders, offsets, dtypes, wrappers and aliases."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _scalars(a: np.ndarray, rng: np.random.Generator) -> Any:
 
 
 def _memory(a: np.ndarray, rng: np.random.Generator) -> Any:
-    return memoryview(_apart(a, rng) if rng.random() < 0.5 else a.copy())
+    return (_apart(a, rng) if rng.random() < 0.5 else a.copy()).data
 
 
 def _of_module_array(a: np.ndarray, rng: np.random.Generator) -> Any:
@@ -185,7 +185,16 @@ def _graded(t: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
 
 
 def _tensor_dtype(t: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    dtypes = [torch.bool, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
+    dtypes = [
+        torch.bool,
+        torch.uint8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.float32,
+        torch.float64,
+    ]
     return t.to(dtypes[int(rng.integers(len(dtypes)))])
 
 

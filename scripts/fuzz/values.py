@@ -57,7 +57,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     "np.str_": lambda: np.str_("maker"),
     "bytes": lambda: b"maker",
     "bytearray": lambda: bytearray(8),
-    "memoryview": lambda: memoryview(np.arange(3)),
+    "memoryview": lambda: np.arange(3).data,
     # Numbers
     "-1": lambda: -1,
     "0": lambda: 0,
@@ -278,8 +278,10 @@ def extremes(dtype: torch.dtype) -> list[Any]:
     if dtype.is_complex:
         return [0j, complex("nan")]
     low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
-    inner = [v for k in (7, 15, 16, 20, 29, 30, 31, 32, 40, 62) for v in (2**k - 1, 2**k, 2**k + 1, -(2**k), -(2**k) - 1)]
-    return [low, low + 1, -2, -1, 0, 1, 2, high - 1, high, *(v for v in inner if low <= v <= high)]
+    inner = [
+        v for k in (7, 15, 16, 20, 29, 30, 31, 32, 40, 62) for v in (2**k - 1, 2**k, 2**k + 1, -(2**k), -(2**k) - 1)
+    ]
+    return [value for value in (low, low + 1, -2, -1, 0, 1, 2, high - 1, high, *inner) if low <= value <= high]
 
 
 def _filled(value: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:

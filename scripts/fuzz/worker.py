@@ -26,7 +26,7 @@ def main() -> None:
     line = os.dup(1)
     os.dup2(2, 1)  # what the package prints is no report
     warnings.simplefilter("ignore")
-    gym.logger.min_level = gym.logger.ERROR
+    gym.logger.min_level = gym.logger.ERROR  # ty: ignore[invalid-assignment]
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "3")))
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     for number in range(count):

@@ -1,0 +1,144 @@
+"""Moves that both of a pair make: valid actions, steps, runs; what comes of them is compared, an error too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+import kineticsim_env as ks
+from scripts.fuzz import pairs
+from scripts.fuzz.case import Failure
+
+EXPECTED = (TypeError, ValueError, ks.MarketError, gym.error.ResetNeeded)
+
+
+def copied(value: Any) -> Any:
+    """Return results as they are now, since live ones change."""
+    if isinstance(value, dict):
+        return {name: copied(entry) for name, entry in value.items()}
+    if isinstance(value, (tuple, list)):
+        return tuple(copied(entry) for entry in value)
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def outcome(call: Callable[[], Any]) -> tuple[str, Any]:
+    """Return what a call returns, or the kind and text of the error that it may raise."""
+    try:
+        return "", copied(call())
+    except EXPECTED as error:
+        return type(error).__name__, str(error)
+
+
+def together(pair: pairs.Pair, name: str, call: Callable[[Any], Any]) -> tuple[str, Any]:
+    """Make the same call on both, and compare what comes of it and the states after it."""
+    got, wanted = (outcome(lambda thing=thing: call(thing)) for thing in pair.both)
+    if got[0] != wanted[0]:
+        pairs.forget_pair(pair)
+        raise Failure(
+            f"{name}: {pair.engine} gives {got[0] or 'results'}, numpy {wanted[0] or 'results'}: "
+            f"{(got if got[0] else wanted)[1]}",
+            key=(name.split("(")[0], got[0], wanted[0]),
+        )
+    if not got[0] and not pairs.same(got[1], wanted[1]):
+        pairs.forget_pair(pair)
+        raise Failure(f"{name}: other results on {pair.engine}", key=(name.split("(")[0], "results"))
+    try:
+        pair.check_equal(name)
+    except Failure:
+        pairs.forget_pair(pair)
+        raise
+    return got
+
+
+def clear(pair: pairs.Pair) -> None:
+    """Clear error words that a case before may have left, as a reset would raise them."""
+    for thing in pair.both:
+        simulator = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
+        simulator.tensors["error"].zero_()
+
+
+def start(pair: pairs.Pair, rng: np.random.Generator) -> None:
+    """Reset both with one seed; what a case left before is not this one's affair."""
+    try:
+        start_over(pair, rng)
+    except Failure:
+        pairs.forget_pair(pair)
+        raise
+
+
+def start_over(pair: pairs.Pair, rng: np.random.Generator) -> None:
+    """Reset both with one seed, and make what a reset need not put back the same; then compare."""
+    seed = int(rng.integers(2**40))
+    clear(pair)
+    for thing in pair.both:
+        thing.reset(seed=seed)
+    live = [pairs.tensors_of(thing) for thing in pair.both]
+    for name in ("final_observation",):  # the next step writes it
+        if name in live[0]:
+            live[0][name].copy_(live[1][name])
+    pair.check_equal("reset()")
+
+
+def action_of(space: gym.Space, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return a random action, or one for each row."""
+    if isinstance(space, gym.spaces.Discrete):
+        return np.asarray(rng.integers(0, int(space.n), shape), np.int64)
+    values = rng.uniform(-1, 1, shape).astype(np.float32)
+    return np.where(rng.random(shape) < 0.3, np.sign(values), values).astype(np.float32)
+
+
+def actions(thing: Any, rng: np.random.Generator) -> Any:
+    """Return random actions for an environment, in the form its step takes."""
+    if hasattr(thing, "group_map"):
+        given = thing._given
+        return {role: action_of(thing.single_action_spaces[role], tuple(given[role].shape), rng) for role in given}
+    if hasattr(thing, "possible_agents"):
+        return {name: action_of(thing.action_space(name), thing.action_space(name).shape, rng) for name in thing.agents}
+    if hasattr(thing, "single_action_space"):
+        return action_of(thing.single_action_space, thing._action_shape, rng)
+    return action_of(thing.action_space, thing.action_space.shape, rng)
+
+
+def advance(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, Any]:
+    """Make one step or run; environments whose episodes have ended are reset."""
+    thing = pair.under_test
+    if isinstance(thing, ks.Simulator):
+        return _advance_simulator(pair, rng)
+    if getattr(thing, "agents", True) == []:
+        return together(pair, "reset", lambda env: env.reset())
+    given = actions(thing, rng)
+    done = together(pair, "step", lambda env: env.step(given))
+    if done[0] == "ResetNeeded":
+        return together(pair, "reset", lambda env: env.reset())
+    check_observations(thing)
+    return done
+
+
+def _advance_simulator(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, Any]:
+    sim, auctions = pair.under_test, 1 + int(rng.random() < 0.1)
+    if rng.random() < 0.3:
+        return together(pair, f"run({auctions})", lambda s: s.run(auctions, pairs.SERIES))
+    quotes = rng.integers(-2, sim.config.num_levels + 2, (sim.num_markets, len(sim.slots), 4)).astype(np.int32)
+    quotes[..., 1::2] = rng.integers(-1, 30, quotes[..., 1::2].shape)
+    quotes[..., 0::2] += sim.price_origin.numpy()[:, None, None].clip(-(2**29), 2**29)
+    return together(pair, f"step({auctions})", lambda s: s.step(quotes, auctions))
+
+
+def check_observations(env: Any) -> None:
+    """Raise if an observation lies outside its space."""
+    core = env.core
+    for slot, role in enumerate(core.roles):
+        space = core.task.observation_space(role)
+        rows = core.tensors["observation"][:, slot, : space.shape[0]].numpy()
+        if not ((rows >= space.low) & (rows <= space.high)).all():
+            place = np.argwhere(~((rows >= space.low) & (rows <= space.high)))[0]
+            raise Failure(
+                f"an observation of a {role} is outside its space: feature {place[1]} is {rows[tuple(place)]}",
+                key=("observation", role, str(place[1])),
+            )

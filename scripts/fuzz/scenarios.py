@@ -1,0 +1,94 @@
+"""Kind `scenarios`: new scenarios, tasks, seeds and loads in the middle of episodes, on both engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.tasks.base import CHANGEABLE, CHOICES
+from scripts.fuzz import moves, pairs
+from scripts.fuzz.case import Failure
+
+aside = pairs.aside
+_saved: dict[int, Any] = {}
+
+
+def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
+    """Make a random sequence of such calls on both engines, and compare after each."""
+    pair = pairs.random_env(int(rng.integers(2 * pairs.DIFFERENT)), engines[int(rng.integers(len(engines)))])
+    told: list[str] = []
+    saved: list[dict[str, Any]] = []
+    try:
+        moves.start_over(pair, rng)
+        for _ in range(int(rng.integers(2, 6))):
+            told.append(_move(pair, rng, saved))
+    except Failure as failure:
+        pairs.forget_pair(pair)
+        raise Failure(f"{'; '.join(told)}; then {failure}", key=("scenarios", *failure.key)) from failure
+
+
+def _move(pair: pairs.Pair, rng: np.random.Generator, saved: list[dict[str, Any]]) -> str:
+    kind = int(rng.integers(8))
+    markets = pair.under_test.num_envs
+    if kind <= 2:
+        moves.advance(pair, rng)
+        return "step"
+    if kind == 3:
+        table = random_table(rng)
+        done = moves.together(pair, f"set_scenarios({table})", lambda env: env.set_scenarios(table))
+        return f"set_scenarios({table}) {done[0]}"
+    if kind == 4:
+        changes = random_task(rng)
+        done = moves.together(pair, f"set_task({changes})", lambda env: env.set_task(**changes))
+        return f"set_task({changes}) {done[0]}"
+    if kind == 5:
+        saved.append((pair.under_test if rng.random() < 0.5 else pair.oracle).state_dict())
+        return "state_dict()"
+    if kind == 6 and saved:
+        state = saved[int(rng.integers(len(saved)))]
+        done = moves.together(pair, "load_state_dict()", lambda env: env.load_state_dict(state))
+        return f"load_state_dict() {done[0]}"
+    mask = rng.random(markets) < 0.5
+    seed = [None, int(rng.integers(2**40)), rng.integers(-(2**62), 2**62, markets)][int(rng.integers(3))]
+    options = {"reset_mask": mask} if rng.random() < 0.6 else None
+    moves.together(pair, "reset", lambda env: env.reset(seed=seed, options=options))
+    return f"reset({seed}, {options})"
+
+
+def random_table(rng: np.random.Generator) -> dict[str, Any]:
+    """Return what `randomise` takes, most of it allowed."""
+    pick = rng.choice
+    fields: dict[str, Any] = {
+        "fee": (0, int(pick([0, 9, 2**20]))),
+        "noise_spread": [int(value) for value in rng.integers(0, 40, int(pick([1, 2, 7])))],
+        "max_order_qty": (1, int(pick([1, 100, 1000]))),
+        "market_order_prob": (0.0, float(pick([0.0, 0.5, 1.0]))),
+        "cancel_prob": [0.0, 0.3, 1.0],
+        "num_agents": (12, int(pick([12, 40]))),
+        "init_depth": (0, int(pick([0, 1, 2**20]))),
+        "tie": ["lowest", "mid"],
+        "residue": ["rest", "cancel"],
+        "fundamental_price": (int(pick([-(2**30), -500, 0, 4])), int(pick([5, 500, 2**30]))),
+        "maker_half_spread": (0, int(pick([0, 3, 32767]))),
+        "noise": (0.1, 0.6),
+        "maker": [0.0, 0.2],
+        "window": (int(pick([0, 1])), 3),
+        "walk_prob": (0.0, 0.4),
+        "inventory_limit": [5, 10],
+        "num_levels": [8, 16],
+    }
+    names = rng.choice(list(fields), int(rng.integers(1, 4)), replace=False)
+    return {str(name): fields[str(name)] for name in names}
+
+
+def random_task(rng: np.random.Generator) -> dict[str, Any]:
+    """Return what `set_task` takes, most of it allowed."""
+    numbers = [0.0, 0.01, 1.0, 10.0, 1e-300, 1e300, 3.0]
+    changes: dict[str, Any] = {}
+    for name in rng.choice(list(CHANGEABLE), int(rng.integers(1, 3)), replace=False):
+        options: list[Any] = list(CHOICES.get(str(name), ("shortfall", "terminal") if name == "reward" else numbers))
+        if name == "max_loss":
+            options.append(None)
+        changes[str(name)] = options[int(rng.integers(len(options)))]
+    return changes

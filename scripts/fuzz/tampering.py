@@ -1,0 +1,166 @@
+"""Kind `tampering`: anything is written into live tensors. No crash; a reset with a seed makes all right again.
+
+Where memory was replaced or resized, only the first half holds: a launch is refused or goes on in the old memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+import kineticsim_env as ks
+from scripts.fuzz import moves, pairs
+from scripts.fuzz.case import Failure
+from scripts.fuzz.loads import any_pair
+from scripts.fuzz.values import extremes
+
+ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, gym.error.ResetNeeded)  # MarketError is a RuntimeError
+aside = pairs.aside
+REPLACED_ALLOWED = (*ALLOWED, AssertionError)
+
+
+def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
+    """Write into live tensors between calls, then reset and compare with the oracle, which nobody wrote to."""
+    pair = any_pair(rng, engines[int(rng.integers(len(engines)))])
+    moves.start(pair, rng)
+    thing = pair.under_test
+    replaced = rng.random() < 0.1
+    told: list[str] = []
+    for _ in range(int(rng.integers(1, 4))):
+        told.append(_replace(thing, rng) if replaced else _write(thing, rng))
+        _call(thing, rng, told)
+    if replaced:
+        pairs.forget_pair(pair)
+        return
+    seed = int(rng.integers(2**40))
+    try:
+        try:
+            thing.reset(seed=seed)
+        except ks.MarketError:  # the error word of what went before
+            thing.reset(seed=seed)
+    except Exception as error:
+        pairs.forget_pair(pair)
+        text = f"{'; '.join(told)}, then reset(seed={seed}): {type(error).__name__} {str(error)[:200]}"
+        raise Failure(text, key=("reset after tampering", type(error).__name__)) from error
+    try:
+        moves.start_over(pair, rng)
+        moves.advance(pair, rng)
+    except Failure as failure:
+        pairs.forget_pair(pair)
+        raise Failure(f"{'; '.join(told)}, then {failure}", key=("after tampering", *failure.key)) from failure
+
+
+def _live(thing: Any) -> dict[str, torch.Tensor]:
+    """Return the live tensors that anyone can reach."""
+    simulator = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
+    found = {name: simulator.tensors[name] for name in simulator.tensors}
+    if simulator is not thing:
+        found |= {f"core {name}": thing.core.tensors[name] for name in thing.core.tensors}
+        found |= {"fills": thing.core.fills, "observations": thing.core.observations, "small": thing.core.small}
+    return found
+
+
+def _write(thing: Any, rng: np.random.Generator) -> str:
+    """Write some value into some of a live tensor."""
+    live = _live(thing)
+    name = str(rng.choice(list(live)))
+    tensor = live[name]
+    choices = extremes(tensor.dtype)
+    value = choices[int(rng.integers(len(choices)))]
+    view = tensor.detach()
+    way = int(rng.integers(5))
+    if not view.numel():
+        return f"{name} is empty"
+    if way == 0:
+        view.fill_(value)
+    elif way == 1:
+        view.numpy()[...] = value
+    elif way == 2:
+        view[int(rng.integers(len(view)))] = value
+    elif way == 3:
+        raw = torch.from_numpy(rng.integers(0, 256, view.numel() * view.element_size(), dtype=np.uint8))
+        if view.dtype != torch.bool and view.is_contiguous():
+            view.copy_(raw.view(view.dtype).view(view.shape))
+            value = "random bytes"
+    else:
+        place = tuple(int(rng.integers(size)) for size in view.shape)
+        view[place] = value
+    return f"{name} = {value} ({way})"
+
+
+def _replace(thing: Any, rng: np.random.Generator) -> str:
+    """Replace, resize or turn the memory of a live tensor."""
+    live = _live(thing)
+    name = str(rng.choice(list(live)))
+    tensor: Any = live[name]
+    if tensor is None:
+        return f"{name} is None by now"
+    ways: dict[str, Callable[[], Any]] = {
+        "resize_(0)": lambda: tensor.resize_(0),
+        "resize_(twice)": lambda: tensor.resize_(2 * tensor.numel() + 64),
+        "resize_(half)": lambda: tensor.resize_(tensor.numel() // 2),
+        "storage resize_(0)": lambda: tensor.untyped_storage().resize_(0),
+        "storage resize_(half)": lambda: tensor.untyped_storage().resize_(tensor.untyped_storage().nbytes() // 2),
+        "set_()": lambda: tensor.set_(),
+        "set_(other)": lambda: tensor.set_(torch.zeros_like(tensor)),
+        "data = short": lambda: setattr(tensor, "data", tensor.new_zeros(1)),
+        "data = double": lambda: setattr(tensor, "data", tensor.double()),
+        "data = clone": lambda: setattr(tensor, "data", tensor.clone()),
+        "t_()": lambda: tensor.transpose_(0, -1),
+        "unsqueeze_": lambda: tensor.unsqueeze_(0),
+        "as_strided_": lambda: tensor.as_strided_((1,), (1,)),
+        "requires_grad_": lambda: tensor.requires_grad_() if tensor.dtype.is_floating_point else None,
+        "in the dict": lambda: _in_dict(thing, name, tensor.clone()),
+        "short in the dict": lambda: _in_dict(thing, name, tensor.new_zeros(1)),
+        "None in the dict": lambda: _in_dict(thing, name, None),
+        "swap": lambda: torch.utils.swap_tensors(tensor, tensor.new_zeros(3)),
+    }
+    way = str(rng.choice(list(ways)))
+    try:
+        ways[way]()
+    except REPLACED_ALLOWED as error:
+        return f"{name}.{way} refused by torch: {type(error).__name__}"
+    return f"{name}.{way}"
+
+
+def _in_dict(thing: Any, name: str, tensor: torch.Tensor | None) -> None:
+    simulator = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
+    where = thing.core.tensors if name.startswith("core ") else simulator.tensors
+    if name.removeprefix("core ") in where:
+        where[name.removeprefix("core ")] = tensor
+
+
+def _call(thing: Any, rng: np.random.Generator, told: list[str]) -> None:
+    """Call something; the errors that tampering may lead to are in order."""
+    sim = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
+    calls: dict[str, Callable[[], Any]] = {
+        "reset()": lambda: thing.reset(),
+        "state_dict()": lambda: thing.state_dict(),
+        "load_state_dict()": lambda: thing.load_state_dict(thing.state_dict()),
+        "run": lambda: sim.run(2, pairs.SERIES),
+        "mid2": lambda: (sim.mid2, sim.last_price),
+        "check_errors()": lambda: sim.check_errors(),
+        "branch()": lambda: sim.branch().run(1),
+    }
+    for _ in range(2):
+        calls |= {f"step {_}": lambda: _step(thing, rng)}
+    name = str(rng.choice(list(calls)))
+    told.append(name)
+    try:
+        calls[name]()
+    except (*ALLOWED, AttributeError) as error:
+        if isinstance(error, AttributeError) and "in the dict" not in " ".join(told):
+            raise
+
+
+def _step(thing: Any, rng: np.random.Generator) -> None:
+    if isinstance(thing, ks.Simulator):
+        levels = thing.config.num_levels
+        quotes = rng.integers(-2, levels, (2, thing.num_markets, len(thing.slots), 4)).astype(np.int32)
+        thing.rollout(quotes, 1, pairs.SERIES)
+    elif getattr(thing, "agents", True):
+        thing.step(moves.actions(thing, rng))
