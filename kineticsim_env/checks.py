@@ -5,7 +5,6 @@ They return the value in the form the engines take, and change nothing.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeGuard
 
@@ -66,15 +65,10 @@ def engine_input(
     if not isinstance(given, torch.Tensor):
         tensor = torch.from_numpy(host_array(name, given, dtype, shape, device))
         return tensor if device.type == "cpu" else tensor.to(device)
-    if given.layout is not torch.strided or given.is_nested or given.is_meta:
-        kind = "meta" if given.is_meta else "nested" if given.is_nested else str(given.layout)
-        raise TypeError(f"{name}: got a {kind} tensor, allowed is {_allowed(dtype, shape, device)}")
-    if given.dtype != dtype or not _fits(given.shape, shape) or (given.device != device and not from_anywhere):
-        found = f"{given.dtype} {list(given.shape)} on {given.device}"
-        wrong_kind = given.dtype != dtype
-        raise (TypeError if wrong_kind else ValueError)(
-            f"{name}: got {found}, allowed is {_allowed(dtype, shape, device)}"
-        )
+    if not is_plain(given) or given.dtype != dtype:
+        raise TypeError(f"{name}: got {describe(given)}, allowed is {_allowed(dtype, shape, device)}")
+    if not _fits(given.shape, shape) or (given.device != device and not from_anywhere):
+        raise ValueError(f"{name}: got {describe(given)}, allowed is {_allowed(dtype, shape, device)}")
     if given.requires_grad:
         given = given.detach()
     if given.is_neg():
@@ -143,27 +137,23 @@ def check_quotes(quotes: Any, shape: tuple[int | None, ...], device: torch.devic
 
 def check_seeds(seed: Any, markets: int, device: torch.device) -> torch.Tensor:
     """Return one seed per market, int64 `[M]`: seed + m for an int."""
-    allowed = f"an int, or {markets} of them"
+    refused = f"seed: got {{}}, allowed is an int, or {markets} of them"
     if isinstance(seed, torch.Tensor):
-        if seed.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-            raise TypeError(f"seed: got {seed.dtype} {list(seed.shape)}, allowed is {allowed}")
-        whole = seed.to(torch.int64) if seed.layout is torch.strided and not seed.is_meta else seed
-        if seed.dim():
-            return engine_input("seed", whole, torch.int64, (markets,), device, from_anywhere=True)
-        seed = int(engine_input("seed", whole, torch.int64, (), device, from_anywhere=True))
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        first = int(seed)
-        if not -(2**63) <= first <= 2**63 - markets:
-            raise ValueError(f"seed: got {first}, allowed is -2^63 to 2^63 - num_markets")
-        return torch.from_numpy(first + np.arange(markets, dtype=np.int64)).to(device)
-    if isinstance(seed, np.ndarray) and seed.ndim == 0 and seed.dtype.kind in "iu":
-        return check_seeds(int(seed), markets, device)
-    if not isinstance(seed, (Sequence, np.ndarray)) or isinstance(seed, (str, bytes)):
-        raise TypeError(f"seed: got {reprlib.repr(seed)}, allowed is {allowed}")
+        if not is_plain(seed) or seed.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+            raise TypeError(refused.format(describe(seed)))
+        seed = seed.to(torch.int64) if seed.dim() else int(seed)
+    elif isinstance(seed, np.ndarray) and seed.ndim == 0 and seed.dtype.kind in "iu":
+        seed = int(seed)
+    if is_whole(seed):
+        if not -(2**63) <= seed <= 2**63 - markets:
+            raise ValueError(f"seed: got {show(seed)}, allowed is -2^63 to 2^63 - num_markets")
+        return torch.from_numpy(int(seed) + np.arange(markets, dtype=np.int64)).to(device)
+    if not isinstance(seed, (Sequence, np.ndarray, torch.Tensor)) or isinstance(seed, (str, bytes)):
+        raise TypeError(refused.format(show(seed)))
     try:
-        return engine_input("seed", seed, torch.int64, (markets,), device)
+        return engine_input("seed", seed, torch.int64, (markets,), device, from_anywhere=True)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"seed: got {reprlib.repr(seed)}, allowed is {allowed}") from error
+        raise type(error)(refused.format(show(seed))) from error
 
 
 def check_mask(name: str, mask: Any, markets: int, device: torch.device) -> torch.Tensor:
@@ -220,7 +210,7 @@ def check_like(saved: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) ->
     for name, tensor in tensors.items():
         got = saved.get(name)
         if not is_plain(got) or got.dtype != tensor.dtype or got.shape != tensor.shape:
-            allowed = f"{tensor.dtype} {tuple(tensor.shape)}"
+            allowed = f"{tensor.dtype} {list(tensor.shape)}"
             raise ValueError(f"state[{name!r}]: got {describe(got)}, allowed is {allowed}")
 
 
@@ -241,8 +231,8 @@ def describe(given: Any) -> str:
         return type(given).__name__
     if given.is_nested:
         return f"{given.dtype} nested"
-    kind = "" if is_plain(given) else f", {given.layout} on {given.device}"
-    return f"{given.dtype} {tuple(given.shape)}{kind}"
+    kind = "" if given.layout is torch.strided else f", {given.layout}"
+    return f"{given.dtype} {list(given.shape)} on {given.device}{kind}"
 
 
 def check_tensor(

@@ -24,6 +24,7 @@ from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.scenarios import NUM_SCENARIOS, make_scenarios, num_rows, pack_table
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task
+from kineticsim_env.values import check_flag
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
@@ -92,9 +93,7 @@ class EnvCore:
                 f"horizon: got {task.horizon} decisions of {self.auctions_per_step} auctions, allowed are episodes of "
                 "less than 2^32 auctions"
             )
-        for name, value in (("stagger", stagger), ("validate", validate)):
-            if not isinstance(value, (bool, np.bool_)):
-                raise TypeError(f"{name}: got {value!r}, allowed are True and False")
+        self._stagger, self._validate = check_flag("stagger", stagger), check_flag("validate", validate)
         self.closed = False
         if not prefer_cpu and num_markets == 1:
             prefer_cpu = "one market is faster there"
@@ -115,7 +114,6 @@ class EnvCore:
         self.host = self.device.type == "cpu"
         if num_markets >= _MARKETS_TO_SPECIALISE:
             self.simulator.specialise()
-        self._stagger, self._validate = bool(stagger), bool(validate)
         self._engine = self.simulator.engine
         self._allocate()
         self._banks: list[dict[str, torch.Tensor]] = []

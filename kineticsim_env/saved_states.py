@@ -23,6 +23,7 @@ from kineticsim_env.engines import numpy_rules
 from kineticsim_env.engines.numpy_reference import WORD_SLOT
 from kineticsim_env.scenarios import MAX_SCENARIOS
 from kineticsim_env.tasks.base import Task
+from kineticsim_env.values import check_flag
 
 ABOUT, SCENARIOS, PARAMETERS = "about", "scenarios", "parameters"
 _FORMAT = 1
@@ -92,8 +93,7 @@ def check_about(saved: Mapping[str, Any], present: Mapping[str, Any], strict: bo
         TypeError: If `strict` is no bool.
         ValueError: Naming each difference.
     """
-    if not isinstance(strict, (bool, np.bool_)):
-        raise TypeError(f"strict: got {strict!r}, allowed are True and False")
+    check_flag("strict", strict)
     try:
         found = [f"{name} is {theirs} there, {ours} here" for name, theirs, ours in _differ(read_about(saved), present)]
     except ValueError as error:

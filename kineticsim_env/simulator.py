@@ -26,6 +26,7 @@ from kineticsim_env.engines.base import RUN
 from kineticsim_env.engines.native import market_stopped
 from kineticsim_env.errors import MarketError
 from kineticsim_env.population import multinomial_counts
+from kineticsim_env.values import check_choice, check_flag, check_instance, check_progress
 
 # Agent-events in about a quarter of a second: how long calls are cut for the progress bar and for Ctrl-C.
 _EVENTS_PER_PIECE = {"cuda": 5e10, "cpu": 5e7, "numpy": 3e6}
@@ -77,14 +78,10 @@ class Simulator:
             EngineUnavailable: If the engine asked for cannot run here.
         """
         config = MarketConfig() if config is None else config
-        if not isinstance(config, MarketConfig):
-            raise TypeError(f"config: got {type(config).__name__}, allowed is a MarketConfig")
-        self.config = config
+        self.config = check_instance("config", config, MarketConfig)
         self.num_markets = check_num_markets(config, num_markets)
         self.slots = check_slots(slots)
-        if not isinstance(validate, (bool, np.bool_)):
-            raise TypeError(f"validate: got {validate!r}, allowed are True and False")
-        self.validate = bool(validate)
+        self.validate = check_flag("validate", validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
@@ -182,6 +179,7 @@ class Simulator:
             quotes: int32 `[T, M, K, 4]`, or None for the standing ones.
             progress: As in `run`.
         """
+        check_progress(progress)
         total = decisions * auctions
         self._before(total)
         if not total:
@@ -356,8 +354,7 @@ class Simulator:
     def parameter(self, name: str) -> torch.Tensor:
         """Return a field of `struct MarketParams` (`cuda/layout.h`) as markets have it now: int32 `[M]`, a copy."""
         names = list(state.PARAMS_FIELDS)
-        if name not in names:
-            raise ValueError(f"name: got {name!r}, allowed are {', '.join(names)}")
+        check_choice("name", name, names)
         column = self.engine.parameters()[:, names.index(name)]
         return column.to(self.device).expand(self.num_markets).clone()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import gymnasium as gym
-import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -22,7 +21,7 @@ from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, m
 from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
-from kineticsim_env.values import check_choice, check_count, check_dict, check_flag, show
+from kineticsim_env.values import check_choice, check_count, check_dict, check_flag, is_whole, show
 
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 # Up to here both observations are copied at once, as Python takes longer for a step than the GPU. Beyond it one copy
@@ -177,7 +176,7 @@ class MarketVectorEnv(OverCore, VectorEnv):
             Observations float32 `[M, F]` (of markets outside the mask, as they were) and an empty dict.
         """
         mask = check_options(options)
-        super().reset(seed=int(seed) if isinstance(seed, (int, np.integer)) else None)
+        super().reset(seed=int(seed) if is_whole(seed) else None)
         if not self._was_reset and mask is not None:
             raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
         if seed is None and not self._was_reset:

@@ -386,7 +386,7 @@ GOOD = {"config": None, "orders": schedule(2, 3), "num_markets": 3, "engine": "n
         ({"orders": schedule(2, 3).float()}, TypeError, "orders: got torch.float32"),
         ({"orders": schedule(2, 3)[0]}, ValueError, r"orders: got torch.int32 \[3, 1, 4\]"),
         ({"slots": 0}, ValueError, "orders: got quotes, but this simulator has no slots"),
-        ({"config": "paper"}, TypeError, "config: got str"),
+        ({"config": "paper"}, TypeError, "config: got 'paper'"),
         ({"engine": "gpu"}, ValueError, "engine: got 'gpu'"),
     ],
 )

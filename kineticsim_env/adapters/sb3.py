@@ -247,7 +247,7 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         space = self.action_space
         limit = int(space.n) if isinstance(space, spaces.Discrete) else 0
         actions = check_host_actions(self._actions, (self.num_envs, *(space.shape or ())), limit)
-        given = actions.view(*self._shape, *actions.shape[1:]).to(self.envs.device)
+        given = torch.from_numpy(actions.reshape(*self._shape, *actions.shape[1:])).to(self.envs.device)
         observation, reward, _, truncated, found = self.envs.step({self._role: given})
         rewards = self._rows(reward)
         self._returns += rewards

@@ -14,6 +14,7 @@ from kineticsim_env.engines.base import Engine
 from kineticsim_env.engines.native import CpuEngine, CudaEngine
 from kineticsim_env.engines.numpy_engine import NumpyEngine
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.values import check_choice, show
 
 ENGINES = ("auto", "cuda", "cpu", "numpy")
 _said: set[str] = set()
@@ -31,8 +32,7 @@ def choose_engine(engine: str, device: Any = None, *, prefer_cpu: str = "") -> t
         ValueError: If the engine or device is unknown, or they do not fit together.
         EngineUnavailable: If the engine asked for by name cannot run; says what is missing and how to get it.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"engine: got {engine!r}, allowed are {', '.join(map(repr, ENGINES))}")
+    check_choice("engine", engine, ENGINES)
     wanted = _device(device)
     if wanted is not None and engine != "auto" and (wanted.type == "cuda") != (engine == "cuda"):
         raise ValueError(f"device: got {str(wanted)!r} with engine={engine!r}, allowed is a device of that engine")
@@ -77,10 +77,10 @@ def _device(device: Any) -> torch.device | None:
         return None
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device: got {device!r}, allowed are None, 'cpu', 'cuda' or 'cuda:N'") from error
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"device: got {show(device)}, allowed are None, 'cpu', 'cuda' or 'cuda:N'") from error
     if found.type not in ("cpu", "cuda"):
-        raise ValueError(f"device: got {device!r}, allowed are None, 'cpu', 'cuda' or 'cuda:N'")
+        raise ValueError(f"device: got {show(device)}, allowed are None, 'cpu', 'cuda' or 'cuda:N'")
     return found
 
 

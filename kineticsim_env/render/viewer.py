@@ -11,6 +11,7 @@ import torch
 
 from kineticsim_env.render.recorder import MarketRecorder
 from kineticsim_env.render.text import text_picture
+from kineticsim_env.values import check_choice
 
 if TYPE_CHECKING:
     from kineticsim_env.env_core import EnvCore
@@ -26,8 +27,7 @@ def check_render_mode(mode: Any) -> str | None:
         ValueError: If the mode is unknown.
         ModuleNotFoundError: If pygame is missing; says how to get it.
     """
-    if mode is not None and mode not in RENDER_MODES:
-        raise ValueError(f"render_mode: got {mode!r}, allowed are None, {', '.join(map(repr, RENDER_MODES))}")
+    check_choice("render_mode", mode, RENDER_MODES, optional=True)
     if mode in ("human", "rgb_array"):
         require_pygame(f"render_mode={mode!r}")
     return mode
