@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from scripts.fuzz import kinds, page, pairs, run, sanitizers
+from scripts.fuzz import kinds, page, pairs, races, run, sanitizers
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,6 +33,9 @@ def main(argv: list[str] | None = None) -> int:
     sanitized = not options.no_sanitizers and sanitizers.runtime("libasan.so") is not None
     if not sanitized and not options.no_sanitizers:
         print("the compiler has no AddressSanitizer that runs here: the C++ engine is not watched", file=sys.stderr)
+    if "races" in options.kinds and (missing := races.unavailable()):
+        print(f"no cases of the kind races: {missing}", file=sys.stderr)
+        options.kinds.remove("races")
     sanitizers.build_engine(sanitized)
     if sanitized:
         seen = sanitizers.report_in(sanitizers.planted_bug_is_seen())

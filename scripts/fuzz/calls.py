@@ -20,8 +20,9 @@ import torch
 
 import kineticsim_env as ks
 from scripts.fuzz.case import Failure, Slow
-from scripts.fuzz.surface import Target, World, find_targets
+from scripts.fuzz.surface import Target, find_targets
 from scripts.fuzz.values import HUGE, WRONG, spoilt, wrong_label
+from scripts.fuzz.world import World
 
 PACKAGE = Path(ks.__file__).parent
 REFUSALS = (TypeError, ValueError, gym.error.Error, ks.KineticSimError, ModuleNotFoundError)
