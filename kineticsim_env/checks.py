@@ -102,7 +102,8 @@ def host_array(
     if dtype == torch.bool:
         array = np.ascontiguousarray(array).view(np.uint8) != 0
     wanted = _NUMPY[dtype]
-    if array.dtype == wanted and array.flags.carray:  # C-ordered, aligned and writeable
+    # C-ordered, aligned and writeable; torch takes no negative strides, though an axis of length 1 may have one.
+    if array.dtype == wanted and array.flags.carray and min(array.strides, default=0) >= 0:
         return array
     return np.array(array, dtype=wanted, order="C")
 

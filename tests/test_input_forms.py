@@ -238,6 +238,15 @@ def test_a_single_choice(action):
             env.step(bad)
 
 
+@every_engine
+def test_a_negative_stride_of_an_axis_of_length_1(engine):
+    """To NumPy such an array is contiguous, to torch it is not one."""
+    sim = ks.Simulator(num_markets=1, slots=1, engine=engine)
+    sim.step(np.zeros((1, 1, 4), np.int32)[::-1])
+    sim.reset(mask=np.ones(1, bool)[::-1], seed=np.ones(1, np.int64)[::-1])
+    assert sim.tensors["seed"].tolist() == [1] and sim.t.tolist() == [0]
+
+
 # The launch itself ----------------------------------------------------------------------------------------------------
 
 
@@ -292,12 +301,13 @@ def test_live_tensors_stay_the_engines(engine):
 @pytest.mark.parametrize(
     "replace",
     [
+        lambda t: t.set_(),
         lambda t: setattr(t, "data", t.clone()),
         lambda t: t.set_(t.clone()),
         lambda t: t.untyped_storage().resize_(0),
         lambda t: t.resize_(10**6),
     ],
-    ids=["data", "set_", "storage away", "larger"],
+    ids=["nothing", "data", "set_", "storage away", "larger"],
 )
 def test_memory_that_was_replaced(engine, replace):
     sim = ks.Simulator(num_markets=2, engine=engine)

@@ -97,7 +97,7 @@ class Engine:
     def _check_addresses(self) -> None:
         """Raise for a tensor that lies elsewhere by now: no launch ever writes to memory that was given back."""
         for name, tensor in self._tensors.items():
-            if tensor.data_ptr() != self._bound[name] and tensor.numel():
+            if tensor.data_ptr() != self._bound[name]:
                 raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
 
     def _check_task(self, mode: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
