@@ -28,9 +28,10 @@ test-gpu:  ## run the GPU tests and write docs/gpu_report.json; fails without a 
 	@$(SETUP) test-gpu
 	$(VENV_PYTHON) scripts/gpu_report.py
 
-sanitize:  ## watch a small run of every kernel variant with compute-sanitizer (memcheck and racecheck) on a GPU
+sanitize:  ## watch every kernel variant and hostile calls with compute-sanitizer (memcheck and racecheck) on a GPU
 	@$(SETUP) test-gpu
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(VENV_PYTHON) -m pytest -q -m gpu tests/test_hostile_gpu.py
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
 
 fuzz:  ## throw 100,000 hostile cases at the package under sanitizers, about 15 minutes (FUZZ_FLAGS: see docs/robustness.md)
