@@ -42,7 +42,7 @@ def test_cases_of(kind):
 @needs_asan
 def test_watched_cases_and_a_planted_bug():
     seen = sanitizers.report_in(sanitizers.planted_bug_is_seen())
-    assert "AddressSanitizer: heap-buffer-overflow" in seen
+    assert "AddressSanitizer: heap-" in seen  # an overflow, or use after free, as the heap happens to lie
     result = run.run({"forms": 60}, 5000, jobs=1)
     assert result.cases == {"forms": 60}
     assert not result.found, [found.row() for found in result.found]
@@ -76,7 +76,7 @@ def test_a_wrong_result_is_seen(monkeypatch):
     pairs.forget()
     monkeypatch.undo()
 
-    def silent(self, saved):
+    def silent(self, saved, strict=True):
         self.tensors["volume"] += 1
         raise ValueError("no")
 
@@ -84,8 +84,14 @@ def test_a_wrong_result_is_seen(monkeypatch):
     found = [kinds.play("loads", seed, ENGINES[:1]) for seed in range(40)]
     assert any("was refused: volume differs" in str(failure) for failure in found)
     pairs.forget()
-    found = [kinds.play("calls", seed, ENGINES[:1]) for seed in range(600)]
-    assert any("unnamed ValueError" in str(failure) for failure in found)
+    monkeypatch.undo()
+
+    def terse(self, name):
+        raise ValueError("no")
+
+    monkeypatch.setattr(Simulator, "parameter", terse)
+    found = (kinds.play("calls", seed, ENGINES[:1]) for seed in range(6000))  # few of them are of that function
+    assert any("parameter" in str(failure) and "unnamed ValueError" in str(failure) for failure in found)
 
 
 def test_a_case_is_the_same_each_time():

@@ -198,6 +198,19 @@ def test_a_block_has_been_traded_on_its_side_and_no_further():
         either.load_state_dict({**saved, "inventory": torch.full_like(saved["inventory"], 3)})
 
 
+@pytest.mark.parametrize("engine", ["cpu", "numpy"])
+def test_a_last_price_from_where_the_grid_cannot_follow(engine):
+    """The C++ engine thought it far from its bounds, made no copy of the state, and lost it with the market."""
+    envs = played(make(engine), steps=0)  # no quotes, which would be a side
+    saved = envs.state_dict()
+    saved["last_tick"] = torch.full_like(saved["last_tick"], -(2**29) - 1) - saved["price_origin"]
+    saved["bid"].zero_()
+    envs.load_state_dict(saved)
+    with pytest.raises(MarketError, match="window would leave"):
+        envs.step(torch.zeros(4, 4))
+    same(envs.state_dict(), saved)
+
+
 def test_mids_further_apart_than_32_bits():
     envs = played(make())
     saved = envs.state_dict()

@@ -190,10 +190,12 @@ class CpuEngine(NativeEngine):
         books = [self._tensors[name] for name in ("bid", "ask", "bank_bid", "bank_ask") if name in self._tensors]
         largest = max(int(book.sum(1).max()) for book in books)
         room = _INT32_LIMIT - 1 - largest - self._sizes["K"] * MAX_QUOTE_QTY
-        origins = [self._tensors["price_origin"]]
+        places = [(self._tensors["last_tick"], self._tensors["price_origin"])]
         if "bank_scalars" in self._tensors:
-            origins.append(self._tensors["bank_scalars"][:, 2])
-        origin_room = _MAX_ORIGIN - max(int(origin.abs().max()) for origin in origins)
+            places.append(self._tensors["bank_scalars"][:, 1:3].unbind(1))
+        # The grid follows the mid, or jumps back to a last price that it has left behind.
+        furthest = max(int(torch.maximum(origin.abs(), (tick + origin).abs()).max()) for tick, origin in places)
+        origin_room = _MAX_ORIGIN - furthest
         return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"])))
 
 

@@ -10,6 +10,7 @@ from kineticsim_env.render import canvas as colours
 from kineticsim_env.render.canvas import Canvas, nice_ticks
 from kineticsim_env.render.recorder import MarketRecorder, Moment
 from kineticsim_env.render.text import TITLES, headline, ticks_text
+from kineticsim_env.values import check_instance
 
 WIDTH, HEIGHT = 960, 600
 RECENT = 100  # decisions that the price panel shows
@@ -79,8 +80,9 @@ class Picture(Canvas):
 
     def draw(self, recorder: MarketRecorder) -> None:
         """Draw the present moment and the path to it; the recorder must have recorded."""
-        moment = recorder.moment
-        assert moment is not None
+        moment = check_instance("recorder", recorder, MarketRecorder).moment
+        if moment is None:
+            raise ValueError("recorder: got one that has not recorded, allowed is one after its record()")
         self.fill(colours.PAPER)
         self._head(recorder, moment)
         self._ladder(recorder, moment)

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from kineticsim_env.env_core import EnvCore
 from kineticsim_env.tasks.base import MARKET_FEATURES
+from kineticsim_env.values import check_choice, check_count, check_instance
 
 LONGEST = 4096  # decisions that are kept; of longer episodes the latest
 _SCALARS = ("seed", "episode", "price_origin", "last_tick", "fundamental_price")
@@ -43,7 +45,8 @@ class Moment(NamedTuple):
 
     def depth(self, price: int, side: str) -> int:
         """Return the built-in quantity that rests at a price on `"bid"` or `"ask"`; 0 off the grid."""
-        book, tick = (self.bid if side == "bid" else self.ask), price - self.origin
+        check_choice("side", side, ("bid", "ask"))
+        book, tick = (self.bid if side == "bid" else self.ask), check_count("price", price, -(2**31)) - self.origin
         return int(book[tick]) if 0 <= tick < len(book) else 0
 
     @property
@@ -72,15 +75,9 @@ class MarketRecorder:
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
-        for name, value, count in (
-            ("render_market", market, core.simulator.num_markets),
-            ("render_slot", slot, len(core.roles)),
-        ):
-            if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-                raise TypeError(f"{name}: got {value!r}, allowed is a whole number")
-            if not 0 <= value < count:
-                raise ValueError(f"{name}: got {value}, allowed is 0 to {count - 1}")
-        self.core, self.market, self.slot = core, int(market), int(slot)
+        self.core = check_instance("core", core, EnvCore)
+        self.market = check_count("render_market", market, 0, core.simulator.num_markets - 1)
+        self.slot = check_count("render_slot", slot, 0, len(core.roles) - 1)
         self.role: str = core.roles[self.slot]
         self.moment: Moment | None = None
         self.show_fundamental = True
@@ -114,7 +111,7 @@ class MarketRecorder:
 
     def path(self, name: str) -> np.ndarray:
         """Return one of `COLUMNS` over the decisions that were seen, int64 `[T]`; a view that `record` overwrites."""
-        return self._rows[: self._count, COLUMNS.index(name)]
+        return self._rows[: self._count, COLUMNS.index(check_choice("name", name, COLUMNS))]
 
     def money_path(self) -> np.ndarray:
         """Return cash less fees plus inventory at the mid of each decision, float64 `[T]`, in ticks x units.

@@ -29,12 +29,10 @@ MODULES = (
     "kineticsim_env.parallel_env",
     "kineticsim_env.policies",
     "kineticsim_env.render",
-    "kineticsim_env.scenarios",
     "kineticsim_env.single_env",
     "kineticsim_env.tasks",
     "kineticsim_env.vector_env",
     "kineticsim_env.wrappers",
-    "kineticsim_env.play.game",
     "kineticsim_env.adapters.sb3",
     "kineticsim_env.adapters.skrl",
     "kineticsim_env.adapters.torchrl",
@@ -47,6 +45,7 @@ LEFT_OUT = {
     "agent_names, state_space, num_rows": "of checked roles and scenarios",
     "check_kind, check_seed, check_render_mode, as_actions, make_config": "what others check their arguments with",
     "Viewer, make_viewer, render_with": "what environments render with",
+    "to_params": "what environments hand to the engines",
     "saved": "of an environment that was checked",
     "picture.box, picture.dashes, picture.fill, picture.outline, picture.path, picture.price_at, picture.quote_box, "
     "picture.row_middle, picture.segment, picture.shown_prices, picture.text, picture.triangles": "parts of a picture",
@@ -123,8 +122,6 @@ def _by_target(target: Target, name: str, w: World) -> Any:
         return w[f"{task_of_policy(short)} task"]
     if name == "task" and short in ("evaluation_env", "format_table"):
         return "MarketMaking"
-    if name == "task" and short == "Game":
-        return "trading"
     if name == "env":
         return _wrapped(short, w)
     if name == "num_envs" and short in ("SB3VecEnv", "SkrlEnv", "TorchRLEnv"):

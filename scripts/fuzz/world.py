@@ -16,7 +16,6 @@ import kineticsim_env as ks
 from kineticsim_env import evaluation, policies, wrappers
 from kineticsim_env.counterfactual import block_impact, counterfactual
 from kineticsim_env.env_counterfactual import EnvCounterfactual
-from kineticsim_env.play.game import Game
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
 from kineticsim_env.studies.statistics import Mean
@@ -145,7 +144,6 @@ INSTANCES: dict[str, Callable[[World], Any]] = {
     "recorder": _seen_recorder,
     "picture": lambda w: Picture(),
     "moment": lambda w: w["recorder"].moment,
-    "game": lambda w: Game(),
     "SB3VecEnv": _adapter("sb3", "SB3VecEnv"),
     "SB3GroupVecEnv": _adapter("sb3", "SB3GroupVecEnv"),
     "SkrlEnv": _adapter("skrl", "SkrlEnv"),
