@@ -17,13 +17,14 @@ class CallLock:
     The engines give up Python's own lock while they work, and all calls share one struct and one set of tensors.
 
     Args:
-        on_entry: Called by each thread as it enters, before anything else.
+        on_entry: Called by each thread as it enters from outside, before anything else.
     """
 
     def __init__(self, on_entry: Callable[[], None] | None = None) -> None:
         """See the class."""
         self._lock = threading.RLock()
         self._on_entry = on_entry
+        self._depth = 0
         self._torn_by_fork = False
         _locks.add(self)
 
@@ -36,14 +37,16 @@ class CallLock:
                     "this process was forked while another thread was in a call of this object, which is half done "
                     "here; make a new one, or fork between calls"
                 )
-            if self._on_entry is not None:
+            if self._on_entry is not None and not self._depth:
                 self._on_entry()
         except BaseException:
             self._lock.release()
             raise
+        self._depth += 1
 
     def __exit__(self, *error: object) -> None:
         """Let the next thread in."""
+        self._depth -= 1
         self._lock.release()
 
     def _renew_after_fork(self) -> None:
@@ -51,7 +54,7 @@ class CallLock:
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:
-            self._lock, self._torn_by_fork = threading.RLock(), True
+            self._lock, self._torn_by_fork, self._depth = threading.RLock(), True, 0
 
 
 _locks: weakref.WeakSet[CallLock] = weakref.WeakSet()

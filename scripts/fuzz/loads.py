@@ -29,8 +29,12 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
         told.append(_change(saved, pair, rng))
     what = f"load_state_dict({', '.join(told)})"
     before = pair.state()
+    # The oracle gets what the others were before the first load, which changes what is live in it.
+    values = {name: value.detach().clone() if _is_plain(value) else value for name, value in saved.items()}
     try:
-        done = moves.together(pair, what, lambda thing: thing.load_state_dict(_own(saved)))
+        done = moves.together(
+            pair, what, lambda thing: thing.load_state_dict(_own(saved) if thing is pair.under_test else values)
+        )
     except Failure:
         raise
     except Exception as error:
