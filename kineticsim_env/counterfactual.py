@@ -21,7 +21,7 @@ from kineticsim_env.config import MAX_PRICE, MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.state import SERIES
 from kineticsim_env.studies.statistics import Mean, mean_and_error
-from kineticsim_env.values import check_choice, check_count, check_instance, check_progress
+from kineticsim_env.values import check_choice, check_count, check_instance, check_progress, show
 
 Orders = Callable[[int, Simulator], Any]
 _SIDES = {"buy": 1, "sell": -1}
@@ -129,6 +129,8 @@ def counterfactual(
     warmup, progress = check_count("warmup", warmup, 0), check_progress(progress)
     simulator = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=slots)
     shape = (simulator.num_markets, len(simulator.slots), 4)
+    if isinstance(orders, type):  # to call it makes an object, no quotes
+        raise TypeError(f"orders: got {show(orders)}, allowed are quotes, or a function of t and the simulator")
     if callable(orders):
         if decisions is None:
             raise TypeError("decisions: got None, allowed is a whole number from 0 where orders is a function")

@@ -404,11 +404,13 @@ class Simulator:
         return self.tensors["ask"]
 
     @property
+    @one_at_a_time
     def last_price(self) -> torch.Tensor:
         """Last clearing price, absolute ticks, int32 `[M]`, a copy."""
         return self.tensors["last_tick"] + self.tensors["price_origin"]
 
     @property
+    @one_at_a_time
     def mid2(self) -> torch.Tensor:
         """Doubled absolute mid of the resting built-in book, int32 `[M]`, a copy; one-sided: twice the last price."""
         levels = self.config.num_levels

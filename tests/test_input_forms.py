@@ -315,8 +315,9 @@ def test_memory_that_was_replaced(engine, replace):
         replace(sim.bid)
     except RuntimeError:
         return  # torch itself refuses it for a tensor that NumPy has a view of
-    with pytest.raises(RuntimeError, match="bid: its memory was replaced or resized"):
-        sim.run(1)
+    for call in (lambda: sim.run(1), sim.state_dict, sim.reset, lambda: sim.mid2, sim.branch, sim.check_errors):
+        with pytest.raises(RuntimeError, match="bid: its memory was replaced or resized"):
+            call()
 
 
 @every_engine

@@ -82,8 +82,6 @@ class Engine:
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
         """Run one launch: `mode` `RUN`, `ENV_STEP` or `ENV_RESET`; tensors by the names of `struct Launch`."""
-        if list(map(torch.Tensor.data_ptr, self._tensors.values())) != self._addresses:
-            self._check_addresses()
         if mode != RUN:
             self._check_task(mode, tensors)
         for name, tensor in tensors.items():
@@ -94,8 +92,14 @@ class Engine:
     def _launch(self, mode: int, decisions: int, auctions: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
         raise NotImplementedError
 
-    def _check_addresses(self) -> None:
-        """Raise for a tensor that lies elsewhere by now: no launch ever writes to memory that was given back."""
+    def begin_call(self) -> None:
+        """Hear that a call begins, perhaps in another thread than the last one.
+
+        Raises:
+            RuntimeError: If a tensor lies elsewhere by now: nobody ever reads or writes memory that was given back.
+        """
+        if list(map(torch.Tensor.data_ptr, self._tensors.values())) == self._addresses:
+            return
         for name, tensor in self._tensors.items():
             if tensor.data_ptr() != self._bound[name]:
                 raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
@@ -156,9 +160,6 @@ class Engine:
     def scenario_rows(self) -> torch.Tensor:
         """Return a copy of the table of scenarios, int32 `[C, n]` in host memory."""
         raise NotImplementedError
-
-    def begin_call(self) -> None:
-        """Hear that a call begins, perhaps in another thread than the last."""
 
     def specialise(self) -> None:
         """Prepare for these very parameters, where that makes an engine faster; see `CudaEngine.specialise`."""

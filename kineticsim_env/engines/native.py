@@ -219,7 +219,8 @@ class CudaEngine(NativeEngine):
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
 
     def begin_call(self) -> None:
-        """Order what this call launches behind what the last one did, if it comes on another stream."""
+        """See `Engine.begin_call`; order what this call launches behind the last one, if it comes on another stream."""
+        super().begin_call()
         if self._stream is not None and torch._C._cuda_getCurrentRawStream(self._index) == self._stream.cuda_stream:
             return
         stream = torch.cuda.current_stream(self._index)
