@@ -1,7 +1,5 @@
 """The CUDA environment step of a market a lane, run on a CPU: every tensor the C++ engine's, bit for bit."""
 
-import ctypes
-
 import pytest
 from build_helpers import build_lanes
 from env_helpers import (
@@ -30,7 +28,7 @@ def library(tmp_path_factory):
     """The lanes' step as a library with the C++ engine's functions."""
     built = tmp_path_factory.mktemp("lanes") / "lanes.so"
     build_lanes(built, build.cuda_dir(), "-DKS_LANES=128")
-    return ctypes.CDLL(str(built))
+    return build._open_library(built, b"")
 
 
 @pytest.fixture
