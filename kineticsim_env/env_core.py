@@ -141,6 +141,7 @@ class EnvCore:
         fills = torch.zeros((1, *shape, 2), dtype=torch.int64, device=self.device)
         self.fills = fills[0]  # of the last decision
         self._engine.bind({**self.tensors, "fills": fills})
+        self._engine.watch({"core.fills": self.fills, "observations": self.observations, "small": self.small})
         self._done = self.tensors["done"].numpy() if self.host else None
 
     # Warm starts ------------------------------------------------------------------------------------------------------

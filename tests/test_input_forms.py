@@ -321,6 +321,23 @@ def test_memory_that_was_replaced(engine, replace):
 
 
 @every_engine
+@pytest.mark.parametrize("name", ["fills", "observations", "small"])
+def test_a_size_that_torch_refused(engine, name):
+    """Torch leaves the new size behind, and a reset wrote that much."""
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, engine=engine, **SMALL)
+    envs.reset(seed=1)
+    tensor = getattr(envs.unwrapped.core, name)
+    tensor.numpy(force=True)  # NumPy sees the memory, so it is not to be resized
+    try:
+        tensor.resize_(10**5)
+    except RuntimeError:
+        pass
+    for call in (envs.reset, lambda: envs.step(envs.action_space.sample())):
+        with pytest.raises(RuntimeError, match=f"{name}: its memory was replaced or resized"):
+            call()
+
+
+@every_engine
 def test_scenarios_have_one_way_in(engine):
     """`simulator.set_scenarios` checked nothing: two rows for an environment of 256 were read beyond their end."""
     envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=4, engine=engine, randomise={"fee": (0, 9)}, **SMALL)

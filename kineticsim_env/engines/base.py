@@ -41,7 +41,9 @@ class Engine:
         self._dims = tuple(sizes[name] for name in "MLK")
         self._tensors: dict[str, torch.Tensor] = {}
         self._bound: dict[str, int] = {}  # addresses by the names of tensors, 0 where there are no elements
-        self._addresses: list[int] = []  # the same, in the order of tensors
+        self._watched: dict[str, torch.Tensor] = {}  # the same tensors, and others that share their memory
+        self._addresses: list[int] = []  # of those that are watched,
+        self._counts: list[int] = []  # and how many elements each of them has
         self._starts: list[int] = []  # of the same tensors in memory, in rising order,
         self._ends: list[int] = []  # and where each of them ends
         self._task: dict[str, Any] = {}
@@ -57,10 +59,16 @@ class Engine:
             self._bound[name] = tensor.data_ptr()
             if name in self._tables:
                 self._tables[name], self._fits_task = len(tensor), False
-        self._addresses = list(self._bound.values())
+        self.watch(tensors)
         places = sorted((self._bound[name], tensor.nbytes) for name, tensor in self._tensors.items() if tensor.nbytes)
         self._starts = [start for start, _ in places]
         self._ends = [start + size for start, size in places]
+
+    def watch(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Look at the beginning of each call whether tensors still lie where they do now, and are as large."""
+        self._watched |= tensors
+        self._addresses = list(map(torch.Tensor.data_ptr, self._watched.values()))
+        self._counts = list(map(torch.Tensor.numel, self._watched.values()))
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """Take over the task's settings by the names of `struct TaskParams`.
@@ -96,12 +104,15 @@ class Engine:
         """Hear that a call begins, perhaps in another thread than the last one.
 
         Raises:
-            RuntimeError: If a tensor lies elsewhere by now: nobody ever reads or writes memory that was given back.
+            RuntimeError: If a tensor lies elsewhere or has another size by now, so that nobody ever reads or writes
+                memory that is not its own. (A `resize_` that torch refuses leaves the new size behind.)
         """
-        if list(map(torch.Tensor.data_ptr, self._tensors.values())) == self._addresses:
-            return
-        for name, tensor in self._tensors.items():
-            if tensor.data_ptr() != self._bound[name]:
+        tensors = self._watched.values()
+        if list(map(torch.Tensor.data_ptr, tensors)) == self._addresses:
+            if list(map(torch.Tensor.numel, tensors)) == self._counts:
+                return
+        for (name, tensor), address, count in zip(self._watched.items(), self._addresses, self._counts, strict=True):
+            if tensor.data_ptr() != address or tensor.numel() != count:
                 raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
 
     def _check_task(self, mode: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
