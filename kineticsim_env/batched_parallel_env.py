@@ -141,6 +141,8 @@ class BatchedParallelEnv(OverCore):
             {role: core.tensors[name][:, slots, : used[role]] for role, slots in self.groups.items()}
             for name in ("observation", "final_observation")
         )
+        # Tensors of our own: what is done to the core's leaves them as they are.
+        self._ended, self._elapsed = core.tensors["ended"].view(shape), core.tensors["elapsed"].view(-1)
         parts = unpack_small(core.small, shape[0] * shape[1])
         reward, *self._flags = (part.view(shape) for part in parts)
         self._reward, self._terminated, self._truncated = (self._by_role(part) for part in (reward, *self._flags[:2]))
@@ -167,7 +169,7 @@ class BatchedParallelEnv(OverCore):
             seed = int(np.random.default_rng().integers(2**62))
         self.core.reset(seed, mask)
         self._was_reset = True
-        torch.logical_not(self.core.tensors["ended"], out=self._active)
+        torch.logical_not(self._ended, out=self._active)
         return self._handed_out(self._observation), {"active": self._handed_out(self._active_by_role)}
 
     @one_at_a_time
@@ -195,13 +197,13 @@ class BatchedParallelEnv(OverCore):
         for role, rows in self._given.items():
             rows.copy_(self.core.check_actions(actions[role], rows.shape, self._limits[role], f"actions[{role!r}]"))
         self.core.step(**self._input)
-        torch.logical_not(self.core.tensors["ended"], out=self._active)
+        torch.logical_not(self._ended, out=self._active)
         infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}
         if self._same_step:
             # A market whose last episodes ended now was reset; one that stopped in its first decision was not.
             torch.logical_or(*self._flags[:2], out=self._flags[2])
             torch.any(self._flags[2], dim=1, out=self._over)
-            torch.logical_and(self._over, self.core.tensors["elapsed"] == 0, out=self._over)
+            torch.logical_and(self._over, self._elapsed == 0, out=self._over)
             infos |= {
                 "final_obs": self._handed_out(self._final),
                 "_final_obs": self._over.clone() if self._copy else self._over,
@@ -227,7 +229,7 @@ class BatchedParallelEnv(OverCore):
         return {role: row.clone() for role, row in rows.items()} if self._copy else rows
 
     def _was_loaded(self) -> None:
-        torch.logical_not(self.core.tensors["ended"], out=self._active)
+        torch.logical_not(self._ended, out=self._active)
         self._was_reset = True
 
     def close(self) -> None:

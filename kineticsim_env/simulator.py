@@ -189,6 +189,7 @@ class Simulator:
             fills = {"fills": None} if "fills" not in results else {}  # not an environment's
             self.engine.launch(RUN, decisions=decisions, auctions=auctions, new_quotes=quotes, **fills, **results)
             return
+        self.engine.check_sizes()
         before = {name: tensor.clone() for name, tensor in self.tensors.items()}
         bar = tqdm(total=total, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
         try:
@@ -300,6 +301,7 @@ class Simulator:
 
     def _checked_state(self, saved: Mapping[str, Any], parameters: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the market's part of a saved state, in memory of its own; refuse one that no market can be in."""
+        self.engine.check_sizes()
         checked = {
             name: self.engine.own_copy(saved_states.take(saved, name, tensor)) for name, tensor in self.tensors.items()
         }
@@ -372,6 +374,7 @@ class Simulator:
 
         The words are cleared, but those of markets that have stopped: these stay stopped until they are reset.
         """
+        self.engine.check_sizes()
         words = self.tensors["error"]
         fresh = (words != 0) & (words & _REPORTED == 0)
         if not bool(fresh.any()):
@@ -407,12 +410,14 @@ class Simulator:
     @one_at_a_time
     def last_price(self) -> torch.Tensor:
         """Last clearing price, absolute ticks, int32 `[M]`, a copy."""
+        self.engine.check_sizes()
         return self.tensors["last_tick"] + self.tensors["price_origin"]
 
     @property
     @one_at_a_time
     def mid2(self) -> torch.Tensor:
         """Doubled absolute mid of the resting built-in book, int32 `[M]`, a copy; one-sided: twice the last price."""
+        self.engine.check_sizes()
         levels = self.config.num_levels
         ticks = torch.arange(1, levels + 1, dtype=torch.int32, device=self.device)
         best_bid = ((self.bid > 0) * ticks).amax(1) - 1  # products, as they are several times faster than where

@@ -150,7 +150,8 @@ class MarketVectorEnv(OverCore, VectorEnv):
         self._observation, self._final = (
             core.tensors[name][:, 0, :used] for name in ("observation", "final_observation")
         )
-        reward, *self._flags = unpack_small(core.small, self.num_envs)
+        self._small = core.small.view(-1)  # a tensor of our own: what is done to the core's leaves it as it is
+        reward, *self._flags = unpack_small(self._small, self.num_envs)
         self._live: tuple[Any, ...] = (self._observation, self._final, reward, *self._flags)
         self._host_arrays = self.output == "numpy" and core.host
         if self._host_arrays:
@@ -226,7 +227,7 @@ class MarketVectorEnv(OverCore, VectorEnv):
             observation, final = unpack_observations(copied(self._both), self.num_envs)
         else:
             observation, final = copied(self._observation), copied(self._final) if self._same_step else None
-        results = observation, final, *unpack_small(copied(self.core.small), self.num_envs)
+        results = observation, final, *unpack_small(copied(self._small), self.num_envs)
         if self.output == "torch":
             return results
         return tuple(part if part is None else part.numpy() for part in results)

@@ -332,8 +332,8 @@ def test_a_size_that_torch_refused(engine, name):
         tensor.resize_(10**5)
     except RuntimeError:
         pass
-    for call in (envs.reset, lambda: envs.step(envs.action_space.sample())):
-        with pytest.raises(RuntimeError, match=f"{name}: its memory was replaced or resized"):
+    for call in (envs.reset, envs.unwrapped.state_dict):
+        with pytest.raises(RuntimeError, match=r"\w+: its memory was replaced or resized"):
             call()
 
 

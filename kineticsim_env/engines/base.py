@@ -65,7 +65,7 @@ class Engine:
         self._ends = [start + size for start, size in places]
 
     def watch(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Look at the beginning of each call whether tensors still lie where they do now, and are as large."""
+        """Look from now on whether tensors lie where they do, and are as large."""
         self._watched |= tensors
         self._addresses = list(map(torch.Tensor.data_ptr, self._watched.values()))
         self._counts = list(map(torch.Tensor.numel, self._watched.values()))
@@ -104,13 +104,21 @@ class Engine:
         """Hear that a call begins, perhaps in another thread than the last one.
 
         Raises:
-            RuntimeError: If a tensor lies elsewhere or has another size by now, so that nobody ever reads or writes
-                memory that is not its own. (A `resize_` that torch refuses leaves the new size behind.)
+            RuntimeError: If a tensor lies elsewhere by now: nobody ever reads or writes memory that was given back.
         """
-        tensors = self._watched.values()
-        if list(map(torch.Tensor.data_ptr, tensors)) == self._addresses:
-            if list(map(torch.Tensor.numel, tensors)) == self._counts:
-                return
+        if list(map(torch.Tensor.data_ptr, self._watched.values())) != self._addresses:
+            self._refuse_replaced()
+
+    def check_sizes(self) -> None:
+        """Look whether all tensors have the sizes that they had, before torch works on them; launches need not ask.
+
+        Raises:
+            RuntimeError: If one has another: a `resize_` that torch refuses leaves the new size behind, without memory.
+        """
+        if list(map(torch.Tensor.numel, self._watched.values())) != self._counts:
+            self._refuse_replaced()
+
+    def _refuse_replaced(self) -> None:
         for (name, tensor), address, count in zip(self._watched.items(), self._addresses, self._counts, strict=True):
             if tensor.data_ptr() != address or tensor.numel() != count:
                 raise RuntimeError(f"{name}: its memory was replaced or resized; write into the tensor instead")
