@@ -17,6 +17,7 @@ from kineticsim_env.values import as_float, check_choice, is_number, is_one_of, 
 
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 MAX_PRICE = 1 << 30
+MAX_ORIGIN = 1 << 29  # how far a grid may move
 MAX_QUOTE_QTY = 1 << 20
 MAX_STEP_QTY = 1 << 30  # what all agents of a market may submit in one auction
 

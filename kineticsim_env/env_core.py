@@ -383,8 +383,9 @@ class EnvCore:
         with Uninterrupted():  # from here on nothing can fail
             if table is not None:
                 self._use_scenarios(table, bank, present)
-            simulator._take_state(checked)
-            self._take_population(counts, bank)
+            simulator._take_state(checked, counts)
+            if counts is not None:
+                self._use_bank(bank)
             for name in _SAVED:
                 self.tensors[name].copy_(checked[name])
             self.fills.zero_()

@@ -18,7 +18,14 @@ import torch
 
 from kineticsim_env import state
 from kineticsim_env.checks import check_mapping, engine_input
-from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, parameter_ranges
+from kineticsim_env.config import (
+    MAX_ORIGIN,
+    MAX_PRICE,
+    MAX_QUOTE_QTY,
+    MAX_STEP_QTY,
+    MarketConfig,
+    parameter_ranges,
+)
 from kineticsim_env.engines import numpy_rules
 from kineticsim_env.engines.numpy_reference import WORD_SLOT
 from kineticsim_env.scenarios import MAX_SCENARIOS
@@ -27,7 +34,6 @@ from kineticsim_env.values import check_flag
 
 ABOUT, SCENARIOS, PARAMETERS = "about", "scenarios", "parameters"
 _FORMAT = 1
-_MAX_PRICE, _MAX_ORIGIN = 2**30, 2**29
 _MAX_MONEY, _MAX_INVENTORY, _MAX_COUNT = 2**60, 2**52, 2**62
 
 
@@ -180,15 +186,15 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     crossed = bids.flip(1).cummax(1).values.flip(1) & asks  # an ask at or below a bid
     check.refuse("ask", crossed, "above every bid (the book is crossed)")
     check.within("prev_mid2", 0, 2 * levels - 2, f"0 to 2 (num_levels - 1) = {2 * levels - 2}")
-    check.within("price_origin", -_MAX_ORIGIN, _MAX_ORIGIN, "-2^29 to 2^29")
-    check.within("fundamental_price", -_MAX_PRICE, _MAX_PRICE, "-2^30 to 2^30")
+    check.within("price_origin", -MAX_ORIGIN, MAX_ORIGIN, "-2^29 to 2^29")
+    check.within("fundamental_price", -MAX_PRICE, MAX_PRICE, "-2^30 to 2^30")
     # A grid that follows quotes without trading leaves the last price behind; one that stays does not.
     tick = saved["last_tick"].long()
     off_grid = (tick < 0) | (tick >= levels)
     check.refuse("last_tick", off_grid & (row["window"] == 0), f"0 to num_levels - 1 = {levels - 1} without a window")
-    far = (tick + saved["price_origin"]).abs() > _MAX_ORIGIN + 2 * levels
-    check.refuse("last_tick", far, f"within 2^29 + 2 num_levels = {_MAX_ORIGIN + 2 * levels} as a price")
-    check.refuse("last_tick", tick.abs() > _MAX_PRICE - 2 * levels, "within 2^30 - 2 num_levels on the grid")
+    far = (tick + saved["price_origin"]).abs() > MAX_ORIGIN + 2 * levels
+    check.refuse("last_tick", far, f"within 2^29 + 2 num_levels = {MAX_ORIGIN + 2 * levels} as a price")
+    check.refuse("last_tick", tick.abs() > MAX_PRICE - 2 * levels, "within 2^30 - 2 num_levels on the grid")
     check.refuse("error", saved["error"] != 0, "0 (a market that has stopped needs a reset)")
     check.within("t", 0, 2**32 - 1, "0 to 2^32 - 1")
     check.refuse("trades", (saved["trades"] < 0) | (saved["trades"] > saved["t"]), "0 to t")
@@ -201,7 +207,7 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
 def _check_slots(check: _Ranges, saved: Mapping[str, torch.Tensor]) -> None:
     quotes = saved["quotes"].long()
     quantity = torch.arange(4, device=quotes.device) % 2 == 1
-    check.refuse("quotes", (quotes.abs() > _MAX_PRICE) & ~quantity, "prices within 2^30")
+    check.refuse("quotes", (quotes.abs() > MAX_PRICE) & ~quantity, "prices within 2^30")
     check.refuse("quotes", ((quotes < 0) | (quotes > MAX_QUOTE_QTY)) & quantity, "quantities from 0 to 2^20")
     bid, bid_qty, ask, ask_qty = quotes.unbind(-1)
     against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)
@@ -242,7 +248,7 @@ def check_environment_ranges(
     check.refuse("ended", (done != saved["ended"].all(1))[:, None], "True for all slots just where 'done' is")
     left = (task.horizon - elapsed) * auctions_per_step + task.forced_auctions
     check.refuse("t", saved["t"] + left >= 2**32, "so low that the episode ends below 2^32")
-    furthest = _MAX_PRICE + 4 * levels
+    furthest = MAX_PRICE + 4 * levels
     for name in ("mid_history", "arrival2"):
         check.within(name, -furthest, furthest, f"within 2^30 + 4 num_levels = {furthest}")
     moves = saved["mid_history"].long().diff(dim=1).abs() >= 2**31
@@ -315,7 +321,7 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
     counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker")]
     disorder = [begin + count > end for begin, count, end in zip(edges, counts, edges[1:], strict=False)]
     total = row["first_fundamental"] + row["num_fundamental"]
-    if any(bool(bad.any()) for bad in disorder) or bool((total * row["max_order_qty"] > 2**30).any()):
+    if any(bool(bad.any()) for bad in disorder) or bool((total * row["max_order_qty"] > MAX_STEP_QTY).any()):
         raise ValueError(f"state[{PARAMETERS!r}]: got counts of agents that no population has, allowed are a config's")
     loose = ((row["walk_threshold"] > 0) | ((row["jump_threshold"] > 0) & (row["jump_size"] > 0))) & (
         row["window"] == 0

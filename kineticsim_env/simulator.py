@@ -296,7 +296,8 @@ class Simulator:
         """
         saved_states.check_names(saved, self.tensors)
         differences = saved_states.check_about(saved, self.about(), strict)
-        self._take_state(self._checked_state(saved, self.engine.parameters()))
+        checked = self._checked_state(saved, self.engine.parameters())
+        self._take_state(checked, self._draw_counts(checked["seed"]))
         saved_states.warn_of(differences, stacklevel=4)
 
     def _checked_state(self, saved: Mapping[str, Any], parameters: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -308,8 +309,8 @@ class Simulator:
         saved_states.check_market_ranges(checked, parameters, self.config.num_levels)
         return checked
 
-    def _take_state(self, checked: Mapping[str, torch.Tensor]) -> None:
-        counts = self._draw_counts(checked["seed"])
+    def _take_state(self, checked: Mapping[str, torch.Tensor], counts: np.ndarray | None) -> None:
+        """Take over a checked state, and the agents per class that go with its seeds."""
         with Uninterrupted():
             for name, tensor in self.tensors.items():
                 tensor.copy_(checked[name])

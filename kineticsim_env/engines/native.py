@@ -16,7 +16,7 @@ import torch
 
 from kineticsim_env import build, state
 from kineticsim_env.calls import Uninterrupted
-from kineticsim_env.config import MAX_QUOTE_QTY
+from kineticsim_env.config import MAX_ORIGIN, MAX_QUOTE_QTY
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP, RUN, Engine, pack, unpack
 from kineticsim_env.errors import EngineUnavailable, MarketError
 
@@ -24,7 +24,6 @@ _INT32_LIMIT = 2**31
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200,
 # which the compilation takes too, so that it costs at most as much again as was spent by then.
 _WORK_TO_SPECIALISE = 2 * 10**11
-_MAX_ORIGIN = 2**29
 _MOST_LANE_ROOM = 64  # ticks: beyond that lanes would walk too far
 _LANE_WARPS = 8  # with an environment on each lane, at least so many should fit on a multiprocessor,
 _LANE_MARKETS = 128  # and there should be so many environments for each: with fewer, lanes are too slow (measured)
@@ -195,7 +194,7 @@ class CpuEngine(NativeEngine):
             places.append(self._tensors["bank_scalars"][:, 1:3].unbind(1))
         # The grid follows the mid, or jumps back to a last price that it has left behind.
         furthest = max(int(torch.maximum(origin.abs(), (tick + origin).abs()).max()) for tick, origin in places)
-        origin_room = _MAX_ORIGIN - furthest
+        origin_room = MAX_ORIGIN - furthest
         return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"])))
 
 
