@@ -1,7 +1,7 @@
 """List the packages of a wheel: those below kineticsim_env, and cuda/, which is installed as kineticsim_env._cuda.
 
-All else is in pyproject.toml. `kineticsim_env/build.py` looks for the sources in `_cuda` first and in `../cuda` then,
-so that an installed wheel and a checkout both find them.
+All else is in pyproject.toml. `kineticsim_env/runtime/build.py` looks for the sources in `_cuda` first and in `../cuda`
+then, so that an installed wheel and a checkout both find them.
 """
 
 from setuptools import find_packages, setup

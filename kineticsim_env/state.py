@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.build import cuda_dir
+from kineticsim_env.runtime.build import cuda_dir
 
 _CTYPES = {
     "int32_t": ctypes.c_int32,

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kineticsim_env.build import source_hash
+from kineticsim_env.runtime.build import source_hash
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "gpu_report.json"

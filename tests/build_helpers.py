@@ -20,8 +20,8 @@ from unittest import mock
 
 import pytest
 
-from kineticsim_env import build, cache
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build, cache
 
 ROOT = Path(__file__).parent.parent
 ENGINE = """
@@ -67,7 +67,7 @@ def sources(tmp_path):
 
 def start(sources: Path, code: str, **environment: str) -> subprocess.Popen:
     """Start a Python process that runs `code` with `sources` in place of cuda/."""
-    script = "from pathlib import Path\nfrom kineticsim_env import build\n"
+    script = "from pathlib import Path\nfrom kineticsim_env.runtime import build\n"
     script += f"build.cuda_dir = lambda: Path({str(sources)!r})\n"
     environment = {
         **os.environ,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from build_helpers import ENGINE, LOAD, TINY_CPU, needs_compiler, run, sources, start
 
-from kineticsim_env import build, cache, doctor
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build, cache, doctor
 
 __all__ = ["sources"]  # a fixture
 

@@ -13,8 +13,8 @@ import tempfile
 import pytest
 from build_helpers import OTHER, as_user, forge, in_child, needs_root, own_folder, place
 
-from kineticsim_env import cache
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import cache
 
 __all__ = ["place"]  # a fixture
 

@@ -13,12 +13,12 @@ import torch
 from test_kernel_build import ARCHS, compilers
 
 import kineticsim_env as ks
-from kineticsim_env import build
 from kineticsim_env.benchmarks import cuda_backends
 from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.benchmarks.cuda_backends import BaselineLaunch, NaiveCuda, PaperBlock, hash_ceiling, hash_sums
 from kineticsim_env.engines.numpy_rules import episode_key, random_words
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build
 
 KERNELS = {"naive.cu": "ks_naive_step", "paper_block.cu": "ks_paper_block", "hash_ceiling.cu": "ks_hash_ceiling"}
 

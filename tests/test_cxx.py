@@ -10,7 +10,7 @@ import sys
 import pytest
 from build_helpers import LOAD, TINY_CPU, load, needs_compiler, run, sources
 
-from kineticsim_env import build, doctor
+from kineticsim_env.runtime import build, doctor
 
 __all__ = ["sources"]  # a fixture
 

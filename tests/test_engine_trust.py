@@ -23,7 +23,7 @@ from build_helpers import (
     sources,
 )
 
-from kineticsim_env import build, cache, cuda_driver, doctor
+from kineticsim_env.runtime import build, cache, cuda_driver, doctor
 
 __all__ = ["place", "sources"]  # fixtures
 

@@ -11,7 +11,7 @@ from env_helpers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kineticsim_env.build import cpu_unavailable
+from kineticsim_env.runtime.build import cpu_unavailable
 from kineticsim_env.tasks.base import ROLES
 
 ENGINES = ("cpu", "numpy")

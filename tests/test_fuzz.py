@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kineticsim_env import build
+from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:

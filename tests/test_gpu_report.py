@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kineticsim_env.build import source_hash
+from kineticsim_env.runtime.build import source_hash
 
 ROOT = Path(__file__).parent.parent
 REPORT = ROOT / "docs" / "gpu_report.json"

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env import build, policies
+from kineticsim_env import policies
 from kineticsim_env.evaluation import evaluation_env
+from kineticsim_env.runtime import build
 
 
 def test_an_iterator_of_names_is_recorded():

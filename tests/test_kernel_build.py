@@ -8,8 +8,9 @@ import pytest
 import torch
 from build_helpers import needs_compiler, run, sources
 
-from kineticsim_env import build, cuda_driver, state
+from kineticsim_env import state
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build, cuda_driver
 
 __all__ = ["sources"]  # a fixture
 
@@ -131,7 +132,7 @@ void set_current(int64_t context) { current = (void*)context; }
 
 DRIVE = """
 import ctypes, time
-from kineticsim_env import cuda_driver
+from kineticsim_env.runtime import cuda_driver
 fake = ctypes.CDLL("libcuda.so.1")
 class Argument(ctypes.Structure):
     _fields_ = [("value", ctypes.c_int64), ("out", ctypes.c_void_p)]

@@ -9,11 +9,12 @@ import torch
 from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 
 import kineticsim_env as ks
-from kineticsim_env import build, state
+from kineticsim_env import state
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import native
 from kineticsim_env.engines.native import CudaEngine, choose_bins
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build
 
 ORDER_FLOW = (build.cuda_dir() / "order_flow.cuh").read_text()
 COMPILED_IN = (build.cuda_dir() / "compiled_in.cuh").read_text()

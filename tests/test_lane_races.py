@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from build_helpers import build_lanes
 
-from kineticsim_env import build
+from kineticsim_env.runtime import build
 
 TESTS = Path(__file__).parent
 FLAGS = ["-DKS_LANES=64", "-DKS_THREADS", "-fsanitize=thread", "-g", "-pthread"]
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from env_helpers import make_cores, steps_alike, trading_market
-from kineticsim_env import build
+from kineticsim_env.runtime import build
 library, real = build._open_library(Path(sys.argv[1]), b""), build.load_cpu
 for role, changes in (("maker", {}), ("executor", {"max_order_qty": 4000}), ("trader", {"cancel_prob": 0.0})):
     (config, _, task, roles), kwargs = trading_market(role, mark="liquidation")

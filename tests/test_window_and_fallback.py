@@ -18,7 +18,7 @@ from strategies import (
 )
 
 import kineticsim_env as ks
-from kineticsim_env.build import cpu_unavailable
+from kineticsim_env.runtime.build import cpu_unavailable
 
 SHARES = {
     "noise only": dict(noise=1.0, momentum=0.0, maker=0.0),

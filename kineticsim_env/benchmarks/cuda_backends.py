@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from kineticsim_env import build, state
+from kineticsim_env import state
 from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build
 
 _TEXT = (build.cuda_dir() / "baselines" / "layout.h").read_text()
 LAUNCH_FIELDS = state.parse_struct(_TEXT, "BaselineLaunch")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from kineticsim_env import build
 from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.engines.native import CudaEngine
+from kineticsim_env.runtime import build
 from kineticsim_env.simulator import Simulator
 
 _NAMES = {"cuda": "CUDA engine", "cpu": "C++", "numpy": "NumPy"}

@@ -11,8 +11,8 @@ import hashlib
 
 import numpy as np
 
-from kineticsim_env import build
 from kineticsim_env.benchmarks.backend import Result, Workload
+from kineticsim_env.runtime import build
 from kineticsim_env.simulator import Simulator
 
 _NUMPY_EVENTS = 4e6  # agent-events, and a share of the ticks, that the NumPy engine clears in about a second

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from kineticsim_env import build
-from kineticsim_env.cache import notice
 from kineticsim_env.engines.base import Engine
 from kineticsim_env.engines.native import CpuEngine, CudaEngine
 from kineticsim_env.engines.numpy_engine import NumpyEngine
 from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build
+from kineticsim_env.runtime.cache import notice
 from kineticsim_env.values import check_choice, show
 
 ENGINES = ("auto", "cuda", "cpu", "numpy")

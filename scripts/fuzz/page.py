@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env import build
+from kineticsim_env.runtime import build
 from scripts.fuzz.run import Result
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"

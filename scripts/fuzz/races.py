@@ -22,9 +22,10 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env import build, state
-from kineticsim_env.cache import cache_dir
+from kineticsim_env import state
 from kineticsim_env.engines.native import NativeEngine
+from kineticsim_env.runtime import build
+from kineticsim_env.runtime.cache import cache_dir
 from scripts.fuzz import moves, pairs
 from scripts.fuzz.case import Failure
 from scripts.fuzz.sanitizers import report_in, runtime

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kineticsim_env import build
+from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parents[2]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g -O1"
@@ -71,7 +71,7 @@ def child_environment(sanitized: bool, threads: int = 3) -> dict[str, str]:
 
 def build_engine(sanitized: bool) -> None:
     """Build the engine that children will load, so that they do not wait for each other."""
-    code = "from kineticsim_env import build; build.load_cpu()"
+    code = "from kineticsim_env.runtime import build; build.load_cpu()"
     done = subprocess.run(
         [sys.executable, "-c", code], env=child_environment(sanitized), check=False, capture_output=True, text=True
     )

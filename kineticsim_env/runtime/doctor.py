@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from . import build, cache, cuda_driver, cxx
-from .errors import EngineUnavailable
+from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build, cache, cuda_driver, cxx
 
 OPTIONAL = ("gymnasium", "pettingzoo", "stable_baselines3", "torchrl", "skrl", "matplotlib")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from .errors import EngineUnavailable
+from kineticsim_env.errors import EngineUnavailable
 
 _SHARED_SIZE_BYTES = 1  # CUfunction_attribute
 _LOCAL_SIZE_BYTES = 3

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import torch
 
-from . import cuda_driver, cxx
-from .cache import cache_dir, notice, obtain
-from .cxx import compiler_version, cpu_unavailable, find_cxx
-from .errors import EngineUnavailable
+from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import cuda_driver, cxx
+from kineticsim_env.runtime.cache import cache_dir, notice, obtain
+from kineticsim_env.runtime.cxx import compiler_version, cpu_unavailable, find_cxx
 
 __all__ = ["cache_dir", "compiler_version", "cpu_unavailable", "find_cxx"]  # for the doctor and others
 
@@ -49,8 +49,9 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 def cuda_dir() -> Path:
     """Return the folder of the C++ and CUDA sources: inside an installed package, beside it in a checkout."""
-    inside = Path(__file__).parent / "_cuda"
-    return inside if inside.is_dir() else Path(__file__).parent.parent / "cuda"
+    package = Path(__file__).parents[1]
+    inside = package / "_cuda"
+    return inside if inside.is_dir() else package.parent / "cuda"
 
 
 def source_hash() -> str:

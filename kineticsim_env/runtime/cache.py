@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from .errors import EngineUnavailable
+from kineticsim_env.errors import EngineUnavailable
 
 LOCK_SECONDS = 600  # a build takes seconds; who holds a lock for longer is stopped or broken
 DIGEST = ".sha256"  # what a digest's name adds to its entry's

@@ -14,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .cache import notice
-from .errors import EngineUnavailable
+from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime.cache import notice
 
 EXTRA_FLAGS = "KINETICSIM_CXXFLAGS"
 BASE_FLAGS = ["-O3", "-ffp-contract=off", "-fwrapv"]

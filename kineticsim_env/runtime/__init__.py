@@ -1,0 +1,1 @@
+"""What the engines and environments stand on: compilation, its cache, memory's layout, checks, calls, saved states."""
