@@ -184,7 +184,7 @@ def test_a_child_that_is_forked_during_a_build_has_an_engine(sources, dies):
 
 def test_importing_compiles_nothing(sources):
     modules = ["build", "cache", "cuda_driver", "doctor"]
-    code = "import sys\n" + "".join(f"import kineticsim_env.{name}\n" for name in modules)
+    code = "import sys\n" + "".join(f"import kineticsim_env.runtime.{name}\n" for name in modules)
     code += "print('torch.utils.cpp_extension' in sys.modules)"
     assert run(sources, code, CXX="/bin/false") == ("False\n", "", 0)
     assert not (sources.parent / "cache").exists()
