@@ -11,8 +11,8 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 
-from kineticsim_env import state
 from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.runtime import layout
 from kineticsim_env.values import check_count, is_one_of, is_whole, show
 
 _HOST = torch.device("cpu")
@@ -20,10 +20,10 @@ _HOST = torch.device("cpu")
 
 def check_series(record: Any) -> tuple[str, ...]:
     """Return the names of the series to record."""
-    names = _entries("record", record, f"a sequence of {', '.join(state.SERIES)}")
+    names = _entries("record", record, f"a sequence of {', '.join(layout.SERIES)}")
     for name in names:
-        if not is_one_of(name, state.SERIES):
-            raise ValueError(f"record: got {show(name)}, allowed are {', '.join(state.SERIES)}")
+        if not is_one_of(name, layout.SERIES):
+            raise ValueError(f"record: got {show(name)}, allowed are {', '.join(layout.SERIES)}")
     return names
 
 
@@ -181,7 +181,7 @@ def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
 
 def check_slots(slots: Any) -> tuple[str | None, ...]:
     """Return the class that each learned slot replaces, or None."""
-    most = state.CONSTANTS["kMaxSlots"]
+    most = layout.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):
         raise TypeError(f"slots: got the string {slots!r}, allowed is a count, or a sequence such as ({slots!r},)")
     if is_whole(slots) or isinstance(slots, (bool, np.bool_)):

@@ -24,8 +24,8 @@ from kineticsim_env.engines import ENGINES, choose_engine
 from kineticsim_env.files import check_file, replacing
 from kineticsim_env.options import FIELDS, Parser, exit_code, number, place, whole
 from kineticsim_env.runtime import doctor
+from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.state import SERIES
 from kineticsim_env.studies import plots, price_impact, price_impact_figures, statistics
 
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from kineticsim_env.checks import check_quotes
 from kineticsim_env.config import MAX_PRICE, MAX_QUOTE_QTY, MarketConfig
+from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.state import SERIES
 from kineticsim_env.studies.statistics import Mean, mean_and_error
 from kineticsim_env.values import check_choice, check_count, check_instance, check_progress, show
 

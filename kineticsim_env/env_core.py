@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from kineticsim_env import saved_states, state, warm_starts
+from kineticsim_env import saved_states, warm_starts
 from kineticsim_env.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.checks import check_count, check_mask, check_seeds, engine_input, host_array
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts, make_config
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
+from kineticsim_env.runtime import layout
 from kineticsim_env.scenarios import NUM_SCENARIOS, make_scenarios, num_rows, pack_table
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task
@@ -29,7 +30,7 @@ from kineticsim_env.values import check_flag
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/tasks.h
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
-_SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]
+_SAVED = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
 _ROWS_APART = 32  # so many rows of float32 are whole lines of 128 bytes, whatever their length
 
 
@@ -129,13 +130,13 @@ class EnvCore:
         shape = (sizes["M"], sizes["K"])
         rows = shape[0] * shape[1]
         apart = -(-rows // _ROWS_APART) * _ROWS_APART
-        features = state.CONSTANTS["kObservation"]
+        features = layout.CONSTANTS["kObservation"]
         self.observations = torch.zeros((apart + rows, features), dtype=torch.float32, device=self.device)
         self.small = torch.zeros(7 * rows, dtype=torch.uint8, device=self.device)
         parts = (*unpack_observations(self.observations, rows), *unpack_small(self.small, rows))
-        outputs = zip(state.ENV_OUTPUT, parts[:5], strict=True)
-        self.tensors = state.LiveTensors(
-            state.allocate(state.ENV_STATE, sizes, self.device)
+        outputs = zip(layout.ENV_OUTPUT, parts[:5], strict=True)
+        self.tensors = layout.LiveTensors(
+            layout.allocate(layout.ENV_STATE, sizes, self.device)
             | {name: part.view(*shape, *part.shape[1:]) for name, part in outputs}
         )
         fills = torch.zeros((1, *shape, 2), dtype=torch.int64, device=self.device)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env import state
 from kineticsim_env.checks import check_mapping, engine_input
 from kineticsim_env.config import (
     MAX_ORIGIN,
@@ -28,6 +27,7 @@ from kineticsim_env.config import (
 )
 from kineticsim_env.engines import numpy_rules
 from kineticsim_env.engines.numpy_reference import WORD_SLOT
+from kineticsim_env.runtime import layout
 from kineticsim_env.scenarios import MAX_SCENARIOS
 from kineticsim_env.tasks.base import Task
 from kineticsim_env.values import check_flag
@@ -332,4 +332,4 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
 
 def _columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
     """Return parameters int32 `[M, n]` or `[1, n]` by name, int64."""
-    return dict(zip(state.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=True))
+    return dict(zip(layout.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import saved_states, state
+from kineticsim_env import saved_states
 from kineticsim_env.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.checks import (
     check_count,
@@ -26,12 +26,13 @@ from kineticsim_env.engines.base import RUN
 from kineticsim_env.engines.native import market_stopped
 from kineticsim_env.errors import MarketError
 from kineticsim_env.population import multinomial_counts
+from kineticsim_env.runtime import layout
 from kineticsim_env.values import check_choice, check_flag, check_instance, check_progress
 
 # Agent-events in about a quarter of a second: how long calls are cut for the progress bar and for Ctrl-C.
 _EVENTS_PER_PIECE = {"cuda": 5e10, "cpu": 5e7, "numpy": 3e6}
 
-_STOPPED = state.CONSTANTS["kErrorOverflow"] | state.CONSTANTS["kErrorOrigin"]
+_STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
 _REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_errors has raised for it
 
 
@@ -85,8 +86,8 @@ class Simulator:
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
-        self.tensors = state.LiveTensors(
-            state.allocate([*state.MARKET_STATE, *state.SLOT_STATE], self.sizes, self.device)
+        self.tensors = layout.LiveTensors(
+            layout.allocate([*layout.MARKET_STATE, *layout.SLOT_STATE], self.sizes, self.device)
         )
         self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)
         self._calls = CallLock(self.engine.begin_call)
@@ -265,7 +266,7 @@ class Simulator:
                 target = tensors[name]
                 where = chosen.view(-1, *[1] * (target.dim() - 1))
                 torch.where(where, value, target, out=target)  # in place: a copy would be half of all memory again
-            for name in state.SLOT_STATE:
+            for name in layout.SLOT_STATE:
                 tensors[name].masked_fill_(chosen.view(-1, *[1] * (tensors[name].dim() - 1)), 0)
             self.engine.state_changed()
 
@@ -356,7 +357,7 @@ class Simulator:
     @one_at_a_time
     def parameter(self, name: str) -> torch.Tensor:
         """Return a field of `struct MarketParams` (`cuda/layout.h`) as markets have it now: int32 `[M]`, a copy."""
-        names = list(state.PARAMS_FIELDS)
+        names = list(layout.PARAMS_FIELDS)
         check_choice("name", name, names)
         column = self.engine.parameters()[:, names.index(name)]
         return column.to(self.device).expand(self.num_markets).clone()
@@ -383,7 +384,7 @@ class Simulator:
         market = int(torch.nonzero(fresh)[0])
         word, t = int(words[market]), int(self.tensors["t"][market])
         words.copy_(torch.where(words & _STOPPED != 0, words | _REPORTED, 0))
-        names = state.CONSTANTS
+        names = layout.CONSTANTS
         if word & _STOPPED:
             raise MarketError(market_stopped(market, t, word))
         what = (

@@ -8,9 +8,8 @@ import pytest
 import torch
 from build_helpers import needs_compiler, run, sources
 
-from kineticsim_env import state
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cuda_driver
+from kineticsim_env.runtime import build, cuda_driver, layout
 
 __all__ = ["sources"]  # a fixture
 
@@ -18,7 +17,7 @@ ARCHS = (75, 80, 86, 89, 90, 120)
 PLAIN = dict.fromkeys(("KS_BINS", "KS_OPTIONS", "KS_SLOTS", "KS_TASK"), 0)
 FULL = {"KS_BINS": 128, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
 # Of its own: constants, and one parameter that is still read for each market.
-CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in state.PARAMS_FIELDS)
+CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in layout.PARAMS_FIELDS)
 OWN = {"KS_BINS": 16, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 0, "KS_PARAMETERS": CONSTANTS, "KS_LEVELS": 128}
 
 
@@ -203,7 +202,7 @@ def test_a_kernel_runs_on_streams_graphs_and_new_threads(sources, monkeypatch, t
     assert kernel.num_registers > 0 and kernel.shared_limit > 48 * 1024 and kernel.max_blocks_per_sm(128, 512) > 1
 
     volume = torch.zeros(1000, dtype=torch.int64, device=device)
-    launch = state.Launch()
+    launch = layout.Launch()
     launch.markets, launch.levels, launch.volume = 1000, 3, volume.data_ptr()
 
     def go():

@@ -9,16 +9,15 @@ import torch
 from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 
 import kineticsim_env as ks
-from kineticsim_env import state
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import native
 from kineticsim_env.engines.native import CudaEngine, choose_bins
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, layout
 
 ORDER_FLOW = (build.cuda_dir() / "order_flow.cuh").read_text()
 COMPILED_IN = (build.cuda_dir() / "compiled_in.cuh").read_text()
-BIN_INTS = state.CONSTANTS["kBinInts"]
+BIN_INTS = layout.CONSTANTS["kBinInts"]
 
 
 def open_engine(levels: int, slots: int = 0, markets: int = 3) -> CudaEngine:
@@ -102,7 +101,7 @@ def test_bins_are_those_of_the_widest_market(variants):
 def test_parameters_are_named_in_the_order_of_their_declaration():
     [text] = re.findall(r"#define KS_PARAMETERS(.*?[^\\])\n", COMPILED_IN, re.DOTALL)
     names = text.replace("\\\n", " ").split(",")
-    assert [name.strip() for name in names] == [f"row.{name}" for name in state.PARAMS_FIELDS]
+    assert [name.strip() for name in names] == [f"row.{name}" for name in layout.PARAMS_FIELDS]
 
 
 def test_what_all_markets_share_becomes_constants(variants):
@@ -115,7 +114,7 @@ def test_what_all_markets_share_becomes_constants(variants):
     engine.prepare(0)
     defines = variants[-1]
     assert defines["KS_LEVELS"] == 64 and (defines["KS_OPTIONS"], defines["KS_SLOTS"], defines["KS_TASK"]) == (1, 2, 0)
-    values = dict(zip(state.PARAMS_FIELDS, defines["KS_PARAMETERS"].split(","), strict=True))
+    values = dict(zip(layout.PARAMS_FIELDS, defines["KS_PARAMETERS"].split(","), strict=True))
     assert values.pop("noise_spread") == "row.noise_spread"
     assert {name: int(value) for name, value in values.items()} == {name: int(rows[name][0]) for name in values}
     assert values["fee"] == "3" and values["inventory_limit"] == "-1"
@@ -130,7 +129,7 @@ def test_other_parameters_ask_for_another_kernel(variants):
         for mode in (0, 1, 0, 1):
             engine.prepare(mode)
     assert len(variants) == 4
-    place = list(state.PARAMS_FIELDS).index("init_depth")
+    place = list(layout.PARAMS_FIELDS).index("init_depth")
     assert [defines["KS_PARAMETERS"].split(",")[place] for defines in variants] == ["5", "5", *["row.init_depth"] * 2]
     assert [defines["KS_TASK"] for defines in variants] == [0, 1, 0, 1]
     engine.specialise()  # a second time there is nothing to do

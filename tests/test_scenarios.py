@@ -9,11 +9,11 @@ import torch
 from plain_rules import word
 
 import kineticsim_env as ks
-from kineticsim_env import state
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import base
 from kineticsim_env.engines.native import CudaEngine
 from kineticsim_env.evaluation import liquidate
+from kineticsim_env.runtime import layout
 from kineticsim_env.saved_states import pack
 from kineticsim_env.scenarios import make_scenarios
 from kineticsim_env.single_env import MarketMakingEnv
@@ -40,7 +40,7 @@ def drawn(seed, episode, index, rows):
 
 def parameters(envs):
     """The parameters of every market by name, int [M] each."""
-    fields = list(state.PARAMS_FIELDS)
+    fields = list(layout.PARAMS_FIELDS)
     return {name: column.numpy() for name, column in zip(fields, envs.core._engine.parameters().T, strict=True)}
 
 
@@ -103,7 +103,7 @@ def test_every_episode_draws_by_its_word(engine, mode):
 
 
 def parameters_of_table(envs):
-    return dict(zip(state.PARAMS_FIELDS, envs.core._engine.scenario_rows().T.numpy(), strict=True))
+    return dict(zip(layout.PARAMS_FIELDS, envs.core._engine.scenario_rows().T.numpy(), strict=True))
 
 
 def test_draws_are_uniform():
@@ -290,7 +290,7 @@ def test_a_kernel_of_its_own_reads_only_what_differs(monkeypatch):
 
     def read():
         constants = engine._definitions(0)["KS_PARAMETERS"].split(",")
-        return {name for name, constant in zip(state.PARAMS_FIELDS, constants, strict=True) if "row." in constant}
+        return {name for name, constant in zip(layout.PARAMS_FIELDS, constants, strict=True) if "row." in constant}
 
     engine.set_parameters(rows())
     assert read() == set()
@@ -299,7 +299,7 @@ def test_a_kernel_of_its_own_reads_only_what_differs(monkeypatch):
     table, present = engine._scenarios, engine.parameters()
     engine.set_scenarios(rows(fee=[4, 5, 6]))  # the same kernel fits
     assert engine._scenarios is table and engine.parameters() is present and read() == {"fee"}
-    assert table[:, list(state.PARAMS_FIELDS).index("fee")].tolist() == [4, 5, 6]
+    assert table[:, list(layout.PARAMS_FIELDS).index("fee")].tolist() == [4, 5, 6]
     engine.set_scenarios(rows(fee=[4, 5, 6], max_order_qty=[1, 2, 3]))
     assert engine._scenarios is not table and read() == {"fee", "max_order_qty"}
     engine.set_scenarios(rows(fee=[4, 5, 6, 7], max_order_qty=[1, 2, 3, 4]))
@@ -326,7 +326,7 @@ def test_a_checkpoint_goes_on_with_its_scenarios(kind, engines):
     for action in tape(8):
         envs.step(action)
     saved = envs.state_dict()
-    assert saved["parameters"].shape == (8, len(state.PARAMS_FIELDS))
+    assert saved["parameters"].shape == (8, len(layout.PARAMS_FIELDS))
     other.load_state_dict(saved)
     assert torch.equal(other.scenario, envs.scenario)
     for action in tape(20, seed=1):

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from kineticsim_env import state
 from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, layout
 
 _TEXT = (build.cuda_dir() / "baselines" / "layout.h").read_text()
-LAUNCH_FIELDS = state.parse_struct(_TEXT, "BaselineLaunch")
-BaselineLaunch = state.structure("BaselineLaunch", LAUNCH_FIELDS, {})
+LAUNCH_FIELDS = layout.parse_struct(_TEXT, "BaselineLaunch")
+BaselineLaunch = layout.structure("BaselineLaunch", LAUNCH_FIELDS, {})
 _PARAMETERS = "max_order_qty noise_spread market_order_threshold maker_half_spread first_momentum first_maker".split()
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env import state
+from kineticsim_env.runtime import layout
 
 RUN, ENV_STEP, ENV_RESET = 0, 1, 2  # enum EnvMode in cuda/tasks.h
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
-_INPUTS = frozenset(name for name, field in state.LAUNCH_FIELDS.items() if field.pointer and field.constant)
+_INPUTS = frozenset(name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and field.constant)
 _ALIGNMENT = 16  # bytes: engines read four ints or floats at a time
 
 
@@ -85,7 +85,7 @@ class Engine:
         self._task = settings
         self._input = "choices" if settings.get("action_type", 0) else "actions"
         makers = 0 in list(settings.get("role", [0]))[: self._sizes["K"]]  # enum Role in cuda/tasks.h
-        self._action_size = state.CONSTANTS["kActionSize"] if makers else 2
+        self._action_size = layout.CONSTANTS["kActionSize"] if makers else 2
         self._fits_task = True
 
     def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
@@ -193,16 +193,16 @@ def _expected(
 ) -> tuple[torch.dtype, tuple[int, ...], int]:
     """Return dtype, shape and number of elements of a launch's tensor."""
     sizes = {"M": markets, "L": levels, "K": slots, "T": decisions, "S": auctions, "action_stride": action_stride}
-    field = state.LAUNCH_FIELDS[name]
+    field = layout.LAUNCH_FIELDS[name]
     shape = field.shape(sizes)
     return field.dtype, shape, math.prod(shape)
 
 
 def pack(rows: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return parameter rows as they lie in memory, int32 `[rows, fields]`."""
-    return np.stack([rows[name] for name in state.PARAMS_FIELDS], axis=1).astype(np.int32)
+    return np.stack([rows[name] for name in layout.PARAMS_FIELDS], axis=1).astype(np.int32)
 
 
 def unpack(packed: np.ndarray) -> dict[str, np.ndarray]:
     """Return rows of parameters, int32 `[rows, fields]`, by name, int64 `[rows]` each; the inverse of `pack`."""
-    return {name: packed[:, place].astype(np.int64) for place, name in enumerate(state.PARAMS_FIELDS)}
+    return {name: packed[:, place].astype(np.int64) for place, name in enumerate(layout.PARAMS_FIELDS)}

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env import state
 from kineticsim_env.calls import Uninterrupted
 from kineticsim_env.config import MAX_ORIGIN, MAX_QUOTE_QTY
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP, RUN, Engine, pack, unpack
 from kineticsim_env.errors import EngineUnavailable, MarketError
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, layout
 
 _INT32_LIMIT = 2**31
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200,
@@ -39,7 +38,7 @@ class NativeEngine(Engine):
 
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Bind the engine to a set of tensors; see `Engine`."""
-        self._struct = state.Launch()
+        self._struct = layout.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
         self._scenarios: torch.Tensor | None = None
@@ -106,7 +105,7 @@ class NativeEngine(Engine):
         """Take over the task's settings; see `Engine.set_task`."""
         super().set_task(task)
         for name, value in task.items():
-            if state.TASK_FIELDS[name].length:
+            if layout.TASK_FIELDS[name].length:
                 getattr(self._struct.task, name)[:] = list(value)
             else:
                 setattr(self._struct.task, name, value)
@@ -139,9 +138,9 @@ class CpuEngine(NativeEngine):
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Load (perhaps build) the library and bind it; see `NativeEngine`."""
         self._library = build.load_cpu()
-        ours = (ctypes.sizeof(state.Launch), 4 * len(state.PARAMS_FIELDS))
+        ours = (ctypes.sizeof(layout.Launch), 4 * len(layout.PARAMS_FIELDS))
         theirs = (self._library.ks_sizeof_launch(), self._library.ks_sizeof_params())
-        if ours != theirs:  # a field of layout.h that state.py reads otherwise than the compiler does
+        if ours != theirs:  # a field of layout.h that runtime/layout.py reads otherwise than the compiler does
             raise EngineUnavailable(f"layout.h: Python reads structs of {ours} bytes, the compiler of {theirs}")
         self._safe_auctions = 0
         super().__init__(device, sizes, tensors)
@@ -234,7 +233,7 @@ class CudaEngine(NativeEngine):
         before = getattr(self, "_rows", rows)  # what a reset draws anew is no constant, or each reset would compile
         # Scenarios' values change in a table that stays; the first of them come in another number of rows.
         if self._scenarios is None and len(rows["fee"]) == len(before["fee"]):
-            self._changing |= {name for name in state.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
+            self._changing |= {name for name in layout.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
         was = [self._definitions(mode) for mode in (0, 1)] if before is not rows else None
         super()._plan(rows)
         names = ("walk_threshold", "jump_threshold", "cancel_threshold", "window", "tie", "residue")
@@ -258,7 +257,7 @@ class CudaEngine(NativeEngine):
                 self.prepare(mode)
 
     def _own_definitions(self) -> dict[str, int | str]:
-        values = ((name, self._rows[name]) for name in state.PARAMS_FIELDS)
+        values = ((name, self._rows[name]) for name in layout.PARAMS_FIELDS)
         constants = [
             str(int(value[0])) if np.all(value == value[0]) and name not in self._changing else f"row.{name}"
             for name, value in values
@@ -284,7 +283,7 @@ class CudaEngine(NativeEngine):
         for name, value in self._task.items():
             if name in self._changing_task:
                 continue
-            if not state.TASK_FIELDS[name].length and isinstance(value, (bool, int, np.integer)):
+            if not layout.TASK_FIELDS[name].length and isinstance(value, (bool, int, np.integer)):
                 constants.append(f"task.{name}={int(value)}")
             elif name == "role" and len(set(value[: self._sizes["K"]])) == 1:
                 defines["KS_ROLE"] = int(value[0])
@@ -320,7 +319,7 @@ class CudaEngine(NativeEngine):
         markets, levels, slots = (self._sizes[name] for name in "MLK")
         if slots != 1:
             return {}
-        blocks = -(-markets // (state.CONSTANTS["kMarketsPerBlock"] * self._multiprocessors))  # on a multiprocessor
+        blocks = -(-markets // (layout.CONSTANTS["kMarketsPerBlock"] * self._multiprocessors))  # on a multiprocessor
         if blocks < _BLOCKS:
             return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)}
         room = choose_lane_room(self._reach)
@@ -333,12 +332,12 @@ class CudaEngine(NativeEngine):
         largest = max(self._task.get("max_qty", 0), self._task.get("forced_qty", 0))
         largest = min(largest, int(self._rows["max_quote_qty"].max()))
         orders = self._growth - self._sizes["K"] * MAX_QUOTE_QTY
-        return orders <= state.CONSTANTS["kNarrowOrders"] and largest <= state.CONSTANTS["kNarrowQuote"]
+        return orders <= layout.CONSTANTS["kNarrowOrders"] and largest <= layout.CONSTANTS["kNarrowQuote"]
 
     def _choose_shape(self, defines: Mapping[str, int | str], limit: int) -> tuple[int, int, int]:
         """Choose blocks, threads a block and its shared memory: the first shape that fits the device."""
         markets, levels, slots = (self._sizes[name] for name in "MLK")
-        constants, lanes = state.CONSTANTS, state.CONSTANTS["kWarpLanes"]
+        constants, lanes = layout.CONSTANTS, layout.CONSTANTS["kWarpLanes"]
         task = defines["KS_TASK"]
         if task and defines.get("KS_LANES"):
             return -(-markets // lanes), lanes, lane_bytes(levels, int(defines["KS_LANES"]))
@@ -409,8 +408,8 @@ def choose_lane_room(reach: int) -> int:
 
 def lane_bytes(levels: int, room: int) -> int:
     """Return the shared memory of a warp with an environment on each lane: `lane_ints` in cuda/lane_environment.cuh."""
-    lanes, features = state.CONSTANTS["kWarpLanes"], state.CONSTANTS["kObservation"]
-    row = levels + state.CONSTANTS["kRowPadding"]
+    lanes, features = layout.CONSTANTS["kWarpLanes"], layout.CONSTANTS["kObservation"]
+    row = levels + layout.CONSTANTS["kRowPadding"]
     narrow = lanes * (row // 2 + max(room + 1, features))
     wide = lanes // 2 * (row + max(2 * (room + 1), features))
     return 4 * max(narrow, wide)
@@ -422,12 +421,12 @@ def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
     So many that all warps run at a time, 20 on every multiprocessor (5 blocks of 4), and no more slots than a warp has
     lanes.
     """
-    return min(-(-markets // (20 * multiprocessors)), state.CONSTANTS["kWarpLanes"] // max(1, slots))
+    return min(-(-markets // (20 * multiprocessors)), layout.CONSTANTS["kWarpLanes"] // max(1, slots))
 
 
 def market_stopped(market: int, t: int, error: int) -> str:
     """Say what stopped a market and what to do."""
-    if error & state.CONSTANTS["kErrorOrigin"]:
+    if error & layout.CONSTANTS["kErrorOrigin"]:
         return f"market {market}: at t = {t} the window would leave +/-2^29 ticks; reset it, or start nearer to 0"
     return (
         f"market {market}: at t = {t} the total quantity on a side would reach 2^31; "

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env import state
 from kineticsim_env.calls import Uninterrupted
 from kineticsim_env.engines import numpy_reference
 from kineticsim_env.engines.base import Engine, pack, unpack
+from kineticsim_env.runtime import layout
 
 
 class NumpyEngine(Engine):
@@ -21,7 +21,7 @@ class NumpyEngine(Engine):
 
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Bind the engine to CPU tensors by their names in `struct Launch`."""
-        self._args: dict[str, Any] = dict.fromkeys(state.LAUNCH_FIELDS)
+        self._args: dict[str, Any] = dict.fromkeys(layout.LAUNCH_FIELDS)
         self._args |= {"markets": sizes["M"], "levels": sizes["L"], "slots": sizes["K"]}
         super().__init__(device, sizes, tensors)
 
@@ -35,12 +35,12 @@ class NumpyEngine(Engine):
         self._args["params_stride"] = int(len(rows["num_noise"]) > 1)
         self._args["params"] = {
             name: np.array(np.broadcast_to(rows[name], (self._sizes["M"],)), dtype=np.int64)
-            for name in state.PARAMS_FIELDS
+            for name in layout.PARAMS_FIELDS
         }
 
     def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
         """Take over a table of scenarios, and perhaps what markets play; see `Engine.set_scenarios`."""
-        table = {name: np.array(rows[name], dtype=np.int64) for name in state.PARAMS_FIELDS}
+        table = {name: np.array(rows[name], dtype=np.int64) for name in layout.PARAMS_FIELDS}
         if present is not None:
             self._args["params"] = unpack(present.cpu().numpy())
         elif self._args.get("scenario_params") is None:

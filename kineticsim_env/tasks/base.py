@@ -14,14 +14,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from gymnasium import spaces
 
-from kineticsim_env import state
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
+from kineticsim_env.runtime import layout
 from kineticsim_env.values import as_float, check_choice, check_instance, show
 
 ROLES = ("maker", "momentum", "noise", "executor", "trader")  # as numbered in cuda/tasks.h
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
 OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role in ROLES}
-MARKET_FEATURES = state.CONSTANTS["kMarketFeatures"]  # of every observation; the slot's own follow
+MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the slot's own follow
 
 _NUM_CHOICES = {role: 49 if role == "maker" else 15 for role in ROLES}  # kQuoteChoices^2, kDirectionalChoices
 # Time left, and standing quantities: a maker's two, the one of the others.
@@ -114,7 +114,7 @@ class Task:
             bank_owner: Whose they are: 0 all markets', 1 each market's own, 2 each scenario's.
             scenarios: How many there are, 0 for none.
         """
-        params: dict[str, Any] = {name: getattr(self, name, 0) for name in state.TASK_FIELDS}
+        params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
         params |= {name: choices[name].index(params[name]) for name in choices if isinstance(params.get(name), str)}
         numbers = [ROLES.index(role) for role in roles]
@@ -127,7 +127,7 @@ class Task:
             "bank_size": bank_size,
             "bank_owner": bank_owner,
             "scenarios": scenarios,
-            "role": numbers + [0] * (state.CONSTANTS["kMaxSlots"] - len(numbers)),
+            "role": numbers + [0] * (layout.CONSTANTS["kMaxSlots"] - len(numbers)),
         }
 
     @property

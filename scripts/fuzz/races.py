@@ -22,9 +22,8 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env import state
 from kineticsim_env.engines.native import NativeEngine
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, layout
 from kineticsim_env.runtime.cache import cache_dir
 from scripts.fuzz import moves, pairs
 from scripts.fuzz.case import Failure
@@ -90,7 +89,7 @@ def _record(rng: np.random.Generator) -> bytes:
     sim = thing if isinstance(thing, ks.Simulator) else thing.core.simulator
     engine: NativeEngine = sim.engine
     given, mode, decisions = _arguments(thing, sim, rng)
-    launch = state.Launch()
+    launch = layout.Launch()
     ctypes.memmove(ctypes.addressof(launch), ctypes.addressof(engine._struct), ctypes.sizeof(launch))
     launch.env_mode, launch.decisions, launch.auctions = mode, decisions, 10
     launch.growth = 2**31 - 1
@@ -120,7 +119,7 @@ def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple
             "fills": torch.zeros((decisions, markets, slots, 2), dtype=torch.int64),
             "value": torch.zeros((decisions, markets, slots), dtype=torch.int64),
         }
-        for name in state.SERIES:
+        for name in layout.SERIES:
             given[f"series_{name}"] = torch.zeros((markets, decisions * auctions), dtype=torch.int32)
         return given, 0, decisions
     if rng.random() < 0.3:
@@ -134,7 +133,7 @@ def _packed(launch: Any, tensors: Mapping[str, torch.Tensor]) -> bytes:
     """Return a launch in the form that races.cpp reads."""
     parts: list[bytes] = []
     for name, tensor in tensors.items():
-        place = getattr(state.Launch, name).offset
+        place = getattr(layout.Launch, name).offset
         raw = tensor.contiguous().numpy().tobytes()
         parts.append(struct.pack("<qq", place, len(raw)) + raw)
     given = bytes(launch)
