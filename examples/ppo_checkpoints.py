@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kineticsim_env.errors import KineticSimError
-from kineticsim_env.files import replacing
+from kineticsim_env.runtime.files import replacing
 
 SAME = "seed", "num_envs", "num_steps", "hidden"  # arguments that a run keeps, besides what its task is told
 KINDS = {

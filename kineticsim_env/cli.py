@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import __version__, memory, play
+from kineticsim_env import __version__, play
 from kineticsim_env.benchmarks import report, suite
-from kineticsim_env.checks import check_num_markets
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.engines import ENGINES, choose_engine
-from kineticsim_env.files import check_file, replacing
-from kineticsim_env.options import FIELDS, Parser, exit_code, number, place, whole
-from kineticsim_env.runtime import doctor
+from kineticsim_env.runtime import doctor, memory
+from kineticsim_env.runtime.checks import check_num_markets
+from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.layout import SERIES
+from kineticsim_env.runtime.options import FIELDS, Parser, exit_code, number, place, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots, price_impact, price_impact_figures, statistics
 

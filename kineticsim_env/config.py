@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.values import as_float, check_choice, is_number, is_one_of, show
+from kineticsim_env.runtime.values import as_float, check_choice, is_number, is_one_of, show
 
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 MAX_PRICE = 1 << 30

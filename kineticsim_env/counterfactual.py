@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env.checks import check_quotes
 from kineticsim_env.config import MAX_PRICE, MAX_QUOTE_QTY, MarketConfig
+from kineticsim_env.runtime.checks import check_quotes
 from kineticsim_env.runtime.layout import SERIES
+from kineticsim_env.runtime.values import check_choice, check_count, check_instance, check_progress, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies.statistics import Mean, mean_and_error
-from kineticsim_env.values import check_choice, check_count, check_instance, check_progress, show
 
 Orders = Callable[[int, Simulator], Any]
 _SIDES = {"buy": 1, "sell": -1}

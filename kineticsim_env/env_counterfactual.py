@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
 from kineticsim_env.env_core import EnvCore
-from kineticsim_env.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
+from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
 
 _IDLE = {"maker": (-1.0, -1.0, -1.0, -1.0), "trader": (0.0, 0.0)}  # the others: aggression 0, no units
 

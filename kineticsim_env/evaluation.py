@@ -19,8 +19,7 @@ from tqdm import tqdm
 from kineticsim_env.config import MAX_PRICE
 from kineticsim_env.errors import MarketError
 from kineticsim_env.policies import Policy
-from kineticsim_env.simulator import Simulator
-from kineticsim_env.values import (
+from kineticsim_env.runtime.values import (
     check_array,
     check_callable,
     check_choice,
@@ -30,6 +29,7 @@ from kineticsim_env.values import (
     check_progress,
     show,
 )
+from kineticsim_env.simulator import Simulator
 from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
 
 HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + r * 2^32; training uses r * 2^32

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.calls import CallLock, Uninterrupted
 from kineticsim_env.env_core import EnvCore
+from kineticsim_env.runtime.calls import CallLock, Uninterrupted
 from kineticsim_env.simulator import Simulator
 
 

@@ -48,15 +48,15 @@ import numpy as np
 import torch
 from gymnasium.utils import seeding
 
-from kineticsim_env.calls import one_at_a_time
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
 from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.values import check_choice, is_one_of, show
 from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
-from kineticsim_env.values import check_choice, is_one_of, show
 from kineticsim_env.vector_env import check_config
 
 try:

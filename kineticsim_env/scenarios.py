@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.config import CLASSES, TEXTS, MarketConfig
-from kineticsim_env.values import as_float, check_count, is_number, is_one_of, is_whole, show
+from kineticsim_env.runtime.values import as_float, check_count, is_number, is_one_of, is_whole, show
 
 NUM_SCENARIOS = 256  # if nobody says
 MAX_SCENARIOS = 1 << 16

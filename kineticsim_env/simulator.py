@@ -9,9 +9,15 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import saved_states
-from kineticsim_env.calls import CallLock, Uninterrupted, one_at_a_time
-from kineticsim_env.checks import (
+from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter_rows
+from kineticsim_env.engines import choose_engine, make_engine
+from kineticsim_env.engines.base import RUN
+from kineticsim_env.engines.native import market_stopped
+from kineticsim_env.errors import MarketError
+from kineticsim_env.population import multinomial_counts
+from kineticsim_env.runtime import layout, saved_states
+from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
+from kineticsim_env.runtime.checks import (
     check_count,
     check_mask,
     check_num_markets,
@@ -20,14 +26,7 @@ from kineticsim_env.checks import (
     check_series,
     check_slots,
 )
-from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter_rows
-from kineticsim_env.engines import choose_engine, make_engine
-from kineticsim_env.engines.base import RUN
-from kineticsim_env.engines.native import market_stopped
-from kineticsim_env.errors import MarketError
-from kineticsim_env.population import multinomial_counts
-from kineticsim_env.runtime import layout
-from kineticsim_env.values import check_choice, check_flag, check_instance, check_progress
+from kineticsim_env.runtime.values import check_choice, check_flag, check_instance, check_progress
 
 # Agent-events in about a quarter of a second: how long calls are cut for the progress bar and for Ctrl-C.
 _EVENTS_PER_PIECE = {"cuda": 5e10, "cpu": 5e7, "numpy": 3e6}

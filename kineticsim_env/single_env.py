@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
-from kineticsim_env.calls import one_at_a_time
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import DISABLED, EnvCore
 from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task

@@ -13,15 +13,15 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from kineticsim_env.calls import one_at_a_time
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_observations, unpack_small
 from kineticsim_env.over_core import OverCore
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.values import check_choice, check_count, check_dict, check_flag, is_whole, show
 from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
-from kineticsim_env.values import check_choice, check_count, check_dict, check_flag, is_whole, show
 
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 # Up to here both observations are copied at once, as Python takes longer for a step than the GPU. Beyond it one copy

@@ -24,8 +24,8 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from kineticsim_env.checks import check_like, check_mapping, check_mask, check_tensor
-from kineticsim_env.values import check_count, check_flag, check_instance, check_number, is_one_of, show
+from kineticsim_env.runtime.checks import check_like, check_mapping, check_mask, check_tensor
+from kineticsim_env.runtime.values import check_count, check_flag, check_instance, check_number, is_one_of, show
 
 _FLOATS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 

@@ -14,7 +14,7 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env import simulator as simulator_module
-from kineticsim_env.calls import CallLock, Uninterrupted
+from kineticsim_env.runtime.calls import CallLock, Uninterrupted
 from kineticsim_env.simulator import Piece, cut_into_pieces
 
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])

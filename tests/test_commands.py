@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from kineticsim_env import cli, files, memory
+from kineticsim_env import cli
 from kineticsim_env.cli import main
+from kineticsim_env.runtime import files, memory
 
 ROOT = Path(__file__).parent.parent
 SIMULATE = ["simulate", "--engine", "numpy", "--markets", "2", "--auctions", "3"]

@@ -10,9 +10,9 @@ from env_helpers import assert_same, draw_actions, environments, make_cores
 from hypothesis import given, settings
 
 import kineticsim_env as ks
-from kineticsim_env import saved_states
 from kineticsim_env.errors import MarketError
-from kineticsim_env.saved_states import read_about
+from kineticsim_env.runtime import saved_states
+from kineticsim_env.runtime.saved_states import read_about
 
 SMALL = {"bank_size": 2, "warmup": 3, "horizon": 9, "stagger": False}
 EXTREMES = {

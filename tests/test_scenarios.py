@@ -14,7 +14,7 @@ from kineticsim_env.engines import base
 from kineticsim_env.engines.native import CudaEngine
 from kineticsim_env.evaluation import liquidate
 from kineticsim_env.runtime import layout
-from kineticsim_env.saved_states import pack
+from kineticsim_env.runtime.saved_states import pack
 from kineticsim_env.scenarios import make_scenarios
 from kineticsim_env.single_env import MarketMakingEnv
 from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv

@@ -9,7 +9,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from kineticsim_env import BatchedParallelEnv  # importing the package registers the environments
-from kineticsim_env.checks import check_seeds
+from kineticsim_env.runtime.checks import check_seeds
 
 
 def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, arguments: dict[str, Any]) -> VectorEnv:

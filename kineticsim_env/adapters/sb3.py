@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from kineticsim_env.adapters.opening import check_batched_env, check_copied, open_vector_env
 from kineticsim_env.env_core import check_host_actions
-from kineticsim_env.values import check_count
+from kineticsim_env.runtime.values import check_count
 
 try:
     from stable_baselines3.common.monitor import Monitor

@@ -15,8 +15,8 @@ from kineticsim_env.adapters.opening import (
     flags_of,
     open_vector_env,
 )
-from kineticsim_env.checks import check_tensor
-from kineticsim_env.values import show
+from kineticsim_env.runtime.checks import check_tensor
+from kineticsim_env.runtime.values import show
 
 try:
     from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, Wrapper

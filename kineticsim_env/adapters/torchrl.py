@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env
 from kineticsim_env.batched_parallel_env import joint_state
-from kineticsim_env.values import check_count
+from kineticsim_env.runtime.values import check_count
 
 try:
     from tensordict import TensorDict, TensorDictBase

@@ -20,7 +20,7 @@ import torch
 from kineticsim_env.benchmarks import machine, schema, timing, verify
 from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.files import check_file, replacing
+from kineticsim_env.runtime.files import check_file, replacing
 
 FORMAT = 1
 

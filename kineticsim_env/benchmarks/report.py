@@ -12,7 +12,7 @@ from typing import Any
 from kineticsim_env.benchmarks import paper_figures, report_figures
 from kineticsim_env.benchmarks.measurements import load
 from kineticsim_env.benchmarks.texts import in_figures, in_markdown, in_one_line, rewritten
-from kineticsim_env.files import check_folder, replacing
+from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.studies import plots
 
 Row = dict[str, Any]

@@ -14,7 +14,7 @@ from kineticsim_env.engines.numpy_engine import NumpyEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build
 from kineticsim_env.runtime.cache import notice
-from kineticsim_env.values import check_choice, show
+from kineticsim_env.runtime.values import check_choice, show
 
 ENGINES = ("auto", "cuda", "cpu", "numpy")
 _said: set[str] = set()

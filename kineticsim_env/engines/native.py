@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.calls import Uninterrupted
 from kineticsim_env.config import MAX_ORIGIN, MAX_QUOTE_QTY
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP, RUN, Engine, pack, unpack
 from kineticsim_env.errors import EngineUnavailable, MarketError
 from kineticsim_env.runtime import build, layout
+from kineticsim_env.runtime.calls import Uninterrupted
 
 _INT32_LIMIT = 2**31
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.calls import Uninterrupted
 from kineticsim_env.engines import numpy_reference
 from kineticsim_env.engines.base import Engine, pack, unpack
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.calls import Uninterrupted
 
 
 class NumpyEngine(Engine):

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.config import PRESETS
-from kineticsim_env.options import number, whole
 from kineticsim_env.play.game import GAMES, Game
+from kineticsim_env.runtime.options import number, whole
 
 
 def add_parser(commands: Any) -> None:

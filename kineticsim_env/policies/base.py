@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
-from kineticsim_env.checks import check_tensor
+from kineticsim_env.runtime.checks import check_tensor
+from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_number, show
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, ForBlocks, ForProfit, Task
-from kineticsim_env.values import check_callable, check_choice, check_count, check_number, show
 
 MID_CHANGES, VOLUMES = slice(22, 26), slice(26, 30)  # places in the observation, newest first
 OWN = MARKET_FEATURES  # of the slot's own features the first: inventory, or what remains of a block

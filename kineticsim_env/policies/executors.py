@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.checks import check_tensor
 from kineticsim_env.policies.base import (
     FLOATS,
     ScriptedPolicy,
@@ -31,8 +30,9 @@ from kineticsim_env.policies.base import (
     whole_from,
     whole_units,
 )
+from kineticsim_env.runtime.checks import check_tensor
+from kineticsim_env.runtime.values import check_number
 from kineticsim_env.tasks.base import ForBlocks
-from kineticsim_env.values import check_number
 
 
 @dataclasses.dataclass(frozen=True)

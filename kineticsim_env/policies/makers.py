@@ -20,9 +20,9 @@ from kineticsim_env.policies.base import (
     maker_action,
     positive,
 )
+from kineticsim_env.runtime.values import check_flag, check_number
 from kineticsim_env.tasks import MarketMakingTask
 from kineticsim_env.tasks.base import ForProfit
-from kineticsim_env.values import check_flag, check_number
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,8 +24,8 @@ from kineticsim_env.policies.base import (
     trade_action,
     whole_from,
 )
+from kineticsim_env.runtime.values import check_number
 from kineticsim_env.tasks.base import ForProfit
-from kineticsim_env.values import check_number
 
 
 class RandomTrader(UniformActions):

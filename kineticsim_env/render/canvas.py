@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.files import replacing
 from kineticsim_env.render.viewer import require_pygame
+from kineticsim_env.runtime.files import replacing
 
 require_pygame("a picture of a market")
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")

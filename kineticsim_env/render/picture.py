@@ -10,7 +10,7 @@ from kineticsim_env.render import canvas as colours
 from kineticsim_env.render.canvas import Canvas, nice_ticks
 from kineticsim_env.render.recorder import MarketRecorder, Moment
 from kineticsim_env.render.text import TITLES, headline, ticks_text
-from kineticsim_env.values import check_instance
+from kineticsim_env.runtime.values import check_instance
 
 WIDTH, HEIGHT = 960, 600
 RECENT = 100  # decisions that the price panel shows

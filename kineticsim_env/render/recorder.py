@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from kineticsim_env.env_core import EnvCore
+from kineticsim_env.runtime.values import check_choice, check_count, check_instance
 from kineticsim_env.tasks.base import MARKET_FEATURES
-from kineticsim_env.values import check_choice, check_count, check_instance
 
 LONGEST = 4096  # decisions that are kept; of longer episodes the latest
 _SCALARS = ("seed", "episode", "price_origin", "last_tick", "fundamental_price")

@@ -11,7 +11,7 @@ import torch
 
 from kineticsim_env.render.recorder import MarketRecorder
 from kineticsim_env.render.text import text_picture
-from kineticsim_env.values import check_choice
+from kineticsim_env.runtime.values import check_choice
 
 if TYPE_CHECKING:
     from kineticsim_env.env_core import EnvCore

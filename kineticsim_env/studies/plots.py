@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.files import replacing
+from kineticsim_env.runtime.files import replacing
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
 _STYLE: dict[Any, Any] = {

@@ -19,8 +19,8 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactual import BlockImpact, block_impact
-from kineticsim_env.files import check_folder, replacing
-from kineticsim_env.options import Parser, exit_code, whole
+from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots
 from kineticsim_env.studies.price_impact_figures import draw_preset

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kineticsim_env.values import check_number
+from kineticsim_env.runtime.values import check_number
 
 _BLOCK = 1 << 24  # values of a series that are turned to float64 at a time
 

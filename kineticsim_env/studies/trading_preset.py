@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import liquidate
-from kineticsim_env.files import check_folder
-from kineticsim_env.options import Parser, exit_code, whole
+from kineticsim_env.runtime.files import check_folder
+from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots, statistics
 from kineticsim_env.studies.trading_preset_page import page

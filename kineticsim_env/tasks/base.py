@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
-from kineticsim_env.values import as_float, check_choice, check_instance, show
+from kineticsim_env.runtime.values import as_float, check_choice, check_instance, show
 
 ROLES = ("maker", "momentum", "noise", "executor", "trader")  # as numbered in cuda/tasks.h
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.values import check_instance
 from kineticsim_env.tasks.base import CHOICES, ForBlocks, Task
-from kineticsim_env.values import check_instance
 
 
 @dataclasses.dataclass(frozen=True)

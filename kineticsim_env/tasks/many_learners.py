@@ -9,9 +9,9 @@ import numpy as np
 
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts
 from kineticsim_env.runtime.layout import CONSTANTS
+from kineticsim_env.runtime.values import check_dict, is_one_of, is_whole, show
 from kineticsim_env.tasks.base import ROLES, ForBlocks, ForProfit, Task
 from kineticsim_env.tasks.execution import check_block, check_forced
-from kineticsim_env.values import check_dict, is_one_of, is_whole, show
 
 DEFAULT_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
 

@@ -13,7 +13,7 @@ import torch
 
 from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.runtime import layout
-from kineticsim_env.values import check_count, is_one_of, is_whole, show
+from kineticsim_env.runtime.values import check_count, is_one_of, is_whole, show
 
 _HOST = torch.device("cpu")
 

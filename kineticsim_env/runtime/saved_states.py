@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.checks import check_mapping, engine_input
 from kineticsim_env.config import (
     MAX_ORIGIN,
     MAX_PRICE,
@@ -28,9 +27,10 @@ from kineticsim_env.config import (
 from kineticsim_env.engines import numpy_rules
 from kineticsim_env.engines.numpy_reference import WORD_SLOT
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.checks import check_mapping, engine_input
+from kineticsim_env.runtime.values import check_flag
 from kineticsim_env.scenarios import MAX_SCENARIOS
 from kineticsim_env.tasks.base import Task
-from kineticsim_env.values import check_flag
 
 ABOUT, SCENARIOS, PARAMETERS = "about", "scenarios", "parameters"
 _FORMAT = 1
