@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from kineticsim_env import policies
+from kineticsim_env.envs.vector import MarketVectorEnv
 from kineticsim_env.evaluation import (
     HELD_OUT_SEED,
     MEASURES,
@@ -24,7 +25,6 @@ from kineticsim_env.evaluation import (
     format_table,
     grid_search,
 )
-from kineticsim_env.vector_env import MarketVectorEnv
 
 LEARNED = "PPO (learned)"
 TICKS = [-6, -4, -2, 0, 4, 10]

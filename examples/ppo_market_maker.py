@@ -34,9 +34,9 @@ from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env.engines import choose_engine
+from kineticsim_env.envs.vector import MarketVectorEnv
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
 from kineticsim_env.runtime.files import replacing
-from kineticsim_env.vector_env import MarketVectorEnv
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)

@@ -15,7 +15,7 @@ from gymnasium.wrappers import RecordVideo
 
 import kineticsim_env  # noqa: F401  registers the environment
 from kineticsim_env import policies
-from kineticsim_env.env_core import EnvCore
+from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
 

@@ -3,7 +3,7 @@
 A market's random numbers are hashes of its seed, the auction and the agent's index, so an agent that trades changes no
 draw of anybody else. Two arms with one seed are equal bit for bit until the first order acts, and differ afterwards by
 what the orders did and nothing else. `counterfactual` plays any orders on a `Simulator`; `block_impact` makes the price
-impact curve of a block order of it; `kineticsim_env/env_counterfactual.py` does the same to environments.
+impact curve of a block order of it; `kineticsim_env/envs/counterfactual.py` does the same to environments.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
 from kineticsim_env.config import MAX_PRICE
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
 from kineticsim_env.errors import MarketError
 from kineticsim_env.policies import Policy
 from kineticsim_env.runtime.values import (
@@ -30,7 +31,6 @@ from kineticsim_env.runtime.values import (
     show,
 )
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
 
 HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + r * 2^32; training uses r * 2^32
 HELD_OUT_WARM_SEED = 2**61 + 2**60  # warm starts that no training run has seen

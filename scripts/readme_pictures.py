@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import kineticsim_env  # noqa: F401  registers the environment
-from kineticsim_env.env_core import EnvCore
+from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.policies import AvellanedaStoikov, FixedSpread, RandomQuotes
 from kineticsim_env.render import MarketRecorder

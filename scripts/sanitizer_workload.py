@@ -11,7 +11,7 @@ import torch
 
 from kineticsim_env import MarketConfig, MarketError, Simulator
 from kineticsim_env.engines.native import CudaEngine, choose_lane_room
-from kineticsim_env.env_core import SAME_STEP, EnvCore
+from kineticsim_env.envs.core import SAME_STEP, EnvCore
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of

@@ -5,7 +5,7 @@ import torch
 from hypothesis import strategies as st
 
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts
-from kineticsim_env.env_core import DISABLED, NEXT_STEP, SAME_STEP, EnvCore
+from kineticsim_env.envs.core import DISABLED, NEXT_STEP, SAME_STEP, EnvCore
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of

@@ -13,12 +13,12 @@ import kineticsim_env as ks
 from kineticsim_env import MarketConfig, Simulator, policies
 from kineticsim_env.cli import main
 from kineticsim_env.counterfactual import block_impact, counterfactual
-from kineticsim_env.env_counterfactual import env_counterfactual
+from kineticsim_env.envs.counterfactual import env_counterfactual
+from kineticsim_env.envs.vector import ExecutionVectorEnv, TradingVectorEnv
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.studies import price_impact
 from kineticsim_env.studies.statistics import Mean
-from kineticsim_env.vector_env import ExecutionVectorEnv, TradingVectorEnv
 
 ENGINES = ("numpy", "cpu")
 CONFIGS = {

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kineticsim_env as ks
-from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 pytestmark = pytest.mark.gpu
 SMALL = {"horizon": 6, "bank_size": 16, "warmup": 20}

@@ -8,6 +8,7 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env import policies
+from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.errors import MarketError
 from kineticsim_env.evaluation import (
     HELD_OUT_SEED,
@@ -21,7 +22,6 @@ from kineticsim_env.evaluation import (
     liquidate,
 )
 from kineticsim_env.tasks import MarketMakingTask
-from kineticsim_env.vector_env import MarketMakingVectorEnv
 
 
 def unit(action, column, top):

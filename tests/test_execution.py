@@ -6,12 +6,12 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.config import MAX_PRICE
-from kineticsim_env.env_core import DISABLED, EnvCore
+from kineticsim_env.envs.core import DISABLED, EnvCore
+from kineticsim_env.envs.single import ExecutionEnv
+from kineticsim_env.envs.vector import ExecutionVectorEnv
 from kineticsim_env.evaluation import confidence_interval
-from kineticsim_env.single_env import ExecutionEnv
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask
 from kineticsim_env.tasks.many_learners import slots_of
-from kineticsim_env.vector_env import ExecutionVectorEnv
 
 SMALL = {"engine": "cpu", "horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30}
 HOLD = np.array([0, -1], np.float32)

@@ -85,7 +85,7 @@ def test_auto_means_cpu_for_one_market(monkeypatch, markets, output, wanted):
         asked.append("cpu" if prefer_cpu else "cuda")
         return "numpy", torch.device("cpu")
 
-    monkeypatch.setattr("kineticsim_env.env_core.choose_engine", choose)
+    monkeypatch.setattr("kineticsim_env.envs.core.choose_engine", choose)
     gym.make_vec("KineticSim/MarketMaking-v0", num_envs=markets, output=output, bank_size=2, warmup=1)
     assert asked == [wanted]
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import SAME_STEP
+from kineticsim_env.envs.core import SAME_STEP
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES

@@ -334,7 +334,7 @@ def test_bad_arguments(learners, kwargs, match):
 def test_a_missing_pettingzoo_is_an_error_with_the_command(monkeypatch):
     import sys
 
-    monkeypatch.setattr(sys.modules["kineticsim_env.parallel_env"], "_HAVE_PETTINGZOO", False)
+    monkeypatch.setattr(sys.modules["kineticsim_env.envs.parallel"], "_HAVE_PETTINGZOO", False)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'kineticsim-env\[pettingzoo\]'"):
         make()
 

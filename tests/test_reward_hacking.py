@@ -13,11 +13,11 @@ import torch
 
 from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import DISABLED, EnvCore
+from kineticsim_env.envs.core import DISABLED, EnvCore
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env
 from kineticsim_env.policies.attackers import _Clocked
 from kineticsim_env.tasks import ManyLearnersTask
-from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv
 
 MARKETS = 512
 REWARDS = ("pnl", "inventory", "asymmetric")

@@ -12,12 +12,12 @@ import kineticsim_env as ks
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import base
 from kineticsim_env.engines.native import CudaEngine
+from kineticsim_env.envs.scenarios import make_scenarios
+from kineticsim_env.envs.single import MarketMakingEnv
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 from kineticsim_env.evaluation import liquidate
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.saved_states import pack
-from kineticsim_env.scenarios import make_scenarios
-from kineticsim_env.single_env import MarketMakingEnv
-from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 10, "bank_per_market": 3}
 RANDOMISE = {"noise_spread": (6, 20), "fee": [0, 100, 2500], "market_order_prob": (0.2, 0.6), "max_order_qty": [1, 9]}

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kineticsim_env import policies
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 from kineticsim_env.evaluation import confidence_interval
 from kineticsim_env.policies.base import (
     decisions_left,
@@ -18,7 +19,6 @@ from kineticsim_env.policies.base import (
     whole_units,
 )
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
-from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 EXECUTORS = (
     policies.DoNothing,

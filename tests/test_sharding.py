@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env.vector_env import MarketMakingVectorEnv
+from kineticsim_env.envs.vector import MarketMakingVectorEnv
 
 MARKETS, SEED = 12, 5 << 32
 ENGINES = ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

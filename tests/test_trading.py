@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env.vector_env import MarketMakingVectorEnv, TradingVectorEnv
+from kineticsim_env.envs.vector import MarketMakingVectorEnv, TradingVectorEnv
 
 SMALL = {"engine": "cpu", "horizon": 30, "bank_size": 16, "warmup": 20}
 both_engines = pytest.mark.parametrize("engine", ["cpu", "numpy"])

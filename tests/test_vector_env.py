@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import kineticsim_env as ks
-from kineticsim_env import vector_env
-from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
+from kineticsim_env.envs import vector
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 ID = "KineticSim/MarketMaking-v0"
 SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 20}
@@ -384,7 +384,7 @@ def test_copy(output):
 def amount(request, monkeypatch):
     """Copies as they are of few markets, which are all that tests have time for, and of many."""
     if request.param == "many":
-        monkeypatch.setattr(vector_env, "_MARKETS_COPIED_AT_ONCE", 0)
+        monkeypatch.setattr(vector, "_MARKETS_COPIED_AT_ONCE", 0)
     return request.param
 
 

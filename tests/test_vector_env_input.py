@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env.vector_env import MarketMakingVectorEnv
+from kineticsim_env.envs.vector import MarketMakingVectorEnv
 
 
 def make(**kwargs):

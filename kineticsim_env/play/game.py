@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from kineticsim_env import policies
+from kineticsim_env.envs.vector import MarketVectorEnv
 from kineticsim_env.evaluation import MEASURES, evaluation_env, liquidate, saved
 from kineticsim_env.play.controls import Controls, ExecutorControls, MakerControls, TraderControls
 from kineticsim_env.policies import Policy
 from kineticsim_env.render.recorder import MarketRecorder, Moment
-from kineticsim_env.vector_env import MarketVectorEnv
 
 GAMES: dict[str, tuple[str, type[Controls]]] = {  # by the word of the command line: the task and the keys
     "market_making": ("MarketMaking", MakerControls),

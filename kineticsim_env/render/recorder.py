@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kineticsim_env.env_core import EnvCore
+from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.values import check_choice, check_count, check_instance
 from kineticsim_env.tasks.base import MARKET_FEATURES
 

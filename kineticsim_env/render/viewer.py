@@ -14,7 +14,7 @@ from kineticsim_env.render.text import text_picture
 from kineticsim_env.runtime.values import check_choice
 
 if TYPE_CHECKING:
-    from kineticsim_env.env_core import EnvCore
+    from kineticsim_env.envs.core import EnvCore
 
 RENDER_MODES = ["human", "rgb_array", "ansi"]
 RENDER_FPS = 10  # decisions a second in a window or a video

@@ -26,10 +26,10 @@ from kineticsim_env.config import (
 )
 from kineticsim_env.engines import numpy_rules
 from kineticsim_env.engines.numpy_reference import WORD_SLOT
+from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_mapping, engine_input
 from kineticsim_env.runtime.values import check_flag
-from kineticsim_env.scenarios import MAX_SCENARIOS
 from kineticsim_env.tasks.base import Task
 
 ABOUT, SCENARIOS, PARAMETERS = "about", "scenarios", "parameters"

@@ -15,9 +15,9 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
-from kineticsim_env.env_core import EnvCore
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 from kineticsim_env.tasks.base import ROLES
-from kineticsim_env.vector_env import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 from scripts.fuzz.case import Failure
 
 DIFFERENT = 10  # markets or environments of each sort

@@ -18,7 +18,8 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env import config as config_module
-from kineticsim_env import env_core, policies
+from kineticsim_env import policies
+from kineticsim_env.envs import core
 from scripts.fuzz.world import INSTANCES, MARKETS, POLICIES, World, sized_config, small_config, task_of_policy
 
 MODULES = (
@@ -26,12 +27,12 @@ MODULES = (
     "kineticsim_env.config",
     "kineticsim_env.counterfactual",
     "kineticsim_env.evaluation",
-    "kineticsim_env.parallel_env",
+    "kineticsim_env.envs.parallel",
     "kineticsim_env.policies",
     "kineticsim_env.render",
-    "kineticsim_env.single_env",
+    "kineticsim_env.envs.single",
     "kineticsim_env.tasks",
-    "kineticsim_env.vector_env",
+    "kineticsim_env.envs.vector",
     "kineticsim_env.wrappers",
     "kineticsim_env.adapters.sb3",
     "kineticsim_env.adapters.skrl",
@@ -88,7 +89,7 @@ def _more(name: str, owner: str | None) -> tuple[str, ...]:
     if name in ("preset", "replace"):
         return _config_names()
     if name == "set_task":
-        return env_core.CHANGEABLE
+        return core.CHANGEABLE
     kinds = {"MarketMaking": ks.MarketMakingTask, "Execution": ks.ExecutionTask, "Trading": ks.TradingTask}
     for prefix, kind in kinds.items():
         if name.startswith(prefix) and name.endswith("Env"):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.scenarios import num_rows
+from kineticsim_env.envs.scenarios import num_rows
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
 

@@ -10,7 +10,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
-from kineticsim_env.env_core import EnvCore
+from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
 
 _IDLE = {"maker": (-1.0, -1.0, -1.0, -1.0), "trader": (0.0, 0.0)}  # the others: aggression 0, no units

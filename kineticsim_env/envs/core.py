@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from kineticsim_env import warm_starts
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts, make_config
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
+from kineticsim_env.envs import warm_starts
+from kineticsim_env.envs.scenarios import NUM_SCENARIOS, make_scenarios, num_rows, pack_table
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_count, check_mask, check_seeds, engine_input, host_array
 from kineticsim_env.runtime.values import check_flag
-from kineticsim_env.scenarios import NUM_SCENARIOS, make_scenarios, num_rows, pack_table
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task
 

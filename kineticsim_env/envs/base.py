@@ -1,4 +1,7 @@
-"""`OverCore`: what every environment shows of its `EnvCore` beyond its library's interface."""
+"""`BaseMarketEnv`: what every environment offers beyond its library's interface: its markets, scenarios, saved state.
+
+`vector`, `single`, `parallel` and `batched` derive from it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.env_core import EnvCore
+from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
 from kineticsim_env.simulator import Simulator
 
 
-class OverCore:
-    """An environment over a core.
+class BaseMarketEnv:
+    """Base of the environments: hands on what users need of the core.
 
     Attributes:
         core: The markets with their learners' slots, and the task.

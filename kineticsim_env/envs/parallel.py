@@ -49,15 +49,15 @@ import torch
 from gymnasium.utils import seeding
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import DISABLED, EnvCore, check_host_actions
-from kineticsim_env.over_core import OverCore
+from kineticsim_env.envs.base import BaseMarketEnv
+from kineticsim_env.envs.core import DISABLED, EnvCore, check_host_actions
+from kineticsim_env.envs.scenarios import NUM_SCENARIOS
+from kineticsim_env.envs.vector import check_config
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
-from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
-from kineticsim_env.vector_env import check_config
 
 try:
     import pettingzoo
@@ -68,8 +68,8 @@ except ModuleNotFoundError:
 else:
     _HAVE_PETTINGZOO = True
     if hasattr(pettingzoo, "register"):  # from 1.27 on
-        pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.parallel_env:parallel_env")
-        pettingzoo.register("aec", "KineticSim/Market-v0", "kineticsim_env.parallel_env:aec_env")
+        pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:parallel_env")
+        pettingzoo.register("aec", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:aec_env")
 
 
 def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
@@ -89,7 +89,7 @@ def aec_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> Any:
     return pettingzoo.utils.conversions.parallel_to_aec(env)
 
 
-class MarketParallelEnv(OverCore, ParallelEnv):  # ty: ignore[unsupported-base]
+class MarketParallelEnv(BaseMarketEnv, ParallelEnv):  # ty: ignore[unsupported-base]
     """One market in which learners replace built-in agents; the module's page describes it.
 
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and

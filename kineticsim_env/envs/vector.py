@@ -14,12 +14,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_observations, unpack_small
-from kineticsim_env.over_core import OverCore
+from kineticsim_env.envs.base import BaseMarketEnv
+from kineticsim_env.envs.core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_observations, unpack_small
+from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, check_count, check_dict, check_flag, is_whole, show
-from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 
@@ -29,7 +29,7 @@ _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs mor
 _MARKETS_COPIED_AT_ONCE = 8192
 
 
-class MarketVectorEnv(OverCore, VectorEnv):
+class MarketVectorEnv(BaseMarketEnv, VectorEnv):
     """M markets with one learner each: what `MarketMakingVectorEnv`, `ExecutionVectorEnv`, `TradingVectorEnv` share.
 
     The task, its spaces and its arguments: `MarketMakingTask` and so on. Market m of an environment seeded s plays the

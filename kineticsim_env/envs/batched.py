@@ -13,20 +13,20 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
-from kineticsim_env.over_core import OverCore
-from kineticsim_env.parallel_env import agent_names, state_space
+from kineticsim_env.envs.base import BaseMarketEnv
+from kineticsim_env.envs.core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
+from kineticsim_env.envs.parallel import agent_names, state_space
+from kineticsim_env.envs.scenarios import NUM_SCENARIOS
+from kineticsim_env.envs.vector import check_config, check_options
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_count, check_flag
-from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
-from kineticsim_env.vector_env import check_config, check_options
 
 Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
 
 
-class BatchedParallelEnv(OverCore):
+class BatchedParallelEnv(BaseMarketEnv):
     """M markets, in each of which the same learners replace built-in agents; `parallel_env` describes the roles.
 
     Observations, actions, rewards and flags are dicts by role of tensors on `device`, `[M, n, ...]` for n learners of

@@ -11,17 +11,17 @@ import gymnasium as gym
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.env_core import DISABLED, EnvCore
-from kineticsim_env.over_core import OverCore
+from kineticsim_env.envs.base import BaseMarketEnv
+from kineticsim_env.envs.core import DISABLED, EnvCore
+from kineticsim_env.envs.scenarios import NUM_SCENARIOS
+from kineticsim_env.envs.vector import check_config, check_options, check_role
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
-from kineticsim_env.scenarios import NUM_SCENARIOS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
-from kineticsim_env.vector_env import check_config, check_options, check_role
 
 
-class MarketEnv(OverCore, gym.Env):
+class MarketEnv(BaseMarketEnv, gym.Env):
     """One market of `MarketVectorEnv`: what `MarketMakingEnv`, `ExecutionEnv` and `TradingEnv` share.
 
     NumPy in and out, no autoreset, no stagger. Seeded s, it plays what market m of a vector environment seeded s - m
