@@ -13,8 +13,8 @@ from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter
 from kineticsim_env.engines import choose_engine, make_engine
 from kineticsim_env.engines.base import RUN
 from kineticsim_env.engines.native import market_stopped
+from kineticsim_env.engines.population import multinomial_counts
 from kineticsim_env.errors import MarketError
-from kineticsim_env.population import multinomial_counts
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import (

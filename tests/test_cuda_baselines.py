@@ -16,7 +16,7 @@ import kineticsim_env as ks
 from kineticsim_env.benchmarks import cuda_backends
 from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.benchmarks.cuda_backends import BaselineLaunch, NaiveCuda, PaperBlock, hash_ceiling, hash_sums
-from kineticsim_env.engines.numpy_rules import episode_key, random_words
+from kineticsim_env.engines.numpy.rules import episode_key, random_words
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kineticsim_env.engines import numpy_reference as engine
-from kineticsim_env.engines import numpy_rules as rules
+from kineticsim_env.engines.numpy import market as engine
+from kineticsim_env.engines.numpy import rules
 from kineticsim_env.errors import MarketError
 
 PARAMS = dict(
@@ -391,13 +391,13 @@ def test_rewards_add_up(reward, mark):
 
 
 def test_liquidation_walks_the_book():
-    from kineticsim_env.engines import numpy_rewards
+    from kineticsim_env.engines.numpy import rewards
 
     args = make(markets=3, slots=1)
     args["bid"][:, 5], args["ask"][:, 12] = 4, 2
     args["ask"][2], args["price_origin"][:] = 0, 10
     args["inventory"][:, 0] = [15, -11, -3]
-    cash = numpy_rewards.liquidation_cash(engine.Markets(args, np.arange(3)))[:, 0]
+    cash = rewards.liquidation_cash(engine.Markets(args, np.arange(3)))[:, 0]
     assert cash.tolist() == [8 * 17 + 4 * 15 + 3 * 15, -(8 * 19 + 2 * 22 + 1 * 22), -3 * 18]
 
 

@@ -9,8 +9,8 @@ import torch
 from strategies import ENGINES
 
 import kineticsim_env as ks
-from kineticsim_env import population
 from kineticsim_env.config import CLASSES
+from kineticsim_env.engines import population
 
 SHARES = dict(noise=0.4, momentum=0.3, maker=0.2, fundamental=0.1)
 

@@ -10,7 +10,7 @@ import torch
 
 from kineticsim_env.engines.base import Engine
 from kineticsim_env.engines.native import CpuEngine, CudaEngine
-from kineticsim_env.engines.numpy_engine import NumpyEngine
+from kineticsim_env.engines.numpy.engine import NumpyEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build
 from kineticsim_env.runtime.cache import notice

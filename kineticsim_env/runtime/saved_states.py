@@ -24,8 +24,8 @@ from kineticsim_env.config import (
     MarketConfig,
     parameter_ranges,
 )
-from kineticsim_env.engines import numpy_rules
-from kineticsim_env.engines.numpy_reference import WORD_SLOT
+from kineticsim_env.engines.numpy import rules
+from kineticsim_env.engines.numpy.market import WORD_SLOT
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_mapping, engine_input
@@ -281,11 +281,11 @@ def _check_block(check: _Ranges, saved: Mapping[str, torch.Tensor], task: Any, r
     """Refuse an inventory that is not between nothing and all of what the slot has to trade."""
     seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
     with np.errstate(over="ignore"):
-        key = numpy_rules.episode_key(seed, episode)
-        word = numpy_rules.random_words(key, np.zeros_like(seed), np.array(WORD_SLOT + slot))
+        key = rules.episode_key(seed, episode)
+        word = rules.random_words(key, np.zeros_like(seed), np.array(WORD_SLOT + slot))
     side, whole = (
-        numpy_rules.bit_sign(word, 31),
-        1 + (numpy_rules.bits(word, 32, 16) * getattr(task, "max_target", 0) >> 16),
+        rules.bit_sign(word, 31),
+        1 + (rules.bits(word, 32, 16) * getattr(task, "max_target", 0) >> 16),
     )
     if role == "executor":
         whole = np.full_like(side, task.block_qty)

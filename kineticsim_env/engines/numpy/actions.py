@@ -1,6 +1,6 @@
 """What actions mean, in the NumPy oracle: quotes of each role, and what blocks and targets ask for.
 
-The part "Actions" of docs/environment.md; numpy_tasks.py calls `decode_actions` in every
+The part "Actions" of docs/environment.md; tasks.py calls `decode_actions` in every
 decision, and `forced_quotes` at a deadline.
 """
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines import numpy_reference as market
-from kineticsim_env.engines.numpy_reference import Markets
-from kineticsim_env.engines.numpy_rules import bit_sign, bits
+from kineticsim_env.engines.numpy import market
+from kineticsim_env.engines.numpy.market import Markets
+from kineticsim_env.engines.numpy.rules import bit_sign, bits
 
 MAKER, MOMENTUM, NOISE, EXECUTOR, TRADER = range(5)
 DISCRETE = 1

@@ -1,6 +1,6 @@
 """What a decision is worth, in the NumPy oracle: marked values, and the reward of each role.
 
-The part "Rewards" of docs/environment.md; numpy_tasks.py calls `marked_value` and `rewards` after the auctions of
+The part "Rewards" of docs/environment.md; tasks.py calls `marked_value` and `rewards` after the auctions of
 a decision.
 """
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines import numpy_reference as market
-from kineticsim_env.engines.numpy_actions import EXECUTOR, NOISE, remaining
-from kineticsim_env.engines.numpy_reference import Markets
+from kineticsim_env.engines.numpy import market
+from kineticsim_env.engines.numpy.actions import EXECUTOR, NOISE, remaining
+from kineticsim_env.engines.numpy.market import Markets
 
 REWARD_INVENTORY, REWARD_ASYMMETRIC, REWARD_PER_UNIT = 1, 2, 3
 EXECUTION_RISK_AVERSE, EXECUTION_TERMINAL = 1, 2

@@ -1,4 +1,4 @@
-"""The NumPy engine: the oracle (numpy_reference.py) behind the same calls as the native engines."""
+"""The NumPy engine: the oracle (market.py) behind the same calls as the native engines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.engines import numpy_reference
 from kineticsim_env.engines.base import Engine, pack, unpack
+from kineticsim_env.engines.numpy import market
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
 
@@ -67,4 +67,4 @@ class NumpyEngine(Engine):
             if inputs.get(name) is not None:
                 inputs[name] = inputs[name].reshape(self._sizes["M"], self._sizes["K"], *rest)
         settings = {"env_mode": mode, "decisions": decisions, "auctions": auctions}
-        numpy_reference.launch(self._args | settings | inputs, commit=Uninterrupted())
+        market.launch(self._args | settings | inputs, commit=Uninterrupted())

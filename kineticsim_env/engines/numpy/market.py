@@ -2,7 +2,7 @@
 
 The simulator calls `launch` with the fields of `struct Launch` (cuda/layout.h). Markets are worked off in blocks that
 fit a cache; inside a block everything is int64, [m] a market, [m, L] a tick, [m, K] a learned slot. The functions stand
-in the order of one auction; what needs no state is in numpy_rules.py, the environment's part in numpy_tasks.py.
+in the order of one auction; what needs no state is in rules.py, the environment's part in tasks.py.py.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.numpy_rules import (
+from kineticsim_env.engines.numpy.rules import (
     best_prices,
     bit_sign,
     bits,
@@ -56,13 +56,13 @@ def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = No
     Raises:
         MarketError: a side's total would reach 2^31, or a window would leave +/-2^29 ticks.
     """
-    from kineticsim_env.engines import numpy_tasks  # it builds on this module
+    from kineticsim_env.engines.numpy import tasks  # it builds on this module
 
     written = MARKET_STATE + SLOT_STATE + ENV_STATE + (ENV_OUTPUT if args["env_mode"] else RUN_OUTPUT)
     copies: dict[str, Any] = {name: args[name].copy() for name in written if args.get(name) is not None}
     if args["env_mode"]:  # a reset may draw new ones
         copies["params"] = {name: values.copy() for name, values in args["params"].items()}
-    work_on = (run, numpy_tasks.step, numpy_tasks.reset)[args["env_mode"]]
+    work_on = (run, tasks.step, tasks.reset)[args["env_mode"]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         for rows in market_blocks(args):
             work_on(args | copies, rows)

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines import numpy_reference as market
-from kineticsim_env.engines.numpy_actions import EXECUTOR, MAKER, NOISE, TRADER, order_side, remaining
-from kineticsim_env.engines.numpy_reference import Markets
-from kineticsim_env.engines.numpy_rules import best_prices
+from kineticsim_env.engines.numpy import market
+from kineticsim_env.engines.numpy.actions import EXECUTOR, MAKER, NOISE, TRADER, order_side, remaining
+from kineticsim_env.engines.numpy.market import Markets
+from kineticsim_env.engines.numpy.rules import best_prices
 
 DEPTH, FEATURES, MARKET_FEATURES = 10, 37, 30
 

@@ -1,21 +1,21 @@
 """The environment's part of the NumPy oracle: docs/environment.md, for some markets at a time.
 
-`numpy_reference.launch` calls `step` and `reset`. This file has what happens in which order; what actions mean, what is
-paid and what is seen stand in numpy_actions.py, numpy_rewards.py and numpy_observations.py. Floats are float32, rounded
+`market.launch` calls `step` and `reset`. This file has what happens in which order; what actions mean, what is
+paid and what is seen stand in actions.py, rewards.py and observations.py. Floats are float32, rounded
 after every operation, in the order the document gives; rewards are double until the last rounding. Names as in
-numpy_reference.py.
+market.py.
 """
 
 from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines import numpy_reference as market
-from kineticsim_env.engines.numpy_actions import EXECUTOR, decode_actions, forced_quotes, remaining
-from kineticsim_env.engines.numpy_observations import observation
-from kineticsim_env.engines.numpy_reference import Markets
-from kineticsim_env.engines.numpy_rewards import mark2, marked_value, rewards
-from kineticsim_env.engines.numpy_rules import bits
+from kineticsim_env.engines.numpy import market
+from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
+from kineticsim_env.engines.numpy.market import Markets
+from kineticsim_env.engines.numpy.observations import observation
+from kineticsim_env.engines.numpy.rewards import mark2, marked_value, rewards
+from kineticsim_env.engines.numpy.rules import bits
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 BANK_OF_MARKET, BANK_OF_SCENARIO = 1, 2
