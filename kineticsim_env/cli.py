@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import __version__, play
+from kineticsim_env import __version__, play, statistics
 from kineticsim_env.benchmarks import report, suite
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.engines import ENGINES, choose_engine
@@ -26,7 +26,7 @@ from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.options import FIELDS, Parser, exit_code, number, place, whole
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots, price_impact, price_impact_figures, statistics
+from kineticsim_env.studies import plots, price_impact, price_impact_figures
 
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books
 _ALONE = "one market is faster there"

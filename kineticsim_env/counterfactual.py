@@ -21,7 +21,7 @@ from kineticsim_env.runtime.checks import check_quotes
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.values import check_choice, check_count, check_instance, check_progress, show
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies.statistics import Mean, mean_and_error
+from kineticsim_env.statistics import Mean, mean_and_error
 
 Orders = Callable[[int, Simulator], Any]
 _SIDES = {"buy": 1, "sell": -1}

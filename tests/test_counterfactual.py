@@ -17,8 +17,8 @@ from kineticsim_env.envs.counterfactual import env_counterfactual
 from kineticsim_env.envs.vector import ExecutionVectorEnv, TradingVectorEnv
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.runtime.layout import SERIES
+from kineticsim_env.statistics import Mean
 from kineticsim_env.studies import price_impact
-from kineticsim_env.studies.statistics import Mean
 
 ENGINES = ("numpy", "cpu")
 CONFIGS = {

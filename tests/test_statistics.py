@@ -1,4 +1,4 @@
-"""Known answers for `kineticsim_env.studies.statistics`."""
+"""Known answers for `kineticsim_env.statistics`."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kineticsim_env.studies import statistics
+from kineticsim_env import statistics
 
 
 def test_mean_and_error_leaves_out_nan():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kineticsim_env import MarketConfig, Simulator
-from kineticsim_env.studies import statistics, stylised_facts
+from kineticsim_env import MarketConfig, Simulator, statistics
+from kineticsim_env.studies import stylised_facts
 
 
 def test_the_mixes_of_the_sweep_and_of_the_plane():

@@ -15,7 +15,7 @@ import kineticsim_env as ks
 from kineticsim_env import evaluation, policies, wrappers
 from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.runtime.values import check_count, check_number, show
-from kineticsim_env.studies.statistics import Mean
+from kineticsim_env.statistics import Mean
 
 SMALL = {"engine": "numpy", "bank_size": 2, "warmup": 1, "horizon": 5}
 MAKER, EXECUTOR, TRADER = ks.MarketMakingTask(), ks.ExecutionTask(), ks.TradingTask()

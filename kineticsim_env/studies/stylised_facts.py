@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots, statistics
+from kineticsim_env.studies import plots
 from kineticsim_env.studies.stylised_facts_figures import draw
 from kineticsim_env.studies.stylised_facts_page import page
 

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import liquidate
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots, statistics
+from kineticsim_env.studies import plots
 from kineticsim_env.studies.trading_preset_page import page
 
 HALF_SPREADS = (1, 2, 3, 4, 5, 6, 8)

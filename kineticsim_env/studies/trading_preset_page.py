@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.studies.statistics import Mean, deviation_and_error, mean_and_error
+from kineticsim_env.statistics import Mean, deviation_and_error, mean_and_error
 
 Games = Mapping[tuple[float, int], Any]  # by skew and half-spread
 

@@ -19,7 +19,7 @@ from kineticsim_env.envs.counterfactual import EnvCounterfactual
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
-from kineticsim_env.studies.statistics import Mean
+from kineticsim_env.statistics import Mean
 
 MARKETS = 3  # of everything that is open: the wrong tensors of values.py often have as many rows
 SMALL: dict[str, Any] = {"bank_size": 2, "warmup": 1, "horizon": 5, "max_qty": 8}
