@@ -485,17 +485,3 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main([*SMALL, "--plot", str(tmp_path / "impact.png")]) == 2
     assert "pip install matplotlib" in capsys.readouterr().err
-
-
-def test_the_study_writes_the_page_and_its_pictures(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    monkeypatch.setattr(price_impact, "RESAMPLES", 20)
-    monkeypatch.setattr(price_impact, "OTHER_ORDERS", ((8, 4),))
-    for name, sweeps in price_impact.SWEEPS.items():
-        few = {kind: tuple(orders[:5]) for kind, orders in sweeps._asdict().items()}
-        monkeypatch.setitem(price_impact.SWEEPS, name, price_impact.Sweeps(**few))
-    price_impact.main(["--markets", "16", "--engine", "cpu", "--output", str(tmp_path)])
-    text = (tmp_path / "price_impact.md").read_text()
-    for name in ("trading", "paper"):
-        assert f"images/price_impact_{name}.png" in text
-        assert (tmp_path / "images" / f"price_impact_{name}.png").stat().st_size

@@ -1,21 +1,16 @@
 """The fuzzers of `scripts/fuzz`, in short: some cases of each kind, a watched child, and bugs that they have to see."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kineticsim_env.runtime import build
+from scripts.fuzz import kinds, loads, page, pairs, races, run, sanitizers, surface
+from scripts.fuzz.__main__ import main
+from scripts.fuzz.case import Failure
 
 ROOT = Path(__file__).parent.parent
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from scripts.fuzz import kinds, loads, page, pairs, races, run, sanitizers, surface  # noqa: E402
-from scripts.fuzz.__main__ import main  # noqa: E402
-from scripts.fuzz.case import Failure  # noqa: E402
-
 CASES = {"forms": 150, "loads": 100, "tampering": 80, "scenarios": 60, "threads": 20, "calls": 1000}
 ENGINES = ("cpu", "numpy") if build.cpu_unavailable() is None else ("numpy",)
 pytestmark = pytest.mark.filterwarnings("ignore")  # wrong values are odd values

@@ -1,17 +1,18 @@
-"""The study of the market's own behaviour: shapes, one ensemble against single markets, and the page."""
+"""The study of the market's own behaviour: shapes, one ensemble against single markets."""
 
 import numpy as np
 import pytest
 
 from kineticsim_env import MarketConfig, Simulator, statistics
 from kineticsim_env.studies import stylised_facts
+from scripts.pages import stylised_facts as pages
 
 
 def test_the_mixes_of_the_sweep_and_of_the_plane():
-    line = stylised_facts.populations(stylised_facts.MOMENTUM, (stylised_facts.MAKER,))
+    line = stylised_facts.populations(pages.MOMENTUM, (pages.MAKER,))
     assert line.shape == (15, 2)
     assert line[0].tolist() == [0.0, 0.15] and line[-1].tolist() == [0.7, 0.15]
-    plane = stylised_facts.populations(stylised_facts.MOMENTUM, stylised_facts.MAKERS)
+    plane = stylised_facts.populations(pages.MOMENTUM, pages.MAKERS)
     assert len(plane) == 15 * 8 - 1  # 0.70 + 0.35 is more than everybody
     assert plane.sum(1).max() <= 1 + 1e-9
 
@@ -37,15 +38,3 @@ def test_blocks_of_markets_change_nothing(monkeypatch):
     parts = stylised_facts.measure(shares, 5, auctions=20, lags=1, engine="numpy")
     for name, values in whole.values.items():
         np.testing.assert_array_equal(values, parts.values[name])
-
-
-def test_the_command_writes_the_page_and_its_pictures(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    monkeypatch.setattr(stylised_facts, "AUCTIONS", 60)
-    monkeypatch.setattr(stylised_facts, "PUBLISHED_MARKETS", 2)
-    monkeypatch.setattr(stylised_facts.measure, "__defaults__", (60, 20, "cpu"))
-    stylised_facts.main(["--markets", "2", "--engine", "cpu", "--output", str(tmp_path)])
-    text = (tmp_path / "stylised_facts.md").read_text()
-    for name in ("sweep", "ensemble", "autocorrelation", "plane"):
-        assert f"images/stylised_{name}.png" in text
-        assert (tmp_path / "images" / f"stylised_{name}.png").stat().st_size

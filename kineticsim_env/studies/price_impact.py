@@ -1,15 +1,14 @@
-"""Price impact of block orders; `python -m kineticsim_env.studies.price_impact` writes docs/price_impact.md.
+"""Price impact of block orders of several sizes: measured, fitted by a power law, written to a file.
 
 Every figure is a paired difference between the same markets with and without the order
-(`kineticsim_env.counterfactual.block_impact`). `python -m kineticsim_env impact` uses `measure` and the files too.
+(`kineticsim_env.counterfactual.block_impact`). `python -m kineticsim_env impact` and `scripts/pages/price_impact.py`
+are the callers.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,47 +18,9 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactual import BlockImpact, block_impact
-from kineticsim_env.runtime.files import check_folder, replacing
-from kineticsim_env.runtime.options import Parser, exit_code, whole
-from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
-from kineticsim_env.studies.price_impact_figures import draw_preset
-from kineticsim_env.studies.price_impact_page import page
+from kineticsim_env.runtime.files import replacing
 
-SEED, RESAMPLES, DURATION, AFTER = 13 << 32, 1000, 10, 60
-SMALL = 3  # orders of a sweep over rates that are fitted on their own: those before the curve bends
-
-
-class Sweeps(NamedTuple):
-    """The orders of one preset: (block, units an auction) of each."""
-
-    by_length: tuple[tuple[int, int], ...]  # one rate, ever longer
-    by_rate: tuple[tuple[int, int], ...]  # one duration, ever faster
-    by_speed: tuple[tuple[int, int], ...]  # one block, ever faster
-
-
-SWEEPS = {
-    "trading": Sweeps(
-        tuple((4 * n, 4) for n in (1, 2, 4, 8, 16, 32, 64)),
-        tuple((DURATION * rate, rate) for rate in (1, 2, 3, 4, 6, 8, 10, 12, 14)),
-        tuple((48, rate) for rate in (1, 2, 3, 4, 6, 8, 12, 16)),
-    ),
-    "paper": Sweeps(
-        tuple((32 * n, 32) for n in (1, 2, 4, 8, 16, 32, 64)),
-        tuple((DURATION * rate, rate) for rate in (2, 4, 8, 16, 32, 64, 96, 128)),
-        tuple((480, rate) for rate in (8, 16, 32, 48, 80, 120, 160)),
-    ),
-}
-
-
-OTHERS: dict[str, dict[str, Any]] = {  # variants of the preset "trading"; noise agents take the place of others
-    "as it is": {},
-    "without momentum agents": {"momentum": 0.0, "noise": 0.60},
-    "without fundamental agents": {"fundamental": 0.0, "noise": 0.75},
-    "without makers": {"maker": 0.0, "noise": 0.55},
-    "nothing is cancelled": {"cancel_prob": 0.0},
-}
-OTHER_ORDERS = ((40, 4), (120, 12))
+RESAMPLES = 1000  # of the markets, for the interval of an exponent
 
 
 class Point(NamedTuple):
@@ -183,66 +144,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=4096, help="markets, the same for every order")
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
-    options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    images = options.output / "images"
-    check_folder("--output", images)
-    begin = time.perf_counter()
-    common: dict[str, Any] = {"num_markets": options.markets, "seed": SEED, "after": AFTER, "engine": options.engine}
-    found: dict[str, dict[str, list[Point]]] = {}
-    for name, sweeps in SWEEPS.items():
-        config = MarketConfig.preset(name)
-        found[name] = {
-            kind: measure(config, orders, label=f"{name}, {kind}", **common)
-            for kind, orders in sweeps._asdict().items()
-        }
-    sold = {name: measure(MarketConfig.preset(name), [_middle(name)], side="sell", **common)[0] for name in SWEEPS}
-    others = {
-        name: measure(MarketConfig.preset("trading", **changes), OTHER_ORDERS, label=name, **common)
-        for name, changes in OTHERS.items()
-    }
-    even = {
-        side: measure(MarketConfig.preset("paper", tie="mid"), [_middle("paper")], side=side, **common)[0]
-        for side in ("buy", "sell")
-    }
-    fits = {
-        name: {kind: fit_power(points) for kind, points in kinds.items()}
-        | {"small": fit_power(kinds["by_rate"][:SMALL])}
-        for name, kinds in found.items()
-    }
-    half = {
-        name: {point.impact.block: half_life(point) for point in kinds["by_length"]} for name, kinds in found.items()
-    }
-    for name, kinds in found.items():
-        draw_preset(images / f"price_impact_{name}.png", kinds, fits[name], _middle(name))
-    setting = {
-        "command": f"python -m kineticsim_env.studies.price_impact --markets {options.markets}",
-        "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
-        "markets": options.markets,
-        "duration": DURATION,
-        "after": AFTER,
-        "resamples": RESAMPLES,
-        "small": SMALL,
-        "middle": {name: _middle(name) for name in SWEEPS},
-        "seconds": time.perf_counter() - begin,
-    }
-    (options.output / "price_impact.md").write_text(page(found, sold, others, even, fits, half, setting))
-    print(f"wrote {options.output / 'price_impact.md'} in {setting['seconds']:.0f} s")
-
-
-def _middle(name: str) -> tuple[int, int]:
-    """Return the order that pictures of one order show: the duration of the second sweep at the rate of the first."""
-    rate = SWEEPS[name].by_length[0][1]
-    return DURATION * rate, rate
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

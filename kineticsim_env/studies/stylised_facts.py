@@ -1,15 +1,11 @@
-"""The market's own behaviour by its mix of agents; `python -m kineticsim_env.studies.stylised_facts` writes the page.
+"""The market's own behaviour by its mix of agents: many populations side by side in one ensemble, and their statistics.
 
-The published sweep over the share of momentum agents, all its populations in one ensemble through per-market shares;
-then the same with many markets a point, and the plane momentum x maker. Returns are changes of the last price.
+Returns are changes of the last price. `scripts/pages/stylised_facts.py` writes docs/stylised_facts.md with it.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,26 +13,12 @@ from tqdm import tqdm
 
 from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
-from kineticsim_env.studies.stylised_facts_figures import draw
-from kineticsim_env.studies.stylised_facts_page import page
 
-MOMENTUM = tuple(round(0.05 * step, 2) for step in range(15))
-MAKER = 0.15  # the published sweep's
-MAKERS = tuple(round(0.05 * step, 2) for step in range(8))  # of the plane
-PUBLISHED_MARKETS, PLANE_MARKETS, AUCTIONS, LAGS = 64, 128, 1000, 20
+AUCTIONS, LAGS = 1000, 20
 EDGE = 2  # a price at most so many ticks from an end of the grid is at that end
 SEED = 11 << 32
 _BLOCK = 1 << 23  # values of a series held at a time
-OTHERS: dict[str, dict[str, Any]] = {  # what else the published text leaves open, at its number of markets
-    "as published": {},
-    '`population="fixed"`': {"population": "fixed"},
-    '`tie="mid"`': {"tie": "mid"},
-    '`residue="cancel"`': {"residue": "cancel"},
-}
 
 
 class Sweep(NamedTuple):
@@ -157,38 +139,3 @@ def _kurtosis_of_moments(moments: np.ndarray) -> np.ndarray:
     centred = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4
     with np.errstate(divide="ignore", invalid="ignore"):
         return centred / variance**2 - 3
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=4096, help="markets a point of the large sweep")
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
-    options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    images = options.output / "images"
-    check_folder("--output", images)
-    begin = time.perf_counter()
-    line, plane = populations(MOMENTUM, (MAKER,)), populations(MOMENTUM, MAKERS)
-    small = {
-        name: measure(line, PUBLISHED_MARKETS, engine=options.engine, **changes) for name, changes in OTHERS.items()
-    }
-    large = measure(line, options.markets, engine=options.engine)
-    grid = measure(plane, min(PLANE_MARKETS, options.markets), lags=1, engine=options.engine)
-    draw(images, small["as published"], large, grid)
-    setting = {
-        "command": f"python -m kineticsim_env.studies.stylised_facts --markets {options.markets}",
-        "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
-        "markets": options.markets,
-        "plane_markets": min(PLANE_MARKETS, options.markets),
-        "auctions": AUCTIONS,
-        "edge": EDGE,
-        "seconds": time.perf_counter() - begin,
-    }
-    (options.output / "stylised_facts.md").write_text(page(small, large, grid, setting))
-    print(f"wrote {options.output / 'stylised_facts.md'} in {setting['seconds']:.0f} s")
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

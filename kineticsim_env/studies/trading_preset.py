@@ -1,55 +1,25 @@
-"""Why the preset `"trading"` is as it is; `python -m kineticsim_env.studies.trading_preset` writes the page in docs/.
+"""A scripted maker in a market, and the market without it: what the preset `"trading"` was chosen by.
 
-A scripted maker quotes 8 units on each side of the mid, the quotes moved against its inventory by `skew` ticks a unit;
-after 300 auctions what it holds is unwound through the market. All runs share their seeds, so differences are paired.
+The maker quotes 8 units on each side of the mid, the quotes moved against its inventory by `skew` ticks per unit; after
+300 auctions what it holds is unwound through the market. All runs share their seeds, so differences are paired.
+`scripts/pages/trading_preset.py` writes docs/trading_preset.md with it.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import liquidate
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
-from kineticsim_env.studies.trading_preset_page import page
 
-HALF_SPREADS = (1, 2, 3, 4, 5, 6, 8)
-SKEWS = (0.0, 0.04, 0.08, 0.12, 0.2)
-SKEW = 0.08  # of the candidates' second row
 SIZE, INVENTORY_LIMIT, WARMUP, AUCTIONS = 8, 40, 100, 300
 DEPTH_TIMES = (100, 300, 1000, 3000)
 SEED = 7 << 32
-
-# The design's candidates and two that lead from them to the preset. All share the options of the preset.
-CANDIDATES: dict[str, dict[str, Any]] = {
-    "16 agents": dict(
-        num_agents=16, noise=0.65, momentum=0.0, maker=0.05, noise_spread=12, walk_prob=0.2, jump_prob=0.01
-    ),
-    "32 agents": dict(
-        num_agents=32, noise=0.65, momentum=0.0, maker=0.05, noise_spread=12, jump_prob=0.01, market_order_prob=0.2
-    ),
-    "20 agents, one momentum": dict(noise=0.55, momentum=0.05),
-    "64 agents, close to the mid": dict(num_agents=64, noise_spread=3, maker_half_spread=1, market_order_prob=0.1),
-}
-VERDICTS = {
-    "16 agents": "a maker earns somewhat more, but there is one built-in maker and no momentum agent: learners in "
-    "these roles would have nobody to replace, or would leave the role empty.",
-    "32 agents": "the spread is below 3 ticks, and a maker earns less than half.",
-    "20 agents, one momentum": "close to the preset, but a learner that takes the place of the one momentum agent "
-    "leaves no other; with three of them the herd is there whoever learns.",
-    "64 agents, close to the mid": "what one would try first: a spread of hardly more than one tick leaves nothing to "
-    "earn and nothing to learn.",
-}
 
 
 class Game(NamedTuple):
@@ -121,108 +91,3 @@ def _depths(config: MarketConfig, markets: int, engine: str) -> tuple[dict[int, 
         depth[auctions] = statistics.mean_and_error(resting)
         deepest = max(deepest, int(resting.max()))
     return depth, deepest
-
-
-def _draw(folder: Path, config: MarketConfig, games: dict[tuple[float, int], Game], engine: str) -> None:
-    """Write the two pictures of the page."""
-    simulator = Simulator(config, 512, engine=engine, seed=SEED)
-    simulator.run(WARMUP, progress=False)
-    series = simulator.run(AUCTIONS, ("last_price", "fundamental", "volume"), progress=False)
-    host = {name: values.cpu().numpy() for name, values in series.items()}
-    bid, ask, origin = (value.cpu().numpy() for value in (simulator.bid, simulator.ask, simulator.price_origin))
-    books = [
-        lambda axes, m=market: plots.book(axes, bid[m], ask[m], int(origin[m]), f"Book at the end, market {m}")
-        for market in (0, 1)
-    ]
-    plots.save_panels(
-        folder / "trading_market.png",
-        [
-            lambda axes: plots.price_paths(axes, host["last_price"], host["fundamental"], markets=2),
-            lambda axes: plots.traded_volume(axes, host["volume"]),
-            *books,
-            lambda axes: plots.return_histogram(axes, statistics.returns(host["last_price"])),
-            lambda axes: plots.mean_book(axes, bid, ask, simulator.mid2.cpu().numpy() - 2 * origin),
-        ],
-    )
-
-    def lines(measure: Any, skews: Any = SKEWS) -> dict[str, tuple[list[float], list[float]]]:
-        found = {skew: [measure(games[skew, half]) for half in HALF_SPREADS] for skew in skews}
-        return {
-            f"skew {skew:g}": ([value.mean for value in values], [value.interval() for value in values])
-            for skew, values in found.items()
-        }
-
-    fills = {
-        "bought": lines(lambda game: statistics.mean_and_error(game.bought), (0.0,))["skew 0"],
-        "sold": lines(lambda game: statistics.mean_and_error(game.sold), (0.0,))["skew 0"],
-    }
-    half = "half-spread, ticks"
-    pnl = lines(lambda game: statistics.mean_and_error(game.pnl))
-    risk = lines(lambda game: statistics.deviation_and_error(game.pnl))
-    held = lines(lambda game: statistics.mean_and_error(game.held))
-    plots.save_panels(
-        folder / "trading_maker.png",
-        [
-            lambda axes: plots.curves(
-                axes, HALF_SPREADS, fills, "Fills without skew", half, "units an auction", ("#b04a35", "#8fb8de")
-            ),
-            lambda axes: plots.curves(axes, HALF_SPREADS, pnl, "Liquidated PnL", half, "mean, ticks x units"),
-            lambda axes: plots.curves(axes, HALF_SPREADS, risk, "Risk", half, "sd over markets, ticks x units"),
-            lambda axes: plots.curves(axes, HALF_SPREADS, held, "Inventory", half, "mean of |inventory|, units"),
-        ],
-    )
-
-
-def main() -> None:
-    """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument(
-        "--markets", type=whole(2, 1 << 20), default=4096, help="markets of each maker; candidates get a quarter"
-    )
-    parser.add_argument("--engine", default="auto", help="as in Simulator")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the page")
-    options = parser.parse_args()
-    plots.require_matplotlib()
-    check_folder("--docs", options.docs / "images")
-    (options.docs / "images").mkdir(parents=True, exist_ok=True)
-    preset = MarketConfig.preset("trading")
-    others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
-    few = max(2, options.markets // 4)
-    todo = [(skew, half) for skew in SKEWS for half in HALF_SPREADS]
-    bar = tqdm(total=len(todo) + len(others) * 2 * len(HALF_SPREADS), unit="maker")
-
-    def played(config: MarketConfig, half: int, skew: float, markets: int) -> Game:
-        bar.update()
-        return play(config, half, skew, markets, options.engine)
-
-    games = {(skew, half): played(preset, half, skew, options.markets) for skew, half in todo}
-    rivals = {
-        name: {(skew, half): played(config, half, skew, few) for skew in (0.0, SKEW) for half in HALF_SPREADS}
-        for name, config in others.items()
-    }
-    bar.close()
-    watched = {
-        name: without_learners(config, options.markets, options.engine)
-        for name, config in {"trading": preset, **others}.items()
-    }
-    _draw(options.docs / "images", preset, games, options.engine)
-    setting = {
-        "engine": Simulator(preset, 2, engine=options.engine).engine_name,
-        "command": f"python -m kineticsim_env.studies.trading_preset --markets {options.markets}",
-        "markets": options.markets,
-        "rival_markets": few,
-        "seed": "7 * 2^32",
-        "size": SIZE,
-        "limit": INVENTORY_LIMIT,
-        "warmup": WARMUP,
-        "auctions": AUCTIONS,
-        "skew": SKEW,
-        "verdicts": VERDICTS,
-    }
-    text = page(games, rivals, watched, preset, setting)
-    (options.docs / "trading_preset.md").write_text(text)
-    print(f"wrote {options.docs / 'trading_preset.md'}")
-
-
-if __name__ == "__main__":
-    sys.exit(exit_code(main))

@@ -1,4 +1,4 @@
-"""The text of `docs/stylised_facts.md` around the figures that `stylised_facts.py` measures."""
+"""The text of `docs/stylised_facts.md`; `stylised_facts.py` measures its figures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.studies.stylised_facts_figures import STANDARD
-from kineticsim_env.studies.trading_preset_page import _machine, _pm, _table, _wrapped
+from scripts.pages.markdown import measured_on, pm, table, wrapped
+from scripts.pages.stylised_facts_figures import STANDARD
 
 _JUMP = 10  # ticks: a return of this size is counted as a jump
 
@@ -26,7 +26,7 @@ def page(small: Mapping[str, Any], large: Any, plane: Any, setting: Mapping[str,
     few = published.values["volume"].shape[1]
     text = f"""# The market's own behaviour
 
-<!-- Written by `{setting["command"]}`; edit kineticsim_env/studies/stylised_facts_page.py instead. -->
+<!-- Written by `{setting["command"]}`; edit scripts/pages/stylised_facts_text.py instead. -->
 
 How volatility, tails, volume and autocorrelation depend on who trades. The published sweep, measured again: the share
 of momentum agents from 0 to 0.70 by 0.05, makers 0.15, the rest noise agents; 256 agents, 128 ticks, {few} markets a
@@ -34,7 +34,7 @@ point, {setting["auctions"]:,} auctions from the opening book. All fifteen popul
 `Simulator` and one call of `run` (one launch on a GPU), through shares given per market. Then the same with
 {setting["markets"]:,} markets a point, in blocks of such ensembles, and the plane of both shares.
 
-{_machine(setting)} All of it took {setting["seconds"]:.0f} s. ± is half of a 95% confidence interval over markets.
+{measured_on(setting)} All of it took {setting["seconds"]:.0f} s. ± is half of a 95% confidence interval over markets.
 
 ## What is measured
 
@@ -90,7 +90,7 @@ top from 0.65 on, rather than at either end, is not explained here; it is not th
 
 {_options_table(small)}
 """
-    return "\n\n".join(_wrapped(paragraph) for paragraph in text.rstrip().split("\n\n")) + "\n"
+    return "\n\n".join(wrapped(paragraph) for paragraph in text.rstrip().split("\n\n")) + "\n"
 
 
 def _explained(published: Any, large: Any, few: int) -> str:
@@ -98,7 +98,7 @@ def _explained(published: Any, large: Any, few: int) -> str:
     last, standard, half, calm = len(large.shares) - 1, large.point(STANDARD), large.point(0.5), large.point(0.6)
 
     def value(name: str, point: int, digits: int = 2) -> str:
-        return _pm(large.mean(name, point), digits)
+        return pm(large.mean(name, point), digits)
 
     def percent(name: str, *points: float) -> list[str]:
         return [_percent(large, name, large.point(share)) for share in points]
@@ -127,7 +127,7 @@ is {value("kurtosis", calm)}, and {negative:.0%} of the markets have a negative 
 is, hardly, and not what markets are. At 0.70 {jumps.mean():.1%} of the markets have a return of {_JUMP} ticks or more
 (the largest is {largest:.0f}). The median market has {median:.2f}, the mean is {value("kurtosis", last, 1)}, and all
 returns pooled have {large.pooled_kurtosis[last]:,.0f}. With {few} markets the mean is
-{_pm(published.mean("kurtosis", last), 1)}: it depends on how many of the rare jumps are among them, and the paper's
+{pm(published.mean("kurtosis", last), 1)}: it depends on how many of the rare jumps are among them, and the paper's
 peak of 26.34 is within what such a sample can give.
 
 **Volume agrees** at both ends of the sweep.
@@ -168,7 +168,7 @@ def _comparison(published: Any, large: Any, few: int, many: int) -> str:
     first_five = range(large.point(0.2) + 1)
 
     def row(what: str, paper: str, name: str, point: int, digits: int = 2) -> list[str]:
-        return [what, paper, _pm(published.mean(name, point), digits), _pm(large.mean(name, point), digits)]
+        return [what, paper, pm(published.mean(name, point), digits), pm(large.mean(name, point), digits)]
 
     def span(sweep: Any, points: Any, choose: Any = None) -> str:
         found = [sweep.mean("kurtosis", point).mean for point in points]
@@ -199,7 +199,7 @@ def _comparison(published: Any, large: Any, few: int, many: int) -> str:
         lag("autocorrelation of \\|returns\\|, 0.15, lag 1", "0.18", "acf_abs", 1),
         *(lag(f"the same, lag {at}", "decays very slowly", "acf_abs", at) for at in (2, 3, 5, 10, 20)),
     ]
-    return _table(("figure", "paper", f"ours, {few} markets", f"ours, {many:,} markets"), rows)
+    return table(("figure", "paper", f"ours, {few} markets", f"ours, {many:,} markets"), rows)
 
 
 def _sweep_table(sweep: Any) -> str:
@@ -207,7 +207,7 @@ def _sweep_table(sweep: Any) -> str:
     for point, (momentum, _) in enumerate(sweep.shares):
         edges = [_percent(sweep, name, point) for name in ("reached_edge", "at_bottom", "at_top")]
         digits = {"price_sd": 3, "return_sd": 3, "kurtosis": 2, "volume": 1}
-        found = [_pm(sweep.mean(name, point), digit) for name, digit in digits.items()]
+        found = [pm(sweep.mean(name, point), digit) for name, digit in digits.items()]
         acf = [_lag(sweep, name, point, 1) for name in ("acf", "acf_abs")]
         median = f"{np.nanmedian(sweep.values['kurtosis'][point]):.2f}"
         rows.append([f"{momentum:.2f}", *found[:3], median, found[3], *acf, *edges])
@@ -224,7 +224,7 @@ def _sweep_table(sweep: Any) -> str:
         "at the bottom",
         "at the top",
     )
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _options_table(small: Mapping[str, Any]) -> str:
@@ -234,20 +234,20 @@ def _options_table(small: Mapping[str, Any]) -> str:
         rows.append(
             [
                 name,
-                *(_pm(sweep.mean("price_sd", point), 2) for point in (0, last - 1, last)),
-                *(_pm(sweep.mean("volume", point), 1) for point in (0, last)),
-                _pm(sweep.mean("kurtosis", 0), 2),
+                *(pm(sweep.mean("price_sd", point), 2) for point in (0, last - 1, last)),
+                *(pm(sweep.mean("volume", point), 1) for point in (0, last)),
+                pm(sweep.mean("kurtosis", 0), 2),
                 *(_lag(sweep, key, standard, at) for key, at in (("acf", 1), ("acf_abs", 1), ("acf_abs", 2))),
                 _percent(sweep, "at_top", last),
             ]
         )
     heads = ("option", "price, 0", "0.65", "0.70", "volume, 0", "0.70", "kurtosis, 0")
     more = ("returns, 0.15, lag 1", "\\|returns\\|, lag 1", "lag 2", "at the top, 0.70")
-    return _table((*heads, *more), rows)
+    return table((*heads, *more), rows)
 
 
 def _lag(sweep: Any, name: str, point: int, lag: int) -> str:
-    return _pm(sweep.mean(name, point, lag), 3)
+    return pm(sweep.mean(name, point, lag), 3)
 
 
 def _lags(sweep: Any, name: str, point: int) -> str:

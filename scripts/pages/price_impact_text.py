@@ -1,4 +1,4 @@
-"""The text of `docs/price_impact.md` around the figures that `price_impact.py` measures."""
+"""The text of `docs/price_impact.md`; `price_impact.py` measures its figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kineticsim_env.studies.trading_preset_page import _machine, _pm, _table, _wrapped
+from scripts.pages.markdown import measured_on, pm, table, wrapped
 
 _DIGITS = {"trading": 2, "paper": 3}
 
@@ -33,7 +33,7 @@ def page(
     """
     text = f"""# Price impact
 
-<!-- Written by `{setting["command"]}`; edit kineticsim_env/studies/price_impact_page.py instead. -->
+<!-- Written by `{setting["command"]}`; edit scripts/pages/price_impact_text.py instead. -->
 
 What a block order does to the price, against the same markets without it. A market's random numbers are hashes of its
 seed, the auction and the agent's index, so an order changes nobody's draws: both arms are equal bit for bit until it
@@ -49,7 +49,7 @@ print(found.at_end.mean, found.permanent.mean, found.impact_cost.mean)  # ticks
 print(found.arms.difference["mid2"][0, :12])  # market 0, half ticks
 ```
 
-{_machine(setting)} All of it took {setting["seconds"]:.0f} s. ± is half of a 95% confidence interval over
+{measured_on(setting)} All of it took {setting["seconds"]:.0f} s. ± is half of a 95% confidence interval over
 {setting["markets"]:,} markets, the same ones for every order of a preset.
 
 ## What is measured
@@ -137,8 +137,8 @@ def _trading(kinds: Any, fits: Any, half: Any, setting: Any) -> str:
     second, count = lengths[1], len(lengths) + len(rates) + len(speeds)
     largest = max(abs(found.permanent.mean) for found in (*lengths, *rates, *speeds))
     return f"""**Length costs nothing more, speed does.** At {lengths[0].per_auction} units an auction the impact is at
-its level after two auctions ({_pm(second.at_end, 2)} ticks at {second.block} units) and stays there
-({_pm(lengths[-1].at_end, 2)} at {lengths[-1].block}). The fitted exponent is {_fit(fits["by_length"])}; what it
+its level after two auctions ({pm(second.at_end, 2)} ticks at {second.block} units) and stays there
+({pm(lengths[-1].at_end, 2)} at {lengths[-1].block}). The fitted exponent is {_fit(fits["by_length"])}; what it
 describes is a step and a plateau, not a law.
 
 **In a fixed time, the impact is linear up to a fifth of the volume, and then grows ever faster.** Fitted to all blocks
@@ -146,15 +146,15 @@ of {setting["duration"]} auctions the exponent is {_fit(fits["by_rate"])}; fitte
 to {100 * rates[setting["small"] - 1].participation.mean:.0f}% of the volume) it is {_fit(fits["small"])}. From each
 block to the next it is {steps}: no single power describes the curve. An order of half of the volume and more eats the
 book faster than orders come in, every agent prices from the new mid, and the mid runs away from the fundamental
-({_pm(rates[-1].at_end, 1)} ticks at {rates[-1].per_auction} an auction). The concave law that is reported for stock
+({pm(rates[-1].at_end, 1)} ticks at {rates[-1].per_auction} an auction). The concave law that is reported for stock
 markets, near a square root, is not found here.
 
 **Nothing is left.** The mid is back within {largest:.2f} ticks in all {count} orders, and half of the impact is gone
 within {max(half.values()):.1f} auctions at {lengths[0].per_auction} an auction. The fundamental does not listen to
 orders, and it is what the price comes back to.
 
-**Patience is cheap.** {speeds[0].block} units cost {_pm(speeds[0].impact_cost, 2)} ticks a unit over
-{speeds[0].duration} auctions and {_pm(speeds[-1].impact_cost, 2)} over {speeds[-1].duration}."""
+**Patience is cheap.** {speeds[0].block} units cost {pm(speeds[0].impact_cost, 2)} ticks a unit over
+{speeds[0].duration} auctions and {pm(speeds[-1].impact_cost, 2)} over {speeds[-1].duration}."""
 
 
 def _paper(kinds: Any, fits: Any, half: Any, setting: Any) -> str:
@@ -162,8 +162,8 @@ def _paper(kinds: Any, fits: Any, half: Any, setting: Any) -> str:
     steps = ", ".join(f"{value:.2f}" for value in _local(rates))
     return f"""**The price is pinned, and an order moves it by a tick at most.** In a fixed time the impact is linear
 as long as it is small (exponent {_fit(fits["small"])} over the {setting["small"]} smallest blocks of
-{setting["duration"]} auctions) and then stops at half a tick of mid ({_pm(rates[-1].at_end, 3)}) and one tick of price
-({_pm(rates[-1].impact_cost, 3)}), whatever the size: behind the touch lies a wall of orders that has piled up since the
+{setting["duration"]} auctions) and then stops at half a tick of mid ({pm(rates[-1].at_end, 3)}) and one tick of price
+({pm(rates[-1].impact_cost, 3)}), whatever the size: behind the touch lies a wall of orders that has piled up since the
 opening (nothing is cancelled in this market). One exponent over all blocks, {_fit(fits["by_rate"])}, is that of a bend;
 from each block to the next it is {steps}.
 
@@ -171,8 +171,8 @@ from each block to the next it is {steps}.
 {_fit(fits["by_length"])}.
 
 **It decays over about {_median(half):.0f} auctions** (to one half), and nothing is left of it; behind the longest order
-it overshoots, to {lengths[-1].path.min():.2f} ticks. {speeds[0].block} units cost {_pm(speeds[0].impact_cost, 3)} ticks
-a unit over {speeds[0].duration} auctions and {_pm(speeds[-1].impact_cost, 3)} over {speeds[-1].duration}."""
+it overshoots, to {lengths[-1].path.min():.2f} ticks. {speeds[0].block} units cost {pm(speeds[0].impact_cost, 3)} ticks
+a unit over {speeds[0].duration} auctions and {pm(speeds[-1].impact_cost, 3)} over {speeds[-1].duration}."""
 
 
 def _order_table(points: Sequence[Any], digits: int, half: Mapping[int, float] | None = None) -> str:
@@ -180,11 +180,11 @@ def _order_table(points: Sequence[Any], digits: int, half: Mapping[int, float] |
     rows = []
     for point in points:
         found = point.impact
-        means = (_pm(value, digits) for value in (found.at_end, found.permanent, found.shortfall, found.impact_cost))
+        means = (pm(value, digits) for value in (found.at_end, found.permanent, found.shortfall, found.impact_cost))
         row = [f"{found.block:,}", str(found.per_auction), str(found.duration)]
         row += [f"{100 * found.participation.mean:.1f}%", *means]
         rows.append(row + ([f"{half[found.block]:.1f}"] if half else []))
-    return _table([*heads, *(["auctions to one half"] if half else [])], rows)
+    return table([*heads, *(["auctions to one half"] if half else [])], rows)
 
 
 def _sides(
@@ -196,10 +196,10 @@ def _sides(
     rows.append(('`paper`, `tie="mid"`', even["buy"].impact, even["sell"].impact, _DIGITS["paper"]))
     lines = []
     for name, *sides, digits in rows:
-        figures = [_pm(getattr(side, what), digits) for what in ("at_end", "impact_cost") for side in sides]
+        figures = [pm(getattr(side, what), digits) for what in ("at_end", "impact_cost") for side in sides]
         lines.append([name, f"{sides[0].block} at {sides[0].per_auction}", *figures])
     heads = ("market", "order", "impact, buying", "impact, selling", "cost, buying", "cost, selling")
-    return f"""{_table(heads, lines)}
+    return f"""{table(heads, lines)}
 
 Only the cost in `paper` differs by more than its interval: of several best prices the lowest clears there, which is the
 buyer's gain and the seller's loss; with `tie="mid"` it does not."""
@@ -210,11 +210,11 @@ def _others_table(others: Mapping[str, Sequence[Any]]) -> str:
     for name, points in others.items():
         row = [name]
         for point in points:
-            row += [_pm(value, 2) for value in (point.impact.at_end, point.impact.permanent, point.impact.impact_cost)]
+            row += [pm(value, 2) for value in (point.impact.at_end, point.impact.permanent, point.impact.impact_cost)]
         rows.append(row)
     orders = [f"{point.impact.block} at {point.impact.per_auction}" for point in next(iter(others.values()))]
     heads = [f"{what}{order}" for order in orders for what in ("impact, ", "left, ", "cost, ")]
-    return _table(("market", *heads), rows)
+    return table(("market", *heads), rows)
 
 
 def _cost_gain(found: Mapping[str, Any], middle: Mapping[str, tuple[int, int]]) -> str:
@@ -237,7 +237,7 @@ def _pairing_table(found: Mapping[str, Any], middle: Mapping[str, tuple[int, int
         at = (1, 2, 5, last, last + 10, last + 30, len(point.ratios))
         rows.append([f"`{name}`: ratio", *(f"{point.ratios[s - 1]:.3f}" for s in at)])
         rows.append(["markets apart", *(f"{100 * point.apart[s - 1]:.0f}%" for s in at)])
-    return _table(("order of the second sweep, auctions since arrival", *map(str, at)), rows)
+    return table(("order of the second sweep, auctions since arrival", *map(str, at)), rows)
 
 
 def _local(found: Sequence[Any]) -> list[float]:
@@ -256,4 +256,4 @@ def _median(half: Mapping[int, float]) -> float:
 
 def _paragraph(text: str) -> str:
     """Wrap running text, bold beginnings included; leave code, tables, headings and pictures."""
-    return text.strip("\n") if text.lstrip("\n").startswith("```") or "```" in text else _wrapped(text.strip("\n"))
+    return text.strip("\n") if text.lstrip("\n").startswith("```") or "```" in text else wrapped(text.strip("\n"))

@@ -1,20 +1,15 @@
-"""The text of `docs/trading_preset.md` around the figures that `trading_preset.py` measures."""
+"""The text of `docs/trading_preset.md`; `trading_preset.py` measures its figures."""
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
-import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.statistics import Mean, deviation_and_error, mean_and_error
+from kineticsim_env.statistics import deviation_and_error, mean_and_error
+from scripts.pages.markdown import measured_on, pm, table, wrapped
 
 Games = Mapping[tuple[float, int], Any]  # by skew and half-spread
 
@@ -49,7 +44,7 @@ def page(
     calm = 1 - skewed.pnl.std() / plain.pnl.std()
     text = f"""# The market that the tasks use
 
-<!-- Written by `{setting["command"]}`; edit kineticsim_env/studies/trading_preset_page.py instead. -->
+<!-- Written by `{setting["command"]}`; edit scripts/pages/trading_preset_text.py instead. -->
 
 The published market is pinned to its opening price: nobody in it knows anything, so a maker risks nothing, and whoever
 pushes the price finds momentum traders who follow. The preset `"trading"` is a market in which making a market is a
@@ -72,11 +67,11 @@ that is left, in ticks x units. There are no fees.
 All makers meet the same {setting["markets"]:,} markets (seeds from {setting["seed"]}), so that differences between them
 are paired; ± is half of a 95% confidence interval over markets, and sd the deviation from market to market.
 
-{_machine(setting)}
+{measured_on(setting)}
 
 ## What a good market for this task must show
 
-{_table(("condition", "measured", ""), checks)}
+{table(("condition", "measured", ""), checks)}
 
 ## Makers by half-spread
 
@@ -107,9 +102,9 @@ default reward asks for. Too strong a skew pushes quotes across the mid, and pay
 
 ## The market itself
 
-Without learners, over the same {setting["auctions"]} auctions: the spread is {_pm(market.spread, 2)} ticks where the
+Without learners, over the same {setting["auctions"]} auctions: the spread is {pm(market.spread, 2)} ticks where the
 book has two sides ({100 * market.two_sided.mean:.1f}% of the books), and the change of the last price from auction to
-auction has a deviation of {_pm(market.volatility, 2)} ticks. The resting quantity of both sides does not grow with the
+auction has a deviation of {pm(market.volatility, 2)} ticks. The resting quantity of both sides does not grow with the
 auctions since the opening:
 
 {_depth_table(market)}
@@ -125,7 +120,7 @@ and the best maker with a skew of {setting["skew"]:g}. Agents are noise / moment
 
 {chr(10).join(f"- **{name}**: {why}" for name, why in setting["verdicts"].items())}
 """
-    return "\n\n".join(_wrapped(paragraph) for paragraph in text.rstrip().split("\n\n")) + "\n"
+    return "\n\n".join(wrapped(paragraph) for paragraph in text.rstrip().split("\n\n")) + "\n"
 
 
 def _checks(games: Games, market: Any, halves: Sequence[int], best: Any, plain: Any, skewed: Any) -> list[list[str]]:
@@ -141,7 +136,7 @@ def _checks(games: Games, market: Any, halves: Sequence[int], best: Any, plain: 
     depth = list(market.depth.values())
     growth = abs(depth[-1].mean - depth[0].mean)
     rows = [
-        ("mean spread without learners at least 3 ticks", _pm(market.spread, 2), market.spread.mean >= 3),
+        ("mean spread without learners at least 3 ticks", pm(market.spread, 2), market.spread.mean >= 3),
         (
             "fills fall smoothly with the half-spread",
             " > ".join(f"{fill:.2f}" for fill in fills),
@@ -149,18 +144,18 @@ def _checks(games: Games, market: Any, halves: Sequence[int], best: Any, plain: 
         ),
         (
             "best half-spread inside, at 2 ticks or more",
-            f"{best[0.0]} ticks; ahead of {halves[0]} by {_pm(ends[0])}, of {halves[-1]} by {_pm(ends[1])}",
+            f"{best[0.0]} ticks; ahead of {halves[0]} by {pm(ends[0])}, of {halves[-1]} by {pm(ends[1])}",
             2 <= best[0.0] < halves[-1] and all(end.mean > end.interval() for end in ends),
         ),
-        ("skewing against inventory is better in the mean", f"{_pm(gain)} (paired)", gain.mean > gain.interval()),
+        ("skewing against inventory is better in the mean", f"{pm(gain)} (paired)", gain.mean > gain.interval()),
         (
             "and in risk",
-            f"sd {_pm(risk)} (paired); mean / sd {_ratio(skewed.pnl):.2f} instead of {_ratio(plain.pnl):.2f}",
+            f"sd {pm(risk)} (paired); mean / sd {_ratio(skewed.pnl):.2f} instead of {_ratio(plain.pnl):.2f}",
             risk.mean < -risk.interval(),
         ),
         (
             "buying and selling symmetric",
-            f"bought less sold at most {100 * asymmetry:.2f}% of the fills; worst {_pm(worst, 4)} units an auction",
+            f"bought less sold at most {100 * asymmetry:.2f}% of the fills; worst {pm(worst, 4)} units an auction",
             asymmetry < 0.01,
         ),
         (
@@ -183,26 +178,26 @@ def _maker_table(games: Games, skew: float, halves: Sequence[int]) -> str:
                 str(half),
                 f"{game.bought.mean():.3f}",
                 f"{game.sold.mean():.3f}",
-                _pm(mean_and_error(game.bought - game.sold), 4),
+                pm(mean_and_error(game.bought - game.sold), 4),
                 f"{game.held.mean():.1f}",
-                _pm(pnl),
+                pm(pnl),
                 f"{risk.mean:.0f}",
                 f"{_ratio(game.pnl):.2f}",
             ]
         )
     heads = ("half-spread", "bought", "sold", "bought - sold", "mean inventory", "liquidated PnL", "sd", "mean / sd")
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _skew_table(games: Games, skews: Sequence[float], halves: Sequence[int]) -> str:
     rows = [
         [
             str(half),
-            *(f"{_pm(mean_and_error(games[s, half].pnl))} ({games[s, half].pnl.std(ddof=1):.0f})" for s in skews),
+            *(f"{pm(mean_and_error(games[s, half].pnl))} ({games[s, half].pnl.std(ddof=1):.0f})" for s in skews),
         ]
         for half in halves
     ]
-    return _table(("half-spread", *(f"skew {skew:g}" for skew in skews)), rows)
+    return table(("half-spread", *(f"skew {skew:g}" for skew in skews)), rows)
 
 
 def _gain_table(games: Games, skews: Sequence[float], best: Mapping[float, int]) -> str:
@@ -213,16 +208,16 @@ def _gain_table(games: Games, skews: Sequence[float], best: Mapping[float, int])
         pnl, risk = mean_and_error(game.pnl), deviation_and_error(game.pnl)
         differences = ["", ""]
         if skew:
-            differences = [_pm(mean_and_error(game.pnl - plain.pnl)), _pm(deviation_and_error(game.pnl, plain.pnl))]
+            differences = [pm(mean_and_error(game.pnl - plain.pnl)), pm(deviation_and_error(game.pnl, plain.pnl))]
         low = f"{np.quantile(game.pnl, 0.05):.0f}"
-        rows.append([f"{skew:g}", str(best[skew]), _pm(pnl), _pm(risk), f"{_ratio(game.pnl):.2f}", low, *differences])
+        rows.append([f"{skew:g}", str(best[skew]), pm(pnl), pm(risk), f"{_ratio(game.pnl):.2f}", low, *differences])
     heads = ("skew", "half-spread", "PnL", "sd", "mean / sd", "5% quantile", "PnL gained", "sd gained")
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _depth_table(market: Any) -> str:
     heads = ("auctions", *(f"{auctions:,}" for auctions in market.depth))
-    return _table(heads, [["units", *(_pm(depth, 1) for depth in market.depth.values())]])
+    return table(heads, [["units", *(pm(depth, 1) for depth in market.depth.values())]])
 
 
 def _candidate_table(
@@ -237,57 +232,17 @@ def _candidate_table(
             [
                 name,
                 " / ".join(map(str, market.counts)),
-                _pm(market.spread, 2),
+                pm(market.spread, 2),
                 f"{100 * market.two_sided.mean:.1f}%",
                 " ".join(f"{found[0.0, half].bought.mean() + found[0.0, half].sold.mean():.2f}" for half in halves),
                 " ".join(f"{found[0.0, half].pnl.mean():.0f}" for half in halves),
-                f"{_pm(mean_and_error(game.pnl))} at {best} (sd {game.pnl.std(ddof=1):.0f})",
+                f"{pm(mean_and_error(game.pnl))} at {best} (sd {game.pnl.std(ddof=1):.0f})",
             ]
         )
     at = " ".join(map(str, halves))
     heads = ("market", "agents", "spread", "two-sided", f"fills at {at}", f"PnL at {at}", "best with skew")
-    return _table(heads, rows)
-
-
-def _wrapped(paragraph: str) -> str:
-    """Break the lines of running text and lists at 120 characters; leave tables, headings and pictures."""
-    if paragraph.startswith(("|", "#", "!", "<")):
-        return paragraph
-    lines = paragraph.splitlines() if paragraph.startswith("- ") else [" ".join(paragraph.split())]
-    wrapped = [
-        textwrap.fill(line, 120, subsequent_indent="  " * line.startswith("- "), break_on_hyphens=False)
-        for line in lines
-    ]
-    return "\n".join(wrapped)
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(heads, rows)
 
 
 def _ratio(pnl: np.ndarray) -> float:
     return float(pnl.mean() / pnl.std(ddof=1))
-
-
-def _pm(value: Mean, digits: int = 0) -> str:
-    return f"{value.mean:.{digits}f} ± {value.interval():.{digits}f}"
-
-
-def _machine(setting: Mapping[str, Any]) -> str:
-    return (
-        f"Measured on {datetime.date.today().isoformat()} with `{setting['command']}`, "
-        f"{setting['engine']} engine, {_processor()}, Python "
-        f"{platform.python_version()}, torch {torch.__version__}. The figures are the same on every engine."
-    )
-
-
-def _processor() -> str:
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        name = platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores"

@@ -1,0 +1,58 @@
+"""The parts that measured pages share: tables, figures with their intervals, line breaks, what it was measured on."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kineticsim_env.statistics import Mean
+
+
+def wrapped(paragraph: str) -> str:
+    """Break the lines of running text and lists at 120 characters; leave tables, headings and pictures."""
+    if paragraph.startswith(("|", "#", "!", "<")):
+        return paragraph
+    lines = paragraph.splitlines() if paragraph.startswith("- ") else [" ".join(paragraph.split())]
+    wrapped = [
+        textwrap.fill(line, 120, subsequent_indent="  " * line.startswith("- "), break_on_hyphens=False)
+        for line in lines
+    ]
+    return "\n".join(wrapped)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def pm(value: Mean, digits: int = 0) -> str:
+    """Return a mean with half of its 95% interval."""
+    return f"{value.mean:.{digits}f} ± {value.interval():.{digits}f}"
+
+
+def measured_on(setting: Mapping[str, Any]) -> str:
+    """Say when, with what command and engine, and on what a page was measured."""
+    return (
+        f"Measured on {datetime.date.today().isoformat()} with `{setting['command']}`, "
+        f"{setting['engine']} engine, {_processor()}, Python "
+        f"{platform.python_version()}, torch {torch.__version__}. The figures are the same on every engine."
+    )
+
+
+def _processor() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores"

@@ -1,0 +1,100 @@
+"""`python -m scripts.pages.trading_preset --markets 4096` measures what the preset `"trading"` was chosen by.
+
+It writes docs/trading_preset.md and its pictures.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.files import check_folder
+from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.studies import plots
+from kineticsim_env.studies.trading_preset import AUCTIONS, INVENTORY_LIMIT, SIZE, WARMUP, Game, play, without_learners
+from scripts.pages.trading_preset_figures import HALF_SPREADS, SKEWS, draw
+from scripts.pages.trading_preset_text import page
+
+SKEW = 0.08  # of the candidates' second row
+
+# The design's candidates and two that lead from them to the preset. All share the options of the preset.
+CANDIDATES: dict[str, dict[str, Any]] = {
+    "16 agents": dict(
+        num_agents=16, noise=0.65, momentum=0.0, maker=0.05, noise_spread=12, walk_prob=0.2, jump_prob=0.01
+    ),
+    "32 agents": dict(
+        num_agents=32, noise=0.65, momentum=0.0, maker=0.05, noise_spread=12, jump_prob=0.01, market_order_prob=0.2
+    ),
+    "20 agents, one momentum": dict(noise=0.55, momentum=0.05),
+    "64 agents, close to the mid": dict(num_agents=64, noise_spread=3, maker_half_spread=1, market_order_prob=0.1),
+}
+VERDICTS = {
+    "16 agents": "a maker earns somewhat more, but there is one built-in maker and no momentum agent: learners in "
+    "these roles would have nobody to replace, or would leave the role empty.",
+    "32 agents": "the spread is below 3 ticks, and a maker earns less than half.",
+    "20 agents, one momentum": "close to the preset, but a learner that takes the place of the one momentum agent "
+    "leaves no other; with three of them the herd is there whoever learns.",
+    "64 agents, close to the mid": "what one would try first: a spread of hardly more than one tick leaves nothing to "
+    "earn and nothing to learn.",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, draw, and write the page."""
+    parser = Parser(description=__doc__)
+    parser.add_argument(
+        "--markets", type=whole(2, 1 << 20), default=4096, help="markets of each maker; candidates get a quarter"
+    )
+    parser.add_argument("--engine", default="auto", help="as in Simulator")
+    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
+    options = parser.parse_args(arguments)
+    plots.require_matplotlib()
+    check_folder("--output", options.output / "images")
+    (options.output / "images").mkdir(parents=True, exist_ok=True)
+    preset = MarketConfig.preset("trading")
+    others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
+    few = max(2, options.markets // 4)
+    todo = [(skew, half) for skew in SKEWS for half in HALF_SPREADS]
+    bar = tqdm(total=len(todo) + len(others) * 2 * len(HALF_SPREADS), unit="maker")
+
+    def played(config: MarketConfig, half: int, skew: float, markets: int) -> Game:
+        bar.update()
+        return play(config, half, skew, markets, options.engine)
+
+    games = {(skew, half): played(preset, half, skew, options.markets) for skew, half in todo}
+    rivals = {
+        name: {(skew, half): played(config, half, skew, few) for skew in (0.0, SKEW) for half in HALF_SPREADS}
+        for name, config in others.items()
+    }
+    bar.close()
+    watched = {
+        name: without_learners(config, options.markets, options.engine)
+        for name, config in {"trading": preset, **others}.items()
+    }
+    draw(options.output / "images", preset, games, options.engine)
+    setting = {
+        "engine": Simulator(preset, 2, engine=options.engine).engine_name,
+        "command": f"python -m scripts.pages.trading_preset --markets {options.markets}",
+        "markets": options.markets,
+        "rival_markets": few,
+        "seed": "7 * 2^32",
+        "size": SIZE,
+        "limit": INVENTORY_LIMIT,
+        "warmup": WARMUP,
+        "auctions": AUCTIONS,
+        "skew": SKEW,
+        "verdicts": VERDICTS,
+    }
+    text = page(games, rivals, watched, preset, setting)
+    (options.output / "trading_preset.md").write_text(text)
+    print(f"wrote {options.output / 'trading_preset.md'}")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -1,0 +1,48 @@
+"""The commands of `scripts/pages`, in small: each writes its page with every figure, and the pictures it shows."""
+
+import re
+
+import pytest
+
+from kineticsim_env.studies import trading_preset as makers
+from scripts.pages import price_impact, stylised_facts, trading_preset, trading_preset_figures
+
+pytest.importorskip("matplotlib")
+
+
+def written(main, folder, name):
+    """Run a command on few markets; return its page, whose pictures are all there."""
+    main(["--markets", "16", "--engine", "cpu", "--output", str(folder)])
+    text = (folder / f"{name}.md").read_text()
+    assert f"python -m scripts.pages.{name} --markets 16" in text
+    pictures = re.findall(r"\(images/([\w.]+)\)", text)
+    assert pictures and {path.name for path in (folder / "images").iterdir()} == set(pictures)
+    return text
+
+
+def test_stylised_facts(tmp_path, monkeypatch):
+    monkeypatch.setattr(stylised_facts, "AUCTIONS", 60)
+    monkeypatch.setattr(stylised_facts, "PUBLISHED_MARKETS", 2)
+    monkeypatch.setattr(stylised_facts.measure, "__defaults__", (60, 20, "cpu"))
+    text = written(stylised_facts.main, tmp_path, "stylised_facts")
+    assert "60 auctions from the opening book" in text
+
+
+def test_price_impact(tmp_path, monkeypatch):
+    monkeypatch.setattr("kineticsim_env.studies.price_impact.RESAMPLES", 20)
+    monkeypatch.setattr(price_impact, "OTHER_ORDERS", ((8, 4),))
+    for name, sweeps in price_impact.SWEEPS.items():
+        few = {kind: tuple(orders[:5]) for kind, orders in sweeps._asdict().items()}
+        monkeypatch.setitem(price_impact.SWEEPS, name, price_impact.Sweeps(**few))
+    text = written(price_impact.main, tmp_path, "price_impact")
+    assert "images/price_impact_trading.png" in text and "images/price_impact_paper.png" in text
+
+
+def test_trading_preset(tmp_path, monkeypatch):
+    for module in (trading_preset, trading_preset_figures):
+        monkeypatch.setattr(module, "HALF_SPREADS", (2, 3))
+        monkeypatch.setattr(module, "SKEWS", (0.0, trading_preset.SKEW))
+    monkeypatch.setattr(makers, "AUCTIONS", 100)
+    monkeypatch.setattr(makers, "DEPTH_TIMES", (20, 40))
+    text = written(trading_preset.main, tmp_path, "trading_preset")
+    assert all(f"- **{name}**: " in text for name in trading_preset.CANDIDATES)
