@@ -32,7 +32,7 @@ extern "C" int64_t ks_sizeof_params() { return 4; }
 """
 TINY_CPU = ENGINE + 'extern "C" int64_t ks_answer() { return 42; }\n'
 TINY_KERNEL = """
-#include "layout.h"
+#include "model/layout.h"
 extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   extern __shared__ int32_t shared[];
   const int64_t m = blockIdx.x * blockDim.x + threadIdx.x;
@@ -58,10 +58,10 @@ def build_lanes(built: Path, include: Path, *flags: str) -> None:
 def sources(tmp_path):
     """A folder of sources that compile in a second."""
     folder = tmp_path / "cuda"
-    folder.mkdir()
+    (folder / "model").mkdir(parents=True)
     (folder / "market_cpu.cpp").write_text(TINY_CPU)
     (folder / "persistent_kernel.cu").write_text(TINY_KERNEL)
-    shutil.copy(build.cuda_dir() / "layout.h", folder)
+    shutil.copy(build.cuda_dir() / "model" / "layout.h", folder / "model")
     return folder
 
 
