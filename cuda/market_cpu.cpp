@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "cpu_environment.h"
+#include "cpu/environment.h"
 
 extern "C" {
 

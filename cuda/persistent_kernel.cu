@@ -13,11 +13,11 @@
 #define KS_LANES 0
 #endif
 #if KS_TASK && KS_LANES
-#include "lane_environment.cuh"
+#include "lane/environment.cuh"
 #elif KS_TASK
-#include "environment_tile.cuh"
+#include "warp/environment.cuh"
 #else
-#include "persistent_kernel.cuh"
+#include "warp/market.cuh"
 #endif
 
 // Blocks that a multiprocessor must hold, which bounds a thread's registers: 80, or 96 for an environment. With fewer,

@@ -1,7 +1,7 @@
 """What a market is: `MarketConfig`, its checks, its presets, and the integer rows that the engines read.
 
 Everything a user can set about a market is validated here, once. `parameter_rows` turns a config into the integers of
-`struct MarketParams` in `cuda/layout.h`; nothing behind this file sees a float or a string.
+`struct MarketParams` in `cuda/model/layout.h`; nothing behind this file sees a float or a string.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ extern "C" int64_t ks_sizeof_params() { return 4; }
 """
 TINY_CPU = ENGINE + 'extern "C" int64_t ks_answer() { return 42; }\n'
 TINY_KERNEL = """
-#include "layout.h"
+#include "model/layout.h"
 extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   extern __shared__ int32_t shared[];
   const int64_t m = blockIdx.x * blockDim.x + threadIdx.x;
@@ -42,26 +42,31 @@ extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch l
 }
 """
 LOAD = "print('answer', build.load_cpu().ks_answer())"
-LANES_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
+HOST_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
 
 
+def build_on_host(source: str, built: Path, include: Path, *flags: str) -> None:
+    """Build a kernel for a CPU: a source of tests/ with the C++ engine's functions, and the headers in `include`."""
+    command = [*shlex.split(build.find_cxx() or "c++"), *HOST_FLAGS, *flags, f"-I{include}"]
+    subprocess.run([*command, str(Path(__file__).with_name(source)), "-o", str(built)], check=True)
+
+
 def build_lanes(built: Path, include: Path, *flags: str) -> None:
     """Build the CUDA environment step of a market a lane for a CPU, with the headers in `include`."""
-    command = [*shlex.split(build.find_cxx() or "c++"), *LANES_FLAGS, *flags, f"-I{include}"]
-    subprocess.run([*command, str(Path(__file__).with_name("lanes_on_host.cpp")), "-o", str(built)], check=True)
+    build_on_host("lanes_on_host.cpp", built, include, *flags)
 
 
 @pytest.fixture
 def sources(tmp_path):
     """A folder of sources that compile in a second."""
     folder = tmp_path / "cuda"
-    folder.mkdir()
+    (folder / "model").mkdir(parents=True)
     (folder / "market_cpu.cpp").write_text(TINY_CPU)
     (folder / "persistent_kernel.cu").write_text(TINY_KERNEL)
-    shutil.copy(build.cuda_dir() / "layout.h", folder)
+    shutil.copy(build.cuda_dir() / "model" / "layout.h", folder / "model")
     return folder
 
 

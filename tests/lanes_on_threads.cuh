@@ -1,4 +1,4 @@
-// lanes_on_threads.cuh: what cuda/lanes.cuh has, with a thread a lane, for tests/test_lane_races.py, which puts it in that
+// lanes_on_threads.cuh: what cuda/lane/lanes.cuh has, with a thread a lane, for tests/test_lane_races.py, which puts it in that
 // file's place. Only meet() orders what lanes write and read; votes and shuffles do not promise that, and do not here.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "layout.h"
+#include "model/layout.h"
 
 namespace ks {
 

@@ -249,9 +249,9 @@ def test_the_source_hash_sees_names_and_contents(sources, monkeypatch):
     (sources / "__pycache__").mkdir()
     (sources / "__pycache__" / "x.pyc").touch()
     assert build.source_hash() in hashes
-    (sources / "layout.h").rename(sources / "layout2.h")
+    (sources / "model" / "layout.h").rename(sources / "model" / "layout2.h")
     hashes.add(build.source_hash())
-    (sources / "layout2.h").write_text("")
+    (sources / "model" / "layout2.h").write_text("")
     hashes.add(build.source_hash())
     assert len(hashes) == 3
 

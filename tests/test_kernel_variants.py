@@ -15,8 +15,8 @@ from kineticsim_env.engines.native import CudaEngine, choose_bins
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, layout
 
-ORDER_FLOW = (build.cuda_dir() / "order_flow.cuh").read_text()
-COMPILED_IN = (build.cuda_dir() / "compiled_in.cuh").read_text()
+ORDER_FLOW = (build.cuda_dir() / "warp" / "order_flow.cuh").read_text()
+COMPILED_IN = (build.cuda_dir() / "model" / "compiled_in.cuh").read_text()
 BIN_INTS = layout.CONSTANTS["kBinInts"]
 
 

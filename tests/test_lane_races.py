@@ -62,11 +62,9 @@ def play(folder: Path, runtime: str) -> str:
 @pytest.fixture
 def sources(tmp_path):
     """The sources in cuda/, with a thread a lane."""
-    for path in build.cuda_dir().iterdir():
-        if path.suffix in (".h", ".cuh"):
-            shutil.copy(path, tmp_path)
-    shutil.copy(TESTS / "lanes_on_threads.cuh", tmp_path / "lanes.cuh")
-    return tmp_path
+    folder = shutil.copytree(build.cuda_dir(), tmp_path / "cuda")
+    shutil.copy(TESTS / "lanes_on_threads.cuh", folder / "lane" / "lanes.cuh")
+    return folder
 
 
 @pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
@@ -78,7 +76,7 @@ def test_lanes_do_not_race(sources):
     said = play(sources, runtime)
     assert "played" in said and "ThreadSanitizer" not in said, said[-3000:]
 
-    tile = sources / "lane_tile.cuh"
+    tile = sources / "lane" / "tile.cuh"
     text = tile.read_text()
     # Features are read by other lanes than wrote them.
     tile.write_text(text.replace("    meet();\n    if (wanted ==", "    if (wanted =="))

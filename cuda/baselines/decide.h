@@ -1,10 +1,10 @@
-// decide.h: one agent's order, of the rules in market_model.h. The naive kernel and the paper's share it, so that they
+// decide.h: one agent's order, of the rules in model/market.h. The naive kernel and the paper's share it, so that they
 // differ in nothing but how they execute; sums and clearing are each kernel's own.
 #pragma once
 
 #include "layout.h"
 
-#include "../market_model.h"
+#include "model/market.h"
 
 namespace ks {
 

@@ -3,7 +3,7 @@
 // markets, market m seeded with seed + m. M markets, L levels, A agents.
 #pragma once
 
-#include "../layout.h"
+#include "model/layout.h"
 
 namespace ks {
 

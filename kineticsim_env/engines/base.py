@@ -17,7 +17,7 @@ import torch
 
 from kineticsim_env.runtime import layout
 
-RUN, ENV_STEP, ENV_RESET = 0, 1, 2  # enum EnvMode in cuda/tasks.h
+RUN, ENV_STEP, ENV_RESET = 0, 1, 2  # enum EnvMode in cuda/model/tasks.h
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 _INPUTS = frozenset(name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and field.constant)
 _ALIGNMENT = 16  # bytes: engines read four ints or floats at a time
@@ -84,7 +84,7 @@ class Engine:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
         self._task = settings
         self._input = "choices" if settings.get("action_type", 0) else "actions"
-        makers = 0 in list(settings.get("role", [0]))[: self._sizes["K"]]  # enum Role in cuda/tasks.h
+        makers = 0 in list(settings.get("role", [0]))[: self._sizes["K"]]  # enum Role in cuda/model/tasks.h
         self._action_size = layout.CONSTANTS["kActionSize"] if makers else 2
         self._fits_task = True
 

@@ -381,7 +381,7 @@ class CudaEngine(NativeEngine):
 
 
 def choose_bins(reach: int, agents: int) -> int:
-    """Choose the number of order bins of the CUDA kernel (cuda/order_flow.cuh).
+    """Choose the number of order bins of the CUDA kernel (cuda/warp/order_flow.cuh).
 
     Args:
         reach: The furthest that an order which is not marketable can lie from the mid, of all markets.
@@ -407,7 +407,7 @@ def choose_lane_room(reach: int) -> int:
 
 
 def lane_bytes(levels: int, room: int) -> int:
-    """Return the shared memory of a warp with an environment on each lane: `lane_ints` in cuda/lane_environment.cuh."""
+    """Return the shared memory of a warp with an environment on each lane: `lane_ints` in cuda/lane/environment.cuh."""
     lanes, features = layout.CONSTANTS["kWarpLanes"], layout.CONSTANTS["kObservation"]
     row = levels + layout.CONSTANTS["kRowPadding"]
     narrow = lanes * (row // 2 + max(room + 1, features))

@@ -14,7 +14,7 @@ from kineticsim_env.envs.scenarios import num_rows
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
 
-ALL_MARKETS, EACH_MARKET, EACH_SCENARIO = 0, 1, 2  # enum BankOwner in cuda/tasks.h
+ALL_MARKETS, EACH_MARKET, EACH_SCENARIO = 0, 1, 2  # enum BankOwner in cuda/model/tasks.h
 _SCALARS = ("prev_mid2", "last_tick", "price_origin", "fundamental_price")
 
 

@@ -1,4 +1,4 @@
-"""The one table of names, dtypes and shapes, read from `cuda/layout.h`.
+"""The one table of names, dtypes and shapes, read from `cuda/model/layout.h`.
 
 The header declares every field of the shared structs once; this file turns them into ctypes structures (for the
 native engines), torch dtypes and shapes (for allocation and checks). A typo there is an error here, at import.
@@ -37,7 +37,7 @@ SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of a struct in `cuda/layout.h`: its C type, and for a pointer the dimensions of what it points to.
+    """A field of a struct in `cuda/model/layout.h`: its C type, and for a pointer the dimensions of what it points to.
 
     Attributes:
         name: The field's name.
@@ -101,7 +101,7 @@ def structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]
     return type(name, (ctypes.Structure,), {"_fields_": members})
 
 
-_TEXT = (cuda_dir() / "layout.h").read_text()
+_TEXT = (cuda_dir() / "model" / "layout.h").read_text()
 CONSTANTS = parse_constants(_TEXT)
 PARAMS_FIELDS = parse_struct(_TEXT, "MarketParams")
 TASK_FIELDS = parse_struct(_TEXT, "TaskParams")

@@ -1,7 +1,7 @@
 """`Task`: what all tasks share: checked settings, the spaces of each role, and the numbers that the engines read.
 
 A task is a frozen dataclass; environments take its fields as keyword arguments, and `to_params` turns it into `struct
-TaskParams` of `cuda/layout.h`. What the numbers do, to the bit: `docs/environment.md`.
+TaskParams` of `cuda/model/layout.h`. What the numbers do, to the bit: `docs/environment.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import as_float, check_choice, check_instance, show
 
-ROLES = ("maker", "momentum", "noise", "executor", "trader")  # as numbered in cuda/tasks.h
+ROLES = ("maker", "momentum", "noise", "executor", "trader")  # as numbered in cuda/model/tasks.h
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
 OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role in ROLES}
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the slot's own follow

@@ -3,7 +3,7 @@
 // without fused multiply-add); the same in words: docs/environment.md.
 #pragma once
 
-#include "market_model.h"
+#include "model/market.h"
 
 #ifndef __CUDACC_RTC__
 #include <cmath>

@@ -1,9 +1,9 @@
-// cpu_environment.h: one environment step or reset of a market on one core, the counterpart of environment_tile.cuh.
-// Loops and memory only: actions, rewards and observations are tasks.h's, in the order of docs/environment.md.
+// environment.h: one environment step or reset of a market on one core, the counterpart of warp/environment.cuh.
+// Loops and memory only: actions, rewards and observations are model/tasks.h's, in the order of docs/environment.md.
 #pragma once
 
-#include "cpu_market.h"
-#include "tasks.h"
+#include "cpu/market.h"
+#include "model/tasks.h"
 
 namespace ks {
 

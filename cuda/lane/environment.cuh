@@ -1,12 +1,12 @@
-// lane_environment.cuh: one environment step or reset of 32 markets with one learned slot each, a lane each, in one
-// launch. The counterpart of environment_tile.cuh for many environments of one slot. Loops and memory only: actions,
-// rewards and observations are tasks.h's, in the order of docs/environment.md.
+// environment.cuh: one environment step or reset of 32 markets with one learned slot each, a lane each, in one
+// launch. The counterpart of warp/environment.cuh for many environments of one slot. Loops and memory only: actions,
+// rewards and observations are model/tasks.h's, in the order of docs/environment.md.
 #pragma once
 
-#include "compiled_in.cuh"
-#include "lane_market.cuh"
-#include "lane_tile.cuh"
-#include "tasks.h"
+#include "lane/market.cuh"
+#include "lane/tile.cuh"
+#include "model/compiled_in.cuh"
+#include "model/tasks.h"
 
 namespace ks {
 

@@ -1,12 +1,12 @@
-// cpu_orders.h: what the built-in agents of one market submit in one auction, on one core. All agents' words are drawn
-// first, in a form that compilers vectorise; then each class is summed up. Included by cpu_market.h.
+// orders.h: what the built-in agents of one market submit in one auction, on one core. All agents' words are drawn
+// first, in a form that compilers vectorise; then each class is summed up. Included by cpu/market.h.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "market_model.h"
+#include "model/market.h"
 
 namespace ks {
 

@@ -1,5 +1,5 @@
-// lane_book.cuh: what a lane keeps of its market in shared memory: the resting book, and the orders of one auction around
-// the mid. Memory only; the rules are market_model.h's.
+// book.cuh: what a lane keeps of its market in shared memory: the resting book, and the orders of one auction around
+// the mid. Memory only; the rules are model/market.h's.
 //
 // How many warps a multiprocessor holds is how much shared memory they take, so numbers are as short as they can be: both
 // sides of the book are one row, as after an auction no tick has both (a crossed state is refused by
@@ -7,8 +7,8 @@
 // may not fit take all 32 bits (kWide), and half the lanes at a time.
 #pragma once
 
-#include "lanes.cuh"
-#include "market_model.h"
+#include "lane/lanes.cuh"
+#include "model/market.h"
 
 namespace ks {
 

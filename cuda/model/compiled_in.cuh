@@ -2,7 +2,7 @@
 // (kineticsim_env/engines/native.py): the markets' parameters and levels, the task's settings, the slots' role.
 #pragma once
 
-#include "market_model.h"
+#include "model/market.h"
 
 namespace ks {
 

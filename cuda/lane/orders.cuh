@@ -1,11 +1,11 @@
-// lane_orders.cuh: what the built-in agents of a lane's market submit in one auction. Loops only: the rules are
-// market_model.h's, and memory is lane_book.cuh's.
+// orders.cuh: what the built-in agents of a lane's market submit in one auction. Loops only: the rules are
+// model/market.h's, and memory is lane/book.cuh's.
 //
 // Hashing needs neither the book nor its mid, so it comes first: noise agents' orders are summed by their offset, the
 // others' into a few numbers. What the mid decides is then decided for sums, not for orders.
 #pragma once
 
-#include "lane_book.cuh"
+#include "lane/book.cuh"
 
 namespace ks {
 

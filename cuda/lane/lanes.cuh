@@ -2,7 +2,7 @@
 // compiler a warp has one lane, so that what is built on this also runs, and is tested, on a CPU. Holds no rule.
 #pragma once
 
-#include "layout.h"
+#include "model/layout.h"
 
 namespace ks {
 

@@ -1,8 +1,8 @@
-// environment_desk.cuh: what a warp keeps in shared memory of each environment of its tile, and of each of its slots, while
-// the others are worked on (environment_tile.cuh). layout.h tells the launcher how much that is.
+// desk.cuh: what a warp keeps in shared memory of each environment of its tile, and of each of its slots, while
+// the others are worked on (warp/environment.cuh). model/layout.h tells the launcher how much that is.
 #pragma once
 
-#include "market_model.h"
+#include "model/market.h"
 
 namespace ks {
 

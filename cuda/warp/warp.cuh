@@ -1,7 +1,7 @@
 // warp.cuh: what the 32 threads that share a market compute together. A warp needs no block barrier. Holds no rule.
 #pragma once
 
-#include "layout.h"
+#include "model/layout.h"
 
 namespace ks {
 

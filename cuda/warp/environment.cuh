@@ -1,15 +1,15 @@
-// environment_tile.cuh: one environment step or reset, in the same launch as its auctions. Loops and memory only:
-// actions, rewards and observations are tasks.h's, in the order of docs/environment.md.
+// environment.cuh: one environment step or reset, in the same launch as its auctions. Loops and memory only:
+// actions, rewards and observations are model/tasks.h's, in the order of docs/environment.md.
 //
 // A warp has a tile of markets. What is one number a market or a slot (actions, rewards, flags, own features) is worked
 // out for the whole tile at once, a lane each; auctions and books are for one market at a time, a tick a lane. With one
 // market a warp, 31 lanes would idle through four fifths of a step. In between, the tile lies on a desk in shared memory.
 #pragma once
 
-#include "compiled_in.cuh"
-#include "environment_desk.cuh"
-#include "persistent_kernel.cuh"
-#include "tasks.h"
+#include "model/compiled_in.cuh"
+#include "model/tasks.h"
+#include "warp/desk.cuh"
+#include "warp/market.cuh"
 
 namespace ks {
 

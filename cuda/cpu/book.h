@@ -1,5 +1,5 @@
-// cpu_book.h: the resting book of one market on one core: two rows of memory, and where in them there is anything, so that
-// no auction has to walk over empty ticks. Included by cpu_market.h.
+// book.h: the resting book of one market on one core: two rows of memory, and where in them there is anything, so that
+// no auction has to walk over empty ticks. Included by cpu/market.h.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "market_model.h"
+#include "model/market.h"
 
 namespace ks {
 

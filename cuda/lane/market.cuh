@@ -1,12 +1,12 @@
-// lane_market.cuh: one market with one learned slot on one lane, so 32 on a warp. Loops only: the rules are
-// market_model.h's.
+// market.cuh: one market with one learned slot on one lane, so 32 on a warp. Loops only: the rules are
+// model/market.h's.
 //
 // A warp that shares a market pays for every scan and vote with all its lanes, and for every number there is one of with
 // 31 idle ones. A lane of its own walks over the ticks around the mid in a third of the instructions, and an environment's
 // step has 32 times its accounts, rewards and features at once.
 #pragma once
 
-#include "lane_orders.cuh"
+#include "lane/orders.cuh"
 
 namespace ks {
 

@@ -1,9 +1,9 @@
-// lane_tile.cuh: the markets that a warp has on its lanes at a time: where their books, orders and features lie in shared
+// tile.cuh: the markets that a warp has on its lanes at a time: where their books, orders and features lie in shared
 // memory, and how books and features get there and back. Here lanes work together, on one market's row after another.
 #pragma once
 
-#include "compiled_in.cuh"
-#include "lane_book.cuh"
+#include "model/compiled_in.cuh"
+#include "lane/book.cuh"
 
 namespace ks {
 

@@ -1,9 +1,9 @@
-// market_model.h: THE rules of the market, for host and device: random words, decisions, quotes, clearing and fills.
+// market.h: THE rules of the market, for host and device: random words, decisions, quotes, clearing and fills.
 // Pure functions on integers; no torch, threads, allocation or I/O. The engines (market_cpu.cpp,
-// persistent_kernel.cuh) own the loops, scans and memory. The same rules in words: docs/model.md.
+// warp/market.cuh) own the loops, scans and memory. The same rules in words: docs/model.md.
 #pragma once
 
-#include "layout.h"
+#include "model/layout.h"
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define KS_RULE __host__ __device__ __forceinline__

@@ -1,14 +1,14 @@
-// cpu_market.h: one market on one core, the C++ engine's counterpart of persistent_kernel.cuh. Loops and memory only: the
-// rules are market_model.h's. Included by cpu_environment.h and market_cpu.cpp.
+// market.h: one market on one core, the C++ engine's counterpart of warp/market.cuh. Loops and memory only: the
+// rules are model/market.h's. Included by cpu/environment.h and market_cpu.cpp.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "cpu_book.h"
-#include "cpu_orders.h"
-#include "market_model.h"
+#include "cpu/book.h"
+#include "cpu/orders.h"
+#include "model/market.h"
 
 namespace ks {
 

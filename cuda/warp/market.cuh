@@ -1,9 +1,9 @@
-// persistent_kernel.cuh: one market on one warp. The book is loaded once a launch into shared memory, lives there through
-// every auction, and is stored once. Thread map, memory and chunk loop only: the rules are market_model.h's.
+// market.cuh: one market on one warp. The book is loaded once a launch into shared memory, lives there through
+// every auction, and is stored once. Thread map, memory and chunk loop only: the rules are model/market.h's.
 #pragma once
 
-#include "clearing.cuh"
-#include "market_state.cuh"
+#include "warp/clearing.cuh"
+#include "warp/market_state.cuh"
 
 namespace ks {
 

@@ -6,8 +6,8 @@
 // if more than either trades inside, then the clearing price is inside, these are filled, and no other tick trades.
 #pragma once
 
-#include "market_model.h"
-#include "warp.cuh"
+#include "model/market.h"
+#include "warp/warp.cuh"
 
 namespace ks {
 

@@ -2,7 +2,7 @@
 // cancellation, the grid's move, and the words that belong to the market itself. Holds no rule.
 #pragma once
 
-#include "order_flow.cuh"
+#include "warp/order_flow.cuh"
 
 namespace ks {
 

@@ -8,9 +8,9 @@
 // order. Where offsets are too many for that (kBins 0), each order is priced and meets the others at its tick.
 #pragma once
 
-#include "compiled_in.cuh"
-#include "market_model.h"
-#include "warp.cuh"
+#include "model/compiled_in.cuh"
+#include "model/market.h"
+#include "warp/warp.cuh"
 
 namespace ks {
 

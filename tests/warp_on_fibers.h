@@ -1,0 +1,194 @@
+// warp_on_fibers.h: what cuda/warp/warp.cuh has, on a CPU: the 32 threads of a warp are fibers that take turns, from one
+// place where they meet to the next. For tests/test_warp_on_host.py, which puts it in that file's place.
+//
+// Lanes that do not all come to the same place end the program. Between two places lanes run in rising order, and the
+// next time in falling order, so that a lane that reads what another one has yet to write gets another result than the
+// C++ engine.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "model/layout.h"
+
+#define __device__
+#define __forceinline__ inline
+
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) int2 {
+  int x, y;
+};
+inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline int2 make_int2(int x, int y) { return {x, y}; }
+
+struct Index {
+  unsigned x;
+};
+inline Index threadIdx;
+
+namespace ks {
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::vector<char> stack = std::vector<char>(1 << 18);
+  std::vector<Copy> copies;  // that are on their way to shared memory
+  const char* place = nullptr;
+  bool done = false;
+};
+
+struct Warp {
+  Fiber fibers[kWarpLanes];
+  ucontext_t scheduler;
+  uint64_t posts[2][kWarpLanes];  // of even and odd turns: nobody is more than one ahead
+  uint64_t turns[kWarpLanes];
+  std::function<void()> act;
+};
+inline Warp warp;
+inline int* shared_memory;
+
+inline void start_lane() {
+  warp.act();
+  warp.fibers[threadIdx.x].done = true;
+}
+
+// Wait until all lanes are here.
+inline void wait_at(const char* place) {
+  Fiber& fiber = warp.fibers[threadIdx.x];
+  fiber.place = place;
+  swapcontext(&fiber.context, &warp.scheduler);
+}
+
+// Run a warp whose shared memory begins at `shared`.
+inline void on_all_lanes(int* shared, std::function<void()> act) {
+  shared_memory = shared;
+  warp.act = std::move(act);
+  for (int lane = 0; lane < kWarpLanes; ++lane) {
+    Fiber& fiber = warp.fibers[lane];
+    fiber.done = false, fiber.place = nullptr, warp.turns[lane] = 0;
+    fiber.copies.clear();
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = fiber.stack.size();
+    fiber.context.uc_link = &warp.scheduler;
+    makecontext(&fiber.context, start_lane, 0);
+  }
+  for (unsigned turn = 0; !warp.fibers[0].done; ++turn) {
+    for (int i = 0; i < kWarpLanes; ++i) {
+      threadIdx.x = turn % 2 ? kWarpLanes - 1 - i : i;
+      swapcontext(&warp.scheduler, &warp.fibers[threadIdx.x].context);
+    }
+    for (int lane = 1; lane < kWarpLanes; ++lane) {
+      const Fiber &first = warp.fibers[0], &fiber = warp.fibers[lane];
+      if (fiber.done == first.done && (fiber.done || !std::strcmp(fiber.place, first.place))) continue;
+      std::fprintf(stderr, "lane 0 is at %s, lane %d at %s\n", first.done ? "the end" : first.place, lane,
+                   fiber.done ? "the end" : fiber.place);
+      std::abort();
+    }
+  }
+}
+
+// Every lane's number, known to all.
+inline const uint64_t* exchange(uint64_t mine, const char* place) {
+  uint64_t* const posts = warp.posts[warp.turns[threadIdx.x]++ & 1];
+  posts[threadIdx.x] = mine;
+  wait_at(place);
+  return posts;
+}
+
+inline void __syncwarp() { wait_at("syncwarp"); }
+inline unsigned __ballot_sync(unsigned, bool holds) {
+  const uint64_t* all = exchange(holds, "ballot");
+  unsigned bits = 0;
+  for (int i = 0; i < kWarpLanes; ++i) bits |= (unsigned)all[i] << i;
+  return bits;
+}
+inline bool __any_sync(unsigned lanes, bool holds) { return __ballot_sync(lanes, holds) != 0; }
+template <typename T>
+T __shfl_sync(unsigned, T x, int lane) {
+  return (T)exchange((uint64_t)x, "shuffle")[lane & (kWarpLanes - 1)];
+}
+inline int __shfl_xor_sync(unsigned, int x, int mask) { return (int)exchange(x, "shuffle")[threadIdx.x ^ mask]; }
+
+inline int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
+inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+template <typename T>
+T atomicAdd(T* place, T x) {
+  const T before = *place;
+  *place += x;
+  return before;
+}
+template <typename T>
+T atomicSub(T* place, T x) {
+  return atomicAdd(place, (T)-x);
+}
+template <typename T>
+void atomicOr(T* place, T bits) {
+  *place |= bits;
+}
+
+inline int warp_max(int x) {
+  const uint64_t* all = exchange((uint64_t)x, "max");
+  for (int i = 0; i < kWarpLanes; ++i) x = (int)all[i] > x ? (int)all[i] : x;
+  return x;
+}
+inline int warp_sum(int x) {
+  const uint64_t* all = exchange((uint64_t)x, "sum");
+  uint32_t sum = 0;
+  for (int i = 0; i < kWarpLanes; ++i) sum += (uint32_t)all[i];
+  return (int)sum;
+}
+inline int warp_min(int x) { return -warp_max(-x); }
+inline uint32_t sum_from_here_up(uint32_t x) {
+  const uint64_t* all = exchange(x, "sum up");
+  for (int i = threadIdx.x + 1; i < kWarpLanes; ++i) x += (uint32_t)all[i];
+  return x;
+}
+inline uint32_t sum_up_to_here(uint32_t x) {
+  const uint64_t* all = exchange(x, "sum down");
+  for (int i = 0; i < (int)threadIdx.x; ++i) x += (uint32_t)all[i];
+  return x;
+}
+inline int from_lane(int x, int lane) { return (int)exchange((uint64_t)x, "from lane")[lane & (kWarpLanes - 1)]; }
+inline uint64_t word_from_lane(uint64_t word, int lane) { return exchange(word, "word from lane")[lane & (kWarpLanes - 1)]; }
+inline int warp_count(bool holds) { return __popc(__ballot_sync(kAllLanes, holds)); }
+
+// Copies arrive when they are waited for, and not before.
+inline void copy_16_bytes_ahead(int* to, const int32_t* from) { warp.fibers[threadIdx.x].copies.push_back({to, from, 16}); }
+template <typename T>
+void copy_ahead(T* to, const T* from) {
+  warp.fibers[threadIdx.x].copies.push_back({to, from, sizeof(T)});
+}
+inline void copies_done() {
+  std::vector<Copy>& copies = warp.fibers[threadIdx.x].copies;
+  for (const Copy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+  copies.clear();
+  __syncwarp();
+}
+
+inline uint32_t shared_address(const int* place) { return (uint32_t)((const char*)place - (const char*)shared_memory); }
+inline void add_at(uint32_t address, int32_t quantity) { *(int32_t*)((char*)shared_memory + address) += quantity; }
+inline uint32_t multiply_add(uint32_t a, uint32_t b, uint32_t c) { return a * b + c; }
+inline uint32_t fixed(uint32_t x) { return x; }
+
+}  // namespace ks
