@@ -275,7 +275,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             if agent not in actions:
                 continue  # its episode has ended
             limit = self.core.task.num_choices(self._role[agent])
-            row = check_host_actions(actions[agent], self.action_spaces[agent].shape or (), limit, f"actions[{agent!r}]")
+            shape = self.action_spaces[agent].shape or ()
+            row = check_host_actions(actions[agent], shape, limit, f"actions[{agent!r}]")
             rows[0, slot, : row.size] = torch.from_numpy(row)
         return given.to(self.core.device)
 
