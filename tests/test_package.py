@@ -1,5 +1,6 @@
 """The package as users get it: what an import loads, what stands at the top, and a wheel away from the checkout."""
 
+import ast
 import importlib.util
 import os
 import subprocess
@@ -15,6 +16,18 @@ from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = "__init__ __main__ cli config counterfactual errors evaluation simulator statistics wrappers".split()
+ROOMS = (  # a file imports from its own line and from those above it
+    "errors",
+    "config runtime",
+    "engines statistics tasks wrappers",
+    "policies simulator",
+    "counterfactual",
+    "envs render",
+    "adapters evaluation",
+    "play studies",
+    "benchmarks",
+    "cli",
+)
 NOT_LOADED = """
 import sys
 import kineticsim_env
@@ -57,6 +70,21 @@ def tracked(*folders):
 
 def test_what_stands_at_the_top_is_what_users_import():
     assert sorted(path.stem for path in (ROOT / "kineticsim_env").glob("*.py")) == sorted(PUBLIC)
+
+
+def test_imports_point_one_way():
+    level = {room: number for number, line in enumerate(ROOMS) for room in line.split()}
+    package, wrong = ROOT / "kineticsim_env", []
+    for path in package.rglob("*.py"):
+        own = path.relative_to(package).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or own in ("__init__", "__main__"):
+                continue
+            assert not node.level, f"{path}: imports are written out"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            rooms = {name.split(".")[1] for name in names if name.startswith("kineticsim_env.")} & set(level)
+            wrong += [f"{path.relative_to(ROOT)} imports {room}" for room in rooms if level[room] > level[own]]
+    assert not wrong
 
 
 def test_importing_the_package_loads_no_study_and_no_picture():
