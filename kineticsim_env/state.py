@@ -37,7 +37,7 @@ SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One field of a struct in `cuda/model/layout.h`: its C type, and for a pointer the dimensions of what it points to.
+    """One field of a struct in `cuda/model/layout.h`: its C type, and a pointer's dimensions.
 
     Attributes:
         name: The field's name.

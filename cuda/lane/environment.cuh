@@ -103,17 +103,11 @@ struct LaneEnvironment {
   KS_ON_LANE bool step_or_reset() const {
     const bool explicit_reset = launch.env_mode == kEnvReset;
     Market market(params(), tile.levels, tile.row_of(tile.lane), tile.windows + tile.lane);
-    market.prev_mid2 = launch.prev_mid2[m];
-    market.last_tick = launch.last_tick[m];
-    market.origin = launch.price_origin[m];
-    market.fundamental = launch.fundamental_price[m];
-    market.t = launch.t[m];
-    market.error = launch.error[m];
+    static_cast<MarketNumbers&>(market) = numbers_of(launch, m);
     const Four standing = reinterpret_cast<const Four*>(launch.quotes)[m];
     market.quote = Quote{standing.a, standing.b, standing.c, standing.d};
     market.account = Account{launch.cash[m], launch.inventory[m], launch.fees[m]};
     int64_t episode = launch.episode[m], prev_value = launch.prev_value[m];
-    market.key = episode_key(launch.seed[m], episode);
     int32_t mids[kHistory + 1], volumes[kHistory], elapsed = launch.elapsed[m], arrival2 = launch.arrival2[m];
     for (int i = 0; i <= kHistory; ++i) mids[i] = launch.mid_history[m * (kHistory + 1) + i];
     for (int i = 0; i < kHistory; ++i) volumes[i] = launch.volume_history[m * kHistory + i];
@@ -226,15 +220,10 @@ struct LaneEnvironment {
       launch.reward[m] = reward;
     }
     if (frozen) return true;
-    launch.prev_mid2[m] = market.prev_mid2;
-    launch.last_tick[m] = market.last_tick;
-    launch.price_origin[m] = market.origin;
-    launch.fundamental_price[m] = market.fundamental;
+    store_numbers(launch, m, market);
     launch.episode[m] = episode;
-    launch.t[m] = market.t;
     launch.volume[m] = restarts ? 0 : launch.volume[m] + market.volume;
     launch.trades[m] = restarts ? 0 : launch.trades[m] + market.trades;
-    launch.error[m] = market.error;
     launch.elapsed[m] = elapsed;
     launch.done[m] = done;
     launch.arrival2[m] = arrival2;

@@ -1,8 +1,9 @@
 """The readable oracle: docs/model.md in NumPy, vectorised over markets, on its own.
 
-The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are worked off in blocks that
-fit a cache; inside a block everything is int64, [m] a market, [m, L] a tick, [m, K] a learned slot. The functions stand
-in the order of one auction; what needs no state is in numpy_rules.py, the environment's part in numpy_tasks.py.
+The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are worked off in blocks
+that fit a cache; inside a block everything is int64, [m] per market, [m, L] per tick, [m, K] per learned slot. The
+functions stand in the order of one auction; what needs no state is in numpy_rules.py, the environment's part in
+numpy_tasks.py.
 """
 
 from collections.abc import Iterator
