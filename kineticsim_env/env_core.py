@@ -26,7 +26,7 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task
 from kineticsim_env.values import check_flag
 
-NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/model/tasks.h
+NEXT_STEP, SAME_STEP, DISABLED = (state.ENUMS["Autoreset"][name] for name in ("next_step", "same_step", "disabled"))
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*state.ENV_STATE, *state.ENV_OUTPUT]

@@ -9,12 +9,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from kineticsim_env import state
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.scenarios import num_rows
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
 
-ALL_MARKETS, EACH_MARKET, EACH_SCENARIO = 0, 1, 2  # enum BankOwner in cuda/model/tasks.h
+ALL_MARKETS, EACH_MARKET, EACH_SCENARIO = (
+    state.ENUMS["BankOwner"][name] for name in ("all_markets", "each_market", "each_scenario")
+)
 _SCALARS = ("prev_mid2", "last_tick", "price_origin", "fundamental_price")
 
 

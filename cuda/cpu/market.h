@@ -164,7 +164,7 @@ struct Market : Book, MarketNumbers {
     bid_bound += orders.total[0] + quoted[0] - best;
     ask_bound += orders.total[1] + quoted[1] - best;
     if (quoted[0] + quoted[1] > 0) ration_quotes((int64_t)last_tick + origin);
-    if (p.residue != 0) {
+    if (p.residue == kResidueCancel) {
       bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], orders.far[0]);
       ask[0] -= (int32_t)std::min<int64_t>(ask[0], orders.far[1]);
     }

@@ -235,7 +235,7 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     const bool near = best_bid <= near_high && best_ask >= near_low && at_bid != levels - 1 && at_ask != 0;
     if (!near || !clear_near(at_bid, at_ask, totals)) clear_all(at_bid, at_ask, totals);
     find_best();
-    if (kOptions && p.residue != 0) {  // what rests at a grid's end can only be the best of its side
+    if (kOptions && p.residue == kResidueCancel) {  // what rests at a grid's end can only be the best of its side
       if (best_bid == levels - 1) leave_at_end(levels - 1, row[levels - 1] - min_of(row[levels - 1], far.buy));
       if (best_ask == 0) leave_at_end(0, row[0] + min_of(-row[0], far.sell));
       find_best();

@@ -13,9 +13,6 @@
 
 namespace ks {
 
-constexpr int32_t kMaxPrice = 1 << 30;
-constexpr int32_t kMaxOrigin = 1 << 29;  // so that doubled absolute prices of the grid fit an int32
-constexpr int32_t kMaxQuoteQty = 1 << 20;
 constexpr int32_t kNoTick = 0x7fffffff;  // an ask that takes no part; a bid that takes no part is -1
 
 KS_RULE int32_t min_of(int32_t a, int32_t b) { return a < b ? a : b; }
@@ -289,7 +286,7 @@ KS_RULE int32_t residual_at_tick(int32_t volume, int32_t cumulative, int32_t her
 // The clearing price among the maximisers lowest..highest. They are contiguous, as demand falls and supply rises:
 // lowest = number of ticks with supply < volume, highest = number of ticks with demand >= volume, less one.
 KS_RULE int32_t clearing_price(const MarketParams& p, int32_t mid2, int64_t t, int32_t lowest, int32_t highest) {
-  if (p.tie == 0) return lowest;
+  if (p.tie == kTieLowest) return lowest;
   return clamp_to((mid2 >> 1) + (mid2 & (int32_t)t & 1), lowest, highest);
 }
 

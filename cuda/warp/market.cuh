@@ -185,7 +185,8 @@ struct MarketOnChip : MarketState<kBins> {
         __syncwarp();  // before orders reach the grid
       }
     }
-    this->submit_orders(first_word, t, mid2, seen.ret, p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0);
+    const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0;
+    this->submit_orders(first_word, t, mid2, seen.ret, value);
     Cleared cleared;
     this->price_bins(mid2, cleared.above, cleared.below);
     const int32_t far_buys = cleared.above, far_sells = cleared.below;
@@ -278,7 +279,7 @@ struct MarketOnChip : MarketState<kBins> {
       if (best_bid < cleared.base) best_bid = find_bid(cleared.base);
       if (best_ask > cleared.top()) best_ask = find_ask(cleared.top() + 1);
     }
-    if (kOptions && p.residue != 0) {  // what rests at a grid's end can only be the best of its side
+    if (kOptions && p.residue == kResidueCancel) {  // what rests at a grid's end can only be the best of its side
       if (best_bid == levels - 1) {
         if (leads()) buy[levels - 1] -= min_of(buy[levels - 1], far_buys);
         __syncwarp();

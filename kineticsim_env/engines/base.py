@@ -17,7 +17,7 @@ import torch
 
 from kineticsim_env import state
 
-RUN, ENV_STEP, ENV_RESET = 0, 1, 2  # enum EnvMode in cuda/model/tasks.h
+RUN, ENV_STEP, ENV_RESET = (state.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset"))
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 _INPUTS = frozenset(name for name, field in state.LAUNCH_FIELDS.items() if field.pointer and field.constant)
 _ALIGNMENT = 16  # bytes: engines read four ints or floats at a time
@@ -78,13 +78,16 @@ class Engine:
         """
         settings = self._task | dict(task)
         scenarios = settings.get("scenarios", 0)
-        owners = (1, self._sizes["M"], scenarios)[settings.get("bank_owner", 0)]
+        owned = {"all_markets": 1, "each_market": self._sizes["M"], "each_scenario": scenarios}
+        owners = {owner: owned[name] for name, owner in state.ENUMS["BankOwner"].items()}[settings.get("bank_owner", 0)]
         for name, rows in (("bank_scalars", owners * settings.get("bank_size", 0)), ("scenario_params", scenarios)):
             if self._tables[name] < rows:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
         self._task = settings
-        self._input = "choices" if settings.get("action_type", 0) else "actions"
-        makers = 0 in list(settings.get("role", [0]))[: self._sizes["K"]]  # enum Role in cuda/model/tasks.h
+        discrete = settings.get("action_type", 0) == state.ENUMS["ActionType"]["discrete"]
+        self._input = "choices" if discrete else "actions"
+        maker = state.ENUMS["Role"]["maker"]
+        makers = maker in list(settings.get("role", [maker]))[: self._sizes["K"]]
         self._action_size = state.CONSTANTS["kActionSize"] if makers else 2
         self._fits_task = True
 
