@@ -13,15 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import as_float, check_choice, is_number, is_one_of, show
 
 CLASSES = ("noise", "momentum", "maker", "fundamental")
-MAX_PRICE = 1 << 30
-MAX_ORIGIN = 1 << 29  # how far a grid may move
-MAX_QUOTE_QTY = 1 << 20
+MAX_PRICE = layout.CONSTANTS["kMaxPrice"]
+MAX_ORIGIN = layout.CONSTANTS["kMaxOrigin"]  # how far a grid may move
+MAX_QUOTE_QTY = layout.CONSTANTS["kMaxQuoteQty"]
 MAX_STEP_QTY = 1 << 30  # what all agents of a market may submit in one auction
 
-_CHOICES = {"tie": ("lowest", "mid"), "residue": ("rest", "cancel"), "population": ("fixed", "multinomial")}
+_CHOICES = {
+    "tie": tuple(layout.ENUMS["Tie"]),
+    "residue": tuple(layout.ENUMS["Residue"]),
+    "population": ("fixed", "multinomial"),
+}
 _PROBABILITIES = {"market_order_prob": 1 << 24, "walk_prob": 1 << 16, "jump_prob": 1 << 16, "cancel_prob": 1 << 16}
 _INTEGERS = {  # inclusive ranges; those that depend on other fields are in _check_together
     "num_levels": (8, 8192),

@@ -355,7 +355,7 @@ class Simulator:
 
     @one_at_a_time
     def parameter(self, name: str) -> torch.Tensor:
-        """Return a field of `struct MarketParams` (`cuda/model/layout.h`) as markets have it: int32 `[M]`, a copy."""
+        """Return a field of `struct MarketParams` (`cuda/model/layout.h`) as it is now: int32 `[M]`, a copy."""
         names = list(layout.PARAMS_FIELDS)
         check_choice("name", name, names)
         column = self.engine.parameters()[:, names.index(name)]

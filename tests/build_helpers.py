@@ -43,6 +43,12 @@ extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch l
 """
 LOAD = "print('answer', build.load_cpu().ks_answer())"
 HOST_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
+HOST_KERNELS = {  # the source in tests/ and its flags
+    "lanes": ["lanes_on_host.cpp", "-DKS_LANES=128"],
+    "warp": ["warp_on_host.cpp", "-fno-strict-aliasing", "-DKS_BINS=0"],
+    "warp with bins": ["warp_on_host.cpp", "-fno-strict-aliasing", "-DKS_BINS=64"],
+    "warp of one slot": ["warp_on_host.cpp", "-fno-strict-aliasing", "-DKS_BINS=64", "-DKS_SINGLE=1"],
+}
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
@@ -52,6 +58,21 @@ def build_on_host(source: str, built: Path, include: Path, *flags: str) -> None:
     """Build a kernel for a CPU: a source of tests/ with the C++ engine's functions, and the headers in `include`."""
     command = [*shlex.split(build.find_cxx() or "c++"), *HOST_FLAGS, *flags, f"-I{include}"]
     subprocess.run([*command, str(Path(__file__).with_name(source)), "-o", str(built)], check=True)
+
+
+def headers_with_fibers(folder: Path) -> Path:
+    """Copy the sources in cuda/ to `folder`, and give the threads of a warp a fiber each; return the copy."""
+    copy = Path(shutil.copytree(build.cuda_dir(), folder / "cuda"))
+    shutil.copy(Path(__file__).with_name("warp_on_fibers.h"), copy / "warp" / "warp.cuh")
+    return copy
+
+
+def build_kernel_on_host(name: str, folder: Path) -> Any:
+    """Build one of `HOST_KERNELS` in a folder, and load it."""
+    source, *flags = HOST_KERNELS[name]
+    include = headers_with_fibers(folder) if source == "warp_on_host.cpp" else build.cuda_dir()
+    build_on_host(source, folder / "kernel.so", include, *flags)
+    return build._open_library(folder / "kernel.so", b"")
 
 
 def build_lanes(built: Path, include: Path, *flags: str) -> None:

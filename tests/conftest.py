@@ -26,3 +26,11 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory):
+    """The CUDA kernels built for a CPU, as libraries with the C++ engine's functions: a name, then its library."""
+    from build_helpers import HOST_KERNELS, build_kernel_on_host
+
+    return {name: build_kernel_on_host(name, tmp_path_factory.mktemp("kernel")) for name in HOST_KERNELS}

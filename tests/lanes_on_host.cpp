@@ -37,7 +37,7 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
   for (int64_t m = 0; m < (launch->params_stride ? launch->markets : 1); ++m) options |= has_options(launch->params[m]);
   for (int32_t i = 0; i < launch->task.scenarios; ++i) options |= has_options(launch->scenario_params[i]);
   for (int64_t m = 0; m < launch->markets; ++m) {
-    if (launch->env_mode == ks::kRun) ks::Environment(*launch, m, scratch).run();
+    if (launch->env_mode == ks::kLaunchModeRun) ks::Environment(*launch, m, scratch).run();
     else if (m % ks::kLaneCount == 0) options ? play<true>(*launch, m) : play<false>(*launch, m);
   }
   for (int64_t m = 0; m < launch->markets; ++m)

@@ -1,7 +1,6 @@
 """The CUDA environment step of a market a lane, run on a CPU: every tensor the C++ engine's, bit for bit."""
 
 import pytest
-from build_helpers import build_lanes
 from env_helpers import (
     check_cores_agree,
     check_trading_market,
@@ -23,21 +22,13 @@ from kineticsim_env.tasks.many_learners import slots_of
 pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    """The lanes' step as a library with the C++ engine's functions."""
-    built = tmp_path_factory.mktemp("lanes") / "lanes.so"
-    build_lanes(built, build.cuda_dir(), "-DKS_LANES=128")
-    return build._open_library(built, b"")
-
-
 @pytest.fixture
-def make_pair(library, monkeypatch):
+def make_pair(kernels, monkeypatch):
     """Make an environment twice: on the C++ engine, and on the lanes' step."""
 
     def make(arguments, kwargs):
         with monkeypatch.context() as patch:
-            patch.setattr(build, "load_cpu", lambda: library)
+            patch.setattr(build, "load_cpu", lambda: kernels["lanes"])
             lanes = make_cores(arguments, kwargs, ("cpu",))
         return make_cores(arguments, kwargs, ("cpu",)) + lanes
 

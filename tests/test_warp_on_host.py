@@ -1,55 +1,32 @@
-"""The CUDA kernel of a market per warp, run on a CPU with a fiber per thread: each tensor the C++ engine's."""
-
-import shutil
-from pathlib import Path
+"""The CUDA kernel of a market per warp, on a CPU with a fiber per thread: every tensor is the C++ engine's."""
 
 import pytest
-from build_helpers import build_on_host
+from build_helpers import build_on_host, headers_with_fibers
 from env_helpers import check_cores_agree, check_trading_market, environments, make_cores, trading_market
 from hypothesis import HealthCheck, given, settings
 from strategies import Play, assert_same, make_move, open_simulator, plays
 
-from kineticsim_env import build
+from kineticsim_env.runtime import build
 from kineticsim_env.tasks.base import ROLES
 
 pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
-VARIANTS = {"plain": ["-DKS_BINS=0"], "bins": ["-DKS_BINS=64"], "single": ["-DKS_BINS=64", "-DKS_SINGLE=1"]}
 few_examples = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(scope="module")
-def headers(tmp_path_factory):
-    """The sources in cuda/, with a fiber a thread."""
-    folder = shutil.copytree(build.cuda_dir(), tmp_path_factory.mktemp("warp") / "cuda")
-    shutil.copy(Path(__file__).with_name("warp_on_fibers.h"), folder / "warp" / "warp.cuh")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def libraries(headers):
-    """The kernel's variants as libraries with the C++ engine's functions."""
-    loaded = {}
-    for name, flags in VARIANTS.items():
-        built = headers.parent / f"{name}.so"
-        build_on_host("warp_on_host.cpp", built, headers, "-fno-strict-aliasing", *flags)
-        loaded[name] = build._open_library(built, b"")
-    return loaded
-
-
 @pytest.fixture
-def twice(libraries, monkeypatch):
+def twice(kernels, monkeypatch):
     """Make something with the C++ engine, and again with a variant of the kernel."""
 
     def make(variant, what):
         with monkeypatch.context() as patch:
-            patch.setattr(build, "load_cpu", lambda: libraries[variant])
+            patch.setattr(build, "load_cpu", lambda: kernels[variant])
             kernel = what()
         return what(), kernel
 
     return make
 
 
-@pytest.mark.parametrize("variant", ["plain", "bins"])
+@pytest.mark.parametrize("variant", ["warp", "warp with bins"])
 @few_examples
 @given(environment=environments())
 def test_environments_agree_on_every_tensor(twice, variant, environment):
@@ -60,14 +37,14 @@ def test_environments_agree_on_every_tensor(twice, variant, environment):
 @few_examples
 @given(environment=environments(most_slots=1))
 def test_environments_of_one_slot_agree_on_every_tensor(twice, environment):
-    first, second = twice("single", lambda: make_cores(*environment[:2], ("cpu",))[0])
+    first, second = twice("warp of one slot", lambda: make_cores(*environment[:2], ("cpu",))[0])
     check_cores_agree([first, second], environment, 0.05)
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("mark", ["fundamental", "liquidation"])
 def test_they_agree_in_the_trading_market(twice, role, mark):
-    check_trading_market(twice("bins", lambda: make_cores(*trading_market(role, mark=mark), ("cpu",))[0]))
+    check_trading_market(twice("warp with bins", lambda: make_cores(*trading_market(role, mark=mark), ("cpu",))[0]))
 
 
 def play_twice(twice, variant, play: Play):
@@ -80,25 +57,24 @@ def play_twice(twice, variant, play: Play):
 @few_examples
 @given(play=plays(levels=(8, 32, 128)))
 def test_runs_agree(twice, play):
-    play_twice(twice, "plain", play)
+    play_twice(twice, "warp", play)
 
 
 @few_examples
 @given(play=plays(levels=(64, 128), reach=15))
 def test_runs_with_bins_agree(twice, play):
-    play_twice(twice, "bins", play)
+    play_twice(twice, "warp with bins", play)
 
 
-def test_lanes_that_do_not_wait_are_seen(headers, monkeypatch):
+def test_lanes_that_do_not_wait_are_seen(tmp_path, monkeypatch):
     """Without the wait between reading and writing, a lane reads what another one has already moved."""
+    headers = headers_with_fibers(tmp_path)
     text = (headers / "warp" / "market_state.cuh").read_text()
     hasty = text.replace("      __syncwarp();\n      buy[tick] = b;", "      buy[tick] = b;")
     assert hasty != text
-    folder = shutil.copytree(headers, headers.parent / "hasty")
-    (folder / "warp" / "market_state.cuh").write_text(hasty)
-    built = headers.parent / "hasty.so"
-    build_on_host("warp_on_host.cpp", built, folder, "-fno-strict-aliasing", "-DKS_BINS=0")
-    library, cores = build._open_library(built, b""), []
+    (headers / "warp" / "market_state.cuh").write_text(hasty)
+    build_on_host("warp_on_host.cpp", tmp_path / "hasty.so", headers, "-fno-strict-aliasing", "-DKS_BINS=0")
+    library, cores = build._open_library(tmp_path / "hasty.so", b""), []
     (config, *rest), kwargs = trading_market("maker")
     for load in (build.load_cpu, lambda: library):
         monkeypatch.setattr(build, "load_cpu", load)

@@ -10,7 +10,7 @@ template <bool kOptions, int kSlots>
 void play(const ks::Launch& launch) {
   using Market = ks::MarketOnChip<KS_BINS, kOptions, kSlots>;
   using Tile = ks::EnvironmentTile<KS_BINS, kOptions, kSlots>;
-  const bool runs = launch.env_mode == ks::kRun;
+  const bool runs = launch.env_mode == ks::kLaunchModeRun;
   const int ints = runs ? Market::shared_ints(launch) : Tile::shared_ints(launch);
   // What was in shared memory before is nobody's.
   memory.assign(ints / 4 + 1, make_int4(0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a));

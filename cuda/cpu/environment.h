@@ -76,7 +76,7 @@ struct Environment : Market {
     const TaskParams& task = launch.task;
     const int64_t row = m * slots + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
-    return task.action_type == kContinuous
+    return task.action_type == kActionTypeContinuous
                ? decode_continuous(task, task.role[k], launch.actions + row * launch.action_stride, mid_history()[0],
                                    target(k), quotes[k], error)
                : decode_discrete(task, task.role[k], launch.choices[row], mid_history()[0], target(k), error);
@@ -89,7 +89,7 @@ struct Environment : Market {
       Quote forced[kMaxSlots] = {};
       bool any = false;
       for (int k = 0; k < slots; ++k) {
-        if (task.role[k] != kExecutor || launch.ended[m * slots + k]) continue;
+        if (task.role[k] != kRoleExecutor || launch.ended[m * slots + k]) continue;
         forced[k] = through_door(forced_quote(task, target(k)), accounts[k].inventory, p);
         any |= forced[k].bid_qty + forced[k].ask_qty > 0;
       }
@@ -115,7 +115,7 @@ struct Environment : Market {
     const TaskParams& task = launch.task;
     if (launch.done[m] || stopped()) {
       rest();
-      if (!stopped() && task.autoreset == kDisabled) return;
+      if (!stopped() && task.autoreset == kAutoresetDisabled) return;
       lower_flags();
       if (stopped()) return;
       reset();
@@ -150,7 +150,7 @@ struct Environment : Market {
     volumes[0] = (int32_t)std::min<int64_t>(volume - volume_before, 0x7fffffff);
     launch.elapsed[m] = elapsed;
 
-    const bool on_fundamental = task.mark == kFundamentalMark;
+    const bool on_fundamental = task.mark == kMarkFundamental;
     Decision d;
     d.mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mid2_before;
     d.mark2_after = on_fundamental ? 2 * (int64_t)fundamental : mid2;
@@ -158,24 +158,24 @@ struct Environment : Market {
     bool all_ended = true;
     for (int k = 0; k < slots; ++k) {
       const int64_t row = m * slots + k;
-      const bool liquidates = task.mark == kLiquidationMark;
+      const bool liquidates = task.mark == kMarkLiquidation;
       d.before = before[k], d.after = accounts[k];
       d.prev_value = launch.prev_value[row];
       d.value = marked_value(task, d.after, d.mark2_after,
                              liquidates ? liquidation_cash(bid, ask, levels, d.after.inventory, origin, last_tick) : 0);
       d.remaining = target(k).remaining;
-      const End end = launch.ended[row] ? kGoesOn : end_of(task, task.role[k], d.value, d.remaining, elapsed);
-      d.ends = end != kGoesOn;
+      const End end = launch.ended[row] ? kEndGoesOn : end_of(task, task.role[k], d.value, d.remaining, elapsed);
+      d.ends = end != kEndGoesOn;
       launch.reward[row] = launch.ended[row] ? 0.0f : reward_of(task, task.role[k], d, bought[k] + sold[k]);
       launch.prev_value[row] = d.value;
-      launch.terminated[row] = end == kTerminated;
-      launch.truncated[row] = end == kTruncated;
+      launch.terminated[row] = end == kEndTerminated;
+      launch.truncated[row] = end == kEndTruncated;
       launch.ended[row] |= d.ends;
       all_ended &= launch.ended[row] != 0;
     }
     launch.done[m] = all_ended;
     observe(launch.final_observation);
-    if (all_ended && task.autoreset == kSameStep) {
+    if (all_ended && task.autoreset == kAutoresetSameStep) {
       reset();
       observe(launch.observation);
     } else {

@@ -25,27 +25,23 @@ struct Scratch {
 };
 
 // One market: its scalars, loaded once a launch and stored once, and its book in place.
-struct Market : Book {
+struct Market : Book, MarketNumbers {
   const Launch& launch;
   const int64_t m;
   const int slots;
   const MarketParams& p;
   Scratch& scratch;
-  int32_t prev_mid2, last_tick, origin, fundamental;
-  uint64_t key;
-  int64_t episode, t, volume, trades;
+  int64_t episode, volume, trades;
   Quote quotes[kMaxSlots];
   Account accounts[kMaxSlots];
   int64_t bought[kMaxSlots], sold[kMaxSlots];
-  int32_t error = 0;
   int32_t traded = 0;  // volume of the last auction
 
   Market(const Launch& launch, int64_t m, Scratch& scratch)
-      : Book(launch.bid + m * launch.levels, launch.ask + m * launch.levels, launch.levels), launch(launch), m(m),
-        slots(launch.slots), p(launch.params[m * launch.params_stride]), scratch(scratch), prev_mid2(launch.prev_mid2[m]), last_tick(launch.last_tick[m]), origin(launch.price_origin[m]),
-        fundamental(launch.fundamental_price[m]), key(episode_key(launch.seed[m], launch.episode[m])),
-        episode(launch.episode[m]), t(launch.t[m]), volume(launch.volume[m]), trades(launch.trades[m]),
-        error(launch.error[m]) {
+      : Book(launch.bid + m * launch.levels, launch.ask + m * launch.levels, launch.levels),
+        MarketNumbers(numbers_of(launch, m)), launch(launch), m(m), slots(launch.slots),
+        p(launch.params[m * launch.params_stride]), scratch(scratch), episode(launch.episode[m]),
+        volume(launch.volume[m]), trades(launch.trades[m]) {
     scratch.orders.prepare(p, levels);
     for (int k = 0; k < slots; ++k) {
       std::memcpy(&quotes[k], launch.quotes + 4 * (m * slots + k), sizeof(Quote));
@@ -54,15 +50,10 @@ struct Market : Book {
   }
 
   void store() const {
-    launch.prev_mid2[m] = prev_mid2;
-    launch.last_tick[m] = last_tick;
-    launch.price_origin[m] = origin;
-    launch.fundamental_price[m] = fundamental;
+    store_numbers(launch, m, *this);
     launch.episode[m] = episode;
-    launch.t[m] = t;
     launch.volume[m] = volume;
     launch.trades[m] = trades;
-    launch.error[m] = error;
     for (int k = 0; k < slots; ++k) {
       std::memcpy(launch.quotes + 4 * (m * slots + k), &quotes[k], sizeof(Quote));
       launch.cash[m * slots + k] = accounts[k].cash;
@@ -71,7 +62,7 @@ struct Market : Book {
     }
   }
 
-  bool stopped() const { return (error & (kErrorOverflow | kErrorOrigin)) != 0; }
+  bool stopped() const { return market_has_stopped(error); }
 
   int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
 
@@ -119,20 +110,10 @@ struct Market : Book {
       best_buy = std::max(best_buy, bid_tick(quotes[k], origin, levels));
       best_sell = std::min(best_sell, ask_tick(quotes[k], origin, levels));
     }
-    int32_t mid2 = best_buy >= 0 && best_sell != kNoTick ? best_buy + best_sell : 2 * last_tick;
-    const int32_t ret = sign_of((int64_t)mid2 - prev_mid2);
-    prev_mid2 = mid2;
-    if (int32_t by = window_shift(p, mid2, levels)) {
-      if (!origin_in_range(origin, by)) {
-        error |= kErrorOrigin;
-        return;
-      }
-      shift(by);
-      mid2 -= 2 * by;
-      prev_mid2 = mid2;
-      last_tick -= by;
-      origin += by;
-    }
+    const Seen seen = see_mid<true>(p, levels, best_buy, best_sell, *this);
+    if (stopped()) return;
+    if (seen.shift != 0) shift(seen.shift);
+    const int32_t mid2 = seen.mid2;
     if (fresh != nullptr) std::copy(fresh, fresh + slots, quotes);
 
     // 2. Orders, and the ticks that they, the quotes and the crossing part of the book lie within. Marketable orders,
@@ -151,7 +132,7 @@ struct Market : Book {
     low = low / kStep * kStep, high = high / kStep * kStep + kStep - 1;
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     copy_book(low, high);
-    orders.submit(p, key, t, mid2, ret, fundamental_direction(fundamental, mid2, origin), levels, buy, sell);
+    orders.submit(p, key, t, mid2, seen.ret, fundamental_direction(fundamental, mid2, origin), levels, buy, sell);
     reach(near_low, near_high);
     place_orders(mid2);
     for (int k = 0; k < slots; ++k) {
@@ -183,7 +164,7 @@ struct Market : Book {
     bid_bound += orders.total[0] + quoted[0] - best;
     ask_bound += orders.total[1] + quoted[1] - best;
     if (quoted[0] + quoted[1] > 0) ration_quotes((int64_t)last_tick + origin);
-    if (p.residue != 0) {
+    if (p.residue == kResidueCancel) {
       bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], orders.far[0]);
       ask[0] -= (int32_t)std::min<int64_t>(ask[0], orders.far[1]);
     }

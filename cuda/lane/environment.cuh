@@ -54,7 +54,7 @@ struct LaneEnvironment {
   KS_ON_LANE Quote decode(Market& market, const int32_t* mids) const {
     const Target aim = target_of(task, role, mids, market.key, market.t, 0, market.account.inventory);
     Quote fresh;
-    if (task.action_type == kContinuous) {
+    if (task.action_type == kActionTypeContinuous) {
       float action[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
       for (int i = 0; i < kActionSize; ++i)
@@ -80,7 +80,7 @@ struct LaneEnvironment {
       if (forced && plays) {
         const Target aim = target_of(task, role, mids, market.key, market.t, 0, market.account.inventory);
         fresh = through_door(forced_quote(task, aim), market.account.inventory, market.p);
-        plays = role == kExecutor && !ended && elapsed + 1 >= task.horizon && fresh.bid_qty + fresh.ask_qty > 0;
+        plays = role == kRoleExecutor && !ended && elapsed + 1 >= task.horizon && fresh.bid_qty + fresh.ask_qty > 0;
       }
       const unsigned playing = lanes_where(plays);
       if (playing == 0) return true;
@@ -101,19 +101,13 @@ struct LaneEnvironment {
 
   // False, and nothing but observations has been written, if the markets' numbers do not fit.
   KS_ON_LANE bool step_or_reset() const {
-    const bool explicit_reset = launch.env_mode == kEnvReset;
+    const bool explicit_reset = launch.env_mode == kLaunchModeEnvReset;
     Market market(params(), tile.levels, tile.row_of(tile.lane), tile.windows + tile.lane);
-    market.prev_mid2 = launch.prev_mid2[m];
-    market.last_tick = launch.last_tick[m];
-    market.origin = launch.price_origin[m];
-    market.fundamental = launch.fundamental_price[m];
-    market.t = launch.t[m];
-    market.error = launch.error[m];
+    static_cast<MarketNumbers&>(market) = numbers_of(launch, m);
     const Four standing = reinterpret_cast<const Four*>(launch.quotes)[m];
     market.quote = Quote{standing.a, standing.b, standing.c, standing.d};
     market.account = Account{launch.cash[m], launch.inventory[m], launch.fees[m]};
     int64_t episode = launch.episode[m], prev_value = launch.prev_value[m];
-    market.key = episode_key(launch.seed[m], episode);
     int32_t mids[kHistory + 1], volumes[kHistory], elapsed = launch.elapsed[m], arrival2 = launch.arrival2[m];
     for (int i = 0; i <= kHistory; ++i) mids[i] = launch.mid_history[m * (kHistory + 1) + i];
     for (int i = 0; i < kHistory; ++i) volumes[i] = launch.volume_history[m * kHistory + i];
@@ -125,14 +119,14 @@ struct LaneEnvironment {
       restarts = exists && (!launch.reset_mask || launch.reset_mask[m]);
       frozen = !restarts;
     } else {
-      restarts = exists && !stopped && done && task.autoreset != kDisabled;
-      frozen = !exists || (!stopped && done && task.autoreset == kDisabled);  // and so are its flags
+      restarts = exists && !stopped && done && task.autoreset != kAutoresetDisabled;
+      frozen = !exists || (!stopped && done && task.autoreset == kAutoresetDisabled);  // and so are its flags
     }
 
     // The auctions, and what came of them: money, ends of episode, rewards.
     const unsigned playing = lanes_where(plays);
     float reward = 0.0f;
-    End end = kGoesOn;
+    End end = kEndGoesOn;
     if (playing) {
       const Account before = market.account;
       const int64_t fundamental_before = market.fundamental;
@@ -145,7 +139,7 @@ struct LaneEnvironment {
           for (int i = kHistory - 1; i > 0; --i) volumes[i] = volumes[i - 1];
           mids[0] = market.mark();
           volumes[0] = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
-          const bool on_fundamental = task.mark == kFundamentalMark;
+          const bool on_fundamental = task.mark == kMarkFundamental;
           Decision d;
           d.before = before, d.after = market.account;
           d.mark2_before = on_fundamental ? 2 * fundamental_before : mids[1];
@@ -153,19 +147,19 @@ struct LaneEnvironment {
           d.arrival2 = arrival2;
           d.prev_value = prev_value;
           d.value = marked_value(task, d.after, d.mark2_after,
-                                 task.mark != kLiquidationMark ? 0
+                                 task.mark != kMarkLiquidation ? 0
                                      : liquidation_cash(market.bids(), market.asks(), market.levels, d.after.inventory,
                                                         market.origin, market.last_tick));
           d.remaining = target_of(task, role, mids, market.key, market.t, 0, d.after.inventory).remaining;
           prev_value = d.value;
           if (!ended) {
             end = end_of(task, role, d.value, d.remaining, elapsed);
-            d.ends = end != kGoesOn;
+            d.ends = end != kEndGoesOn;
             reward = reward_of(task, role, d, market.bought + market.sold);
             ended = d.ends;
           }
           done = ended;
-          restarts = done && task.autoreset == kSameStep;
+          restarts = done && task.autoreset == kAutoresetSameStep;
         }
       }
       observe(market, mids, volumes, arrival2, elapsed);
@@ -226,15 +220,10 @@ struct LaneEnvironment {
       launch.reward[m] = reward;
     }
     if (frozen) return true;
-    launch.prev_mid2[m] = market.prev_mid2;
-    launch.last_tick[m] = market.last_tick;
-    launch.price_origin[m] = market.origin;
-    launch.fundamental_price[m] = market.fundamental;
+    store_numbers(launch, m, market);
     launch.episode[m] = episode;
-    launch.t[m] = market.t;
     launch.volume[m] = restarts ? 0 : launch.volume[m] + market.volume;
     launch.trades[m] = restarts ? 0 : launch.trades[m] + market.trades;
-    launch.error[m] = market.error;
     launch.elapsed[m] = elapsed;
     launch.done[m] = done;
     launch.arrival2[m] = arrival2;
@@ -248,8 +237,8 @@ struct LaneEnvironment {
     launch.prev_value[m] = prev_value;
     launch.ended[m] = ended;
     launch.reward[m] = reward;
-    launch.terminated[m] = end == kTerminated;
-    launch.truncated[m] = end == kTruncated;
+    launch.terminated[m] = end == kEndTerminated;
+    launch.truncated[m] = end == kEndTruncated;
     return true;
   }
 };

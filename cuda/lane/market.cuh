@@ -11,7 +11,7 @@
 namespace ks {
 
 template <bool kOptions, bool kWide>
-struct LaneMarket : LaneOrders<kWide> {
+struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
   using Orders = LaneOrders<kWide>;
   using typename Orders::Cell;
   using Orders::best_ask, Orders::best_bid, Orders::levels, Orders::low, Orders::near_high, Orders::near_low, Orders::p,
@@ -20,16 +20,14 @@ struct LaneMarket : LaneOrders<kWide> {
       Orders::place_orders;
 
   int64_t added;                   // to either side by orders since the row was looked at, at most
-  int32_t prev_mid2, last_tick, origin, fundamental;
-  uint64_t key;
-  int64_t t, volume, bought, sold;
-  int32_t trades, error;
+  int64_t volume, bought, sold;
+  int32_t trades;
   Quote quote;
   Account account;
-  int32_t mid2, ret;               // that the agents of the auction at hand see
+  Seen seen;                       // by the agents of the auction at hand
 
   KS_RULE LaneMarket(const MarketParams& p, int levels, Cell* row, int32_t* window)
-      : Orders(p, levels, row, window), added(0), volume(0), bought(0), sold(0), trades(0), error(0) {}
+      : Orders(p, levels, row, window), added(0), volume(0), bought(0), sold(0), trades(0) {}
 
   KS_RULE bool stopped() const { return market_has_stopped(error); }
   KS_RULE int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
@@ -168,7 +166,7 @@ struct LaneMarket : LaneOrders<kWide> {
 
   KS_RULE void finish(const Cleared& cleared) {
     if (cleared.volume > 0)
-      last_tick = kOptions ? clearing_price(p, mid2, t, cleared.lowest, cleared.highest) : cleared.lowest;
+      last_tick = kOptions ? clearing_price(p, seen.mid2, t, cleared.lowest, cleared.highest) : cleared.lowest;
     trades += cleared.volume > 0;
     volume += cleared.volume;
   }
@@ -210,20 +208,8 @@ struct LaneMarket : LaneOrders<kWide> {
     // 1. The mid that everyone sees, then the window.
     const int32_t bid_seen = max_of(best_bid, bid_tick(quote, origin, levels));
     const int32_t ask_seen = min_of(best_ask, ask_tick(quote, origin, levels));
-    mid2 = bid_seen >= 0 && ask_seen != kNoTick ? bid_seen + ask_seen : 2 * last_tick;
-    ret = clamp_to(mid2 - prev_mid2, -1, 1);
-    prev_mid2 = mid2;
-    const int32_t by = kOptions ? window_shift(p, mid2, levels) : 0;
-    if (by == 0) return 0;
-    if (!origin_in_range(origin, by)) {
-      error |= kErrorOrigin;
-      return 0;
-    }
-    mid2 -= 2 * by;
-    prev_mid2 = mid2;
-    last_tick -= by;
-    origin += by;
-    return by;
+    seen = see_mid<kOptions>(p, levels, bid_seen, ask_seen, *this);
+    return seen.shift;
   }
 
   // The second half of an auction. Returns false if the market has to stop.
@@ -232,7 +218,8 @@ struct LaneMarket : LaneOrders<kWide> {
     const int at_bid = bid_tick(quote, origin, levels), at_ask = ask_tick(quote, origin, levels);
 
     // 2. Orders.
-    place_orders(mid2, ret, p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0, t);
+    const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, seen.mid2, origin) : 0;
+    place_orders(seen.mid2, seen.ret, value, t);
     if (!has_room(at_bid, at_ask)) {
       error |= kErrorOverflow;
       return false;
@@ -248,7 +235,7 @@ struct LaneMarket : LaneOrders<kWide> {
     const bool near = best_bid <= near_high && best_ask >= near_low && at_bid != levels - 1 && at_ask != 0;
     if (!near || !clear_near(at_bid, at_ask, totals)) clear_all(at_bid, at_ask, totals);
     find_best();
-    if (kOptions && p.residue != 0) {  // what rests at a grid's end can only be the best of its side
+    if (kOptions && p.residue == kResidueCancel) {  // what rests at a grid's end can only be the best of its side
       if (best_bid == levels - 1) leave_at_end(levels - 1, row[levels - 1] - min_of(row[levels - 1], far.buy));
       if (best_ask == 0) leave_at_end(0, row[0] + min_of(-row[0], far.sell));
       find_best();

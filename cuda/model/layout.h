@@ -22,6 +22,11 @@ constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kH
 constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of every observation
 constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
+constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
+constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
+constexpr int kMaxPrice = 1 << 30;    // absolute, either way
+constexpr int kMaxOrigin = 1 << 29;   // so that doubled absolute prices of the grid fit an int32
+constexpr int kMaxQuoteQty = 1 << 20;
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
 constexpr int kMarketsPerBlock = 4;   // at most, a warp each
@@ -39,6 +44,19 @@ constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^3
 constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept
 constexpr int kErrorActionRange = 4;  // an action outside its space: it was clamped
 constexpr int kErrorOrigin = 8;       // the window left +/-2^29 ticks: the market has stopped
+
+// What numbers of the structs below mean. Python has them by name: kMarkMid of enum Mark is "mid".
+enum Tie { kTieLowest = 0, kTieMid = 1 };
+enum Residue { kResidueRest = 0, kResidueCancel = 1 };
+enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4 };
+enum ActionType { kActionTypeContinuous = 0, kActionTypeDiscrete = 1 };
+enum Reward { kRewardPnl = 0, kRewardInventory = 1, kRewardAsymmetric = 2, kRewardPerUnit = 3 };
+enum ExecutionReward { kExecutionRewardShortfall = 0, kExecutionRewardRiskAverse = 1, kExecutionRewardTerminal = 2 };
+enum Mark { kMarkFundamental = 0, kMarkMid = 1, kMarkLiquidation = 2 };
+enum Autoreset { kAutoresetNextStep = 0, kAutoresetSameStep = 1, kAutoresetDisabled = 2 };
+enum BankOwner { kBankOwnerAllMarkets = 0, kBankOwnerEachMarket = 1, kBankOwnerEachScenario = 2 };
+enum Side { kSideRandom = 0, kSideBuy = 1, kSideSell = -1 };
+enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2 };
 
 // One row of parameters. The counts are of agents that speak; a replaced agent is silent, but keeps its index,
 // so each class also has the index of its first agent (noise agents start at 0).
@@ -61,8 +79,8 @@ struct MarketParams {
   int32_t jump_size;
   int32_t cancel_threshold;        // of 2^16
   int32_t window;                  // 0: off
-  int32_t tie;                     // 0 lowest, 1 mid
-  int32_t residue;                 // 0 rest, 1 cancel
+  int32_t tie;                     // enum Tie
+  int32_t residue;                 // enum Residue
   int32_t fundamental_price;       // at the start of an episode, absolute
   int32_t max_quote_qty;
   int32_t inventory_limit;         // -1: none
@@ -72,23 +90,23 @@ struct MarketParams {
 // The task's settings, alike for all markets (kineticsim_env/tasks/ checks and fills them).
 struct TaskParams {
   int32_t horizon;                 // decisions an episode
-  int32_t action_type;             // 0 continuous, 1 discrete
+  int32_t action_type;             // enum ActionType
   int32_t max_offset;              // ticks from the mid
   int32_t max_qty;                 // units a side
-  int32_t reward;                  // maker, trader, momentum: 0 pnl, 1 inventory, 2 asymmetric, 3 per unit
-  int32_t execution_reward;        // executor: 0 shortfall, 1 risk averse, 2 terminal
-  int32_t mark;                    // 0 fundamental, 1 mid, 2 liquidation
-  int32_t autoreset;               // 0 next step, 1 same step, 2 disabled
+  int32_t reward;                  // maker, trader, momentum: enum Reward
+  int32_t execution_reward;        // executor: enum ExecutionReward
+  int32_t mark;                    // enum Mark
+  int32_t autoreset;               // enum Autoreset
   int32_t stagger;                 // 1: the first episode starts at a hashed elapsed time
   int32_t max_target;              // units a noise learner has to trade at most
-  int32_t block_side;              // of an executor: 1 buys, -1 sells, 0 drawn in each episode
+  int32_t block_side;              // of an executor: enum Side; random: drawn in each episode
   int32_t block_qty;               // units an executor has to trade
   int32_t forced_qty;              // units an auction in which the rest of a block is executed at the deadline
   int32_t forced_auctions;         // that this may take at most; 0: there is no executor
   int32_t bank_size;               // warm-start snapshots a market can draw from; 0: cold opening book
-  int32_t bank_owner;              // of bank_size rows each: 0 all markets, 1 each market, 2 each scenario
+  int32_t bank_owner;              // of bank_size rows each: enum BankOwner
   int32_t scenarios;               // rows of scenario_params, of which each episode draws one; 0: none
-  int32_t role[32];                // of each slot: 0 maker, 1 momentum, 2 noise, 3 executor, 4 trader
+  int32_t role[32];                // of each slot: enum Role
   double inventory_penalty;
   double dampening;
   double idle_penalty;             // of a decision without a fill, where reward is per unit
@@ -106,7 +124,7 @@ struct Launch {
   int32_t decisions;
   int32_t auctions;
   int32_t params_stride;           // rows from one market's parameters to the next: 0 or 1
-  int32_t env_mode;                // 0 run, 1 environment step, 2 environment reset
+  int32_t env_mode;                // enum LaunchMode
   int32_t tile;                    // markets that a warp of the CUDA kernel steps, at most 32 slots together
   int32_t growth;                  // the most that this launch can add to a side of any market, at most 2^31 - 1
   int32_t records;                 // 1: one of the series below is asked for

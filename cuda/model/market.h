@@ -13,9 +13,6 @@
 
 namespace ks {
 
-constexpr int32_t kMaxPrice = 1 << 30;
-constexpr int32_t kMaxOrigin = 1 << 29;  // so that doubled absolute prices of the grid fit an int32
-constexpr int32_t kMaxQuoteQty = 1 << 20;
 constexpr int32_t kNoTick = 0x7fffffff;  // an ask that takes no part; a bid that takes no part is -1
 
 KS_RULE int32_t min_of(int32_t a, int32_t b) { return a < b ? a : b; }
@@ -164,6 +161,52 @@ KS_RULE bool origin_in_range(int32_t origin, int32_t shift) {
   return moved <= kMaxOrigin && -moved <= kMaxOrigin;
 }
 
+// A market's numbers beside its book and its accounts, as every engine keeps them while it plays.
+struct MarketNumbers {
+  int32_t prev_mid2, last_tick, origin, fundamental;
+  int32_t error;
+  uint64_t key;  // of the episode
+  int64_t t;
+};
+
+KS_RULE MarketNumbers numbers_of(const Launch& launch, int64_t m) {
+  return {launch.prev_mid2[m], launch.last_tick[m], launch.price_origin[m], launch.fundamental_price[m],
+          launch.error[m], episode_key(launch.seed[m], launch.episode[m]), launch.t[m]};
+}
+KS_RULE void store_numbers(const Launch& launch, int64_t m, const MarketNumbers& market) {
+  launch.prev_mid2[m] = market.prev_mid2;
+  launch.last_tick[m] = market.last_tick;
+  launch.price_origin[m] = market.origin;
+  launch.fundamental_price[m] = market.fundamental;
+  launch.error[m] = market.error;
+  launch.t[m] = market.t;
+}
+
+// What the agents of an auction see: the doubled mid and the direction of the last return. Above it, how far the grid has
+// to move for that, and has not moved yet.
+struct Seen {
+  int32_t mid2, ret, shift;
+};
+
+// The mid of the best prices, standing quotes among them, and the window that follows it. Returns are compared, not
+// subtracted: a mid that was loaded may be any number.
+template <bool kOptions>
+KS_RULE Seen see_mid(const MarketParams& p, int32_t levels, int32_t best_bid, int32_t best_ask, MarketNumbers& market) {
+  Seen seen;
+  seen.mid2 = best_bid >= 0 && best_ask != kNoTick ? best_bid + best_ask : 2 * market.last_tick;
+  seen.ret = (seen.mid2 > market.prev_mid2) - (seen.mid2 < market.prev_mid2);
+  seen.shift = kOptions ? window_shift(p, seen.mid2, levels) : 0;
+  if (seen.shift != 0 && !origin_in_range(market.origin, seen.shift)) {
+    market.error |= kErrorOrigin;
+    seen.shift = 0;
+  }
+  seen.mid2 -= 2 * seen.shift;
+  market.prev_mid2 = seen.mid2;
+  market.last_tick -= seen.shift;
+  market.origin += seen.shift;
+  return seen;
+}
+
 // Learned quotes -----------------------------------------------------------------------------------------------------
 
 struct Quote {
@@ -243,7 +286,7 @@ KS_RULE int32_t residual_at_tick(int32_t volume, int32_t cumulative, int32_t her
 // The clearing price among the maximisers lowest..highest. They are contiguous, as demand falls and supply rises:
 // lowest = number of ticks with supply < volume, highest = number of ticks with demand >= volume, less one.
 KS_RULE int32_t clearing_price(const MarketParams& p, int32_t mid2, int64_t t, int32_t lowest, int32_t highest) {
-  if (p.tie == 0) return lowest;
+  if (p.tie == kTieLowest) return lowest;
   return clamp_to((mid2 >> 1) + (mid2 & (int32_t)t & 1), lowest, highest);
 }
 

@@ -11,18 +11,7 @@
 
 namespace ks {
 
-enum Role { kMaker = 0, kMomentum = 1, kNoise = 2, kExecutor = 3, kTrader = 4 };
-enum ActionType { kContinuous = 0, kDiscrete = 1 };
-enum Reward { kPnl = 0, kInventoryPenalty = 1, kAsymmetric = 2, kPerUnit = 3 };
-enum ExecutionReward { kShortfall = 0, kRiskAverse = 1, kTerminal = 2 };
-enum Mark { kFundamentalMark = 0, kMidMark = 1, kLiquidationMark = 2 };
-enum Autoreset { kNextStep = 0, kSameStep = 1, kDisabled = 2 };
-enum BankOwner { kAllMarkets = 0, kEachMarket = 1, kEachScenario = 2 };
-enum End { kGoesOn = 0, kTerminated = 1, kTruncated = 2 };
-enum EnvMode { kRun = 0, kEnvStep = 1, kEnvReset = 2 };
-
-constexpr int kQuoteChoices = 7;         // discrete, each side of a maker: none, or one of 6 offsets
-constexpr int kDirectionalChoices = 15;  // discrete, the others: hold, or 7 offsets x 2 sizes (trader: 2 sides)
+enum End { kEndGoesOn = 0, kEndTerminated = 1, kEndTruncated = 2 };
 
 // The side that a slot trades on, +1 or -1 (0: the action tells), and how much of it at most.
 struct Target {
@@ -35,8 +24,8 @@ KS_RULE Target block_target(const TaskParams& task, int32_t role, uint64_t key, 
   const uint64_t word = random_word(key, 0, kSlotWord + slot);
   Target target;
   target.side = word_is_buy(word) ? 1 : -1;
-  if (role == kExecutor && task.block_side != 0) target.side = task.block_side;
-  target.remaining = (role == kExecutor ? task.block_qty : word_quantity(word, task.max_target)) - target.side * inventory;
+  if (role == kRoleExecutor && task.block_side != 0) target.side = task.block_side;
+  target.remaining = (role == kRoleExecutor ? task.block_qty : word_quantity(word, task.max_target)) - target.side * inventory;
   if (target.remaining < 0) target.remaining = 0;
   return target;
 }
@@ -50,8 +39,8 @@ KS_RULE int32_t momentum_side(const int32_t* mid_history, uint64_t key, int64_t 
 
 KS_RULE Target target_of(const TaskParams& task, int32_t role, const int32_t* mid_history, uint64_t key, int64_t t,
                          int slot, int64_t inventory) {
-  if (role == kNoise || role == kExecutor) return block_target(task, role, key, slot, inventory);
-  return Target{role == kMomentum ? momentum_side(mid_history, key, t, slot) : 0, kMaxPrice};
+  if (role == kRoleNoise || role == kRoleExecutor) return block_target(task, role, key, slot, inventory);
+  return Target{role == kRoleMomentum ? momentum_side(mid_history, key, t, slot) : 0, kMaxPrice};
 }
 
 // Actions ------------------------------------------------------------------------------------------------------------
@@ -79,7 +68,7 @@ KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (
 // Turn one slot's continuous action row into quotes; a NaN keeps `standing`.
 KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2,
                                 const Target& target, const Quote& standing, int32_t& error) {
-  int used = role == kMaker ? 4 : 2;
+  int used = role == kRoleMaker ? 4 : 2;
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
   for (int i = 0; i < used; ++i) {
     if (row[i] != row[i]) {
@@ -91,37 +80,41 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
     if (row[i] < -1.0f || row[i] > 1.0f) error |= kErrorActionRange;
     a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
   }
-  if (role == kMaker) {
+  if (role == kRoleMaker) {
     return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),
                        unit_to_int(a[1], task.max_offset), unit_to_int(a[3], task.max_qty));
   }
-  const float through = role == kTrader ? a[1] : a[0];
+  const float through = role == kRoleTrader ? a[1] : a[0];
   const int32_t offset = (int32_t)rintf(through * (float)task.max_offset);
-  if (role == kTrader) {
+  if (role == kRoleTrader) {
     return directional_quote(mid2, a[0] > 0.0f ? 1 : -1, offset, (int32_t)rintf(fabsf(a[0]) * (float)task.max_qty));
   }
   return directional_quote(mid2, target.side, offset, at_most(unit_to_int(a[1], task.max_qty), target.remaining));
 }
 
-// Turn one slot's discrete choice into quotes.
+// Turn one slot's discrete choice into quotes: a maker's is an offset per side; the others' is none, or one of some
+// offsets in two sizes, or of a trader on two sides. Python reads the offsets from this text.
 KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choice, int32_t mid2, const Target& target,
                               int32_t& error) {
-  const int32_t quote_offsets[kQuoteChoices] = {0, 1, 2, 3, 4, 6, 8};
-  const int32_t directional_offsets[7] = {-6, -3, -1, 0, 1, 3, 6};
-  int32_t choices = role == kMaker ? kQuoteChoices * kQuoteChoices : kDirectionalChoices;
+  constexpr int32_t kMakerOffsets[kMakerChoices] = {0, 1, 2, 3, 4, 6, 8};  // behind the mid; the first: no order
+  constexpr int32_t kDirectionalOffsets[kDirectionalOffsetCount] = {-6, -3, -1, 0, 1, 3, 6};  // through the mid
+  const int32_t choices = role == kRoleMaker ? kMakerChoices * kMakerChoices : 1 + 2 * kDirectionalOffsetCount;
   if (choice < 0 || choice >= choices) {
     error |= kErrorActionRange;
     choice = choice < 0 ? 0 : choices - 1;
   }
-  if (role == kMaker) {
-    int32_t bid = (int32_t)choice / kQuoteChoices, ask = (int32_t)choice % kQuoteChoices;
-    return maker_quote(mid2, quote_offsets[bid], bid ? task.max_qty : 0, quote_offsets[ask], ask ? task.max_qty : 0);
+  if (role == kRoleMaker) {
+    int32_t bid = (int32_t)choice / kMakerChoices, ask = (int32_t)choice % kMakerChoices;
+    return maker_quote(mid2, kMakerOffsets[bid], bid ? task.max_qty : 0, kMakerOffsets[ask], ask ? task.max_qty : 0);
   }
   if (choice == 0) return Quote{0, 0, 0, 0};
   const int32_t order = (int32_t)choice - 1;
-  if (role == kTrader) return directional_quote(mid2, order < 7 ? 1 : -1, directional_offsets[order % 7], task.max_qty);
+  if (role == kRoleTrader) {
+    const int32_t offset = kDirectionalOffsets[order % kDirectionalOffsetCount];
+    return directional_quote(mid2, order < kDirectionalOffsetCount ? 1 : -1, offset, task.max_qty);
+  }
   int32_t qty = order % 2 ? task.max_qty : (task.max_qty + 1) / 2;
-  return directional_quote(mid2, target.side, directional_offsets[order / 2], at_most(qty, target.remaining));
+  return directional_quote(mid2, target.side, kDirectionalOffsets[order / 2], at_most(qty, target.remaining));
 }
 
 // At the deadline the rest of a block goes into the market at any price, so much an auction.
@@ -142,10 +135,12 @@ struct Opening {
 KS_RULE Opening opening_of(const Launch& launch, const TaskParams& task, int64_t m, uint64_t key, int64_t episode) {
   Opening opening = {0, 0, 0};
   if (task.scenarios > 0) opening.scenario = word_choice(random_word(key, 0, kScenarioWord), task.scenarios);
-  if (launch.env_mode == kEnvReset && task.stagger && episode == 0)
+  if (launch.env_mode == kLaunchModeEnvReset && task.stagger && episode == 0)
     opening.elapsed = word_choice(random_word(key, 0, kStaggerWord), task.horizon);
   if (task.bank_size > 0) {
-    const int64_t owner = task.bank_owner == kEachScenario ? opening.scenario : task.bank_owner == kEachMarket ? m : 0;
+    const int64_t owner = task.bank_owner == kBankOwnerEachScenario ? opening.scenario
+                          : task.bank_owner == kBankOwnerEachMarket ? m
+                                                                     : 0;
     opening.bank_row = word_choice(random_word(key, 0, kWarmStartWord), task.bank_size) + owner * task.bank_size;
   }
   return opening;
@@ -174,7 +169,7 @@ KS_RULE int64_t liquidation_cash(const Book& bid, const Book& ask, int32_t level
 
 // Marked value in 1/2000 tick. With the liquidation mark, `liquidation` is the cash that unwinding would bring.
 KS_RULE int64_t marked_value(const TaskParams& task, const Account& account, int64_t mark2, int64_t liquidation) {
-  int64_t position = task.mark == kLiquidationMark ? 2000 * liquidation : 1000 * account.inventory * mark2;
+  int64_t position = task.mark == kMarkLiquidation ? 2000 * liquidation : 1000 * account.inventory * mark2;
   return 2000 * account.cash + position - 2 * account.fees;
 }
 
@@ -198,11 +193,11 @@ KS_RULE double money_against(const Account& before, const Account& after, int64_
 KS_RULE double execution_reward(const TaskParams& task, const Decision& d) {
   const double block = (double)task.block_qty;
   double reward = 0.0;
-  if (task.execution_reward != kTerminal) reward = money_against(d.before, d.after, d.arrival2);
+  if (task.execution_reward != kExecutionRewardTerminal) reward = money_against(d.before, d.after, d.arrival2);
   else if (d.ends) reward = money_against(Account{0, 0, 0}, d.after, d.arrival2);
   if (d.ends) reward = reward - task.leftover_penalty * (double)d.remaining;
   reward = reward / block;
-  if (task.execution_reward == kRiskAverse) {
+  if (task.execution_reward == kExecutionRewardRiskAverse) {
     const double share = (double)d.remaining / block;
     reward = reward - task.risk_aversion * share * share;
   }
@@ -211,9 +206,9 @@ KS_RULE double execution_reward(const TaskParams& task, const Decision& d) {
 
 KS_RULE double trading_reward(const TaskParams& task, const Decision& d) {
   double reward = (double)(d.value - d.prev_value) / 2000.0;
-  if (task.reward == kInventoryPenalty) {
+  if (task.reward == kRewardInventory) {
     reward = reward - task.inventory_penalty * (double)d.after.inventory * (double)d.after.inventory;
-  } else if (task.reward == kAsymmetric) {
+  } else if (task.reward == kRewardAsymmetric) {
     double gain = task.dampening * ((double)(1000 * d.before.inventory * (d.mark2_after - d.mark2_before)) / 2000.0);
     if (gain > 0.0) reward = reward - gain;
   }
@@ -232,12 +227,12 @@ KS_RULE double per_unit_reward(const TaskParams& task, const Decision& d, int64_
 
 KS_RULE float reward_of(const TaskParams& task, int32_t role, const Decision& d, int64_t filled) {
   double reward;
-  if (role == kNoise) {  // the cost of trading against the mark at the decision, nothing else
+  if (role == kRoleNoise) {  // the cost of trading against the mark at the decision, nothing else
     reward = money_against(d.before, d.after, d.mark2_before);
     if (d.ends) reward = reward - task.leftover_penalty * (double)d.remaining;
-  } else if (role == kExecutor) {
+  } else if (role == kRoleExecutor) {
     reward = execution_reward(task, d);
-  } else if (task.reward == kPerUnit) {
+  } else if (task.reward == kRewardPerUnit) {
     reward = per_unit_reward(task, d, filled);
   } else {
     reward = trading_reward(task, d);
@@ -247,9 +242,9 @@ KS_RULE float reward_of(const TaskParams& task, int32_t role, const Decision& d,
 
 // How a slot's episode stands after a decision. A block's deadline is no cut in time, but the end of the matter.
 KS_RULE End end_of(const TaskParams& task, int32_t role, int64_t value, int64_t remaining, int32_t elapsed) {
-  if (task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss) return kTerminated;
-  if (role == kExecutor && (remaining == 0 || elapsed >= task.horizon)) return kTerminated;
-  return elapsed >= task.horizon ? kTruncated : kGoesOn;
+  if (task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss) return kEndTerminated;
+  if (role == kRoleExecutor && (remaining == 0 || elapsed >= task.horizon)) return kEndTerminated;
+  return elapsed >= task.horizon ? kEndTruncated : kEndGoesOn;
 }
 
 // Observations -------------------------------------------------------------------------------------------------------
@@ -316,13 +311,13 @@ KS_RULE Ratio market_ratio(const View<Book>& view, int i) {
 template <typename Book>
 KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
   const Quote& q = view.quote;
-  const bool maker = view.role == kMaker, executor = view.role == kExecutor;
+  const bool maker = view.role == kRoleMaker, executor = view.role == kRoleExecutor;
   const bool buys = q.bid_qty > 0;  // only a maker has two sides
   const int32_t standing = buys ? q.bid_qty : q.ask_qty;
   const float max_qty = (float)task.max_qty;
   switch (i) {
     case 0:
-      if (view.role == kNoise || executor) {
+      if (view.role == kRoleNoise || executor) {
         return Ratio{(float)(view.target.side * view.target.remaining), (float)(executor ? task.block_qty : task.max_target)};
       }
       if (view.inventory_limit > 0) return Ratio{(float)view.account.inventory, (float)view.inventory_limit};
@@ -332,7 +327,7 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
                     executor ? 8.0f * (float)task.block_qty : 1000.0f);
     case 2: return Ratio{(float)(task.horizon - view.elapsed), (float)task.horizon};
     case 3:
-      if (view.role == kTrader) return Ratio{standing > 0 ? (buys ? 1.0f : -1.0f) : 0.0f, 1.0f};
+      if (view.role == kRoleTrader) return Ratio{standing > 0 ? (buys ? 1.0f : -1.0f) : 0.0f, 1.0f};
       if (!maker) return Ratio{(float)view.target.side, 1.0f};
       return squash(buys ? (float)((int64_t)view.mid2 - 2 * (int64_t)q.bid_price) : 0.0f, 16.0f);
     case 4:

@@ -80,7 +80,7 @@ struct EnvironmentTile {
     const Target aim = target(market, market.mid_history + 1, k, inventory);
     const int32_t mid2 = market.mid_history[1];
     Quote fresh;
-    if (task.action_type == kContinuous) {
+    if (task.action_type == kActionTypeContinuous) {
       const float action[kActionSize] = {row.x, row.y, row.z, row.w};
       fresh = decode_continuous(task, role_of(launch, k), action, mid2, aim, standing, error);
     } else {
@@ -167,7 +167,7 @@ struct EnvironmentTile {
       if (a >= launch.auctions) {
         fresh = Quote{0, 0, 0, 0};
         const int slot = market.slot();
-        if (market.has_slot() && role_of(launch, slot) == kExecutor && !(desk.ended >> slot & 1)) {
+        if (market.has_slot() && role_of(launch, slot) == kRoleExecutor && !(desk.ended >> slot & 1)) {
           const int64_t inventory = rows[market_index(desk) * slots + slot].inventory + market.bought - market.sold;
           const Target aim = target(desk, desk.mid_history + 1, slot, inventory);
           fresh = through_door(forced_quote(task, aim), inventory, market.p);
@@ -208,7 +208,7 @@ struct EnvironmentTile {
       row.cash = market.account.cash;
       row.bought = (int32_t)market.bought;
       row.sold = (int32_t)market.sold;
-      if (task.mark == kLiquidationMark && !market.stopped()) {
+      if (task.mark == kMarkLiquidation && !market.stopped()) {
         row.liquidation = liquidation_cash<const int32_t*>(market.buy, market.sell, market.levels,
                                                            row.inventory + row.bought - row.sold, market.origin,
                                                            market.last_tick);
@@ -252,7 +252,7 @@ struct EnvironmentTile {
   }
 
   __device__ __forceinline__ void step_or_reset() {
-    const bool explicit_reset = launch.env_mode == kEnvReset;
+    const bool explicit_reset = launch.env_mode == kLaunchModeEnvReset;
     const int64_t m = first + lane;  // this lane's market
     DeskMarket& desk = markets[has_market ? lane : 0];
     DeskSlot& row = rows[!kSingle && has_slot ? lane : 0];
@@ -306,7 +306,7 @@ struct EnvironmentTile {
       copy_ahead(&row.cash_before, launch.cash + slot_row());
       copy_ahead(&row.fees, launch.fees + slot_row());
       copy_ahead(&row.prev_value, launch.prev_value + slot_row());
-      if (!explicit_reset && task.action_type == kContinuous) action = read_action();
+      if (!explicit_reset && task.action_type == kActionTypeContinuous) action = read_action();
     }
     copies_done();
     if (has_market) {
@@ -314,8 +314,8 @@ struct EnvironmentTile {
       desk.key = episode_key(seed, episode);
       const bool stopped = market_has_stopped(desk.error);
       plays = !explicit_reset && !stopped && !done;
-      restarts = explicit_reset ? masked : !stopped && done && task.autoreset != kDisabled;
-      frozen = explicit_reset ? !restarts : !stopped && done && task.autoreset == kDisabled;  // and so are its flags
+      restarts = explicit_reset ? masked : !stopped && done && task.autoreset != kAutoresetDisabled;
+      frozen = explicit_reset ? !restarts : !stopped && done && task.autoreset == kAutoresetDisabled;  // and so are its flags
       if (plays) {  // what the first auction needs of the market's own words: here a lane hashes for a market
         const MarketParams p = params_of(lane);
         desk.counter = word_counter(desk.key, desk.t, 0);
@@ -371,9 +371,9 @@ struct EnvironmentTile {
       account.inventory += bought - sold;
       account.fees += (int64_t)params_of(slot_market).fee * (bought + sold);
     }
-    const bool on_fundamental = task.mark == kFundamentalMark;
+    const bool on_fundamental = task.mark == kMarkFundamental;
     const DeskMarket& mine = markets[slot_market];
-    End end = kGoesOn;
+    End end = kEndGoesOn;
     if (slot_played) {
       Decision d;
       d.before = before, d.after = account;
@@ -386,7 +386,7 @@ struct EnvironmentTile {
       prev_value = d.value;
       if (!ended) {
         end = end_of(task, role_of(launch, k), d.value, d.remaining, mine.elapsed);
-        d.ends = end != kGoesOn;
+        d.ends = end != kEndGoesOn;
         reward = reward_of(task, role_of(launch, k), d, (int64_t)row.bought + row.sold);
         ended = d.ends;
       }
@@ -396,7 +396,7 @@ struct EnvironmentTile {
     if (has_market && plays) {
       const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
       done = (alive >> (lane * slots) & market_slots) == 0;
-      restarts = done && task.autoreset == kSameStep;
+      restarts = done && task.autoreset == kAutoresetSameStep;
     }
     __syncwarp();
 
@@ -469,8 +469,8 @@ struct EnvironmentTile {
         launch.prev_value[at] = prev_value;
         launch.ended[at] = ended;
         launch.reward[at] = reward;
-        launch.terminated[at] = end == kTerminated;
-        launch.truncated[at] = end == kTruncated;
+        launch.terminated[at] = end == kEndTerminated;
+        launch.truncated[at] = end == kEndTruncated;
       }
     }
   }

@@ -158,21 +158,11 @@ struct MarketOnChip : MarketState<kBins> {
       bid_seen = max_of(bid_seen, kOneSlot ? bid : warp_max(bid));
       ask_seen = min_of(ask_seen, kOneSlot ? ask : warp_min(ask));
     }
-    int32_t mid2 = bid_seen >= 0 && ask_seen != kNoTick ? bid_seen + ask_seen : 2 * last_tick;
-    const int32_t ret = clamp_to(mid2 - prev_mid2, -1, 1);
-    prev_mid2 = mid2;
+    const Seen seen = see_mid<kOptions>(p, levels, bid_seen, ask_seen, *this);
+    const int32_t mid2 = seen.mid2;
     if (kOptions) {
-      if (const int32_t shift = window_shift(p, mid2, levels)) {
-        if (!origin_in_range(origin, shift)) {
-          error |= kErrorOrigin;
-          return false;
-        }
-        shift_grid(shift);
-        mid2 -= 2 * shift;
-        prev_mid2 = mid2;
-        last_tick -= shift;
-        origin += shift;
-      }
+      if (stopped()) return false;
+      if (seen.shift != 0) shift_grid(seen.shift);
     }
     if (kSlots && has_fresh) quote = fresh;
 
@@ -195,7 +185,8 @@ struct MarketOnChip : MarketState<kBins> {
         __syncwarp();  // before orders reach the grid
       }
     }
-    this->submit_orders(first_word, t, mid2, ret, p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0);
+    const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0;
+    this->submit_orders(first_word, t, mid2, seen.ret, value);
     Cleared cleared;
     this->price_bins(mid2, cleared.above, cleared.below);
     const int32_t far_buys = cleared.above, far_sells = cleared.below;
@@ -288,7 +279,7 @@ struct MarketOnChip : MarketState<kBins> {
       if (best_bid < cleared.base) best_bid = find_bid(cleared.base);
       if (best_ask > cleared.top()) best_ask = find_ask(cleared.top() + 1);
     }
-    if (kOptions && p.residue != 0) {  // what rests at a grid's end can only be the best of its side
+    if (kOptions && p.residue == kResidueCancel) {  // what rests at a grid's end can only be the best of its side
       if (best_bid == levels - 1) {
         if (leads()) buy[levels - 1] -= min_of(buy[levels - 1], far_buys);
         __syncwarp();

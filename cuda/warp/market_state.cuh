@@ -7,7 +7,7 @@
 namespace ks {
 
 template <int kBins>
-struct MarketState : OrderFlow<kBins> {
+struct MarketState : OrderFlow<kBins>, MarketNumbers {
   using Flow = OrderFlow<kBins>;
   using Flow::buy, Flow::grid, Flow::lane, Flow::levels, Flow::p, Flow::sell;
 
@@ -17,18 +17,18 @@ struct MarketState : OrderFlow<kBins> {
   int32_t best_bid, best_ask;    // of the resting built-in book; -1 and kNoTick where a side is empty
   int32_t room;                  // what either side can certainly still take in before it overflows
   bool roomy;                    // more than this launch can add
-  int32_t prev_mid2, last_tick, origin, fundamental;
-  uint64_t key, first_word;      // first_word: the counter of this lane's first word in this auction
+  uint64_t first_word;           // the counter of this lane's first word in this auction
   uint64_t words;                // see hash_market_words
   int32_t words_left;            // auctions that they still serve
   const uint64_t* prepared;      // see start_prepared; null from the second auction on
-  int64_t t, volume;             // volume and trades are of this launch
+  int64_t volume;                // volume and trades are of this launch
   uint32_t trades;
-  int32_t error;
   bool book_is_stored;           // the book in global memory is the valid one: an overflow spoilt the one on chip
 
   __device__ __forceinline__ MarketState(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
-      : Flow(launch, row, book, bins), launch(launch), m(m), volume(0), trades(0), error(0), book_is_stored(false) {}
+      : Flow(launch, row, book, bins), launch(launch), m(m), volume(0), trades(0), book_is_stored(false) {
+    error = 0;
+  }
 
   __device__ __forceinline__ void start(uint64_t market_key, int64_t time) {
     key = market_key;
@@ -49,12 +49,8 @@ struct MarketState : OrderFlow<kBins> {
   }
 
   __device__ __forceinline__ void load() {
-    prev_mid2 = launch.prev_mid2[m];
-    last_tick = launch.last_tick[m];
-    origin = launch.price_origin[m];
-    fundamental = launch.fundamental_price[m];
-    error = launch.error[m];
-    start(episode_key(launch.seed[m], launch.episode[m]), launch.t[m]);
+    static_cast<MarketNumbers&>(*this) = numbers_of(launch, m);
+    start(key, t);
     fetch_book(launch, sell, launch.bid + m * levels, launch.ask + m * levels);
     accept_book();
     find_best();
@@ -63,14 +59,9 @@ struct MarketState : OrderFlow<kBins> {
   __device__ __forceinline__ void store() {
     store_book();
     if (leads()) {
-      launch.prev_mid2[m] = prev_mid2;
-      launch.last_tick[m] = last_tick;
-      launch.price_origin[m] = origin;
-      launch.fundamental_price[m] = fundamental;
-      launch.t[m] = t;
+      store_numbers(launch, m, *this);
       launch.volume[m] += volume;
       launch.trades[m] += trades;
-      launch.error[m] = error;
     }
   }
 

@@ -17,7 +17,7 @@ import torch
 
 from kineticsim_env.runtime import layout
 
-RUN, ENV_STEP, ENV_RESET = 0, 1, 2  # enum EnvMode in cuda/model/tasks.h
+RUN, ENV_STEP, ENV_RESET = (layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset"))
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 _INPUTS = frozenset(name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and field.constant)
 _ALIGNMENT = 16  # bytes: engines read four ints or floats at a time
@@ -78,13 +78,17 @@ class Engine:
         """
         settings = self._task | dict(task)
         scenarios = settings.get("scenarios", 0)
-        owners = (1, self._sizes["M"], scenarios)[settings.get("bank_owner", 0)]
+        owned = {"all_markets": 1, "each_market": self._sizes["M"], "each_scenario": scenarios}
+        by_number = {number: owned[name] for name, number in layout.ENUMS["BankOwner"].items()}
+        owners = by_number[settings.get("bank_owner", 0)]
         for name, rows in (("bank_scalars", owners * settings.get("bank_size", 0)), ("scenario_params", scenarios)):
             if self._tables[name] < rows:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
         self._task = settings
-        self._input = "choices" if settings.get("action_type", 0) else "actions"
-        makers = 0 in list(settings.get("role", [0]))[: self._sizes["K"]]  # enum Role in cuda/model/tasks.h
+        discrete = settings.get("action_type", 0) == layout.ENUMS["ActionType"]["discrete"]
+        self._input = "choices" if discrete else "actions"
+        maker = layout.ENUMS["Role"]["maker"]
+        makers = maker in list(settings.get("role", [maker]))[: self._sizes["K"]]
         self._action_size = layout.CONSTANTS["kActionSize"] if makers else 2
         self._fits_task = True
 

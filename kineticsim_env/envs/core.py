@@ -28,7 +28,7 @@ from kineticsim_env.runtime.values import check_flag
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task
 
-NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2  # enum Autoreset in cuda/model/tasks.h
+NEXT_STEP, SAME_STEP, DISABLED = (layout.ENUMS["Autoreset"][name] for name in ("next_step", "same_step", "disabled"))
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*layout.ENV_STATE, *layout.ENV_OUTPUT]

@@ -11,10 +11,13 @@ import torch
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.scenarios import num_rows
+from kineticsim_env.runtime import layout
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
 
-ALL_MARKETS, EACH_MARKET, EACH_SCENARIO = 0, 1, 2  # enum BankOwner in cuda/model/tasks.h
+ALL_MARKETS, EACH_MARKET, EACH_SCENARIO = (
+    layout.ENUMS["BankOwner"][name] for name in ("all_markets", "each_market", "each_scenario")
+)
 _SCALARS = ("prev_mid2", "last_tick", "price_origin", "fundamental_price")
 
 

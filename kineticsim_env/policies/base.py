@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
+from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_tensor
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_number, show
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, ForBlocks, ForProfit, Task
@@ -18,8 +19,8 @@ from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION
 MID_CHANGES, VOLUMES = slice(22, 26), slice(26, 30)  # places in the observation, newest first
 OWN = MARKET_FEATURES  # of the slot's own features the first: inventory, or what remains of a block
 TIME_LEFT, SIDE = OWN + 2, OWN + 3  # time; side of an executor's block
-MAKER_OFFSETS = (1, 2, 3, 4, 6, 8)  # of discrete actions, as in cuda/model/tasks.h
-ORDER_OFFSETS = (-6, -3, -1, 0, 1, 3, 6)
+MAKER_OFFSETS = layout.OFFSETS["kMakerOffsets"][1:]  # of discrete actions; the first choice is no order
+ORDER_OFFSETS = layout.OFFSETS["kDirectionalOffsets"]
 
 
 class Policy(Protocol):

@@ -1,7 +1,8 @@
-"""The one table of names, dtypes and shapes, read from `cuda/model/layout.h`.
+"""The one table of names, dtypes, shapes and numbers, read from `cuda/model/layout.h`.
 
-The header declares every field of the shared structs once; this file turns them into ctypes structures (for the
-native engines), torch dtypes and shapes (for allocation and checks). A typo there is an error here, at import.
+The header declares every field of the shared structs, and every number that stands for something, once; this file turns
+them into ctypes structures (for the native engines), torch dtypes and shapes (for allocation and checks), and names of
+numbers (for tasks). A typo there is an error here, at import.
 """
 
 from __future__ import annotations
@@ -88,8 +89,26 @@ def parse_struct(text: str, name: str) -> dict[str, Field]:
 
 
 def parse_constants(text: str) -> dict[str, int]:
-    """Read the `constexpr int kName = value;` lines of the header."""
-    return {name: int(value) for name, value in re.findall(r"constexpr int (k\w+) = (\d+);", text)}
+    """Read the `constexpr int kName = value;` lines of the header, with values such as `7` and `1 << 20`."""
+    lines = re.findall(r"constexpr int (k\w+) = (\d+)(?: << (\d+))?;", text)
+    return {name: int(value) << int(shift or 0) for name, value, shift in lines}
+
+
+def parse_enums(text: str) -> dict[str, dict[str, int]]:
+    """Read the enums of the header: of each, the values by name, so that `kMarkMid` of `enum Mark` is `"mid"`."""
+    enums = {}
+    for enum, body in re.findall(r"^enum (\w+) \{ (.*?) \};", text, re.MULTILINE):
+        members = re.findall(rf"k{enum}(\w+) = (-?\d+)", body)
+        if len(members) != body.count("="):
+            raise ValueError(f"layout.h, enum {enum}: cannot read {body!r}, names begin with k{enum}")
+        enums[enum] = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(): int(value) for name, value in members}
+    return enums
+
+
+def parse_numbers(text: str) -> dict[str, tuple[int, ...]]:
+    """Read the arrays of constants in a header: `constexpr int32_t kName[...] = {1, 2};`."""
+    arrays = re.findall(r"constexpr int32_t (k\w+)\[\w+\] = \{([-\d, ]+)\};", text)
+    return {name: tuple(map(int, numbers.split(","))) for name, numbers in arrays}
 
 
 def structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]) -> type[ctypes.Structure]:
@@ -103,6 +122,8 @@ def structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]
 
 _TEXT = (cuda_dir() / "model" / "layout.h").read_text()
 CONSTANTS = parse_constants(_TEXT)
+ENUMS = parse_enums(_TEXT)
+OFFSETS = parse_numbers((cuda_dir() / "model" / "tasks.h").read_text())  # of discrete actions, ticks
 PARAMS_FIELDS = parse_struct(_TEXT, "MarketParams")
 TASK_FIELDS = parse_struct(_TEXT, "TaskParams")
 LAUNCH_FIELDS = parse_struct(_TEXT, "Launch")

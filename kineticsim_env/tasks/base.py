@@ -18,22 +18,17 @@ from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import as_float, check_choice, check_instance, show
 
-ROLES = ("maker", "momentum", "noise", "executor", "trader")  # as numbered in cuda/model/tasks.h
+ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
 OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role in ROLES}
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the slot's own follow
 
-_NUM_CHOICES = {role: 49 if role == "maker" else 15 for role in ROLES}  # kQuoteChoices^2, kDirectionalChoices
+_MAKER_CHOICES, _OFFSETS = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
+_NUM_CHOICES = {role: _MAKER_CHOICES**2 if role == "maker" else 1 + 2 * _OFFSETS for role in ROLES}
 # Time left, and standing quantities: a maker's two, the one of the others.
 _NEVER_NEGATIVE = {role: [32, 34, 36] if role == "maker" else [32, 35] for role in ROLES}
-CHOICES = {
-    "action_type": ("continuous", "discrete"),
-    "reward": ("pnl", "inventory", "asymmetric", "per_unit"),
-    "execution_reward": ("shortfall", "risk_averse", "terminal"),
-    "mark": ("fundamental", "mid", "liquidation"),
-    "side": ("random", "buy", "sell"),
-}
-_BLOCK_SIDE = {"random": 0, "buy": 1, "sell": -1}
+_ENUMS = {"action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
+CHOICES = {name: tuple(layout.ENUMS[enum]) for name, enum in (_ENUMS | {"side": "Side"}).items()}
 _INTEGERS = {
     "horizon": (1, 2**31 - 1),
     "max_offset": (1, 8191),
@@ -108,19 +103,19 @@ class Task:
 
         Args:
             roles: Of each learned slot, one of `ROLES`.
-            autoreset: 0 next step, 1 same step, 2 disabled.
+            autoreset: Of `enum Autoreset`.
             stagger: Whether first episodes start at a hashed elapsed time.
             bank_size: Warm starts that a market draws from.
-            bank_owner: Whose they are: 0 all markets', 1 each market's own, 2 each scenario's.
+            bank_owner: Whose they are, of `enum BankOwner`.
             scenarios: How many there are, 0 for none.
         """
         params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
         params |= {name: choices[name].index(params[name]) for name in choices if isinstance(params.get(name), str)}
-        numbers = [ROLES.index(role) for role in roles]
+        numbers = [layout.ENUMS["Role"][role] for role in roles]
         return params | {
             "max_loss": params["max_loss"] or 0.0,
-            "block_side": _BLOCK_SIDE[getattr(self, "side", "random")],
+            "block_side": layout.ENUMS["Side"][getattr(self, "side", "random")],
             "forced_auctions": self.forced_auctions if "executor" in roles else 0,
             "autoreset": autoreset,
             "stagger": int(stagger),
