@@ -1,4 +1,4 @@
-"""What `ppo_market_maker.py --resume` goes on from: networks, optimiser, markets and random numbers, in one file.
+"""What `ppo_fast.py --resume` goes on from: networks, optimiser, markets and random numbers, in one file.
 
 A file that is damaged, foreign or of another run is refused with its name, before anything in the trainer changes.
 """
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from kineticsim_env.errors import KineticSimError
-from kineticsim_env.files import replacing
 
 SAME = "seed", "num_envs", "num_steps", "hidden"  # arguments that a run keeps, besides what its task is told
 KINDS = {
@@ -49,8 +48,18 @@ def save(path: Path, trainer: Any, update: int, ranks: int, progress: dict[str, 
     }
     if trainer.cuda:
         saved["cuda_rng"] = torch.cuda.get_rng_state(trainer.device)
-    with replacing(path) as part, part.open("wb") as file:  # given a name, torch would write it into the file
-        torch.save(saved, file)
+    write(path, saved)
+
+
+def write(path: Path, content: Any) -> None:
+    """Write what torch can to a file, which is replaced only once all of it is written."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:  # given a path, torch would write its name into the file
+            torch.save(content, file)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def load(path: Path, trainer: Any, ranks: int) -> tuple[int, dict[str, Any]]:

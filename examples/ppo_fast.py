@@ -1,13 +1,16 @@
-"""Proximal policy optimisation of a market maker, in one file, after CleanRL's `ppo_continuous_action.py`.
+"""PPO of a market maker as fast as GPUs allow; read `ppo_market_maker.py` first, which is the same algorithm in short.
 
-The whole loop stays on the engine's device. On a GPU rollouts and updates are compiled (`torch.compile`), captured once
-as CUDA graphs and replayed; the host only sets the learning rate, and waits for the GPU every tenth update, to look at
-the clock. On a CPU the same code runs as it stands. At the end the learned maker is compared, on held-out seeds and by
-liquidated PnL, with four scripted makers whose parameters were searched on training seeds under the same limits.
+On a GPU rollouts and updates are compiled (`torch.compile`), captured once as CUDA graphs and replayed; the host only
+sets the learning rate, and waits for the GPU every tenth update, to look at the clock. Hidden layers are bfloat16.
+Under torchrun every process has its share of the markets, and DistributedDataParallel averages the gradients. On a CPU
+the same code runs as it stands. Runs leave checkpoints that `--resume` goes on from, a table and pictures.
 
-    python examples/ppo_market_maker.py --help
-    python examples/ppo_market_maker.py --time-limit-minutes 3.5
-    torchrun --nproc-per-node=4 examples/ppo_market_maker.py    # one process a GPU; gloo and CPU cores without GPUs
+It needs three files of this folder: `ppo_checkpoints.py`; `ppo_comparison.py`, what follows training; and
+`tune_scripted_policies.py` for the policies to compare with. `ppo_executor.py` and `ppo_trader.py` are its other tasks.
+
+    python examples/ppo_fast.py --help
+    python examples/ppo_fast.py --time-limit-minutes 3.5
+    torchrun --nproc-per-node=4 examples/ppo_fast.py    # one process per GPU; gloo and CPU cores without GPUs
 """
 
 import dataclasses
@@ -17,6 +20,7 @@ import math
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +30,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 import tyro
 from gymnasium.spaces import flatdim
-from ppo_checkpoints import load, save
+from ppo_checkpoints import load, save, write
 from ppo_comparison import compare, snapshot
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
@@ -35,8 +39,6 @@ from tqdm import tqdm
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
-from kineticsim_env.files import replacing
-from kineticsim_env.vector_env import MarketVectorEnv
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -50,22 +52,22 @@ class Args:
     """Train a market maker with PPO and compare it with scripted ones."""
 
     TASK: ClassVar[str] = "MarketMaking"
-    # What the task is told.
     EPISODES: ClassVar[dict[str, int]] = {"cuda": 2048, "cpu": 2048, "numpy": 512}  # of the comparison, by engine
+    # The arguments that environments take, those of the comparison too.
     SETTINGS: ClassVar[tuple[str, ...]] = "reward", "inventory_penalty", "reward_scale", "auctions_per_step"
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (r * 2^32)"""
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"
     """where the markets run"""
-    output: Path = Path("runs/ppo_market_maker")
+    output: Path = Path("runs/ppo_fast")
     """folder of the checkpoint, the TensorBoard log, the table and the pictures"""
     resume: bool = False
     """go on from the checkpoint in the output folder"""
     track: bool = True
     """write TensorBoard scalars"""
     fast: bool = False
-    """one pass over each of shorter rollouts, unless these are given: about twice the steps a second"""
+    """one pass over each of shorter rollouts, unless these are given: about twice the steps per second"""
 
     total_steps: int = 0
     """environment steps to train for; 0 takes 20 million on a CPU and 600 million on a GPU"""
@@ -78,11 +80,11 @@ class Args:
     learning_rate: float = 1e-3
     """of Adam, falling linearly to a tenth over training"""
     gamma: float = 0.97
-    """discount a decision"""
+    """discount per decision"""
     gae_lambda: float = 0.9
     """of generalised advantage estimation"""
     num_minibatches: int = 4
-    """minibatches an epoch"""
+    """minibatches per epoch"""
     update_epochs: int = 0
     """passes over each rollout; 0 takes 4, or 1 with --fast"""
     clip_coef: float = 0.2
@@ -106,11 +108,11 @@ class Args:
     reward: Literal["inventory", "pnl", "asymmetric", "per_unit"] = "inventory"
     """what the learner is paid"""
     inventory_penalty: float = 0.002
-    """ticks a squared unit of inventory and decision"""
+    """ticks per squared unit of inventory and decision"""
     reward_scale: float = 50.0
     """rewards are divided by this, so that values are of the order of one"""
     auctions_per_step: int = 1
-    """auctions a decision"""
+    """auctions per decision"""
 
     eval_envs: int = 0
     """held-out episodes of the final comparison; 0 takes 2048, or 512 where only the slow NumPy engine runs"""
@@ -208,7 +210,7 @@ def sample(
     agent: Agent, layers: Any, live: torch.Tensor,
     observation: torch.Tensor, action: torch.Tensor, log_prob: torch.Tensor, value: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
-    """Write one decision into the rollout's buffers; returns the actions, clamped at the environment's door."""
+    """Write one decision into the rollout's buffers; returns the actions, inside the space."""
     observation[:, : live.shape[1]] = live
     mean, estimate = agent(observation, layers)
     noise = torch.randn_like(mean)
@@ -248,7 +250,7 @@ def advantages(
 class Trainer:
     """The rollout's buffers, the optimiser, and one update: `rollout`, `estimate` and `learn`, CUDA graphs on a GPU."""
 
-    def __init__(self, args: Args, envs: MarketVectorEnv, agent: Agent) -> None:
+    def __init__(self, args: Args, envs: Any, agent: Agent) -> None:
         self.args, self.envs, self.agent = args, envs, agent
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
         self.stream: Any = torch.cuda.Stream() if self.cuda else None
@@ -404,7 +406,7 @@ def agree(device: torch.device, seconds: float) -> float:
     return seconds
 
 
-def train(args: Args, envs: MarketVectorEnv, agent: Agent, held_out: MarketVectorEnv) -> list[dict]:
+def train(args: Args, envs: Any, agent: Agent, held_out: Any) -> list[dict]:
     """Train, log, evaluate now and then, and leave checkpoints; returns the learning curve.
 
     Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart.
@@ -448,8 +450,7 @@ def train(args: Args, envs: MarketVectorEnv, agent: Agent, held_out: MarketVecto
                 curve.append({**point, "pnl": mean, "half": half})
                 bar.set_postfix_str(f"{MEASURES[args.TASK]}: {mean:.4g} ± {half:.2g}")
                 if RANK == 0:
-                    with replacing(snapshot(args.output, update * batch)) as part, part.open("wb") as file:
-                        torch.save(agent.state_dict(), file)
+                    write(snapshot(args.output, update * batch), agent.state_dict())
                 if writer:
                     writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
                 if spent >= next_save:
@@ -507,9 +508,9 @@ def main(args: Args) -> dict[str, float]:
     return compare(args, agent, curve, market, training) if RANK == 0 else {}
 
 
-def run(kind: type[Args]) -> None:
-    """Read the command line and do as it says."""
-    arguments = tyro.cli(kind)
+def run(kind: type[Args], words: Sequence[str] | None = None) -> None:
+    """Do as the words of the command line say, or those given."""
+    arguments = tyro.cli(kind, args=words)
     try:
         main(arguments)
     except KeyboardInterrupt:

@@ -31,7 +31,7 @@ and on a GPU the compiling and capturing before, are counted apart. *Ahead after
 whose agent leads, on the held-out seeds, by more than its interval.
 """
 TASKS = {
-    "MarketMaking": ("Market making", "examples/ppo_market_maker.py"),
+    "MarketMaking": ("Market making", "examples/ppo_fast.py"),
     "Execution": ("Execution", "examples/ppo_executor.py"),
     "Trading": ("Trading", "examples/ppo_trader.py"),
 }

@@ -1,4 +1,4 @@
-"""Measure the PPO example: environment steps a second of its parts and of the whole, and how it scales over GPUs.
+"""Measure `examples/ppo_fast.py`: environment steps per second of its parts and of the whole, and over several GPUs.
 
     python scripts/training_rate.py                                       # every variant, on the GPU if there is one
     python scripts/training_rate.py --variants default fast --output rates.json
@@ -30,7 +30,7 @@ from gymnasium.spaces import flatdim
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-import ppo_market_maker as ppo  # noqa: E402
+import ppo_fast as ppo  # noqa: E402
 from ppo_comparison import machine_name  # noqa: E402
 
 from kineticsim_env import MarketConfig, Simulator  # noqa: E402
