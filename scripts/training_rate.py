@@ -2,7 +2,7 @@
 
     python scripts/training_rate.py                                       # every variant, on the GPU if there is one
     python scripts/training_rate.py --variants default fast --output rates.json
-    python scripts/training_rate.py --scaling 1 2 4                       # processes, one a GPU (CPU: gloo)
+    python scripts/training_rate.py --scaling 1 2 4                       # processes, one per GPU (CPU: gloo)
 
 A variant that fails is reported with the end of its traceback, and the rest are measured. What is printed is JSON at
 the end (and in --output), and a line for each measurement before it.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def random_steps(trainer: ppo.Trainer) -> Callable[[], Any]:
 def training_rates(
     changes: dict[str, Any], engine: str, device: torch.device, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Measure one variant: steps a second of stepping, of stepping with inference, and of training; and its phases."""
+    """Measure one variant: steps per second of stepping, with inference, and of training; and its phases."""
     torch._dynamo.reset()
     gc.collect()
     if device.type == "cuda":
@@ -157,7 +157,7 @@ def kernels_of(phase: Callable[[], Any]) -> dict[str, Any]:
 
 
 def engine_rate(engine: str, device: torch.device, seconds: float, markets: int, auctions: int = 200) -> float:
-    """Return agent-events a second of an ensemble of the preset `paper`, sharded over the processes."""
+    """Return agent-events per second of an ensemble of the preset `paper`, sharded over the processes."""
     mine = markets // ppo.RANKS
     config = MarketConfig.preset("paper")
     simulator = Simulator(config, mine, engine=engine, device=device, seed=ppo.RANK * mine)
@@ -248,8 +248,8 @@ def print_scaling(found: dict[str, Any], options: argparse.Namespace) -> None:
     row["ratios"] = ratios
 
 
-def main() -> None:
-    """Measure what the command line asks for."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what the command line asks for, or the words given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--changes", default="{}", help='more arguments of the example, as JSON: {"num_envs": 4096}')
@@ -263,7 +263,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300, help="seconds that a number of processes may take (300)")
     parser.add_argument("--output", default="training_rate.json", help="the JSON file (default: training_rate.json)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.worker:
         worker(options)
         return
