@@ -65,6 +65,23 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
     assert saved["update"] == 6 and not (output / "checkpoint.pt.tmp").exists()
 
 
+def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent.parent / "scripts"))
+    report = importlib.import_module("ppo_report")
+    assert (report.DOCS / "ppo_results.md").read_text().startswith(report.HEAD)
+    monkeypatch.setattr(report, "DOCS", tmp_path)
+    (tmp_path / "images").mkdir()
+    ppo.main(ppo.Args(output=tmp_path / "run", **TINY))
+    report.main([str(tmp_path / "run")])
+    page = (tmp_path / "ppo_results.md").read_text()
+    assert page.startswith(report.HEAD) and "`python examples/ppo_fast.py`, judged by: liquidated PnL" in page
+    assert "| default | 1 | 8 | 0 M |" in page and (tmp_path / "run" / "table.md").read_text().strip() in page
+    assert {path.stem for path in (tmp_path / "images").iterdir()} == {
+        "ppo_marketmaking_learning_curve",
+        "ppo_marketmaking_episode",
+    }
+
+
 def test_scripted_policies_of_another_market_are_tuned_for_it(ppo, comparison, tmp_path, capsys, monkeypatch):
     grids = {"TWAP": (comparison.policies.TimeWeighted, {"ticks": [-2, 2]})}
     monkeypatch.setitem(comparison.tune.GRIDS, "Execution", grids)
