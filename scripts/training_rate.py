@@ -288,7 +288,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 for what in ("step_only", "step_and_inference", "training")
             )
             parts = ", ".join(f"{phase} {value:.2f}" for phase, value in row["ns_a_step"].items())
-            print(f"{name}: {rates}\n    ns a step: {parts}; prepared in {row['compile_and_capture_seconds']:.0f} s")
+            print(f"{name}: {rates}\n    ns per step: {parts}; prepared in {row['compile_and_capture_seconds']:.0f} s")
             for phase, kernels in row["kernels"].items():
                 print(f"    kernels of {phase}: {json.dumps(kernels)}")
             sys.stdout.flush()

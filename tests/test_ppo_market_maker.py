@@ -212,3 +212,14 @@ def test_it_learns(ppo, tmp_path):
     pnl = ppo.main(args)
     untrained = ppo.evaluate(ppo.Agent(37, 4, 64, 0.4).act, ppo.evaluation_env(512, engine="cpu")).pnl.mean()
     assert pnl["PPO (learned)"] > 0.95 * pnl["Avellaneda-Stoikov"] > 1.1 * untrained
+
+
+@pytest.mark.gpu
+def test_it_trains_on_a_gpu(ppo, tmp_path):
+    """The same algorithm on other sums: what is learned differs, and the scripted makers' episodes are the same."""
+    changes = {"engine": "cuda", "num_envs": 1024, "num_steps": 32, "total_steps": 1024 * 32 * 8}
+    pnl = ppo.main(ppo.Args(output=tmp_path / "gpu", **TINY | changes))
+    weights = torch.load(tmp_path / "gpu" / "agent.pt", weights_only=True)
+    assert all(value.is_cuda and value.isfinite().all() for value in weights.values())
+    on_cpu = ppo.main(ppo.Args(output=tmp_path / "cpu", **TINY))
+    assert pnl["fixed spread"] == on_cpu["fixed spread"] and pnl["random quotes"] == on_cpu["random quotes"]
