@@ -3,6 +3,7 @@
 PYTHON ?= python3
 SETUP_FLAGS ?=
 FUZZ_FLAGS ?=
+COUNTS_FLAGS ?=
 VENV_PYTHON := .venv/bin/python
 SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 
@@ -11,7 +12,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-gpu sanitize fuzz lint docs clean
+.PHONY: help demo test test-gpu sanitize fuzz counts lint docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +38,10 @@ sanitize:  ## watch every kernel variant and hostile calls with compute-sanitize
 fuzz:  ## throw 100,000 hostile cases at the package under sanitizers, about 15 minutes (FUZZ_FLAGS: see docs/robustness.md)
 	@$(SETUP) test
 	$(VENV_PYTHON) -m scripts.fuzz $(FUZZ_FLAGS)
+
+counts:  ## compare the instructions of the C++ engine and of the kernel with those on record (COUNTS_FLAGS=--write: record)
+	@$(SETUP) counts
+	$(VENV_PYTHON) -m scripts.instruction_counts $(COUNTS_FLAGS)
 
 lint:  ## check style (ruff), format (ruff) and types (ty)
 	@$(SETUP) lint

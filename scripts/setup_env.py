@@ -33,6 +33,7 @@ GOALS = {
     "demo": (["train"], ["matplotlib", "tensorboard", "tyro"]),
     "test": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
     "test-gpu": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
+    "counts": ([], []),
     "lint": (["test", "lint"], ["ruff", "ty"]),
     "docs": (
         ["docs"],
