@@ -69,6 +69,7 @@ def sources(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
 def test_lanes_do_not_race(sources):
     runtime = sanitizer()

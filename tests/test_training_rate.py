@@ -34,6 +34,7 @@ def test_parts_of_training(tmp_path):
     assert found["default"]["settings"]["update_epochs"] == "4" and found["fast"]["settings"]["update_epochs"] == "1"
 
 
+@pytest.mark.slow
 def test_what_fails_is_reported(tmp_path):
     found, printed = measure(tmp_path / "rates.json", "--variants", "default", "fast", num_minibatches=0)
     for name in ("default", "fast"):
