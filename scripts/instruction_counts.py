@@ -70,9 +70,8 @@ def count_kernel(nvcc: str, defines: dict) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernel.cubin"
         command = [nvcc, f"-arch={ARCH}", "--cubin", "-std=c++17", "--fmad=false", "-Xptxas", "-v"]
-        command += [
-            f"-D{name}={value}".replace(",", "\\,") for name, value in defines.items()
-        ]  # a comma ends an option
+        definitions = [f"-D{name}={value}" for name, value in defines.items()]
+        command += [definition.replace(",", "\\,") for definition in definitions]  # to nvcc a comma ends an option
         command += [f"-I{build.cuda_dir()}", str(build.cuda_dir() / build.KERNEL_SOURCE), "-o", str(output)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
