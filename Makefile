@@ -7,7 +7,7 @@ COUNTS_FLAGS ?=
 VENV_PYTHON := .venv/bin/python
 # One worker per core, where pytest-xdist could be installed; a worker takes about 1.5 GB.
 PYTEST = $(VENV_PYTHON) -m pytest $$($(VENV_PYTHON) -c "import xdist" 2> /dev/null && \
-	echo -n logical --maxprocesses 4 --dist worksteal)
+	echo --numprocesses logical --maxprocesses 4 --dist worksteal)
 SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 
 # Threads that wait for each other sleep: spinning, they are up to twenty times slower beside another busy program.
