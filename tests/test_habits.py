@@ -1,6 +1,10 @@
 """What people and CI are told to run exists, and versions are the same wherever they have to be stated twice."""
 
+import importlib.util
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -64,6 +68,15 @@ def test_ci_runs_every_check():
     ours = (ROOT / ".ci" / "run").read_text()
     for target in ("lint", "test-all", "counts", "docs"):
         assert re.search(rf"\b{target}\b", text) and f"make {target}" in ours
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make is found")
+def test_make_test_has_a_worker_per_core_where_there_is_xdist():
+    words = ["make", "--no-print-directory", "--dry-run", "test", f"VENV_PYTHON={sys.executable}"]
+    recipe = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    shown = subprocess.run(["sh", "-c", f"echo {recipe}"], capture_output=True, text=True, check=True).stdout
+    workers = "--numprocesses logical --maxprocesses 4 --dist worksteal " if importlib.util.find_spec("xdist") else ""
+    assert shown.strip() == f"{sys.executable} -m pytest {workers}-m not slow tests"
 
 
 def test_one_version_of_this_package():
