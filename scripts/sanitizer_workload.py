@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 
 from kineticsim_env import MarketConfig, MarketError, Simulator
-from kineticsim_env.engines.native import CudaEngine, choose_lane_room
+from kineticsim_env.engines.cuda import CudaEngine, choose_lane_room
 from kineticsim_env.envs.core import SAME_STEP, EnvCore
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES

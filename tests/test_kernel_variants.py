@@ -10,8 +10,8 @@ from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 
 import kineticsim_env as ks
 from kineticsim_env.config import class_counts, parameter_rows
-from kineticsim_env.engines import native
-from kineticsim_env.engines.native import CudaEngine, choose_bins
+from kineticsim_env.engines import cuda as native
+from kineticsim_env.engines.cuda import CudaEngine, choose_bins
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, layout
 

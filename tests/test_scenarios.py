@@ -11,7 +11,7 @@ from plain_rules import word
 import kineticsim_env as ks
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import base
-from kineticsim_env.engines.native import CudaEngine
+from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.envs.scenarios import make_scenarios
 from kineticsim_env.envs.single import MarketMakingEnv
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv

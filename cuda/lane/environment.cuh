@@ -250,6 +250,7 @@ struct LaneEnvironment {
     launch.reward[m] = reward;
     launch.terminated[m] = end == kTerminated;
     launch.truncated[m] = end == kTruncated;
+    launch.over[m] = end != kGoesOn;
     return true;
   }
 };

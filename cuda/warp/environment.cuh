@@ -471,6 +471,7 @@ struct EnvironmentTile {
         launch.reward[at] = reward;
         launch.terminated[at] = end == kTerminated;
         launch.truncated[at] = end == kTruncated;
+        launch.over[at] = end != kGoesOn;
       }
     }
   }
