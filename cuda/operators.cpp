@@ -16,6 +16,7 @@
 
 #include "model/launcher.h"
 #include "model/market.h"
+#include "model/plan.h"
 #include "model/tasks.h"
 
 namespace ks {
@@ -272,6 +273,11 @@ int64_t ks_register_operators() {
   }
   definitions.impl("watch", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(ks::watch)));
   definitions.impl("copies", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(ks::copies)));
+  return 0;
+}
+
+int64_t ks_plan(const ks::PlanRequest* request, ks::Plan* plan) {
+  *plan = ks::plan_for(*request);
   return 0;
 }
 

@@ -8,21 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_QUOTE_QTY
-from kineticsim_env.engines import operators
+from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.base import ENV_STEP
-from kineticsim_env.engines.native import NativeEngine
+from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import kernels, layout
 
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200,
 # which the compilation takes too, so that it costs at most as much again as was spent by then.
 _WORK_TO_SPECIALISE = 2 * 10**11
-_MOST_LANE_ROOM = 64  # ticks: beyond that lanes would walk too far
-_LANE_WARPS = 8  # with an environment on each lane, at least so many should fit on a multiprocessor,
-_LANE_MARKETS = 128  # and there should be so many environments for each: with fewer, lanes are too slow (measured)
-_RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
-_BLOCKS = 5  # of an environment on a multiprocessor: KS_BLOCKS in cuda/persistent_kernel.cu
 
 
 class CudaEngine(NativeEngine):
@@ -34,9 +28,6 @@ class CudaEngine(NativeEngine):
         """Bind to tensors on a CUDA device; see `NativeEngine`. Kernel variants are compiled when first needed."""
         super().__init__(device, sizes, tensors)
         self._index = torch.cuda.current_device() if device.index is None else device.index
-        properties = torch.cuda.get_device_properties(self._index)
-        self._multiprocessors = properties.multi_processor_count
-        self._shared_memory = getattr(properties, "shared_memory_per_multiprocessor", 0)
         self._plans: dict[int, tuple] = {}
         self._work, self._specialised = 0, False
         self._changing: set[str] = set()  # parameters that were set more than once, to different values
@@ -117,17 +108,30 @@ class CudaEngine(NativeEngine):
                 defines["KS_ROLE"] = int(value[0])
         return defines | ({"KS_TASK_CONSTANTS": ",".join(constants)} if "KS_ROLE" in defines else {})
 
-    def _definitions(self, mode: int) -> dict[str, int | str]:
+    def _plan_for(self, mode: int) -> Any:
+        """Return the variant and the shape for a mode, a `struct Plan`."""
+        largest = max(self._task.get("max_qty", 0), self._task.get("forced_qty", 0))
+        return variants.plan_for(
+            self._sizes,
+            torch.device("cuda", self._index),
+            task=int(mode != 0),
+            reach=self._reach,
+            agents=self._agents,
+            orders=min(self._orders, INT32_LIMIT - 1),
+            largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
+            lanes=int(self.force.get("KS_LANES", -1)),
+        )
+
+    def _definitions(self, mode: int, plan: Any = None) -> dict[str, int | str]:
         """Return the definitions that the kernel for a mode is compiled with."""
-        form = self._form_of_environment() if mode else {}
+        chosen = variants.definitions(plan or self._plan_for(mode))
         # With an environment on each lane it is compiled three times as fast with constants, and so only once.
-        specialised = self._specialised or "KS_LANES" in form
+        specialised = self._specialised or "KS_LANES" in chosen
         return {
             "KS_TASK": int(mode != 0),
-            "KS_BINS": choose_bins(self._reach, self._agents),
             "KS_OPTIONS": self._options,
             "KS_SLOTS": min(self._sizes["K"], 2),
-            **form,
+            **chosen,
             **(self._task_definitions() if mode and specialised else {}),
             **(self._own_definitions() if specialised else {}),
             **self.force,
@@ -136,60 +140,19 @@ class CudaEngine(NativeEngine):
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
         if mode not in self._plans:
-            defines = self._definitions(mode)
+            plan = self._plan_for(mode)
+            if not plan.fits:
+                raise EngineUnavailable(
+                    f"num_levels: got {self._sizes['L']}, which takes {plan.shared} bytes of a GPU's shared memory per "
+                    "block, more than this one has (engine='cpu' has no such limit)"
+                )
+            defines = self._definitions(mode, plan)
             self._specialised |= bool(defines.get("KS_LANES"))
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines)
-            self._plans[mode] = (kernel, *self._choose_shape(defines, kernel.shared_limit))
+            if mode:
+                self._struct.tile = plan.tile
+            self._plans[mode] = (kernel, plan.blocks, plan.threads, plan.shared)
         return self._plans[mode]
-
-    def _form_of_environment(self) -> dict[str, int | str]:
-        """Return what makes a step of single slots short: a warp for each of few, with more registers, or a lane."""
-        markets, levels, slots = (self._sizes[name] for name in "MLK")
-        if slots != 1:
-            return {}
-        blocks = -(-markets // (layout.CONSTANTS["kMarketsPerBlock"] * self._multiprocessors))  # on a multiprocessor
-        if blocks < _BLOCKS:
-            return {"KS_SINGLE": 1, "KS_BLOCKS": max(blocks, 2)}
-        room = choose_lane_room(self._reach)
-        fit = room and self._shared_memory >= _LANE_WARPS * (_RESERVED + lane_bytes(levels, room))
-        many = markets >= _LANE_MARKETS * self._multiprocessors
-        return {"KS_LANES": room, "KS_BINS": 0} if fit and many and self._are_short() else {}
-
-    def _are_short(self) -> bool:
-        """Return whether quantities are so small that most markets' numbers will fit in 16 bits."""
-        largest = max(self._task.get("max_qty", 0), self._task.get("forced_qty", 0))
-        largest = min(largest, int(self._rows["max_quote_qty"].max()))
-        orders = self._growth - self._sizes["K"] * MAX_QUOTE_QTY
-        return orders <= layout.CONSTANTS["kNarrowOrders"] and largest <= layout.CONSTANTS["kNarrowQuote"]
-
-    def _choose_shape(self, defines: Mapping[str, int | str], limit: int) -> tuple[int, int, int]:
-        """Choose blocks, threads a block and its shared memory: the first shape that fits the device."""
-        markets, levels, slots = (self._sizes[name] for name in "MLK")
-        constants, lanes = layout.CONSTANTS, layout.CONSTANTS["kWarpLanes"]
-        task = defines["KS_TASK"]
-        if task and defines.get("KS_LANES"):
-            return -(-markets // lanes), lanes, lane_bytes(levels, int(defines["KS_LANES"]))
-        full = choose_tile(markets, slots, self._multiprocessors) if task else 1
-        # Large books: blocks of one warp, so that as many as fit are on a multiprocessor.
-        per_block = constants["kMarketsPerBlock"] if levels <= 1024 else 1
-        book, least = 2 * max(levels, lanes), 0
-        if task and self._shared_memory:  # a smaller tile, if all warps that registers suffice for fit in then
-            room = self._shared_memory // _BLOCKS // 4 // per_block - _RESERVED // 4 // per_block
-            row = constants["kDeskInts"] + constants["kDeskSlotInts"] * slots
-            fits = (room - 2 * book - constants["kBinInts"]) // row
-            full = fits if full > fits >= full // 2 and fits > 0 else full
-        for tile, warps in ((full, per_block), (full, 1), (1, 1)):
-            ints = book + constants["kBinInts"]
-            if task:
-                self._struct.tile = tile
-                ints += book + tile * (constants["kDeskInts"] + constants["kDeskSlotInts"] * slots)
-            least = 4 * ints * warps
-            if least <= limit:
-                return -(-markets // (tile * warps)), lanes * warps, least
-        raise EngineUnavailable(
-            f"num_levels: got {levels}, which takes {least} bytes of a GPU's shared memory; this one has {limit} "
-            "(engine='cpu' has no such limit)"
-        )
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         if not self._specialised:
@@ -239,47 +202,3 @@ class CudaEngine(NativeEngine):
         if code > 0:
             raise RuntimeError(f"cuLaunchKernel: error {code}")
         return code == operators.PLAYED
-
-
-def choose_bins(reach: int, agents: int) -> int:
-    """Choose the number of order bins of the CUDA kernel (cuda/warp/order_flow.cuh).
-
-    Args:
-        reach: The furthest that an order which is not marketable can lie from the mid, of all markets.
-        agents: The most agents of a market.
-
-    Returns:
-        The fewest bins that hold both sides, so that there are most copies of each; 0, orders priced one by one, if
-        there are too many offsets for bins, or fewer agents than it takes to make up for pricing the bins.
-    """
-    needed = 2 * (-(-(2 * reach + 2) // 4) * 4)
-    bins = next((bins for bins in (16, 32, 64, 128) if needed <= bins), 0)
-    return bins if agents > bins else 0
-
-
-def choose_lane_room(reach: int) -> int:
-    """Choose how many ticks around the mid an environment on a lane has room for; 0 if it would be too many.
-
-    Args:
-        reach: As for `choose_bins`: orders lie within it, and the mid may be between two ticks.
-    """
-    room = 2 * reach + 2
-    return room if room <= _MOST_LANE_ROOM else 0
-
-
-def lane_bytes(levels: int, room: int) -> int:
-    """Return the shared memory of a warp with an environment on each lane: `lane_ints` in cuda/lane/environment.cuh."""
-    lanes, features = layout.CONSTANTS["kWarpLanes"], layout.CONSTANTS["kObservation"]
-    row = levels + layout.CONSTANTS["kRowPadding"]
-    narrow = lanes * (row // 2 + max(room + 1, features))
-    wide = lanes // 2 * (row + max(2 * (room + 1), features))
-    return 4 * max(narrow, wide)
-
-
-def choose_tile(markets: int, slots: int, multiprocessors: int) -> int:
-    """Choose how many environments a warp of the CUDA kernel steps.
-
-    So many that all warps run at a time, 20 on every multiprocessor (5 blocks of 4), and no more slots than a warp has
-    lanes.
-    """
-    return min(-(-markets // (20 * multiprocessors)), layout.CONSTANTS["kWarpLanes"] // max(1, slots))

@@ -58,7 +58,8 @@ class NativeEngine(Engine):
         self._launchers = {}
         self._rows = rows
         orders = (rows["first_fundamental"] + rows["num_fundamental"]) * rows["max_order_qty"]
-        self._growth = int(orders.max()) + self._sizes["K"] * MAX_QUOTE_QTY  # of a side in an auction, at most
+        self._orders = int(orders.max())  # of an auction, at most
+        self._growth = self._orders + self._sizes["K"] * MAX_QUOTE_QTY  # of a side
         return True
 
     @torch.inference_mode(False)
@@ -139,10 +140,10 @@ class NativeEngine(Engine):
             names = [name for name in names if name in (*layout.MARKET_STATE, *layout.SLOT_STATE, "params")]
         read = {"scenario_params", "params"} if self._scenarios is None else {"scenario_params"}
         read |= {name for name in names if layout.LAUNCH_FIELDS[name].constant}
+        shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}
         struct = layout.Launch.from_buffer_copy(self._struct)
         struct.env_mode, struct.decisions, struct.auctions, struct.records = mode, 1, auctions, 0
         struct.growth = min(self._growth * self._total(mode, 1, auctions), INT32_LIMIT - 1)
-        shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}
         launcher = operators.Launcher(
             struct,
             {name: tensors[name] for name in names if name not in read and tensors[name].numel()},

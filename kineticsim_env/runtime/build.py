@@ -34,6 +34,7 @@ CPU_FUNCTIONS: dict[str, list] = {  # all return int64
     "ks_sizeof_params": [],
     "ks_sizeof_launcher": [],
     "ks_register_operators": [],
+    "ks_plan": [_ADDRESS, _ADDRESS],
     "ks_new_launcher": [_ADDRESS, _ADDRESS],
     "ks_free_launcher": [_INT],
     "ks_played": [_INT],
