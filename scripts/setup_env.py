@@ -36,7 +36,7 @@ GOALS = {
     "lint": (["test", "lint"], ["ruff", "ty"]),
     "docs": (
         ["docs"],
-        ["furo", "matplotlib", "myst-parser", "pettingzoo", "sphinx", "sphinx-copybutton", "sphinx-gallery"],
+        ["furo", "matplotlib", "myst-parser", "sphinx", "sphinx-copybutton", "sphinx-gallery"],
     ),
 }
 
@@ -52,7 +52,7 @@ print(json.dumps(found))
 
 # Fails if one of the core packages does not work, though its metadata says that it is installed.
 TRY_PACKAGES = """
-import filelock, gymnasium, numpy, setuptools, torch, tqdm
+import filelock, gymnasium, numpy, pettingzoo, setuptools, torch, tqdm
 gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA GPU"
 print(f"torch {torch.__version__}, {gpu}")
 """

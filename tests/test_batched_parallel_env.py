@@ -7,8 +7,6 @@ import torch
 
 import kineticsim_env as ks
 
-pytest.importorskip("pettingzoo")
-
 SMALL = {"engine": "cpu", "horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 10}
 ALL = {"maker": 2, "momentum": 1, "noise": 2, "executor": 1, "trader": 1}
 both_actions = pytest.mark.parametrize("action_type", ["continuous", "discrete"])

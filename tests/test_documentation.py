@@ -36,7 +36,6 @@ OPTIONAL = (
     "array_api_compat",
     "matplotlib",
     "moviepy",
-    "pettingzoo",
     "pygame",
     "stable_baselines3",
     "tensorboard",

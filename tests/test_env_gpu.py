@@ -413,7 +413,6 @@ def test_single_and_parallel_environments_on_the_gpu():
         mine, theirs = one.step(action), two.step(action)
         np.testing.assert_array_equal(mine[0], theirs[0])
         assert mine[1:] == theirs[1:]
-    pytest.importorskip("pettingzoo")
     one, two = (ks.parallel_env(engine=engine, **SMALL) for engine in ("cuda", "cpu"))
     one.reset(seed=1)
     two.reset(seed=1)

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, seed_test
+from pettingzoo.utils.conversions import parallel_to_aec
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
-
-pytest.importorskip("pettingzoo")
-from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, seed_test  # noqa: E402
-from pettingzoo.utils.conversions import parallel_to_aec  # noqa: E402
 
 SMALL = {"engine": "cpu", "horizon": 15, "bank_size": 16, "warmup": 20}
 ALL = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1, "trader": 1}
@@ -329,14 +327,6 @@ def test_bad_actions_leave_the_state_untouched():
 def test_bad_arguments(learners, kwargs, match):
     with pytest.raises((ValueError, TypeError), match=match):
         make(learners, **kwargs)
-
-
-def test_a_missing_pettingzoo_is_an_error_with_the_command(monkeypatch):
-    import sys
-
-    monkeypatch.setattr(sys.modules["kineticsim_env.envs.parallel"], "_HAVE_PETTINGZOO", False)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kineticsim-env\[pettingzoo\]'"):
-        make()
 
 
 def test_a_checkpoint_goes_on():

@@ -14,6 +14,7 @@ import torch
 from env_helpers import draw_actions, environments, launch, make_cores
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
+from pettingzoo.utils.conversions import parallel_to_aec
 
 import kineticsim_env as ks
 from kineticsim_env.render import Frames, MarketRecorder, recorder
@@ -134,7 +135,6 @@ def test_of_a_long_episode_the_latest_decisions_are_kept(monkeypatch):
 
 
 def test_a_noise_learner_has_a_block_left():
-    pytest.importorskip("pettingzoo")
     env = ks.parallel_env(learners={"maker": 1, "noise": 1}, horizon=20, bank_size=4, render_mode="ansi", engine="cpu")
     env.reset(seed=3)
     watched = MarketRecorder(env.core, slot=1)
@@ -403,9 +403,11 @@ def test_record_video_of_a_vector_environment(markets, options, tmp_path):
 
 def test_record_video_of_pettingzoo(tmp_path):
     pytest.importorskip("moviepy")
-    wrappers = pytest.importorskip("pettingzoo.utils.wrappers")
+    pytest.importorskip("pettingzoo", minversion="1.27")  # older ones have no RecordVideoParallel
+    from pettingzoo.utils.wrappers import RecordVideoParallel
+
     env = ks.parallel_env({"maker": 1}, horizon=6, bank_size=4, render_mode="rgb_array", engine="cpu")
-    env = wrappers.RecordVideoParallel(env, str(tmp_path), episode_trigger=lambda episode: True)
+    env = RecordVideoParallel(env, str(tmp_path), episode_trigger=lambda episode: True)
     env.reset(seed=0)
     while env.agents:
         env.step({agent: WIDE for agent in env.agents})
@@ -463,11 +465,10 @@ def test_frames_of_a_vector_environment():
 
 
 def test_pettingzoo_render_test():
-    render_test = pytest.importorskip("pettingzoo.test").render_test
-    conversions = pytest.importorskip("pettingzoo.utils.conversions")
+    from pettingzoo.test import render_test
 
     def env(render_mode):
-        return conversions.parallel_to_aec(
+        return parallel_to_aec(
             ks.parallel_env({"maker": 1, "noise": 1}, horizon=20, bank_size=4, render_mode=render_mode, engine="cpu")
         )
 
@@ -475,7 +476,6 @@ def test_pettingzoo_render_test():
 
 
 def test_the_agent_can_be_chosen():
-    pytest.importorskip("pettingzoo")
     arguments = {"horizon": 20, "bank_size": 4, "engine": "cpu", "render_mode": "ansi"}
     texts = []
     for agent in (None, "maker_1", "noise_0"):

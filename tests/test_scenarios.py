@@ -185,7 +185,6 @@ def test_single_and_parallel_environments_draw_too():
     for m in range(3):
         env.reset(seed=20 + m)
         assert int(env.core.tensors["scenario"]) == int(row.scenario[m])
-    pytest.importorskip("pettingzoo")
     market = ks.parallel_env({"maker": 1}, **SMALL, randomise=RANDOMISE, num_scenarios=5)
     market.reset(seed=22)
     assert int(market.core.tensors["scenario"]) == int(row.scenario[2])

@@ -19,6 +19,7 @@ from kineticsim_env.config import CLASSES, MarketConfig, class_counts, make_conf
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs import warm_starts
+from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS, make_scenarios, num_rows, pack_table
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
@@ -402,7 +403,7 @@ class EnvCore:
         checked = simulator._checked_state(saved, present)
         for name in _SAVED:
             checked[name] = self._engine.own_copy(saved_states.take(saved, name, self.tensors[name]))
-        saved_states.check_environment_ranges(
+        check_environment_ranges(
             checked,
             present,
             self.task,
@@ -439,7 +440,7 @@ class EnvCore:
         except (TypeError, ValueError) as error:
             raise ValueError(f"state[{saved_states.SCENARIOS!r}]: {error}") from error
         given = saved_states.take(saved, saved_states.PARAMETERS, self._engine.parameters())
-        saved_states.check_parameters(given, self.config)
+        check_parameters(given, self.config)
         return table, given
 
     def close(self) -> None:

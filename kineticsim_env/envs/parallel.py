@@ -45,8 +45,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import pettingzoo
 import torch
 from gymnasium.utils import seeding
+from pettingzoo import ParallelEnv
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.base import BaseMarketEnv
@@ -59,27 +61,13 @@ from kineticsim_env.runtime.values import check_choice, is_one_of, show
 from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
 
-try:
-    import pettingzoo
-    from pettingzoo import ParallelEnv
-except ModuleNotFoundError:
-    _HAVE_PETTINGZOO = False
-    ParallelEnv = object
-else:
-    _HAVE_PETTINGZOO = True
-    if hasattr(pettingzoo, "register"):  # from 1.27 on
-        pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:parallel_env")
-        pettingzoo.register("aec", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:aec_env")
+if hasattr(pettingzoo, "register"):  # from 1.27 on
+    pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:parallel_env")
+    pettingzoo.register("aec", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:aec_env")
 
 
 def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
-    """Make a market with several learned agents; see `MarketParallelEnv` for the arguments.
-
-    Raises:
-        ModuleNotFoundError: If PettingZoo is not installed.
-    """
-    if not _HAVE_PETTINGZOO:
-        raise ModuleNotFoundError("parallel_env needs PettingZoo: pip install 'kineticsim-env[pettingzoo]'")
+    """Make a market with several learned agents; see `MarketParallelEnv` for the arguments."""
     return MarketParallelEnv(learners, **arguments)
 
 
@@ -89,7 +77,7 @@ def aec_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> Any:
     return pettingzoo.utils.conversions.parallel_to_aec(env)
 
 
-class MarketParallelEnv(BaseMarketEnv, ParallelEnv):  # ty: ignore[unsupported-base]
+class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     """One market in which learners replace built-in agents; the module's page describes it.
 
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
@@ -259,7 +247,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):  # ty: ignore[unsupported-b
     # Beyond it --------------------------------------------------------------------------------------------------------
 
     @property
-    def agents(self) -> list[str]:
+    def agents(self) -> list[str]:  # ty: ignore[incompatible-property-override]  the core knows who is alive
         """The agents whose episodes run; none before the first reset."""
         return [self.possible_agents[slot] for slot in self._playing()]
 
@@ -287,7 +275,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):  # ty: ignore[unsupported-b
             if agent not in actions:
                 continue  # its episode has ended
             limit = self.core.task.num_choices(self._role[agent])
-            row = check_host_actions(actions[agent], self.action_spaces[agent].shape, limit, f"actions[{agent!r}]")
+            shape = self.action_spaces[agent].shape or ()
+            row = check_host_actions(actions[agent], shape, limit, f"actions[{agent!r}]")
             rows[0, slot, : row.size] = torch.from_numpy(row)
         return given.to(self.core.device)
 

@@ -1,7 +1,7 @@
-"""Saved states: what they say they are of, and the range of every number in them.
+"""Saved states: what they say they are of, and the range of every number of a market in them.
 
-`Simulator` and `EnvCore` save and load; this file describes and checks. The ranges, in words: docs/model.md and
-docs/environment.md.
+`Simulator` and `EnvCore` save and load; this file describes and checks. The ranges, in words: docs/model.md. Those of
+an environment's numbers: envs/saved_states.py.
 """
 
 from __future__ import annotations
@@ -16,25 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import (
-    MAX_ORIGIN,
-    MAX_PRICE,
-    MAX_QUOTE_QTY,
-    MAX_STEP_QTY,
-    MarketConfig,
-    parameter_ranges,
-)
-from kineticsim_env.engines.numpy import rules
-from kineticsim_env.engines.numpy.market import WORD_SLOT
-from kineticsim_env.envs.scenarios import MAX_SCENARIOS
+from kineticsim_env.config import MAX_ORIGIN, MAX_PRICE, MAX_QUOTE_QTY
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_mapping, engine_input
 from kineticsim_env.runtime.values import check_flag
-from kineticsim_env.tasks.base import Task
 
 ABOUT, SCENARIOS, PARAMETERS = "about", "scenarios", "parameters"
 _FORMAT = 1
-_MAX_MONEY, _MAX_INVENTORY, _MAX_COUNT = 2**60, 2**52, 2**62
+MAX_MONEY, _MAX_INVENTORY, _MAX_COUNT = 2**60, 2**52, 2**62
 
 
 # What a state is of ---------------------------------------------------------------------------------------------------
@@ -79,7 +68,7 @@ def pack_about(about: Mapping[str, Any]) -> torch.Tensor:
     return pack({"format": _FORMAT, **about})
 
 
-def describe(settings: MarketConfig | Task) -> dict[str, Any]:
+def describe(settings: Any) -> dict[str, Any]:
     """Return the fields of a config or a task; an array of a value per market as its length and digest."""
     return {
         field.name: _digest(value) if isinstance(value := getattr(settings, field.name), np.ndarray) else value
@@ -150,7 +139,7 @@ def take(saved: Mapping[str, Any], name: str, like: torch.Tensor) -> torch.Tenso
 # Ranges ---------------------------------------------------------------------------------------------------------------
 
 
-class _Ranges:
+class Ranges:
     """Refuses numbers that no market can have, by the name of their tensor."""
 
     def __init__(self, saved: Mapping[str, torch.Tensor]) -> None:
@@ -163,6 +152,7 @@ class _Ranges:
             raise ValueError(f"state[{name!r}]: got {found}, allowed is {allowed}")
 
     def within(self, name: str, low: int, high: int, said: str) -> None:
+        """Raise if any element is below `low` or above `high`."""
         self.refuse(name, (self._saved[name] < low) | (self._saved[name] > high), said)
 
 
@@ -177,8 +167,8 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     Raises:
         ValueError: Naming the tensor, the first number that is out of its range, and the range.
     """
-    check = _Ranges(saved)
-    row = _columns(parameters, saved["bid"].device)
+    check = Ranges(saved)
+    row = columns(parameters, saved["bid"].device)
     for name in ("bid", "ask"):
         check.refuse(name, saved[name] < 0, "0 or more")
         check.refuse(name, (saved[name].sum(1) >= 2**31)[:, None], "a side's total below 2^31")
@@ -204,7 +194,7 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
         _check_slots(check, saved)
 
 
-def _check_slots(check: _Ranges, saved: Mapping[str, torch.Tensor]) -> None:
+def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor]) -> None:
     quotes = saved["quotes"].long()
     quantity = torch.arange(4, device=quotes.device) % 2 == 1
     check.refuse("quotes", (quotes.abs() > MAX_PRICE) & ~quantity, "prices within 2^30")
@@ -213,123 +203,10 @@ def _check_slots(check: _Ranges, saved: Mapping[str, torch.Tensor]) -> None:
     against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)
     check.refuse("quotes", against_itself[..., None], "a bid below the ask of the same slot")
     check.within("inventory", -_MAX_INVENTORY, _MAX_INVENTORY, "-2^52 to 2^52")
-    check.within("cash", -_MAX_MONEY, _MAX_MONEY, "-2^60 to 2^60")
-    check.within("fees", 0, _MAX_MONEY, "0 to 2^60")
+    check.within("cash", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
+    check.within("fees", 0, MAX_MONEY, "0 to 2^60")
 
 
-def check_environment_ranges(
-    saved: Mapping[str, torch.Tensor],
-    parameters: torch.Tensor,
-    task: Task,
-    roles: Sequence[str],
-    *,
-    levels: int,
-    auctions_per_step: int,
-    scenarios: bool,
-) -> None:
-    """Refuse a state that no environment of this task can be in; the market's part is checked already.
-
-    Args:
-        saved: The market's and the environment's tensors, of the right shapes and dtypes.
-        parameters: What the markets play, int32 `[M, n]` or `[1, n]`.
-        task: The settings.
-        roles: Of each slot.
-        levels: L.
-        auctions_per_step: Auctions per decision.
-        scenarios: Whether there are any.
-
-    Raises:
-        ValueError: Naming the tensor, the first number that is out of its range, and the range.
-    """
-    check = _Ranges(saved)
-    elapsed, done = saved["elapsed"].long(), saved["done"]
-    check.within("elapsed", 0, task.horizon, f"0 to {task.horizon}")
-    check.refuse("done", (elapsed == task.horizon) & ~done, f"True at the horizon, {task.horizon}")
-    check.refuse("ended", (done != saved["ended"].all(1))[:, None], "True for all slots just where 'done' is")
-    left = (task.horizon - elapsed) * auctions_per_step + task.forced_auctions
-    check.refuse("t", saved["t"] + left >= 2**32, "so low that the episode ends below 2^32")
-    furthest = MAX_PRICE + 4 * levels
-    for name in ("mid_history", "arrival2"):
-        check.within(name, -furthest, furthest, f"within 2^30 + 4 num_levels = {furthest}")
-    moves = saved["mid_history"].long().diff(dim=1).abs() >= 2**31
-    check.refuse("mid_history", moves.any(1, keepdim=True), "mids less than 2^31 apart from one decision to the next")
-    check.refuse("volume_history", saved["volume_history"] < 0, "0 or more")
-    check.within("prev_value", -_MAX_MONEY, _MAX_MONEY, "-2^60 to 2^60")
-    if scenarios:
-        check.within("scenario", 0, MAX_SCENARIOS - 1, f"0 to {MAX_SCENARIOS - 1}")
-    else:
-        check.within("scenario", 0, 0, "0, as there are no scenarios")
-    row = _columns(parameters, elapsed.device)  # what observations are scaled by
-    largest, limit = row["max_quote_qty"].view(-1, 1, 1), row["inventory_limit"].view(-1, 1)
-    quantity = torch.arange(4, device=elapsed.device) % 2 == 1
-    check.refuse("quotes", (saved["quotes"] > largest) & quantity, "quantities up to max_quote_qty")
-    over = (limit >= 0) & (saved["inventory"].abs() > limit)
-    check.refuse("inventory", over, "within inventory_limit")
-    for slot, role in enumerate(roles):
-        space = task.observation_space(role)
-        for name in ("observation", "final_observation"):
-            rows = saved[name][:, slot, : len(space.low)]
-            low, high = (torch.from_numpy(bound).to(rows.device) for bound in (space.low, space.high))
-            outside = torch.zeros_like(saved[name], dtype=torch.bool)
-            outside[:, slot, : len(space.low)] = ~((rows >= low) & (rows <= high))  # NaN, too
-            check.refuse(name, outside, f"in the observation space of a {role}")
-        if role in ("noise", "executor"):
-            _check_block(check, saved, task, role, slot)
-
-
-def _check_block(check: _Ranges, saved: Mapping[str, torch.Tensor], task: Any, role: str, slot: int) -> None:
-    """Refuse an inventory that is not between nothing and all of what the slot has to trade."""
-    seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
-    with np.errstate(over="ignore"):
-        key = rules.episode_key(seed, episode)
-        word = rules.random_words(key, np.zeros_like(seed), np.array(WORD_SLOT + slot))
-    side, whole = (
-        rules.bit_sign(word, 31),
-        1 + (rules.bits(word, 32, 16) * getattr(task, "max_target", 0) >> 16),
-    )
-    if role == "executor":
-        whole = np.full_like(side, task.block_qty)
-        side = {"buy": np.ones_like(side), "sell": -np.ones_like(side)}.get(task.side, side)
-    traded = torch.from_numpy(side).to(saved["inventory"].device) * saved["inventory"][:, slot]
-    bad = torch.zeros_like(saved["inventory"], dtype=torch.bool)
-    bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole).to(traded.device))
-    check.refuse("inventory", bad, f"from nothing to all of the block of a {role}, on its side")
-
-
-def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
-    """Refuse parameters that no market of a config's sizes and limits on slots can have.
-
-    Args:
-        packed: int32 `[M, n]`, of the right shape and dtype.
-        config: The market that scenarios differ from.
-
-    Raises:
-        ValueError: Naming the field, the first number that is out of its range, and the range.
-    """
-    row = _columns(packed, packed.device)
-    limit = -1 if config.inventory_limit is None else config.inventory_limit
-    ranges = parameter_ranges(config.num_levels) | {
-        "max_quote_qty": (int(config.max_quote_qty), int(config.max_quote_qty)),
-        "inventory_limit": (int(limit), int(limit)),
-    }
-    for name, (low, high) in ranges.items():
-        bad = (row[name] < low) | (row[name] > high)
-        if bool(bad.any()):
-            found = row[name][bad][0].item()
-            raise ValueError(f"state[{PARAMETERS!r}]: got {name} = {found}, allowed is {low} to {high}")
-    edges = [torch.zeros_like(row["num_noise"]), row["first_momentum"], row["first_maker"], row["first_fundamental"]]
-    counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker")]
-    disorder = [begin + count > end for begin, count, end in zip(edges, counts, edges[1:], strict=False)]
-    total = row["first_fundamental"] + row["num_fundamental"]
-    if any(bool(bad.any()) for bad in disorder) or bool((total * row["max_order_qty"] > MAX_STEP_QTY).any()):
-        raise ValueError(f"state[{PARAMETERS!r}]: got counts of agents that no population has, allowed are a config's")
-    loose = ((row["walk_threshold"] > 0) | ((row["jump_threshold"] > 0) & (row["jump_size"] > 0))) & (
-        row["window"] == 0
-    )
-    if bool(loose.any()):
-        raise ValueError(f"state[{PARAMETERS!r}]: got window = 0, allowed is a window where the fundamental moves")
-
-
-def _columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
+def columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
     """Return parameters int32 `[M, n]` or `[1, n]` by name, int64."""
     return dict(zip(layout.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=True))

@@ -1,0 +1,132 @@
+"""Saved states of environments: the range of every number in them, in words in docs/environment.md.
+
+`EnvCore.load_state_dict` calls this after runtime/saved_states.py has checked the market's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig, parameter_ranges
+from kineticsim_env.engines.numpy import rules
+from kineticsim_env.engines.numpy.market import WORD_SLOT
+from kineticsim_env.envs.scenarios import MAX_SCENARIOS
+from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, Ranges, columns
+from kineticsim_env.tasks.base import Task
+
+
+def check_environment_ranges(
+    saved: Mapping[str, torch.Tensor],
+    parameters: torch.Tensor,
+    task: Task,
+    roles: Sequence[str],
+    *,
+    levels: int,
+    auctions_per_step: int,
+    scenarios: bool,
+) -> None:
+    """Refuse a state that no environment of this task can be in; the market's part is checked already.
+
+    Args:
+        saved: The market's and the environment's tensors, of the right shapes and dtypes.
+        parameters: What the markets play, int32 `[M, n]` or `[1, n]`.
+        task: The settings.
+        roles: Of each slot.
+        levels: L.
+        auctions_per_step: Auctions per decision.
+        scenarios: Whether there are any.
+
+    Raises:
+        ValueError: Naming the tensor, the first number that is out of its range, and the range.
+    """
+    check = Ranges(saved)
+    elapsed, done = saved["elapsed"].long(), saved["done"]
+    check.within("elapsed", 0, task.horizon, f"0 to {task.horizon}")
+    check.refuse("done", (elapsed == task.horizon) & ~done, f"True at the horizon, {task.horizon}")
+    check.refuse("ended", (done != saved["ended"].all(1))[:, None], "True for all slots just where 'done' is")
+    left = (task.horizon - elapsed) * auctions_per_step + task.forced_auctions
+    check.refuse("t", saved["t"] + left >= 2**32, "so low that the episode ends below 2^32")
+    furthest = MAX_PRICE + 4 * levels
+    for name in ("mid_history", "arrival2"):
+        check.within(name, -furthest, furthest, f"within 2^30 + 4 num_levels = {furthest}")
+    moves = saved["mid_history"].long().diff(dim=1).abs() >= 2**31
+    check.refuse("mid_history", moves.any(1, keepdim=True), "mids less than 2^31 apart from one decision to the next")
+    check.refuse("volume_history", saved["volume_history"] < 0, "0 or more")
+    check.within("prev_value", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
+    if scenarios:
+        check.within("scenario", 0, MAX_SCENARIOS - 1, f"0 to {MAX_SCENARIOS - 1}")
+    else:
+        check.within("scenario", 0, 0, "0, as there are no scenarios")
+    row = columns(parameters, elapsed.device)  # what observations are scaled by
+    largest, limit = row["max_quote_qty"].view(-1, 1, 1), row["inventory_limit"].view(-1, 1)
+    quantity = torch.arange(4, device=elapsed.device) % 2 == 1
+    check.refuse("quotes", (saved["quotes"] > largest) & quantity, "quantities up to max_quote_qty")
+    over = (limit >= 0) & (saved["inventory"].abs() > limit)
+    check.refuse("inventory", over, "within inventory_limit")
+    for slot, role in enumerate(roles):
+        space = task.observation_space(role)
+        for name in ("observation", "final_observation"):
+            rows = saved[name][:, slot, : len(space.low)]
+            low, high = (torch.from_numpy(bound).to(rows.device) for bound in (space.low, space.high))
+            outside = torch.zeros_like(saved[name], dtype=torch.bool)
+            outside[:, slot, : len(space.low)] = ~((rows >= low) & (rows <= high))  # NaN, too
+            check.refuse(name, outside, f"in the observation space of a {role}")
+        if role in ("noise", "executor"):
+            _check_block(check, saved, task, role, slot)
+
+
+def _check_block(check: Ranges, saved: Mapping[str, torch.Tensor], task: Any, role: str, slot: int) -> None:
+    """Refuse an inventory that is not between nothing and all of what the slot has to trade."""
+    seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
+    with np.errstate(over="ignore"):
+        key = rules.episode_key(seed, episode)
+        word = rules.random_words(key, np.zeros_like(seed), np.array(WORD_SLOT + slot))
+    side, whole = (
+        rules.bit_sign(word, 31),
+        1 + (rules.bits(word, 32, 16) * getattr(task, "max_target", 0) >> 16),
+    )
+    if role == "executor":
+        whole = np.full_like(side, task.block_qty)
+        side = {"buy": np.ones_like(side), "sell": -np.ones_like(side)}.get(task.side, side)
+    traded = torch.from_numpy(side).to(saved["inventory"].device) * saved["inventory"][:, slot]
+    bad = torch.zeros_like(saved["inventory"], dtype=torch.bool)
+    bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole).to(traded.device))
+    check.refuse("inventory", bad, f"from nothing to all of the block of a {role}, on its side")
+
+
+def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
+    """Refuse parameters that no market of a config's sizes and limits on slots can have.
+
+    Args:
+        packed: int32 `[M, n]`, of the right shape and dtype.
+        config: The market that scenarios differ from.
+
+    Raises:
+        ValueError: Naming the field, the first number that is out of its range, and the range.
+    """
+    row = columns(packed, packed.device)
+    limit = -1 if config.inventory_limit is None else config.inventory_limit
+    ranges = parameter_ranges(config.num_levels) | {
+        "max_quote_qty": (int(config.max_quote_qty), int(config.max_quote_qty)),
+        "inventory_limit": (int(limit), int(limit)),
+    }
+    for name, (low, high) in ranges.items():
+        bad = (row[name] < low) | (row[name] > high)
+        if bool(bad.any()):
+            found = row[name][bad][0].item()
+            raise ValueError(f"state[{PARAMETERS!r}]: got {name} = {found}, allowed is {low} to {high}")
+    edges = [torch.zeros_like(row["num_noise"]), row["first_momentum"], row["first_maker"], row["first_fundamental"]]
+    counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker")]
+    disorder = [begin + count > end for begin, count, end in zip(edges, counts, edges[1:], strict=False)]
+    total = row["first_fundamental"] + row["num_fundamental"]
+    if any(bool(bad.any()) for bad in disorder) or bool((total * row["max_order_qty"] > MAX_STEP_QTY).any()):
+        raise ValueError(f"state[{PARAMETERS!r}]: got counts of agents that no population has, allowed are a config's")
+    loose = ((row["walk_threshold"] > 0) | ((row["jump_threshold"] > 0) & (row["jump_size"] > 0))) & (
+        row["window"] == 0
+    )
+    if bool(loose.any()):
+        raise ValueError(f"state[{PARAMETERS!r}]: got window = 0, allowed is a window where the fundamental moves")
