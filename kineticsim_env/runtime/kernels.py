@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import os
 import re
 import secrets
@@ -57,10 +58,9 @@ def gpu_present() -> bool:
 def bindings() -> tuple[Any, Any]:
     """Return the modules `cuda.bindings.driver` and `cuda.bindings.nvrtc`. Raises EngineUnavailable without them."""
     try:
-        from cuda.bindings import driver, nvrtc
+        return importlib.import_module("cuda.bindings.driver"), importlib.import_module("cuda.bindings.nvrtc")
     except ImportError as error:
         raise EngineUnavailable("cuda.bindings is not found (pip install cuda-bindings)") from error
-    return driver, nvrtc
 
 
 def find_nvcc() -> str | None:
