@@ -124,17 +124,22 @@ def _load_cpu() -> ctypes.CDLL:
 
 
 def _open_library(path: Path, _content: bytes) -> ctypes.CDLL:
-    from _ctypes import dlclose  # not on Windows
-
     library = ctypes.CDLL(str(path))
     missing = [name for name in CPU_FUNCTIONS if not hasattr(library, name)]
     if missing:
-        dlclose(library._handle)  # or the one that is built next, at the same path, would be taken for this one
+        close_library(library)
         raise OSError(f"{', '.join(missing)} not found in it")
     for name, arguments in CPU_FUNCTIONS.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, ctypes.c_int64
     return library
+
+
+def close_library(library: ctypes.CDLL) -> None:
+    """Give a library back that is no good, or the one that is built next, at the same path, would be taken for it."""
+    from _ctypes import dlclose  # not on Windows
+
+    dlclose(library._handle)
 
 
 def _build_cpu(command: str, folder: Path, name: str) -> bytes:

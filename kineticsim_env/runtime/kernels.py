@@ -326,14 +326,18 @@ def _open_library(path: Path, entry: str) -> tuple[int, int]:
     """Return the functions of a library that nvcc built, on the current device: the kernel, and the one that copies."""
     library = ctypes.CDLL(str(path))
     functions = []
-    for name in (entry, COPY_ENTRY):
-        find = getattr(library, f"{name}_function", None)
-        function = ctypes.c_void_p()
-        if find is None and name == entry:
-            raise OSError(f"{entry} not found in it")
-        if find is not None and (code := find(ctypes.byref(function))):
-            raise RuntimeError(f"cudaGetFuncBySymbol({name}): error {code}")
-        functions.append(function.value or 0)
+    try:
+        for name in (entry, COPY_ENTRY):
+            find = getattr(library, f"{name}_function", None)
+            function = ctypes.c_void_p()
+            if find is None and name == entry:
+                raise OSError(f"{entry} not found in it")
+            if find is not None and (code := find(ctypes.byref(function))):
+                raise RuntimeError(f"cudaGetFuncBySymbol({name}): error {code}")
+            functions.append(function.value or 0)
+    except (OSError, RuntimeError):
+        build.close_library(library)
+        raise
     return functions[0], functions[1]
 
 
