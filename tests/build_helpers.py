@@ -30,8 +30,12 @@ extern "C" int64_t ks_cpu_launch(const void*) { return -1; }
 extern "C" int64_t ks_sizeof_launch() { return 8; }
 extern "C" int64_t ks_sizeof_params() { return 4; }
 """
+OPERATORS = "#include <cstdint>\n" + "".join(
+    f'extern "C" int64_t {name}() {{ return 0; }}\n' for name in build.CPU_FUNCTIONS if name not in ENGINE
+)
 TINY_CPU = ENGINE + 'extern "C" int64_t ks_answer() { return 42; }\n'
 TINY_KERNEL = """
+#include "launch_host.cuh"
 #include "model/layout.h"
 extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   extern __shared__ int32_t shared[];
@@ -40,6 +44,7 @@ extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch l
   __syncthreads();
   if (m < launch.markets) launch.volume[m] += shared[threadIdx.x] * static_cast<int64_t>(launch.levels) + TINY_ADD;
 }
+KS_EXPORT_KERNEL(ks_market_kernel)
 """
 LOAD = "print('answer', build.load_cpu().ks_answer())"
 HOST_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
@@ -65,8 +70,10 @@ def sources(tmp_path):
     folder = tmp_path / "cuda"
     (folder / "model").mkdir(parents=True)
     (folder / "market_cpu.cpp").write_text(TINY_CPU)
+    (folder / "operators.cpp").write_text(OPERATORS)
     (folder / "persistent_kernel.cu").write_text(TINY_KERNEL)
-    shutil.copy(build.cuda_dir() / "model" / "layout.h", folder / "model")
+    for name in ("launch_host.cuh", "model/layout.h"):
+        shutil.copy(build.cuda_dir() / name, folder / name)
     return folder
 
 
