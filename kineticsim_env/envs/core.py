@@ -303,6 +303,7 @@ class EnvCore:
         return (
             type(given) is torch.Tensor
             and given.dtype is self._input_dtype
+            and not given.is_nested  # which has no shape
             and given.shape == self._input_shape
             and given.device == self.device
             and given.is_contiguous()
