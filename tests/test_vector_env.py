@@ -10,7 +10,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import kineticsim_env as ks
-from kineticsim_env.envs import vector
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 ID = "KineticSim/MarketMaking-v0"
@@ -431,7 +430,9 @@ class Work(TorchDispatchMode):
         return results
 
 
-@pytest.mark.parametrize(("mode", "copy", "copies"), [("same_step", True, 6), ("disabled", True, 4), ("same_step", False, 0)])
+@pytest.mark.parametrize(
+    ("mode", "copy", "copies"), [("same_step", True, 6), ("disabled", True, 4), ("same_step", False, 0)]
+)
 @every_task
 def test_a_step_asks_torch_for_little(kind, seen, size, mode, copy, copies):
     """For a copy of each output and no more; on a GPU one kernel makes them all."""
