@@ -91,10 +91,7 @@ struct LaneEnvironment {
         if (!tile.load_books(playing)) return false;
         if (plays && (!kOptions || market.p.cancel_threshold == 0)) market.measure();  // cancellation does so, too
       }
-      const int32_t by = plays ? market.see() : 0;
-      if (kOptions) tile.shift_books(by);
-      if (by != 0) market.moved(by);
-      if (plays) plays = !market.stopped() && market.trade(a == 0 || forced, fresh);
+      play_auction<kOptions>(market, plays, a == 0 || forced, fresh);
     }
     return true;
   }
@@ -102,7 +99,7 @@ struct LaneEnvironment {
   // False, and nothing but observations has been written, if the markets' numbers do not fit.
   KS_ON_LANE bool step_or_reset() const {
     const bool explicit_reset = launch.env_mode == kLaunchModeEnvReset;
-    Market market(params(), tile.levels, tile.row_of(tile.lane), tile.windows + tile.lane);
+    Market market(params(), tile);
     static_cast<MarketNumbers&>(market) = numbers_of(launch, m);
     const Four standing = reinterpret_cast<const Four*>(launch.quotes)[m];
     market.quote = Quote{standing.a, standing.b, standing.c, standing.d};
