@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cpu/market.h"
-#include "model/tasks.h"
+#include "model/step.h"
 
 namespace ks {
 
@@ -16,7 +16,6 @@ struct Environment : Market {
   void reset() {
     const TaskParams& task = launch.task;
     episode += 1;
-    t = 0;
     key = episode_key(launch.seed[m], episode);
     volume = trades = 0;
     const Opening opening = opening_of(launch, task, m, key, episode);
@@ -28,14 +27,12 @@ struct Environment : Market {
       const int64_t row = opening.bank_row;
       std::memcpy(bid, launch.bank_bid + row * levels, levels * sizeof(int32_t));
       std::memcpy(ask, launch.bank_ask + row * levels, levels * sizeof(int32_t));
-      const int32_t* scalars = launch.bank_scalars + 4 * row;
-      prev_mid2 = scalars[0], last_tick = scalars[1], origin = scalars[2], fundamental = scalars[3];
     } else {
       std::fill(bid, bid + levels, 0);
       std::fill(ask, ask + levels, 0);
       bid[p.init_price - 1] = ask[p.init_price + 1] = p.init_depth;
-      prev_mid2 = 2 * p.init_price, last_tick = p.init_price, origin = 0, fundamental = p.fundamental_price;
     }
+    static_cast<MarketNumbers&>(*this) = opening_numbers(launch, task, p, opening, key, error);
     measure();
     for (int k = 0; k < slots; ++k) {
       quotes[k] = {0, 0, 0, 0};
@@ -71,30 +68,29 @@ struct Environment : Market {
     return target_of(launch.task, launch.task.role[k], mid_history(), key, t, k, accounts[k].inventory);
   }
 
-  // Slot k's action as a quote; the door comes later.
+  // Slot k's action as a quote.
   Quote decode(int k) {
     const TaskParams& task = launch.task;
     const int64_t row = m * slots + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
-    return task.action_type == kActionTypeContinuous
-               ? decode_continuous(task, task.role[k], launch.actions + row * launch.action_stride, mid_history()[0],
-                                   target(k), quotes[k], error)
-               : decode_discrete(task, task.role[k], launch.choices[row], mid_history()[0], target(k), error);
+    const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
+    return quote_of_action(launch, task, task.role[k], p, action, row, mid_history()[0], target(k), quotes[k],
+                           accounts[k].inventory, error);
   }
 
   // After the last decision: what is left of blocks goes into the market, until nothing is or it has taken too long.
   void force_blocks() {
     const TaskParams& task = launch.task;
-    for (int a = 0; a < task.forced_auctions && !stopped(); ++a) {
-      Quote forced[kMaxSlots] = {};
+    const int32_t most = forced_auctions(task, launch.elapsed[m]);
+    for (int a = 0; a < most; ++a) {
+      Quote forced[kMaxSlots];
       bool any = false;
       for (int k = 0; k < slots; ++k) {
-        if (task.role[k] != kRoleExecutor || launch.ended[m * slots + k]) continue;
-        forced[k] = through_door(forced_quote(task, target(k)), accounts[k].inventory, p);
-        any |= forced[k].bid_qty + forced[k].ask_qty > 0;
+        const bool ended = launch.ended[m * slots + k];
+        forced[k] = forced_order(task, task.role[k], ended, p, target(k), accounts[k].inventory);
+        any |= has_quantity(forced[k]);
       }
-      if (!any) return;
-      auction(forced);
+      if (!any || !auction(forced)) return;
     }
   }
 
@@ -113,17 +109,18 @@ struct Environment : Market {
 
   void env_step() {
     const TaskParams& task = launch.task;
-    if (launch.done[m] || stopped()) {
+    const Part part = part_of(launch, task, stopped(), launch.done[m], true);
+    if (!part.plays) {
       rest();
-      if (!stopped() && task.autoreset == kAutoresetDisabled) return;
+      if (part.frozen) return;
       lower_flags();
-      if (stopped()) return;
+      if (!part.restarts) return;
       reset();
       observe(launch.observation);
       store();
       return;
     }
-    const int32_t mid2_before = mid_history()[0], fundamental_before = fundamental;
+    const int32_t fundamental_before = fundamental;
     const int64_t volume_before = volume;
     Quote fresh[kMaxSlots];
     Account before[kMaxSlots];
@@ -133,7 +130,7 @@ struct Environment : Market {
     }
     decision(fresh, 0);
     const int32_t elapsed = launch.elapsed[m] + 1;
-    if (elapsed >= task.horizon) force_blocks();
+    if (!stopped()) force_blocks();
     if (stopped()) {
       std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
       lower_flags();
@@ -143,34 +140,26 @@ struct Environment : Market {
     write_fills(m * slots);
 
     int32_t *mids = mid_history(), *volumes = volume_history();
-    const int32_t mid2 = mark();
     std::copy_backward(mids, mids + kHistory, mids + kHistory + 1);
     std::copy_backward(volumes, volumes + kHistory - 1, volumes + kHistory);
-    mids[0] = mid2;
-    volumes[0] = (int32_t)std::min<int64_t>(volume - volume_before, 0x7fffffff);
+    mids[0] = mark();
+    volumes[0] = recorded_volume(volume - volume_before);
     launch.elapsed[m] = elapsed;
 
-    const bool on_fundamental = task.mark == kMarkFundamental;
-    Decision d;
-    d.mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mid2_before;
-    d.mark2_after = on_fundamental ? 2 * (int64_t)fundamental : mid2;
-    d.arrival2 = launch.arrival2[m];
     bool all_ended = true;
     for (int k = 0; k < slots; ++k) {
-      const int64_t row = m * slots + k;
+      const int64_t row = m * slots + k, inventory = accounts[k].inventory;
       const bool liquidates = task.mark == kMarkLiquidation;
-      d.before = before[k], d.after = accounts[k];
-      d.prev_value = launch.prev_value[row];
-      d.value = marked_value(task, d.after, d.mark2_after,
-                             liquidates ? liquidation_cash(bid, ask, levels, d.after.inventory, origin, last_tick) : 0);
-      d.remaining = target(k).remaining;
-      const End end = launch.ended[row] ? kEndGoesOn : end_of(task, task.role[k], d.value, d.remaining, elapsed);
-      d.ends = end != kEndGoesOn;
-      launch.reward[row] = launch.ended[row] ? 0.0f : reward_of(task, task.role[k], d, bought[k] + sold[k]);
-      launch.prev_value[row] = d.value;
-      launch.terminated[row] = end == kEndTerminated;
-      launch.truncated[row] = end == kEndTruncated;
-      launch.ended[row] |= d.ends;
+      const int64_t cash = liquidates ? liquidation_cash(bid, ask, levels, inventory, origin, last_tick) : 0;
+      const Outcome outcome =
+          outcome_of(task, task.role[k], before[k], accounts[k], fundamental_before, fundamental, mids,
+                     launch.arrival2[m], launch.prev_value[row], cash, target(k).remaining, bought[k] + sold[k], elapsed,
+                     launch.ended[row]);
+      launch.reward[row] = outcome.reward;
+      launch.prev_value[row] = outcome.value;
+      launch.terminated[row] = outcome.end == kEndTerminated;
+      launch.truncated[row] = outcome.end == kEndTruncated;
+      launch.ended[row] |= outcome.end != kEndGoesOn;
       all_ended &= launch.ended[row] != 0;
     }
     launch.done[m] = all_ended;

@@ -274,14 +274,10 @@ struct Market : Book, MarketNumbers {
   // One decision: its quotes (null: standing ones stay), then `launch.auctions` auctions. `first` counts auctions of
   // this launch before it, for the series.
   void decision(const Quote* fresh, int64_t first) {
-    Quote admitted[kMaxSlots];
-    for (int k = 0; k < slots; ++k) {
-      bought[k] = sold[k] = 0;
-      if (fresh != nullptr) admitted[k] = through_door(fresh[k], accounts[k].inventory, p);
-    }
+    for (int k = 0; k < slots; ++k) bought[k] = sold[k] = 0;
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
     for (int a = 0; a < launch.auctions; ++a) {
-      if (!auction(a == 0 && fresh != nullptr ? admitted : nullptr)) return;
+      if (!auction(a == 0 ? fresh : nullptr)) return;
       const int64_t at = m * length + first + a;
       if (launch.series_last_price) launch.series_last_price[at] = last_tick + origin;
       if (launch.series_volume) launch.series_volume[at] = traded;
@@ -301,7 +297,11 @@ struct Market : Book, MarketNumbers {
     for (int d = 0; d < launch.decisions && !stopped(); ++d) {
       const int64_t row = ((int64_t)d * launch.markets + m) * slots;
       Quote fresh[kMaxSlots];
-      if (launch.new_quotes) std::memcpy(fresh, launch.new_quotes + 4 * row, slots * sizeof(Quote));
+      for (int k = 0; launch.new_quotes && k < slots; ++k) {
+        Quote asked;
+        std::memcpy(&asked, launch.new_quotes + 4 * (row + k), sizeof(Quote));
+        fresh[k] = through_door(asked, accounts[k].inventory, p);
+      }
       decision(launch.new_quotes ? fresh : nullptr, (int64_t)d * launch.auctions);
       if (!stopped()) write_fills(row);
     }

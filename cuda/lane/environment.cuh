@@ -6,7 +6,7 @@
 #include "lane/market.cuh"
 #include "lane/tile.cuh"
 #include "model/compiled_in.cuh"
-#include "model/tasks.h"
+#include "model/step.h"
 
 namespace ks {
 
@@ -53,17 +53,14 @@ struct LaneEnvironment {
 
   KS_ON_LANE Quote decode(Market& market, const int32_t* mids) const {
     const Target aim = target_of(task, role, mids, market.key, market.t, 0, market.account.inventory);
-    Quote fresh;
+    float action[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (task.action_type == kActionTypeContinuous) {
-      float action[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
       for (int i = 0; i < kActionSize; ++i)
         if (i < launch.action_stride) action[i] = launch.actions[m * launch.action_stride + i];
-      fresh = decode_continuous(task, role, action, mids[0], aim, market.quote, market.error);
-    } else {
-      fresh = decode_discrete(task, role, launch.choices[m], mids[0], aim, market.error);
     }
-    return through_door(fresh, market.account.inventory, market.p);
+    return quote_of_action(launch, task, role, market.p, action, m, mids[0], aim, market.quote, market.account.inventory,
+                           market.error);
   }
 
   // The auctions of one decision, and after the last one those that its block is forced through. All lanes take part, as
@@ -79,8 +76,8 @@ struct LaneEnvironment {
       const bool forced = a >= launch.auctions;
       if (forced && plays) {
         const Target aim = target_of(task, role, mids, market.key, market.t, 0, market.account.inventory);
-        fresh = through_door(forced_quote(task, aim), market.account.inventory, market.p);
-        plays = role == kRoleExecutor && !ended && elapsed + 1 >= task.horizon && fresh.bid_qty + fresh.ask_qty > 0;
+        fresh = forced_order(task, role, ended, market.p, aim, market.account.inventory);
+        plays = a - launch.auctions < forced_auctions(task, elapsed) && has_quantity(fresh);
       }
       const unsigned playing = lanes_where(plays);
       if (playing == 0) return true;
@@ -110,15 +107,11 @@ struct LaneEnvironment {
     for (int i = 0; i < kHistory; ++i) volumes[i] = launch.volume_history[m * kHistory + i];
     bool done = launch.done[m], ended = launch.ended[m];
 
-    const bool stopped = market.stopped();
-    bool plays = exists && !explicit_reset && !stopped && !done, restarts, frozen;
-    if (explicit_reset) {
-      restarts = exists && (!launch.reset_mask || launch.reset_mask[m]);
-      frozen = !restarts;
-    } else {
-      restarts = exists && !stopped && done && task.autoreset != kAutoresetDisabled;
-      frozen = !exists || (!stopped && done && task.autoreset == kAutoresetDisabled);  // and so are its flags
-    }
+    const bool masked = exists && (!launch.reset_mask || launch.reset_mask[m]);
+    Part part = {false, false, true};
+    if (exists) part = part_of(launch, task, market.stopped(), done, masked);
+    bool plays = part.plays, restarts = part.restarts;
+    const bool frozen = part.frozen;
 
     // The auctions, and what came of them: money, ends of episode, rewards.
     const unsigned playing = lanes_where(plays);
@@ -126,7 +119,7 @@ struct LaneEnvironment {
     End end = kEndGoesOn;
     if (playing) {
       const Account before = market.account;
-      const int64_t fundamental_before = market.fundamental;
+      const int32_t fundamental_before = market.fundamental;
       if (!play(market, plays, mids, ended, elapsed)) return false;
       if (plays) {
         plays = !market.stopped();
@@ -135,26 +128,19 @@ struct LaneEnvironment {
           for (int i = kHistory; i > 0; --i) mids[i] = mids[i - 1];
           for (int i = kHistory - 1; i > 0; --i) volumes[i] = volumes[i - 1];
           mids[0] = market.mark();
-          volumes[0] = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
-          const bool on_fundamental = task.mark == kMarkFundamental;
-          Decision d;
-          d.before = before, d.after = market.account;
-          d.mark2_before = on_fundamental ? 2 * fundamental_before : mids[1];
-          d.mark2_after = on_fundamental ? 2 * (int64_t)market.fundamental : mids[0];
-          d.arrival2 = arrival2;
-          d.prev_value = prev_value;
-          d.value = marked_value(task, d.after, d.mark2_after,
-                                 task.mark != kMarkLiquidation ? 0
-                                     : liquidation_cash(market.bids(), market.asks(), market.levels, d.after.inventory,
-                                                        market.origin, market.last_tick));
-          d.remaining = target_of(task, role, mids, market.key, market.t, 0, d.after.inventory).remaining;
-          prev_value = d.value;
-          if (!ended) {
-            end = end_of(task, role, d.value, d.remaining, elapsed);
-            d.ends = end != kEndGoesOn;
-            reward = reward_of(task, role, d, market.bought + market.sold);
-            ended = d.ends;
-          }
+          volumes[0] = recorded_volume(market.volume);
+          const int64_t inventory = market.account.inventory;
+          const Outcome outcome = outcome_of(
+              task, role, before, market.account, fundamental_before, market.fundamental, mids, arrival2, prev_value,
+              task.mark != kMarkLiquidation ? 0
+                                            : liquidation_cash(market.bids(), market.asks(), market.levels, inventory,
+                                                               market.origin, market.last_tick),
+              target_of(task, role, mids, market.key, market.t, 0, inventory).remaining, market.bought + market.sold,
+              elapsed, ended);
+          prev_value = outcome.value;
+          reward = outcome.reward;
+          end = outcome.end;
+          ended |= end != kEndGoesOn;
           done = ended;
           restarts = done && task.autoreset == kAutoresetSameStep;
         }
@@ -179,23 +165,15 @@ struct LaneEnvironment {
         return false;
       }
       if (restarts) {
-        if (task.bank_size > 0) {
-          const Four scalars = reinterpret_cast<const Four*>(launch.bank_scalars)[opening.bank_row];
-          market.prev_mid2 = scalars.a, market.last_tick = scalars.b;
-          market.origin = scalars.c, market.fundamental = scalars.d;
-        } else {
-          market.prev_mid2 = 2 * market.p.init_price, market.last_tick = market.p.init_price;
-          market.origin = 0, market.fundamental = market.p.fundamental_price;
-          market.open(market.p);
-        }
+        if (task.bank_size == 0) market.open(market.p);
+        const int32_t error = explicit_reset ? 0 : market.error;
+        static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, market.key, error);
         if (task.scenarios > 0) {
           launch.scenario[m] = opening.scenario;
           launch.params[m] = launch.scenario_params[opening.scenario];
         }
         market.measure();
         market.change(0, market.levels - 1);
-        market.t = 0;
-        if (explicit_reset) market.error = 0;
         market.quote = Quote{0, 0, 0, 0};
         market.account = Account{0, 0, 0};
         prev_value = 0;

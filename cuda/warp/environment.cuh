@@ -7,7 +7,7 @@
 #pragma once
 
 #include "model/compiled_in.cuh"
-#include "model/tasks.h"
+#include "model/step.h"
 #include "warp/desk.cuh"
 #include "warp/market.cuh"
 
@@ -79,15 +79,11 @@ struct EnvironmentTile {
     int32_t error = 0;
     const Target aim = target(market, market.mid_history + 1, k, inventory);
     const int32_t mid2 = market.mid_history[1];
-    Quote fresh;
-    if (task.action_type == kActionTypeContinuous) {
-      const float action[kActionSize] = {row.x, row.y, row.z, row.w};
-      fresh = decode_continuous(task, role_of(launch, k), action, mid2, aim, standing, error);
-    } else {
-      fresh = decode_discrete(task, role_of(launch, k), launch.choices[slot_row()], mid2, aim, error);
-    }
+    const float action[kActionSize] = {row.x, row.y, row.z, row.w};
+    const Quote fresh = quote_of_action(launch, task, role_of(launch, k), params_of(slot_market), action, slot_row(), mid2,
+                                        aim, standing, inventory, error);
     if (error) atomicOr(&market.error, error);
-    return through_door(fresh, inventory, params_of(slot_market));
+    return fresh;
   }
 
   // The features that all slots of a market share, one a lane, to `out` and (not null) to `copy`.
@@ -155,24 +151,24 @@ struct EnvironmentTile {
     desk.trades += market.trades;
     desk.error = market.error;
     desk.mid_history[0] = market.mark();
-    desk.volume_history[0] = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
+    desk.volume_history[0] = recorded_volume(market.volume);
   }
 
   // The auctions of one decision, and after the last one those that its blocks are forced through.
   __device__ __forceinline__ void play_auctions(Market& market, const DeskMarket& desk, Quote fresh) {
-    const int forced = task.forced_auctions > 0 && desk.elapsed + 1 >= task.horizon ? task.forced_auctions : 0;
+    const int forced = task.forced_auctions > 0 ? forced_auctions(task, desk.elapsed) : 0;
     market.bought = market.sold = 0;
 #pragma unroll 1
     for (int a = 0; a < launch.auctions + forced; ++a) {
       if (a >= launch.auctions) {
         fresh = Quote{0, 0, 0, 0};
         const int slot = market.slot();
-        if (market.has_slot() && role_of(launch, slot) == kRoleExecutor && !(desk.ended >> slot & 1)) {
+        if (market.has_slot()) {
           const int64_t inventory = rows[market_index(desk) * slots + slot].inventory + market.bought - market.sold;
           const Target aim = target(desk, desk.mid_history + 1, slot, inventory);
-          fresh = through_door(forced_quote(task, aim), inventory, market.p);
+          fresh = forced_order(task, role_of(launch, slot), desk.ended >> slot & 1, market.p, aim, inventory);
         }
-        if (!market.any_slot(fresh.bid_qty + fresh.ask_qty > 0)) return;
+        if (!market.any_slot(has_quantity(fresh))) return;
       }
       if (!market.auction(a == 0 || a >= launch.auctions, fresh)) return;
     }
@@ -229,20 +225,11 @@ struct EnvironmentTile {
       Market::fetch_book(launch, shared, launch.bank_bid + at, launch.bank_ask + at);
       market.accept_book();
       market.find_best();
-      const int32_t* scalars = launch.bank_scalars + 4 * desk.bank_row;
-      market.prev_mid2 = scalars[0];
-      market.last_tick = scalars[1];
-      market.origin = scalars[2];
-      market.fundamental = scalars[3];
     } else {
       market.open_book();
-      market.prev_mid2 = 2 * market.p.init_price;
-      market.last_tick = market.p.init_price;
-      market.origin = 0;
-      market.fundamental = market.p.fundamental_price;
     }
-    market.t = 0;
-    market.error = desk.error;
+    Opening opening = {0, 0, desk.bank_row};
+    static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, desk.key, desk.error);
     put_on_desk(market, i);
     market.store_book();
     if (lane < 2 * kHistory + 3) desk.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
@@ -312,10 +299,8 @@ struct EnvironmentTile {
     if (has_market) {
       desk.ended = 0;
       desk.key = episode_key(seed, episode);
-      const bool stopped = market_has_stopped(desk.error);
-      plays = !explicit_reset && !stopped && !done;
-      restarts = explicit_reset ? masked : !stopped && done && task.autoreset != kAutoresetDisabled;
-      frozen = explicit_reset ? !restarts : !stopped && done && task.autoreset == kAutoresetDisabled;  // and so are its flags
+      const Part part = part_of(launch, task, market_has_stopped(desk.error), done, masked);
+      plays = part.plays, restarts = part.restarts, frozen = part.frozen;
       if (plays) {  // what the first auction needs of the market's own words: here a lane hashes for a market
         const MarketParams p = params_of(lane);
         desk.counter = word_counter(desk.key, desk.t, 0);
@@ -371,25 +356,18 @@ struct EnvironmentTile {
       account.inventory += bought - sold;
       account.fees += (int64_t)params_of(slot_market).fee * (bought + sold);
     }
-    const bool on_fundamental = task.mark == kMarkFundamental;
     const DeskMarket& mine = markets[slot_market];
     End end = kEndGoesOn;
     if (slot_played) {
-      Decision d;
-      d.before = before, d.after = account;
-      d.mark2_before = on_fundamental ? 2 * (int64_t)mine.fundamental_before : mine.mid_history[1];
-      d.mark2_after = on_fundamental ? 2 * (int64_t)mine.fundamental : mine.mid_history[0];
-      d.arrival2 = mine.arrival2;
-      d.prev_value = prev_value;
-      d.value = marked_value(task, account, d.mark2_after, row.liquidation);
-      d.remaining = target(mine, mine.mid_history, k, account.inventory).remaining;
-      prev_value = d.value;
-      if (!ended) {
-        end = end_of(task, role_of(launch, k), d.value, d.remaining, mine.elapsed);
-        d.ends = end != kEndGoesOn;
-        reward = reward_of(task, role_of(launch, k), d, (int64_t)row.bought + row.sold);
-        ended = d.ends;
-      }
+      const int64_t remaining = target(mine, mine.mid_history, k, account.inventory).remaining;
+      const Outcome outcome =
+          outcome_of(task, role_of(launch, k), before, account, mine.fundamental_before, mine.fundamental,
+                     mine.mid_history, mine.arrival2, prev_value, row.liquidation, remaining,
+                     (int64_t)row.bought + row.sold, mine.elapsed, ended);
+      prev_value = outcome.value;
+      reward = outcome.reward;
+      end = outcome.end;
+      ended |= end != kEndGoesOn;
       write_own_features(row.quote, account, launch.final_observation, launch.observation);
     }
     const unsigned alive = __ballot_sync(kAllLanes, has_slot && !ended);
