@@ -44,7 +44,8 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
 #elif KS_TASK
   using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;
-  Tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch)).step_or_reset();
+  Tile tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch));
+  step_or_reset(tile);
 #else
   using Market = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group >= launch.markets) return;

@@ -8,13 +8,19 @@
 namespace ks {
 
 struct Environment : Market {
-  using Market::Market;
+  const TaskParams& task;
+  int32_t fundamental_before;
+  int64_t volume_before;
+  Account before[kMaxSlots];
+  Quote fresh[kMaxSlots];
+
+  Environment(const Launch& launch, int64_t m, Scratch& scratch)
+      : Market(launch, m, scratch), task(launch.task), fundamental_before(fundamental), volume_before(volume) {}
 
   int32_t* mid_history() const { return launch.mid_history + m * (kHistory + 1); }
   int32_t* volume_history() const { return launch.volume_history + m * kHistory; }
 
-  void reset() {
-    const TaskParams& task = launch.task;
+  void begin_episode() {
     episode += 1;
     key = episode_key(launch.seed[m], episode);
     volume = trades = 0;
@@ -47,8 +53,7 @@ struct Environment : Market {
     std::fill(volume_history(), volume_history() + kHistory, 0);
   }
 
-  void observe(float* out) const {
-    const TaskParams& task = launch.task;
+  void write_features(float* out) const {
     View<const int32_t*> view{bid, ask, levels, best_bid, best_ask, mid_history()[0], last_tick, origin, mid_history(),
                               volume_history(), launch.arrival2[m], 0, launch.elapsed[m], p.inventory_limit, {}, {}, {}};
     float* rows = out + m * slots * kObservation;
@@ -70,7 +75,6 @@ struct Environment : Market {
 
   // Slot k's action as a quote.
   Quote decode(int k) {
-    const TaskParams& task = launch.task;
     const int64_t row = m * slots + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
     const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
@@ -80,7 +84,6 @@ struct Environment : Market {
 
   // After the last decision: what is left of blocks goes into the market, until nothing is or it has taken too long.
   void force_blocks() {
-    const TaskParams& task = launch.task;
     const int32_t most = forced_auctions(task, launch.elapsed[m]);
     for (int a = 0; a < most; ++a) {
       Quote forced[kMaxSlots];
@@ -94,59 +97,48 @@ struct Environment : Market {
     }
   }
 
-  void rest() {
-    for (int k = 0; k < slots; ++k) {
-      const int64_t row = m * slots + k;
-      launch.reward[row] = 0.0f;
-      if (launch.fills) launch.fills[2 * row] = launch.fills[2 * row + 1] = 0;
-    }
+  // What model/step.h asks for ------------------------------------------------------------------------------------------
+
+  void load() {}
+  bool any(bool holds) const { return holds; }
+
+  Part part() const {
+    return part_of(launch, task, stopped(), launch.done[m], !launch.reset_mask || launch.reset_mask[m]);
   }
 
-  void lower_flags() {
-    std::fill(launch.terminated + m * slots, launch.terminated + (m + 1) * slots, 0);
-    std::fill(launch.truncated + m * slots, launch.truncated + (m + 1) * slots, 0);
+  // What is true of all but those that play.
+  void begin(const Part& part) {
+    const int64_t first = m * slots, last = first + slots;
+    if (launch.env_mode == kLaunchModeEnvStep && launch.fills) std::fill(launch.fills + 2 * first, launch.fills + 2 * last, 0);
+    if (launch.env_mode == kLaunchModeEnvStep || !part.frozen) std::fill(launch.reward + first, launch.reward + last, 0.0f);
+    if (part.frozen) return;
+    std::fill(launch.terminated + first, launch.terminated + last, 0);
+    std::fill(launch.truncated + first, launch.truncated + last, 0);
   }
 
-  void env_step() {
-    const TaskParams& task = launch.task;
-    const Part part = part_of(launch, task, stopped(), launch.done[m], true);
-    if (!part.plays) {
-      rest();
-      if (part.frozen) return;
-      lower_flags();
-      if (!part.restarts) return;
-      reset();
-      observe(launch.observation);
-      store();
-      return;
-    }
-    const int32_t fundamental_before = fundamental;
-    const int64_t volume_before = volume;
-    Quote fresh[kMaxSlots];
-    Account before[kMaxSlots];
+  void decode_actions(const Part&) {
     for (int k = 0; k < slots; ++k) {
       before[k] = accounts[k];
       fresh[k] = decode(k);
     }
-    decision(fresh, 0);
-    const int32_t elapsed = launch.elapsed[m] + 1;
-    if (!stopped()) force_blocks();
-    if (stopped()) {
-      std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
-      lower_flags();
-      store();
-      return;
-    }
-    write_fills(m * slots);
+  }
 
+  bool play(Part& part) {
+    decision(fresh, 0);
+    if (!stopped()) force_blocks();
+    part.plays = !stopped();
+    return true;
+  }
+
+  void judge(const Part& part) {
+    if (!part.plays) return;
+    write_fills(m * slots);
     int32_t *mids = mid_history(), *volumes = volume_history();
     std::copy_backward(mids, mids + kHistory, mids + kHistory + 1);
     std::copy_backward(volumes, volumes + kHistory - 1, volumes + kHistory);
     mids[0] = mark();
     volumes[0] = recorded_volume(volume - volume_before);
-    launch.elapsed[m] = elapsed;
-
-    bool all_ended = true;
+    const int32_t elapsed = launch.elapsed[m] += 1;
     for (int k = 0; k < slots; ++k) {
       const int64_t row = m * slots + k, inventory = accounts[k].inventory;
       const bool liquidates = task.mark == kMarkLiquidation;
@@ -160,28 +152,32 @@ struct Environment : Market {
       launch.terminated[row] = outcome.end == kEndTerminated;
       launch.truncated[row] = outcome.end == kEndTruncated;
       launch.ended[row] |= outcome.end != kEndGoesOn;
-      all_ended &= launch.ended[row] != 0;
     }
-    launch.done[m] = all_ended;
-    observe(launch.final_observation);
-    if (all_ended && task.autoreset == kAutoresetSameStep) {
-      reset();
-      observe(launch.observation);
-    } else {
-      std::memcpy(launch.observation + m * slots * kObservation, launch.final_observation + m * slots * kObservation,
-                  slots * kObservation * sizeof(float));
-    }
-    store();
+    launch.done[m] = all_ended();
   }
 
-  void env_reset() {
-    if (launch.reset_mask && !launch.reset_mask[m]) return;
-    reset();
-    error = 0;
-    std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
-    lower_flags();
-    observe(launch.observation);
-    store();
+  bool all_ended() const {
+    return std::all_of(launch.ended + m * slots, launch.ended + (m + 1) * slots, [](uint8_t ended) { return ended; });
+  }
+
+  void observe(const Part& part) {
+    if (!part.plays) return;
+    const int64_t first = m * slots * kObservation;
+    write_features(launch.final_observation);
+    if (part.restarts) return;  // and then it is another one
+    std::memcpy(launch.observation + first, launch.final_observation + first, slots * kObservation * sizeof(float));
+  }
+
+  bool begin_episodes(const Part&) {
+    if (launch.env_mode == kLaunchModeEnvReset) error = 0;
+    begin_episode();
+    return true;
+  }
+
+  void observe_opening(const Part&) { write_features(launch.observation); }
+
+  void store(const Part& part) {
+    if (!part.frozen) Market::store();
   }
 };
 

@@ -21,7 +21,7 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
   using Orders::add, Orders::asks, Orders::bids, Orders::change, Orders::find_best, Orders::moved, Orders::ordered,
       Orders::place_orders;
 
-  const LaneTile<kWide>& tile;
+  const LaneTile<kWide> tile;
   int64_t added;                   // to either side by orders since the row was looked at, at most
   int64_t volume, bought, sold;
   int32_t trades;

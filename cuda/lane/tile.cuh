@@ -60,6 +60,7 @@ struct LaneTile {
   // Each lane's warm start, from a row of the bank.
   KS_ON_LANE bool load_warm_starts(unsigned wanted, int64_t row) const {
     int32_t bits = 0;
+#pragma unroll 4
     for (int i = 0; i < kTaken; ++i) {
       const int64_t from = of_lane(row, i) * levels;
       if (wanted >> i & 1) bits |= load_book(i, launch.bank_bid + from, launch.bank_ask + from);

@@ -1,9 +1,11 @@
-// step.h: the rules of an environment's step and reset beside what tasks.h says of a single slot: who plays, what an
-// action and a deadline put into the market, what came of a decision, how an episode begins. Pure functions, called by
-// the three engines' steps (cpu/environment.h, warp/environment.cuh, lane/environment.cuh) in the order of
-// docs/environment.md.
+// step.h: an environment's step and reset, in the order of docs/environment.md, for whoever has the markets: a core with
+// one (cpu/environment.h), a lane of a warp with one (lane/environment.cuh), or a warp with several of which it plays one
+// after another (warp/environment.cuh). The order is step_or_reset at the end. Before it come the rules beside what
+// tasks.h says of a single slot: who plays, what an action and a deadline put into the market, what came of a decision,
+// where an episode begins.
 #pragma once
 
+#include "model/auction.h"
 #include "model/tasks.h"
 
 namespace ks {
@@ -79,6 +81,39 @@ KS_RULE MarketNumbers opening_numbers(const Launch& launch, const TaskParams& ta
   if (task.bank_size == 0) return {2 * p.init_price, p.init_price, 0, p.fundamental_price, error, key, 0};
   const int32_t* scalars = launch.bank_scalars + 4 * opening.bank_row;
   return {scalars[0], scalars[1], scalars[2], scalars[3], error, key, 0};
+}
+
+// A step or a reset. Markets are a Host's, which has
+//   launch, task
+//   load()             all that is read of markets and slots, but perhaps books
+//   part()             of this thread's market, if it has one; see part_of
+//   begin(part)        what is left to prepare, now that it is known who plays
+//   any(holds)         whether something holds for a market of any thread that takes part
+//   decode_actions(part)
+//   play(part)         the auctions of one decision, then forced ones; a market that has to stop plays no more
+//   judge(part)        money, histories, rewards and ends of slots' episodes; whether all have ended is all_ended()
+//   observe(part)      what the decision has led to, as the final and as the next observation
+//   begin_episodes(part), observe_opening(part)
+//   store(part)
+// Returns false, and nothing but observations has been written, if play or begin_episodes could not go on.
+template <typename Host>
+KS_PLAY bool step_or_reset(Host& host) {
+  host.load();
+  Part part = host.part();
+  host.begin(part);
+  if (host.any(part.plays)) {
+    host.decode_actions(part);
+    if (!host.play(part)) return false;
+    host.judge(part);
+    if (part.plays) part.restarts = host.all_ended() && host.task.autoreset == kAutoresetSameStep;
+    host.observe(part);
+  }
+  if (host.any(part.restarts)) {
+    if (!host.begin_episodes(part)) return false;
+    host.observe_opening(part);
+  }
+  host.store(part);
+  return true;
 }
 
 }  // namespace ks
