@@ -1,5 +1,5 @@
 // market_cpu.cpp: the C++ engine: markets spread over torch's thread pool. Built just in time and called through ctypes
-// (kineticsim_env/engines/native.py).
+// (kineticsim_env/engines/cpu.py).
 #include <ATen/Parallel.h>
 
 #include <atomic>
@@ -25,8 +25,7 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
     for (int64_t m = begin; m < end; ++m) {
       ks::Environment market(*launch, m, scratch);
       if (launch->env_mode == ks::kLaunchModeRun) market.run();
-      if (launch->env_mode == ks::kLaunchModeEnvStep) market.env_step();
-      if (launch->env_mode == ks::kLaunchModeEnvReset) market.env_reset();
+      else ks::step_or_reset(market);
       if (market.stopped()) {
         int64_t lowest = failed.load();
         while (m < lowest && !failed.compare_exchange_weak(lowest, m)) {}

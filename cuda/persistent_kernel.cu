@@ -1,5 +1,5 @@
 // persistent_kernel.cu: the kernel that is launched. Compiled just in time by NVRTC or nvcc, once for each variant
-// (kineticsim_env/engines/native.py chooses; kineticsim_env/build.py compiles):
+// (model/plan.h and kineticsim_env/engines/cuda.py choose; kineticsim_env/runtime/kernels.py compiles):
 //   KS_BINS     order bins: 16, 32, 64, 128, or 0 where orders have too many offsets for bins
 //   KS_OPTIONS  any option of the model on   KS_SLOTS    learned slots: 0, 1, or 2 for more   KS_TASK  environment step
 //   KS_PARAMETERS, KS_LEVELS (optional)      a market's parameters and levels, for a kernel of their own
@@ -26,12 +26,12 @@
 #if KS_LANES
 #define KS_BLOCKS 4
 #else
-#define KS_BLOCKS (KS_TASK ? 5 : 6)
+#define KS_BLOCKS (KS_TASK ? ks::kBlocks : 6)
 #endif
 #endif
 
 // A block is one to four warps; a warp has one market, or steps a tile of environments, or one on each lane
-// (kineticsim_env/engines/native.py chooses).
+// (model/plan.h chooses).
 extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCKS)
     ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   using namespace ks;
@@ -40,11 +40,12 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
 #if KS_TASK && KS_LANES
   if (group * kLaneCount >= launch.markets) return;
-  step_lanes<KS_OPTIONS != 0>(launch, group * kLaneCount, shared + warp * lane_ints(KS_LEVELS));
+  step_lanes<KS_OPTIONS != 0>(launch, group * kLaneCount, shared + warp * lane_ints(KS_LEVELS, KS_LANES));
 #elif KS_TASK
   using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;
-  Tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch)).step_or_reset();
+  Tile tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch));
+  step_or_reset(tile);
 #else
   using Market = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group >= launch.markets) return;

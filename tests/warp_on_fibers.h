@@ -36,7 +36,7 @@ inline int2 make_int2(int x, int y) { return {x, y}; }
 struct Index {
   unsigned x;
 };
-inline Index threadIdx;
+static Index threadIdx;  // static, as libraries that are loaded together share what is inline
 
 namespace ks {
 
@@ -63,8 +63,8 @@ struct Warp {
   uint64_t turns[kWarpLanes];
   std::function<void()> act;
 };
-inline Warp warp;
-inline int* shared_memory;
+static Warp warp;
+static int* shared_memory;
 
 inline void start_lane() {
   warp.act();

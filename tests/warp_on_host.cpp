@@ -22,7 +22,8 @@ void play(const ks::Launch& launch) {
         const ks::MarketParams& row = launch.params[first * launch.params_stride];
         Market(launch, first, row, shared, shared + Market::book_ints(launch)).run();
       } else {
-        Tile(launch, first, shared).step_or_reset();
+        Tile tile(launch, first, shared);
+        ks::step_or_reset(tile);
       }
     });
   }

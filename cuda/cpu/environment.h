@@ -3,20 +3,25 @@
 #pragma once
 
 #include "cpu/market.h"
-#include "model/tasks.h"
+#include "model/step.h"
 
 namespace ks {
 
 struct Environment : Market {
-  using Market::Market;
+  const TaskParams& task;
+  int32_t fundamental_before;
+  int64_t volume_before;
+  Account before[kMaxSlots];
+  Quote fresh[kMaxSlots];
+
+  Environment(const Launch& launch, int64_t m, Scratch& scratch)
+      : Market(launch, m, scratch), task(launch.task), fundamental_before(fundamental), volume_before(volume) {}
 
   int32_t* mid_history() const { return launch.mid_history + m * (kHistory + 1); }
   int32_t* volume_history() const { return launch.volume_history + m * kHistory; }
 
-  void reset() {
-    const TaskParams& task = launch.task;
+  void begin_episode() {
     episode += 1;
-    t = 0;
     key = episode_key(launch.seed[m], episode);
     volume = trades = 0;
     const Opening opening = opening_of(launch, task, m, key, episode);
@@ -28,14 +33,12 @@ struct Environment : Market {
       const int64_t row = opening.bank_row;
       std::memcpy(bid, launch.bank_bid + row * levels, levels * sizeof(int32_t));
       std::memcpy(ask, launch.bank_ask + row * levels, levels * sizeof(int32_t));
-      const int32_t* scalars = launch.bank_scalars + 4 * row;
-      prev_mid2 = scalars[0], last_tick = scalars[1], origin = scalars[2], fundamental = scalars[3];
     } else {
       std::fill(bid, bid + levels, 0);
       std::fill(ask, ask + levels, 0);
       bid[p.init_price - 1] = ask[p.init_price + 1] = p.init_depth;
-      prev_mid2 = 2 * p.init_price, last_tick = p.init_price, origin = 0, fundamental = p.fundamental_price;
     }
+    static_cast<MarketNumbers&>(*this) = opening_numbers(launch, task, p, opening, key, error);
     measure();
     for (int k = 0; k < slots; ++k) {
       quotes[k] = {0, 0, 0, 0};
@@ -50,8 +53,7 @@ struct Environment : Market {
     std::fill(volume_history(), volume_history() + kHistory, 0);
   }
 
-  void observe(float* out) const {
-    const TaskParams& task = launch.task;
+  void write_features(float* out) const {
     View<const int32_t*> view{bid, ask, levels, best_bid, best_ask, mid_history()[0], last_tick, origin, mid_history(),
                               volume_history(), launch.arrival2[m], 0, launch.elapsed[m], p.inventory_limit, {}, {}, {}};
     float* rows = out + m * slots * kObservation;
@@ -71,130 +73,113 @@ struct Environment : Market {
     return target_of(launch.task, launch.task.role[k], mid_history(), key, t, k, accounts[k].inventory);
   }
 
-  // Slot k's action as a quote; the door comes later.
+  // Slot k's action as a quote.
   Quote decode(int k) {
-    const TaskParams& task = launch.task;
     const int64_t row = m * slots + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
-    return task.action_type == kActionTypeContinuous
-               ? decode_continuous(task, task.role[k], launch.actions + row * launch.action_stride, mid_history()[0],
-                                   target(k), quotes[k], error)
-               : decode_discrete(task, task.role[k], launch.choices[row], mid_history()[0], target(k), error);
+    const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
+    return quote_of_action(launch, task, task.role[k], p, action, row, mid_history()[0], target(k), quotes[k],
+                           accounts[k].inventory, error);
   }
 
   // After the last decision: what is left of blocks goes into the market, until nothing is or it has taken too long.
   void force_blocks() {
-    const TaskParams& task = launch.task;
-    for (int a = 0; a < task.forced_auctions && !stopped(); ++a) {
-      Quote forced[kMaxSlots] = {};
+    const int32_t most = forced_auctions(task, launch.elapsed[m]);
+    for (int a = 0; a < most; ++a) {
+      Quote forced[kMaxSlots];
       bool any = false;
       for (int k = 0; k < slots; ++k) {
-        if (task.role[k] != kRoleExecutor || launch.ended[m * slots + k]) continue;
-        forced[k] = through_door(forced_quote(task, target(k)), accounts[k].inventory, p);
-        any |= forced[k].bid_qty + forced[k].ask_qty > 0;
+        const bool ended = launch.ended[m * slots + k];
+        forced[k] = forced_order(task, task.role[k], ended, p, target(k), accounts[k].inventory);
+        any |= has_quantity(forced[k]);
       }
-      if (!any) return;
-      auction(forced);
+      if (!any || !auction(forced)) return;
     }
   }
 
-  void rest() {
-    for (int k = 0; k < slots; ++k) {
-      const int64_t row = m * slots + k;
-      launch.reward[row] = 0.0f;
-      if (launch.fills) launch.fills[2 * row] = launch.fills[2 * row + 1] = 0;
-    }
+  // What model/step.h asks for ------------------------------------------------------------------------------------------
+
+  void load() {}
+  bool any(bool holds) const { return holds; }
+
+  Part part() const {
+    return part_of(launch, task, stopped(), launch.done[m], !launch.reset_mask || launch.reset_mask[m]);
   }
 
-  void lower_flags() {
-    std::fill(launch.terminated + m * slots, launch.terminated + (m + 1) * slots, 0);
-    std::fill(launch.truncated + m * slots, launch.truncated + (m + 1) * slots, 0);
-    std::fill(launch.over + m * slots, launch.over + (m + 1) * slots, 0);
+  // What is true of all but those that play.
+  void begin(const Part& part) {
+    const int64_t first = m * slots, last = first + slots;
+    if (launch.env_mode == kLaunchModeEnvStep && launch.fills) std::fill(launch.fills + 2 * first, launch.fills + 2 * last, 0);
+    if (launch.env_mode == kLaunchModeEnvStep || !part.frozen) std::fill(launch.reward + first, launch.reward + last, 0.0f);
+    if (part.frozen) return;
+    std::fill(launch.terminated + first, launch.terminated + last, 0);
+    std::fill(launch.truncated + first, launch.truncated + last, 0);
+    std::fill(launch.over + first, launch.over + last, 0);
   }
 
-  void env_step() {
-    const TaskParams& task = launch.task;
-    if (launch.done[m] || stopped()) {
-      rest();
-      if (!stopped() && task.autoreset == kAutoresetDisabled) return;
-      lower_flags();
-      if (stopped()) return;
-      reset();
-      observe(launch.observation);
-      store();
-      return;
-    }
-    const int32_t mid2_before = mid_history()[0], fundamental_before = fundamental;
-    const int64_t volume_before = volume;
-    Quote fresh[kMaxSlots];
-    Account before[kMaxSlots];
+  void decode_actions(const Part&) {
     for (int k = 0; k < slots; ++k) {
       before[k] = accounts[k];
       fresh[k] = decode(k);
     }
-    decision(fresh, 0);
-    const int32_t elapsed = launch.elapsed[m] + 1;
-    if (elapsed >= task.horizon) force_blocks();
-    if (stopped()) {
-      std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
-      lower_flags();
-      store();
-      return;
-    }
-    write_fills(m * slots);
-
-    int32_t *mids = mid_history(), *volumes = volume_history();
-    const int32_t mid2 = mark();
-    std::copy_backward(mids, mids + kHistory, mids + kHistory + 1);
-    std::copy_backward(volumes, volumes + kHistory - 1, volumes + kHistory);
-    mids[0] = mid2;
-    volumes[0] = (int32_t)std::min<int64_t>(volume - volume_before, 0x7fffffff);
-    launch.elapsed[m] = elapsed;
-
-    const bool on_fundamental = task.mark == kMarkFundamental;
-    Decision d;
-    d.mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mid2_before;
-    d.mark2_after = on_fundamental ? 2 * (int64_t)fundamental : mid2;
-    d.arrival2 = launch.arrival2[m];
-    bool all_ended = true;
-    for (int k = 0; k < slots; ++k) {
-      const int64_t row = m * slots + k;
-      const bool liquidates = task.mark == kMarkLiquidation;
-      d.before = before[k], d.after = accounts[k];
-      d.prev_value = launch.prev_value[row];
-      d.value = marked_value(task, d.after, d.mark2_after,
-                             liquidates ? liquidation_cash(bid, ask, levels, d.after.inventory, origin, last_tick) : 0);
-      d.remaining = target(k).remaining;
-      const End end = launch.ended[row] ? kEndGoesOn : end_of(task, task.role[k], d.value, d.remaining, elapsed);
-      d.ends = end != kEndGoesOn;
-      launch.reward[row] = launch.ended[row] ? 0.0f : reward_of(task, task.role[k], d, bought[k] + sold[k]);
-      launch.prev_value[row] = d.value;
-      launch.terminated[row] = end == kEndTerminated;
-      launch.truncated[row] = end == kEndTruncated;
-      launch.over[row] = d.ends;
-      launch.ended[row] |= d.ends;
-      all_ended &= launch.ended[row] != 0;
-    }
-    launch.done[m] = all_ended;
-    observe(launch.final_observation);
-    if (all_ended && task.autoreset == kAutoresetSameStep) {
-      reset();
-      observe(launch.observation);
-    } else {
-      std::memcpy(launch.observation + m * slots * kObservation, launch.final_observation + m * slots * kObservation,
-                  slots * kObservation * sizeof(float));
-    }
-    store();
   }
 
-  void env_reset() {
-    if (launch.reset_mask && !launch.reset_mask[m]) return;
-    reset();
-    error = 0;
-    std::fill(launch.reward + m * slots, launch.reward + (m + 1) * slots, 0.0f);
-    lower_flags();
-    observe(launch.observation);
-    store();
+  bool play(Part& part) {
+    decision(fresh, 0);
+    if (!stopped()) force_blocks();
+    part.plays = !stopped();
+    return true;
+  }
+
+  void judge(const Part& part) {
+    if (!part.plays) return;
+    write_fills(m * slots);
+    int32_t *mids = mid_history(), *volumes = volume_history();
+    std::copy_backward(mids, mids + kHistory, mids + kHistory + 1);
+    std::copy_backward(volumes, volumes + kHistory - 1, volumes + kHistory);
+    mids[0] = mark();
+    volumes[0] = recorded_volume(volume - volume_before);
+    const int32_t elapsed = launch.elapsed[m] += 1;
+    for (int k = 0; k < slots; ++k) {
+      const int64_t row = m * slots + k, inventory = accounts[k].inventory;
+      const bool liquidates = task.mark == kMarkLiquidation;
+      const int64_t cash = liquidates ? liquidation_cash(bid, ask, levels, inventory, origin, last_tick) : 0;
+      const Outcome outcome =
+          outcome_of(task, task.role[k], before[k], accounts[k], fundamental_before, fundamental, mids,
+                     launch.arrival2[m], launch.prev_value[row], cash, target(k).remaining, bought[k] + sold[k], elapsed,
+                     launch.ended[row]);
+      launch.reward[row] = outcome.reward;
+      launch.prev_value[row] = outcome.value;
+      launch.terminated[row] = outcome.end == kEndTerminated;
+      launch.truncated[row] = outcome.end == kEndTruncated;
+      launch.over[row] = outcome.end != kEndGoesOn;
+      launch.ended[row] |= outcome.end != kEndGoesOn;
+    }
+    launch.done[m] = all_ended();
+  }
+
+  bool all_ended() const {
+    return std::all_of(launch.ended + m * slots, launch.ended + (m + 1) * slots, [](uint8_t ended) { return ended; });
+  }
+
+  void observe(const Part& part) {
+    if (!part.plays) return;
+    const int64_t first = m * slots * kObservation;
+    write_features(launch.final_observation);
+    if (part.restarts) return;  // and then it is another one
+    std::memcpy(launch.observation + first, launch.final_observation + first, slots * kObservation * sizeof(float));
+  }
+
+  bool begin_episodes(const Part&) {
+    if (launch.env_mode == kLaunchModeEnvReset) error = 0;
+    begin_episode();
+    return true;
+  }
+
+  void observe_opening(const Part&) { write_features(launch.observation); }
+
+  void store(const Part& part) {
+    if (!part.frozen) Market::store();
   }
 };
 

@@ -8,7 +8,7 @@
 
 #include "cpu/book.h"
 #include "cpu/orders.h"
-#include "model/market.h"
+#include "model/auction.h"
 
 namespace ks {
 
@@ -66,62 +66,44 @@ struct Market : Book, MarketNumbers {
 
   int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
 
-  // Give each learned quote its share of what traded at its tick; built-in interest keeps the rest.
-  void ration_quotes(int64_t price) {
-    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
-    const uint64_t word = random_word(key, t, kRationWord);
-    int32_t fills[2][kMaxSlots] = {}, ticks[2][kMaxSlots];
-    for (int side = 0; side < 2; ++side) {
-      const int32_t* total = side ? sell : buy;
-      const int32_t* left = side ? ask : bid;  // whole residual interest so far
-      for (int k = 0; k < slots; ++k) {
-        const Quote& q = quotes[k];
-        int32_t tick = side ? ask_tick(q, origin, levels) : bid_tick(q, origin, levels);
-        ticks[side][k] = tick;
-        if (tick < 0 || tick == kNoTick) continue;
-        uint32_t before = 0;
-        for (int j = 0; j < k; ++j) before += ticks[side][j] == tick ? (side ? quotes[j].ask_qty : quotes[j].bid_qty) : 0;
-        fills[side][k] = ration(before, side ? q.ask_qty : q.bid_qty, total[tick] - left[tick], total[tick],
-                                side ? (uint32_t)(word >> 32) : (uint32_t)word);
-      }
-    }
+  // What model/auction.h asks for -----------------------------------------------------------------------------------
+
+  // The ticks that are looked at, and what comes of it.
+  struct Cleared {
+    int low, high;
+    int32_t volume, lowest, highest;
+  };
+  struct Auction {
+    Cleared cleared;
+    int64_t quoted[2];  // on the grid, by side
+  };
+
+  void begin_auction() {}
+  bool walks() const { return true; }
+  uint64_t walk_word() const { return random_word(key, t, kWalkWord); }
+  void cancel() { Book::cancel(p.cancel_threshold, word_counter(key, t, kCancelWord)); }
+  void move_grid(int32_t shift) {
+    if (shift != 0) Book::shift(shift);
+  }
+  void replace_quotes(const Quote* fresh) { std::copy(fresh, fresh + slots, quotes); }
+
+  BestPrices best_prices() const {
+    BestPrices best = {best_bid, best_ask};
     for (int k = 0; k < slots; ++k) {
-      Quote& q = quotes[k];
-      q.bid_qty -= fills[0][k];
-      q.ask_qty -= fills[1][k];
-      if (ticks[0][k] >= 0) bid[ticks[0][k]] -= q.bid_qty;
-      if (ticks[1][k] != kNoTick) ask[ticks[1][k]] -= q.ask_qty;
-      settle(accounts[k], fills[0][k], fills[1][k], price, p.fee);
-      bought[k] += fills[0][k];
-      sold[k] += fills[1][k];
+      best.bid = std::max(best.bid, bid_tick(quotes[k], origin, levels));
+      best.ask = std::min(best.ask, ask_tick(quotes[k], origin, levels));
     }
+    return best;
   }
 
-  // One auction; docs/model.md numbers its parts. `fresh` are new quotes or null.
-  void auction(const Quote* fresh) {
-    // 0. Options before the market opens.
-    if ((p.walk_threshold | p.jump_threshold) != 0)
-      fundamental = walk_fundamental(p, random_word(key, t, kWalkWord), fundamental);
-    if (p.cancel_threshold != 0) cancel(p.cancel_threshold, word_counter(key, t, kCancelWord));
-
-    // 1. The mid that everyone sees, then the window, then new quotes.
-    int32_t best_buy = best_bid, best_sell = best_ask;
-    for (int k = 0; k < slots; ++k) {
-      best_buy = std::max(best_buy, bid_tick(quotes[k], origin, levels));
-      best_sell = std::min(best_sell, ask_tick(quotes[k], origin, levels));
-    }
-    const Seen seen = see_mid<true>(p, levels, best_buy, best_sell, *this);
-    if (stopped()) return;
-    if (seen.shift != 0) shift(seen.shift);
-    const int32_t mid2 = seen.mid2;
-    if (fresh != nullptr) std::copy(fresh, fresh + slots, quotes);
-
-    // 2. Orders, and the ticks that they, the quotes and the crossing part of the book lie within. Marketable orders,
-    // at the ends of the grid, are left out: most often they trade as a whole, and the ends need no look.
-    const int32_t offset = std::max(1, std::max(p.noise_spread, p.maker_half_spread));
+  // Orders, and the ticks that they, the quotes and the crossing part of the book lie within. Marketable orders, at the
+  // ends of the grid, are left out: most often they trade as a whole, and the ends need no look.
+  Auction submit_orders(const Seen& seen, int32_t value) {
+    const int32_t mid2 = seen.mid2, offset = order_reach(p);
     const int32_t near_low = price_near_mid(mid2, -offset, levels), near_high = price_near_mid(mid2, offset, levels);
     int32_t low = std::min(near_low, best_ask), high = std::max(near_high, best_bid);
-    int64_t quoted[2] = {0, 0};
+    Auction auction = {};
+    int64_t* const quoted = auction.quoted;
     for (int k = 0; k < slots; ++k) {
       const int32_t at_bid = bid_tick(quotes[k], origin, levels), at_ask = ask_tick(quotes[k], origin, levels);
       if (at_bid >= 0) low = std::min(low, at_bid), high = std::max(high, at_bid), quoted[0] += quotes[k].bid_qty;
@@ -132,7 +114,7 @@ struct Market : Book, MarketNumbers {
     low = low / kStep * kStep, high = high / kStep * kStep + kStep - 1;
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     copy_book(low, high);
-    orders.submit(p, key, t, mid2, seen.ret, fundamental_direction(fundamental, mid2, origin), levels, buy, sell);
+    orders.submit(p, key, t, mid2, seen.ret, value, levels, buy, sell);
     reach(near_low, near_high);
     place_orders(mid2);
     for (int k = 0; k < slots; ++k) {
@@ -140,14 +122,19 @@ struct Market : Book, MarketNumbers {
       if (at_bid >= 0) buy[at_bid] += quotes[k].bid_qty;
       if (at_ask != kNoTick) sell[at_ask] += quotes[k].ask_qty;
     }
-    if (would_overflow(bid, levels, bid_bound, orders.total[0] + quoted[0]) |
-        would_overflow(ask, levels, ask_bound, orders.total[1] + quoted[1])) {
-      error |= kErrorOverflow;
-      return;
-    }
+    auction.cleared.low = low, auction.cleared.high = high;
+    return auction;
+  }
 
-    // 3. Clearing. Marketable orders that go no further than the ticks looked at trade there, or the whole grid is
-    // looked at. With V above both of them, no tick outside can clear V, and nothing out there is filled in part.
+  // Marketable orders that go no further than the ticks looked at trade there, or the whole grid is looked at. With V
+  // above both of them, no tick outside can clear V, and nothing out there is filled in part.
+  bool clear(const Seen&, Auction& auction) {
+    const Orders& orders = scratch.orders;
+    const int64_t buys = orders.total[0] + auction.quoted[0], sells = orders.total[1] + auction.quoted[1];
+    if (would_overflow(bid, levels, bid_bound, buys) | would_overflow(ask, levels, ask_bound, sells)) return false;
+    Cleared& cleared = auction.cleared;
+    int low = cleared.low, high = cleared.high;
+    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     int32_t far_buys = (int32_t)orders.far[0], far_sells = (int32_t)orders.far[1];
     if (high == levels - 1) buy[high] += far_buys, far_buys = 0;
     if (low == 0) sell[0] += far_sells, far_sells = 0;
@@ -158,21 +145,28 @@ struct Market : Book, MarketNumbers {
       best = find_volume(low, high, 0, 0);
     }
     traded = best;
+    cleared = leave_residual(low, high, best);
+    bid_bound += buys - best;
+    ask_bound += sells - best;
+    return true;
+  }
 
-    // 4. Fills, by price priority and then pro rata.
-    fill(low, high, best, mid2);
-    bid_bound += orders.total[0] + quoted[0] - best;
-    ask_bound += orders.total[1] + quoted[1] - best;
-    if (quoted[0] + quoted[1] > 0) ration_quotes((int64_t)last_tick + origin);
-    if (p.residue == kResidueCancel) {
-      bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], orders.far[0]);
-      ask[0] -= (int32_t)std::min<int64_t>(ask[0], orders.far[1]);
-    }
+  void fill_quotes(const Auction& auction) {
+    if (auction.quoted[0] + auction.quoted[1] > 0) ration_quotes((int64_t)last_tick + origin);
+  }
+
+  void cancel_residue(const Auction&) {
+    bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], scratch.orders.far[0]);
+    ask[0] -= (int32_t)std::min<int64_t>(ask[0], scratch.orders.far[1]);
+  }
+
+  void end_auction() {
     if (best_bid >= 0 && bid[best_bid] <= 0) find_best_bid(best_bid);
     if (best_ask != kNoTick && ask[best_ask] <= 0) find_best_ask(best_ask);
-    volume += best;
     t += 1;
   }
+
+  // And how it does that -----------------------------------------------------------------------------------------------
 
   void copy_book(int low, int high) {
     std::memcpy(scratch.buy.data() + low, bid + low, (high + 1 - low) * sizeof(int32_t));
@@ -217,7 +211,7 @@ struct Market : Book, MarketNumbers {
 
   // Take what trades out of the book from tick `low` to `high`. Ticks are found by counting, as demand falls and supply
   // rises: what is left are bids where demand exceeds the volume, and asks where supply does.
-  void fill(int low, int high, int32_t best, int32_t mid2) {
+  Cleared leave_residual(int low, int high, int32_t best) {
     const int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     const int32_t *demand = scratch.demand.data(), *supply = scratch.supply.data();
     int32_t lowest = low, highest = low - 1, bids = 0, asks = 0;
@@ -234,24 +228,56 @@ struct Market : Book, MarketNumbers {
     else find_best_bid(std::min(best_bid, low - 1));
     if (asks > 0) best_ask = high + 1 - asks;
     else find_best_ask(std::max(best_ask, high + 1));
-    if (best > 0) {
-      last_tick = clearing_price(p, mid2, t, lowest, highest);
-      trades += 1;
+    return {low, high, best, lowest, highest};
+  }
+
+  // Give each learned quote its share of what traded at its tick; built-in interest keeps the rest.
+  void ration_quotes(int64_t price) {
+    int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
+    const uint64_t word = random_word(key, t, kRationWord);
+    int32_t fills[2][kMaxSlots] = {}, ticks[2][kMaxSlots];
+    for (int side = 0; side < 2; ++side) {
+      const int32_t* total = side ? sell : buy;
+      const int32_t* left = side ? ask : bid;  // whole residual interest so far
+      for (int k = 0; k < slots; ++k) {
+        const Quote& q = quotes[k];
+        int32_t tick = side ? ask_tick(q, origin, levels) : bid_tick(q, origin, levels);
+        ticks[side][k] = tick;
+        if (tick < 0 || tick == kNoTick) continue;
+        uint32_t before = 0;
+        for (int j = 0; j < k; ++j) before += ticks[side][j] == tick ? (side ? quotes[j].ask_qty : quotes[j].bid_qty) : 0;
+        fills[side][k] = ration(before, side ? q.ask_qty : q.bid_qty, total[tick] - left[tick], total[tick],
+                                side ? (uint32_t)(word >> 32) : (uint32_t)word);
+      }
     }
+    for (int k = 0; k < slots; ++k) {
+      Quote& q = quotes[k];
+      q.bid_qty -= fills[0][k];
+      q.ask_qty -= fills[1][k];
+      if (ticks[0][k] >= 0) bid[ticks[0][k]] -= q.bid_qty;
+      if (ticks[1][k] != kNoTick) ask[ticks[1][k]] -= q.ask_qty;
+      settle(accounts[k], fills[0][k], fills[1][k], price, p.fee);
+      bought[k] += fills[0][k];
+      sold[k] += fills[1][k];
+    }
+  }
+
+  // Decisions ----------------------------------------------------------------------------------------------------------
+
+  // One auction; `fresh` are new quotes or null. Returns false if the market has to stop.
+  bool auction(const Quote* fresh) {
+    bool plays = true;
+    play_auction<true>(*this, plays, fresh != nullptr, fresh);
+    return plays;
   }
 
   // One decision: its quotes (null: standing ones stay), then `launch.auctions` auctions. `first` counts auctions of
   // this launch before it, for the series.
   void decision(const Quote* fresh, int64_t first) {
-    Quote admitted[kMaxSlots];
-    for (int k = 0; k < slots; ++k) {
-      bought[k] = sold[k] = 0;
-      if (fresh != nullptr) admitted[k] = through_door(fresh[k], accounts[k].inventory, p);
-    }
+    for (int k = 0; k < slots; ++k) bought[k] = sold[k] = 0;
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
-    for (int a = 0; a < launch.auctions && !stopped(); ++a) {
-      auction(a == 0 && fresh != nullptr ? admitted : nullptr);
-      if (stopped()) return;
+    for (int a = 0; a < launch.auctions; ++a) {
+      if (!auction(a == 0 ? fresh : nullptr)) return;
       const int64_t at = m * length + first + a;
       if (launch.series_last_price) launch.series_last_price[at] = last_tick + origin;
       if (launch.series_volume) launch.series_volume[at] = traded;
@@ -271,7 +297,11 @@ struct Market : Book, MarketNumbers {
     for (int d = 0; d < launch.decisions && !stopped(); ++d) {
       const int64_t row = ((int64_t)d * launch.markets + m) * slots;
       Quote fresh[kMaxSlots];
-      if (launch.new_quotes) std::memcpy(fresh, launch.new_quotes + 4 * row, slots * sizeof(Quote));
+      for (int k = 0; launch.new_quotes && k < slots; ++k) {
+        Quote asked;
+        std::memcpy(&asked, launch.new_quotes + 4 * (row + k), sizeof(Quote));
+        fresh[k] = through_door(asked, accounts[k].inventory, p);
+      }
       decision(launch.new_quotes ? fresh : nullptr, (int64_t)d * launch.auctions);
       if (!stopped()) write_fills(row);
     }

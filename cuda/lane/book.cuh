@@ -3,12 +3,13 @@
 //
 // How many warps a multiprocessor holds is how much shared memory they take, so numbers are as short as they can be: both
 // sides of the book are one row, as after an auction no tick has both (a crossed state is refused by
-// kineticsim_env/checks.py), and the row has 16 bits a tick and the window 16 bits a tick and side. Markets whose numbers
+// kineticsim_env/runtime/checks.py), and the row has 16 bits a tick and the window 16 bits a tick and side. Markets whose numbers
 // may not fit take all 32 bits (kWide), and half the lanes at a time.
 #pragma once
 
 #include "lane/lanes.cuh"
 #include "model/market.h"
+#include "model/plan.h"
 
 namespace ks {
 
@@ -35,7 +36,7 @@ template <typename Cell>
 struct SideOfRow {
   const Cell* row;
   int32_t sign;
-  KS_RULE int32_t operator[](int32_t tick) const { return max_of(sign * (int32_t)row[tick], 0); }
+  KS_ON_LANE int32_t operator[](int32_t tick) const { return max_of(sign * (int32_t)row[tick], 0); }
 };
 
 template <bool kWide>
@@ -56,56 +57,53 @@ struct LaneBook {
   uint32_t resting;                   // of both sides together, when the row was last looked at
   int32_t changed_low, changed_high;  // ticks that may have changed
 
-  KS_RULE LaneBook(int levels, Cell* row, int32_t* window)
+  KS_ON_LANE LaneBook(int levels, Cell* row, int32_t* window)
       : levels(levels), row(row), window(window), best_bid(-1), best_ask(kNoTick), resting(0), changed_low(levels),
         changed_high(-1) {}
 
-  static KS_RULE int row_ints(int levels) { return (levels + kRowPadding) * (int)sizeof(Cell) / 4; }
-  static KS_RULE int window_ints(int places) { return kWide ? 2 * places : places; }
-
-  KS_RULE SideOfRow<Cell> bids() const { return {row, 1}; }
-  KS_RULE SideOfRow<Cell> asks() const { return {row, -1}; }
+  KS_ON_LANE SideOfRow<Cell> bids() const { return {row, 1}; }
+  KS_ON_LANE SideOfRow<Cell> asks() const { return {row, -1}; }
 
   // Orders by place. Lanes' places follow each other in memory, so that no two lanes meet in a bank.
-  KS_RULE Interest ordered(int place) const {
+  KS_ON_LANE Interest ordered(int place) const {
     if (kWide) return {window[kStride * (2 * place + 1)], window[kStride * 2 * place]};
     const uint32_t both = (uint32_t)window[kStride * place];
     return {(int32_t)(both >> 16), (int32_t)(both & 0xffffu)};
   }
-  KS_RULE void put(int place, const Interest& orders) const {
+  KS_ON_LANE void put(int place, const Interest& orders) const {
     if (kWide) window[kStride * (2 * place + 1)] = orders.buy, window[kStride * 2 * place] = orders.sell;
     else window[kStride * place] = (int32_t)((uint32_t)orders.buy << 16 | (uint32_t)orders.sell);
   }
-  KS_RULE void add(int place, int32_t buy, int32_t sell) const {
+  KS_ON_LANE void add(int place, int32_t buy, int32_t sell) const {
     const Interest before = ordered(place);
     put(place, {before.buy + buy, before.sell + sell});
   }
-  KS_RULE void add_order(int place, bool buys, int32_t qty) const {
+  KS_ON_LANE void add_order(int place, bool buys, int32_t qty) const {
     if (kWide) add_to(window + kStride * (2 * place + (buys ? 1 : 0)), qty);
     else add_to(window + kStride * place, qty * (buys ? 1 << 16 : 1));
   }
 
-  KS_RULE void change(int32_t low, int32_t high) {
+  KS_ON_LANE void change(int32_t low, int32_t high) {
     changed_low = min_of(changed_low, low);
     changed_high = max_of(changed_high, high);
   }
 
   // After the row was written: its best prices and how much rests. No tick has both sides and no side 2^31, so that the
   // sum of both fits.
-  KS_RULE void measure() {
+  KS_ON_LANE void measure() {
     start_looking();
 #pragma unroll 4
     for (int tick = 0; tick < levels; ++tick) look_at(tick, row[tick]);
   }
-  KS_RULE void start_looking() { best_bid = -1, best_ask = kNoTick, resting = 0; }
-  KS_RULE void look_at(int tick, int32_t here) {
+  KS_ON_LANE void start_looking() { best_bid = -1, best_ask = kNoTick, resting = 0; }
+  KS_ON_LANE void look_at(int tick, int32_t here) {
     best_bid = max_of(best_bid, here > 0 ? tick : -1);
     best_ask = min_of(best_ask, here < 0 ? tick : kNoTick);
     resting += here < 0 ? -here : here;
   }
 
   // All bits of the row's quantities.
-  KS_RULE int32_t bits() const {
+  KS_ON_LANE int32_t bits() const {
     int32_t bits = 0;
 #pragma unroll 8
     for (int tick = 0; tick < levels; ++tick) bits |= row[tick] < 0 ? -row[tick] : row[tick];
@@ -113,21 +111,21 @@ struct LaneBook {
   }
 
   // From where the best prices are at most, to where they are.
-  KS_RULE void find_best() {
+  KS_ON_LANE void find_best() {
     while (best_bid >= 0 && row[best_bid] <= 0) --best_bid;
     while (best_ask < levels && row[best_ask] >= 0) ++best_ask;
     if (best_ask >= levels) best_ask = kNoTick;
   }
 
   // The opening of an episode without a warm start.
-  KS_RULE void open(const MarketParams& p) {
+  KS_ON_LANE void open(const MarketParams& p) {
     for (int tick = 0; tick < levels; ++tick)
       row[tick] = (Cell)(tick == p.init_price - 1 ? p.init_depth : tick == p.init_price + 1 ? -p.init_depth : 0);
   }
 
   // Two ticks share a word, and where nothing rests nothing is hashed: each lane first finds its own pairs of ticks that
   // hold something, and then all do their first, their second and so on together.
-  KS_RULE void cancel(uint64_t first_word, int32_t threshold) {
+  KS_ON_LANE void cancel(uint64_t first_word, int32_t threshold) {
     start_looking();
     for (int low = 0; low < levels; low += 2 * kMaskedTicks) {
       uint64_t occupied = occupied_pairs(low);
@@ -138,7 +136,7 @@ struct LaneBook {
     }
   }
   // A bit for each pair of ticks from `low` on.
-  KS_RULE uint32_t occupied_pairs(int low) const {
+  KS_ON_LANE uint32_t occupied_pairs(int low) const {
     struct alignas(4 * sizeof(Cell)) Words {
       uint32_t words[sizeof(Cell)];
     };
@@ -154,7 +152,7 @@ struct LaneBook {
     }
     return occupied;
   }
-  KS_RULE void cancel_pair(int pair, uint64_t first_word, int32_t threshold) {
+  KS_ON_LANE void cancel_pair(int pair, uint64_t first_word, int32_t threshold) {
     Pair& place = reinterpret_cast<Pair*>(row)[pair];
     const Pair here = place;
     const uint64_t word = mix64(first_word + (kCancelWord + (uint64_t)pair) * kGolden);
@@ -164,14 +162,14 @@ struct LaneBook {
     look_at(2 * pair, even);
     look_at(2 * pair + 1, odd);
   }
-  static KS_RULE int32_t left_of(int32_t here, int32_t threshold, uint32_t half) {
+  static KS_ON_LANE int32_t left_of(int32_t here, int32_t threshold, uint32_t half) {
     const bool ask = here < 0;
     const int32_t left = after_cancel_half(ask ? -here : here, threshold, half, ask);
     return ask ? -left : left;
   }
 
   // The grid has moved.
-  KS_RULE void moved(int32_t by) {
+  KS_ON_LANE void moved(int32_t by) {
     change(0, levels - 1);
     best_bid = min_of(best_bid - by, levels - 1);
     best_ask = best_ask == kNoTick ? levels : max_of(best_ask - by, 0);

@@ -7,6 +7,8 @@
 #pragma once
 
 #include "lane/orders.cuh"
+#include "lane/tile.cuh"
+#include "model/auction.h"
 
 namespace ks {
 
@@ -16,30 +18,30 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
   using typename Orders::Cell;
   using Orders::best_ask, Orders::best_bid, Orders::levels, Orders::low, Orders::near_high, Orders::near_low, Orders::p,
       Orders::resting, Orders::row, Orders::width;
-  using Orders::add, Orders::asks, Orders::bids, Orders::cancel, Orders::change, Orders::find_best, Orders::ordered,
+  using Orders::add, Orders::asks, Orders::bids, Orders::change, Orders::find_best, Orders::moved, Orders::ordered,
       Orders::place_orders;
 
+  const LaneTile<kWide> tile;
   int64_t added;                   // to either side by orders since the row was looked at, at most
   int64_t volume, bought, sold;
   int32_t trades;
   Quote quote;
   Account account;
-  Seen seen;                       // by the agents of the auction at hand
 
-  KS_RULE LaneMarket(const MarketParams& p, int levels, Cell* row, int32_t* window)
-      : Orders(p, levels, row, window), added(0), volume(0), bought(0), sold(0), trades(0) {}
+  KS_ON_LANE LaneMarket(const MarketParams& p, const LaneTile<kWide>& tile)
+      : Orders(p, tile.levels, tile.row_of(tile.lane), tile.windows + tile.lane), tile(tile), added(0), volume(0), bought(0), sold(0), trades(0) {}
 
-  KS_RULE bool stopped() const { return market_has_stopped(error); }
-  KS_RULE int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
+  KS_ON_LANE bool stopped() const { return market_has_stopped(error); }
+  KS_ON_LANE int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
 
   // Whether narrow numbers do for an auction, given a row that does.
-  KS_RULE bool is_narrow(int32_t largest_quote) const {
+  KS_ON_LANE bool is_narrow(int32_t largest_quote) const {
     const int32_t largest = max_of(max_of(quote.bid_qty, quote.ask_qty), largest_quote);
     return num_agent_indices(p) * p.max_order_qty <= kNarrowOrders && largest <= kNarrowQuote;
   }
 
   // Whether both totals stay below 2^31. Exact only where a bound cannot tell.
-  KS_RULE bool has_room(int at_bid, int at_ask) {
+  KS_ON_LANE bool has_room(int at_bid, int at_ask) {
     added += (int64_t)num_agent_indices(p) * p.max_order_qty + kMaxQuoteQty;
     if (resting + added < (int64_t)1 << 31) return true;
     uint32_t total_buy = at_bid >= 0 ? quote.bid_qty : 0, total_sell = at_ask != kNoTick ? quote.ask_qty : 0;
@@ -49,20 +51,20 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
   }
 
   // All interest at a tick of the window, in which quotes are already.
-  KS_RULE Interest near_interest(int32_t tick) const {
+  KS_ON_LANE Interest near_interest(int32_t tick) const {
     const Interest orders = ordered(tick - low);
     const int32_t here = row[tick];
     return {max_of(here, 0) + orders.buy, max_of(-here, 0) + orders.sell};
   }
   // Beyond it on the natural side.
-  KS_RULE int32_t bids_beyond(int32_t tick, int at_bid) const {
+  KS_ON_LANE int32_t bids_beyond(int32_t tick, int at_bid) const {
     return bids()[tick] + (tick == at_bid ? quote.bid_qty : 0);
   }
-  KS_RULE int32_t asks_beyond(int32_t tick, int at_ask) const {
+  KS_ON_LANE int32_t asks_beyond(int32_t tick, int at_ask) const {
     return asks()[tick] + (tick == at_ask ? quote.ask_qty : 0);
   }
   // And at any tick of the grid, marketable orders included.
-  KS_RULE Interest interest(int32_t tick, int at_bid, int at_ask) const {
+  KS_ON_LANE Interest interest(int32_t tick, int at_bid, int at_ask) const {
     if (tick >= near_low && tick <= near_high) {
       Interest here = near_interest(tick);
       if (tick == levels - 1) here.buy += ordered(width).buy;
@@ -80,12 +82,20 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     int32_t volume, demand, supply;  // demand at the tick that comes next, supply below it
     int32_t lowest, highest;
 
-    KS_RULE Cleared(int32_t low, int32_t high, int32_t volume, int32_t demand, int32_t supply)
+    KS_ON_LANE Cleared() {}
+    KS_ON_LANE Cleared(int32_t low, int32_t high, int32_t volume, int32_t demand, int32_t supply)
         : low(low), high(high), volume(volume), demand(demand), supply(supply), lowest(low), highest(low - 1) {}
   };
 
+  struct Auction {
+    int at_bid, at_ask;  // the quote's ticks
+    Interest far;        // marketable orders
+    Interest totals;     // at the quote's ticks, before clearing
+    Cleared cleared;
+  };
+
   // Leave what does not trade of the next tick's interest.
-  KS_RULE void leave_residual(Cleared& cleared, int32_t tick, const Interest& here) {
+  KS_ON_LANE void leave_residual(Cleared& cleared, int32_t tick, const Interest& here) {
     cleared.supply += here.sell;
     const int32_t bid = residual_at_tick(cleared.volume, cleared.demand, here.buy);
     const int32_t ask = residual_at_tick(cleared.volume, cleared.supply, here.sell);
@@ -101,7 +111,7 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
   // if that is not enough. Beyond the window rest only asks above and bids below it, and there are `above` to buy and
   // `below` to sell. So at least these trade as soon as the range has as much of the other side, or else it reaches to the
   // grid's end, where marketable orders are.
-  KS_RULE bool clear_near(int at_bid, int at_ask, const Interest& totals) {
+  KS_ON_LANE bool clear_near(int at_bid, int at_ask, Cleared& cleared) {
     const int32_t top = levels - 1;
     const int32_t above = ordered(width).buy + (at_bid > near_high ? quote.bid_qty : 0);
     const int32_t below = ordered(width).sell + (at_ask < near_low ? quote.ask_qty : 0);
@@ -126,7 +136,7 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
       if ((volume < above && !all_above) || (volume < below && !all_below)) return false;
     }
     change(first, last);
-    Cleared cleared(first, last, volume, all_demand, below);
+    cleared = Cleared(first, last, volume, all_demand, below);
     best_bid = first - 1, best_ask = last + 1;
     if (first < near_low) {
       if (first == 0) cleared.supply = 0;
@@ -138,12 +148,10 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     for (int tick = near_high + 1; tick <= last; ++tick)
       leave_residual(cleared, tick, {tick == top ? ordered(width).buy : 0, asks_beyond(tick, at_ask)});
     if (volume <= below) cleared.lowest = 0;  // where marketable orders to sell are
-    finish(cleared);
-    fill_quotes(first, last, at_bid, at_ask, totals);
     return true;
   }
 
-  KS_RULE void clear_all(int at_bid, int at_ask, const Interest& totals) {
+  KS_ON_LANE void clear_all(int at_bid, int at_ask, Cleared& cleared) {
     int32_t demand = 0, supply = 0, volume = 0;
 #pragma unroll 1
     for (int tick = 0; tick < levels; ++tick) demand += interest(tick, at_bid, at_ask).buy;
@@ -156,28 +164,74 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
       demand -= here.buy;
     }
     change(0, levels - 1);
-    Cleared cleared(0, levels - 1, volume, all_demand, 0);
+    cleared = Cleared(0, levels - 1, volume, all_demand, 0);
     best_bid = -1, best_ask = levels;
 #pragma unroll 1
     for (int tick = 0; tick < levels; ++tick) leave_residual(cleared, tick, interest(tick, at_bid, at_ask));
-    finish(cleared);
-    fill_quotes(0, levels - 1, at_bid, at_ask, totals);
   }
 
-  KS_RULE void finish(const Cleared& cleared) {
-    if (cleared.volume > 0)
-      last_tick = kOptions ? clearing_price(p, seen.mid2, t, cleared.lowest, cleared.highest) : cleared.lowest;
-    trades += cleared.volume > 0;
-    volume += cleared.volume;
+  KS_ON_LANE int32_t fill(int32_t qty, int32_t total, int32_t left, int half) const {
+    const int32_t traded = total - left;
+    if (traded == total) return qty;
+    if (traded == 0) return 0;
+    return ration_first(qty, traded, total, (uint32_t)(random_word(key, t, kRationWord) >> half));
   }
 
-  // Fills, by price priority and then pro rata. Quotes outside of the ticks that were cleared have traded wholly or not at
-  // all; what is left of those inside does not rest on the grid. `totals`: at the quotes' ticks, before clearing.
-  KS_RULE void fill_quotes(int32_t low, int32_t high, int at_bid, int at_ask, const Interest& totals) {
+  KS_ON_LANE void leave_at_end(int32_t tick, int32_t qty) {
+    row[tick] = (Cell)qty;
+    change(tick, tick);
+  }
+
+  // What model/auction.h asks for -------------------------------------------------------------------------------------
+
+  KS_ON_LANE void begin_auction() {}
+  KS_ON_LANE bool walks() const { return true; }
+  KS_ON_LANE uint64_t walk_word() const { return random_word(key, t, kWalkWord); }
+  KS_ON_LANE void cancel() {
+    Orders::cancel(word_counter(key, t, 0), p.cancel_threshold);
+    added = 0;
+  }
+  KS_ON_LANE BestPrices best_prices() const {
+    return {max_of(best_bid, bid_tick(quote, origin, levels)), min_of(best_ask, ask_tick(quote, origin, levels))};
+  }
+  KS_ON_LANE void move_grid(int32_t shift) {
+    tile.shift_books(shift);
+    if (shift != 0) moved(shift);
+  }
+  KS_ON_LANE void replace_quotes(const Quote& fresh) { quote = fresh; }
+
+  // The orders have been drawn before, see LaneOrders.
+  KS_ON_LANE Auction submit_orders(const Seen& seen, int32_t value) {
+    Auction auction;
+    auction.at_bid = bid_tick(quote, origin, levels), auction.at_ask = ask_tick(quote, origin, levels);
+    place_orders(seen.mid2, seen.ret, value, t);
+    return auction;
+  }
+
+  // The ticks around the mid, if they are all that can trade, or all. A quote at the grid's end shares its tick with
+  // marketable orders.
+  KS_ON_LANE bool clear(const Seen&, Auction& auction) {
+    const int at_bid = auction.at_bid, at_ask = auction.at_ask;
+    if (!has_room(at_bid, at_ask)) return false;
+    auction.far = ordered(width);
+    if (at_bid >= near_low && at_bid <= near_high) add(at_bid - low, quote.bid_qty, 0);
+    if (at_ask >= near_low && at_ask <= near_high) add(at_ask - low, 0, quote.ask_qty);
+    auction.totals = {at_bid >= 0 ? interest(at_bid, at_bid, at_ask).buy : 0,
+                      at_ask != kNoTick ? interest(at_ask, at_bid, at_ask).sell : 0};
+    const bool near = best_bid <= near_high && best_ask >= near_low && at_bid != levels - 1 && at_ask != 0;
+    if (!near || !clear_near(at_bid, at_ask, auction.cleared)) clear_all(at_bid, at_ask, auction.cleared);
+    return true;
+  }
+
+  // Quotes outside of the ticks that were cleared have traded wholly or not at all; what is left of those inside does not
+  // rest on the grid.
+  KS_ON_LANE void fill_quotes(const Auction& auction) {
+    const int at_bid = auction.at_bid, at_ask = auction.at_ask;
+    const int32_t low = auction.cleared.low, high = auction.cleared.high;
     int32_t bid_fill = at_bid > high ? quote.bid_qty : 0, ask_fill = at_ask < low ? quote.ask_qty : 0;
     const bool bids_here = at_bid >= low && at_bid <= high, asks_here = at_ask >= low && at_ask <= high;
-    if (bids_here) bid_fill = fill(quote.bid_qty, totals.buy, bids()[at_bid], 0);
-    if (asks_here) ask_fill = fill(quote.ask_qty, totals.sell, asks()[at_ask], 32);
+    if (bids_here) bid_fill = fill(quote.bid_qty, auction.totals.buy, bids()[at_bid], 0);
+    if (asks_here) ask_fill = fill(quote.ask_qty, auction.totals.sell, asks()[at_ask], 32);
     quote.bid_qty -= bid_fill;
     quote.ask_qty -= ask_fill;
     if (bids_here) row[at_bid] = (Cell)(row[at_bid] - quote.bid_qty);
@@ -187,65 +241,16 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     sold += ask_fill;
   }
 
-  KS_RULE int32_t fill(int32_t qty, int32_t total, int32_t left, int half) const {
-    const int32_t traded = total - left;
-    if (traded == total) return qty;
-    if (traded == 0) return 0;
-    return ration_first(qty, traded, total, (uint32_t)(random_word(key, t, kRationWord) >> half));
-  }
-
-  // The first half of an auction (docs/model.md numbers its parts). Returns how far the grid has to move before the other
-  // half, which the caller sees to.
-  KS_RULE int32_t see() {
-    // 0. Options before the market opens.
-    if (kOptions) {
-      const uint64_t first_word = word_counter(key, t, 0);
-      if ((p.walk_threshold | p.jump_threshold) != 0)
-        fundamental = walk_fundamental(p, mix64(first_word + kWalkWord * kGolden), fundamental);
-      if (p.cancel_threshold != 0) cancel(first_word, p.cancel_threshold), added = 0;  // and find the best prices
-    }
-
-    // 1. The mid that everyone sees, then the window.
-    const int32_t bid_seen = max_of(best_bid, bid_tick(quote, origin, levels));
-    const int32_t ask_seen = min_of(best_ask, ask_tick(quote, origin, levels));
-    seen = see_mid<kOptions>(p, levels, bid_seen, ask_seen, *this);
-    return seen.shift;
-  }
-
-  // The second half of an auction. Returns false if the market has to stop.
-  KS_RULE bool trade(bool has_fresh, const Quote& fresh) {
-    if (has_fresh) quote = fresh;
-    const int at_bid = bid_tick(quote, origin, levels), at_ask = ask_tick(quote, origin, levels);
-
-    // 2. Orders.
-    const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, seen.mid2, origin) : 0;
-    place_orders(seen.mid2, seen.ret, value, t);
-    if (!has_room(at_bid, at_ask)) {
-      error |= kErrorOverflow;
-      return false;
-    }
-
-    // 3. and 4. Clearing, of the ticks around the mid if they are all that can trade, and fills.
-    const Interest far = ordered(width);
-    if (at_bid >= near_low && at_bid <= near_high) add(at_bid - low, quote.bid_qty, 0);
-    if (at_ask >= near_low && at_ask <= near_high) add(at_ask - low, 0, quote.ask_qty);
-    const Interest totals = {at_bid >= 0 ? interest(at_bid, at_bid, at_ask).buy : 0,
-                             at_ask != kNoTick ? interest(at_ask, at_bid, at_ask).sell : 0};
-    // A quote at the grid's end shares its tick with marketable orders.
-    const bool near = best_bid <= near_high && best_ask >= near_low && at_bid != levels - 1 && at_ask != 0;
-    if (!near || !clear_near(at_bid, at_ask, totals)) clear_all(at_bid, at_ask, totals);
+  // What rests at a grid's end can only be the best of its side.
+  KS_ON_LANE void cancel_residue(const Auction& auction) {
     find_best();
-    if (kOptions && p.residue == kResidueCancel) {  // what rests at a grid's end can only be the best of its side
-      if (best_bid == levels - 1) leave_at_end(levels - 1, row[levels - 1] - min_of(row[levels - 1], far.buy));
-      if (best_ask == 0) leave_at_end(0, row[0] + min_of(-row[0], far.sell));
-      find_best();
-    }
-    t += 1;
-    return true;
+    if (best_bid == levels - 1) leave_at_end(levels - 1, row[levels - 1] - min_of(row[levels - 1], auction.far.buy));
+    if (best_ask == 0) leave_at_end(0, row[0] + min_of(-row[0], auction.far.sell));
   }
-  KS_RULE void leave_at_end(int32_t tick, int32_t qty) {
-    row[tick] = (Cell)qty;
-    change(tick, tick);
+
+  KS_ON_LANE void end_auction() {
+    find_best();
+    t += 1;
   }
 };
 

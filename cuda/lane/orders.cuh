@@ -25,10 +25,10 @@ struct LaneOrders : LaneBook<kWide> {
   Directed momentum, fundamentals;  // orders that wait for their side
   int32_t made, made_other;        // by makers: of the first one's side, and of the other
 
-  KS_RULE LaneOrders(const MarketParams& p, int levels, typename Book::Cell* row, int32_t* window)
+  KS_ON_LANE LaneOrders(const MarketParams& p, int levels, typename Book::Cell* row, int32_t* window)
       : Book(levels, row, window), p(p), reach(order_reach(p)), width(2 * reach + 2) {}
 
-  KS_RULE Directed draw_directed(uint64_t counter, int count) const {
+  KS_ON_LANE Directed draw_directed(uint64_t counter, int count) const {
     Directed sums = {0, 0, 0, 0};
 #pragma unroll 2
     for (int i = 0; i < count; ++i, counter += kGolden) {
@@ -44,7 +44,7 @@ struct LaneOrders : LaneBook<kWide> {
   }
 
   // Draw all orders of an auction, by what is known without its mid: noise agents' by their offset, and sums.
-  KS_RULE void draw(uint64_t key, int64_t t) {
+  KS_ON_LANE void draw(uint64_t key, int64_t t) {
 #pragma unroll 4
     for (int place = 0; place <= width; ++place) put(place, {0, 0});
     const uint64_t first_word = word_counter(key, t, 0);
@@ -71,7 +71,7 @@ struct LaneOrders : LaneBook<kWide> {
   }
 
   // Now that the mid is known, put them where they belong. Momentum agents follow `ret`, fundamental ones `value`.
-  KS_RULE void place_orders(int32_t mid2, int32_t ret, int32_t value, int64_t t) {
+  KS_ON_LANE void place_orders(int32_t mid2, int32_t ret, int32_t value, int64_t t) {
     low = (mid2 >> 1) - reach;
     near_low = max_of(low, 0), near_high = min_of(low + width, levels) - 1;
     if (mid2 & 1) {  // offsets are rounded to even ticks
@@ -86,12 +86,12 @@ struct LaneOrders : LaneBook<kWide> {
     add(price_near_mid(mid2, -p.maker_half_spread, levels) - low, first_buys ? made : made_other, 0);
     add(price_near_mid(mid2, p.maker_half_spread, levels) - low, 0, first_buys ? made_other : made);
   }
-  KS_RULE void move_place(int from, int to) const {
+  KS_ON_LANE void move_place(int from, int to) const {
     const Interest orders = ordered(from);
     add(to, orders.buy, orders.sell);
     put(from, {0, 0});
   }
-  KS_RULE void place_directed(const Directed& sums, int32_t mid2, int32_t direction) const {
+  KS_ON_LANE void place_directed(const Directed& sums, int32_t mid2, int32_t direction) const {
     const int32_t bought = direction == 0 ? sums.coin : direction > 0 ? sums.all : 0;
     const int32_t bought_far = direction == 0 ? sums.coin_far : direction > 0 ? sums.all_far : 0;
     const int32_t sold = sums.all - bought, sold_far = sums.all_far - bought_far;

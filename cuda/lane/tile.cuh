@@ -22,14 +22,9 @@ struct LaneTile {
   int32_t* const windows;       // shared [KS_LANES + 1, taken] or [KS_LANES + 1, 2, taken]
   float* const features;        // shared [taken, kObservation], in the windows' place
 
-  static KS_ON_LANE int shared_ints(int levels) {
-    const int window = Book::window_ints(KS_LANES + 1);
-    return kTaken * (Book::row_ints(levels) + (window > kObservation ? window : kObservation));
-  }
-
   KS_ON_LANE LaneTile(const Launch& launch, int64_t first, int* shared)
       : launch(launch), lane(this_lane()), levels(KS_LEVELS), first(first), rows(reinterpret_cast<Cell*>(shared)),
-        windows(shared + kTaken * Book::row_ints(levels)), features(reinterpret_cast<float*>(windows)) {}
+        windows(shared + kTaken * lane_row_ints(levels, kWide)), features(reinterpret_cast<float*>(windows)) {}
 
   KS_ON_LANE Cell* row_of(int i) const { return rows + i * (levels + kRowPadding); }
 
@@ -60,6 +55,7 @@ struct LaneTile {
   // Each lane's warm start, from a row of the bank.
   KS_ON_LANE bool load_warm_starts(unsigned wanted, int64_t row) const {
     int32_t bits = 0;
+#pragma unroll 4
     for (int i = 0; i < kTaken; ++i) {
       const int64_t from = of_lane(row, i) * levels;
       if (wanted >> i & 1) bits |= load_book(i, launch.bank_bid + from, launch.bank_ask + from);

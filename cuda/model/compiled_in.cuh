@@ -1,5 +1,5 @@
 // compiled_in.cuh: what a kernel reads at run time, or has compiled in as constants where it was compiled for it
-// (kineticsim_env/engines/native.py): the markets' parameters and levels, the task's settings, the slots' role.
+// (kineticsim_env/engines/cuda.py): the markets' parameters and levels, the task's settings, the slots' role.
 #pragma once
 
 #include "model/market.h"
@@ -7,7 +7,7 @@
 namespace ks {
 
 // A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
-// compiled for them (kineticsim_env/engines/native.py), else read from the market's row.
+// compiled for them (kineticsim_env/engines/cuda.py), else read from the market's row.
 #ifndef KS_PARAMETERS
 #define KS_PARAMETERS                                                                                                   \
   row.num_noise, row.num_momentum, row.num_maker, row.num_fundamental, row.first_momentum, row.first_maker,             \
@@ -21,7 +21,7 @@ constexpr int kUnroll = 1;
 constexpr int kUnroll = 8;  // the rounds of an auction are known: hashes of several overlap
 #endif
 
-// The task's settings: constants where the kernel was compiled for them (kineticsim_env/engines/native.py).
+// The task's settings: constants where the kernel was compiled for them (kineticsim_env/engines/cuda.py).
 #ifdef KS_TASK_CONSTANTS
 using Task = const TaskParams;
 KS_RULE TaskParams task_of(const Launch& launch) {

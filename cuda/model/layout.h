@@ -1,4 +1,4 @@
-// layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/state.py),
+// layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field a line, plain C types. Shapes stand behind each field:
 // M markets, L levels, K learned slots, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
 #pragma once

@@ -23,12 +23,16 @@ KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
 KS_RULE int environment_ints(int levels, int tile, int slots) {
   return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots);
 }
-// With a market per lane: books and the window of `room` ticks, which observations take over.
+// With a market per lane: rows of numbers of 16 bits, or of 32 for half the lanes, and a window of `room` ticks, whose place
+// observations take over.
+KS_RULE int lane_row_ints(int levels, bool wide) { return (levels + kRowPadding) * (wide ? 4 : 2) / 4; }
+KS_RULE int lane_window_ints(int room, bool wide) { return (room + 1) * (wide ? 2 : 1); }
+KS_RULE int lane_ints(int levels, int room, bool wide) {
+  const int lanes = wide ? kWarpLanes / 2 : kWarpLanes;
+  return lanes * (lane_row_ints(levels, wide) + max_of(lane_window_ints(room, wide), kObservation));
+}
 KS_RULE int lane_ints(int levels, int room) {
-  const int row = levels + kRowPadding;
-  const int narrow = kWarpLanes * (row / 2 + max_of(room + 1, kObservation));
-  const int wide = kWarpLanes / 2 * (row + max_of(2 * (room + 1), kObservation));
-  return max_of(narrow, wide);
+  return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
 }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.

@@ -26,7 +26,7 @@ struct alignas(16) DeskSlot {
   int64_t inventory;
   int64_t cash;                 // of this step
   int64_t liquidation;          // what unwinding would bring, for that mark
-  int64_t cash_before, fees, prev_value;  // of the episode, before this step
+  int64_t cash_before, fees, prev_value;  // of the episode; before this step, until judge has added it
   int32_t bought, sold;         // in this step
 };
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "model/compiled_in.cuh"
-#include "model/tasks.h"
+#include "model/step.h"
 #include "warp/desk.cuh"
 #include "warp/market.cuh"
 
@@ -33,9 +33,19 @@ struct EnvironmentTile {
   DeskSlot* const rows;          // shared [tile * slots]
   const bool has_market, has_slot;
   const int slot_market, k;      // this lane's slot: its market in the tile, and its number there
+  // What is read of this lane's market and slot and does not wait on the desk.
+  int64_t seed, episode;
+  bool done, masked, ended_before;
+  Quote standing;
+  float4 action;
+  int64_t inventory;
+  // What comes of a decision for this lane's slot.
+  unsigned playing;              // markets that began to play, a bit each
+  float reward;
+  End end;
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
-    return 2 * Market::book_ints(launch) + kBinInts + launch.tile * (kDeskInts + kDeskSlotInts * launch.slots);
+    return environment_ints(KS_LEVELS, launch.tile, launch.slots);
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
@@ -45,7 +55,13 @@ struct EnvironmentTile {
         markets(reinterpret_cast<DeskMarket*>(bins + kBinInts)),
         rows(reinterpret_cast<DeskSlot*>(markets + launch.tile)), has_market(lane < count),
         has_slot(kSingle || lane < count * slots), slot_market(kSingle || !has_slot ? 0 : lane / slots),
-        k(kSlots == 1 ? 0 : lane - slot_market * slots) {}
+        k(kSlots == 1 ? 0 : lane - slot_market * slots), seed(0), episode(0), done(false), masked(true), ended_before(false),
+        standing{0, 0, 0, 0}, action(make_float4(0.0f, 0.0f, 0.0f, 0.0f)), inventory(0), playing(0), reward(0.0f),
+        end(kEndGoesOn) {}
+
+  __device__ __forceinline__ DeskMarket& my_market() const { return markets[has_market ? lane : 0]; }
+  __device__ __forceinline__ DeskSlot& my_slot() const { return rows[!kSingle && has_slot ? lane : 0]; }
+  __device__ __forceinline__ bool is_in(unsigned of_markets) const { return has_slot && (of_markets >> slot_market & 1); }
 
   // Where lane 0's slot lies: a tile's slots follow each other in memory.
   __device__ __forceinline__ int64_t slot_row() const { return first * slots + (kSingle ? 0 : lane); }
@@ -79,15 +95,11 @@ struct EnvironmentTile {
     int32_t error = 0;
     const Target aim = target(market, market.mid_history + 1, k, inventory);
     const int32_t mid2 = market.mid_history[1];
-    Quote fresh;
-    if (task.action_type == kActionTypeContinuous) {
-      const float action[kActionSize] = {row.x, row.y, row.z, row.w};
-      fresh = decode_continuous(task, role_of(launch, k), action, mid2, aim, standing, error);
-    } else {
-      fresh = decode_discrete(task, role_of(launch, k), launch.choices[slot_row()], mid2, aim, error);
-    }
+    const float action[kActionSize] = {row.x, row.y, row.z, row.w};
+    const Quote fresh = quote_of_action(launch, task, role_of(launch, k), params_of(slot_market), action, slot_row(), mid2,
+                                        aim, standing, inventory, error);
     if (error) atomicOr(&market.error, error);
-    return through_door(fresh, inventory, params_of(slot_market));
+    return fresh;
   }
 
   // The features that all slots of a market share, one a lane, to `out` and (not null) to `copy`.
@@ -155,24 +167,24 @@ struct EnvironmentTile {
     desk.trades += market.trades;
     desk.error = market.error;
     desk.mid_history[0] = market.mark();
-    desk.volume_history[0] = market.volume < 0x7fffffff ? (int32_t)market.volume : 0x7fffffff;
+    desk.volume_history[0] = recorded_volume(market.volume);
   }
 
   // The auctions of one decision, and after the last one those that its blocks are forced through.
   __device__ __forceinline__ void play_auctions(Market& market, const DeskMarket& desk, Quote fresh) {
-    const int forced = task.forced_auctions > 0 && desk.elapsed + 1 >= task.horizon ? task.forced_auctions : 0;
+    const int forced = task.forced_auctions > 0 ? forced_auctions(task, desk.elapsed) : 0;
     market.bought = market.sold = 0;
 #pragma unroll 1
     for (int a = 0; a < launch.auctions + forced; ++a) {
       if (a >= launch.auctions) {
         fresh = Quote{0, 0, 0, 0};
         const int slot = market.slot();
-        if (market.has_slot() && role_of(launch, slot) == kRoleExecutor && !(desk.ended >> slot & 1)) {
+        if (market.has_slot()) {
           const int64_t inventory = rows[market_index(desk) * slots + slot].inventory + market.bought - market.sold;
           const Target aim = target(desk, desk.mid_history + 1, slot, inventory);
-          fresh = through_door(forced_quote(task, aim), inventory, market.p);
+          fresh = forced_order(task, role_of(launch, slot), desk.ended >> slot & 1, market.p, aim, inventory);
         }
-        if (!market.any_slot(fresh.bid_qty + fresh.ask_qty > 0)) return;
+        if (!market.any_slot(has_quantity(fresh))) return;
       }
       if (!market.auction(a == 0 || a >= launch.auctions, fresh)) return;
     }
@@ -181,7 +193,7 @@ struct EnvironmentTile {
   __device__ __forceinline__ int market_index(const DeskMarket& desk) const { return (int)(&desk - markets); }
 
   // The auctions of one decision in market i of the tile, whose book is on its way; `next` (-1: none) follows it.
-  __device__ __forceinline__ void play(int i, int* book, int next, int* next_book) {
+  __device__ __forceinline__ void play_market(int i, int* book, int next, int* next_book) {
     const DeskMarket& desk = markets[i];
     Market market(launch, first + i, markets[i].params, book, bins);
     market.prev_mid2 = desk.prev_mid2;
@@ -229,20 +241,11 @@ struct EnvironmentTile {
       Market::fetch_book(launch, shared, launch.bank_bid + at, launch.bank_ask + at);
       market.accept_book();
       market.find_best();
-      const int32_t* scalars = launch.bank_scalars + 4 * desk.bank_row;
-      market.prev_mid2 = scalars[0];
-      market.last_tick = scalars[1];
-      market.origin = scalars[2];
-      market.fundamental = scalars[3];
     } else {
       market.open_book();
-      market.prev_mid2 = 2 * market.p.init_price;
-      market.last_tick = market.p.init_price;
-      market.origin = 0;
-      market.fundamental = market.p.fundamental_price;
     }
-    market.t = 0;
-    market.error = desk.error;
+    Opening opening = {0, 0, desk.bank_row};
+    static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, desk.key, desk.error);
     put_on_desk(market, i);
     market.store_book();
     if (lane < 2 * kHistory + 3) desk.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
@@ -251,15 +254,12 @@ struct EnvironmentTile {
     write_market_features(market, i, launch.observation, nullptr);
   }
 
-  __device__ __forceinline__ void step_or_reset() {
-    const bool explicit_reset = launch.env_mode == kLaunchModeEnvReset;
-    const int64_t m = first + lane;  // this lane's market
-    DeskMarket& desk = markets[has_market ? lane : 0];
-    DeskSlot& row = rows[!kSingle && has_slot ? lane : 0];
+  // What model/step.h asks for ----------------------------------------------------------------------------------------
 
-    // What this lane's market and slot are.
-    bool plays = false, restarts = false, frozen = true, done = false;
-    // All that is read comes at once, and waits for nothing else.
+  __device__ __forceinline__ bool any(bool holds) const { return __any_sync(kAllLanes, holds); }
+
+  // All that is read comes at once, and waits for nothing else.
+  __device__ __forceinline__ void load() {
     constexpr int kPieces = sizeof(MarketParams) / 16;
     static_assert(sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
     const int32_t* from = reinterpret_cast<const int32_t*>(launch.params + first * launch.params_stride);
@@ -267,9 +267,9 @@ struct EnvironmentTile {
     for (int i = lane; i < count * kPieces; i += kWarpLanes)
       copy_16_bytes_ahead(reinterpret_cast<int*>(&markets[i / kPieces].params) + 4 * (i % kPieces),
                           from + 4 * (launch.params_stride ? i : i % kPieces));
-    int64_t seed = 0, episode = 0;
-    bool masked = true;
     if (has_market) {
+      DeskMarket& desk = my_market();
+      const int64_t m = first + lane;
       copy_ahead(&desk.prev_mid2, launch.prev_mid2 + m);
       copy_ahead(&desk.last_tick, launch.last_tick + m);
       copy_ahead(&desk.origin, launch.price_origin + m);
@@ -293,30 +293,34 @@ struct EnvironmentTile {
       done = launch.done[m];
       masked = !launch.reset_mask || launch.reset_mask[m];
     }
-    int *book = shared, *next_book = shared + Market::book_ints(launch);
-    if (!explicit_reset) fetch(0, book);  // most likely the first that plays
-    int4 standing = make_int4(0, 0, 0, 0);
-    float4 action = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    int64_t inventory = 0;
-    bool ended = false;  // this lane's slot's own end
+    const bool steps = launch.env_mode == kLaunchModeEnvStep;
+    if (steps) fetch(0, shared);  // most likely the first that plays
     if (has_slot) {
-      standing = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
+      DeskSlot& row = my_slot();
+      const int4 four = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
+      standing = Quote{four.x, four.y, four.z, four.w};
       inventory = launch.inventory[slot_row()];
-      ended = launch.ended[slot_row()];
+      ended_before = launch.ended[slot_row()];
       copy_ahead(&row.cash_before, launch.cash + slot_row());
       copy_ahead(&row.fees, launch.fees + slot_row());
       copy_ahead(&row.prev_value, launch.prev_value + slot_row());
-      if (!explicit_reset && task.action_type == kActionTypeContinuous) action = read_action();
+      if (steps && task.action_type == kActionTypeContinuous) action = read_action();
     }
     copies_done();
+  }
+
+  __device__ __forceinline__ Part part() const {
+    if (!has_market) return {false, false, true};
+    return part_of(launch, task, market_has_stopped(my_market().error), done, masked);
+  }
+
+  // The desk, and what the first auction needs of a market's own words: here a lane hashes for a market.
+  __device__ __forceinline__ void begin(const Part& part) {
     if (has_market) {
+      DeskMarket& desk = my_market();
       desk.ended = 0;
       desk.key = episode_key(seed, episode);
-      const bool stopped = market_has_stopped(desk.error);
-      plays = !explicit_reset && !stopped && !done;
-      restarts = explicit_reset ? masked : !stopped && done && task.autoreset != kAutoresetDisabled;
-      frozen = explicit_reset ? !restarts : !stopped && done && task.autoreset == kAutoresetDisabled;  // and so are its flags
-      if (plays) {  // what the first auction needs of the market's own words: here a lane hashes for a market
+      if (part.plays) {
         const MarketParams p = params_of(lane);
         desk.counter = word_counter(desk.key, desk.t, 0);
         desk.ration_word = mix64(desk.counter + kRationWord * kGolden);
@@ -325,149 +329,152 @@ struct EnvironmentTile {
       }
     }
     __syncwarp();
-    const unsigned playing = __ballot_sync(kAllLanes, plays);
-    const bool slot_plays = has_slot && (playing >> slot_market & 1);
+    playing = __ballot_sync(kAllLanes, part.plays);
     if (has_slot) {
-      const Quote quote{standing.x, standing.y, standing.z, standing.w};
-      row.quote = quote;
+      DeskSlot& row = my_slot();
+      row.quote = standing;
       row.inventory = inventory;
       row.cash = row.liquidation = row.bought = row.sold = 0;
       row.fresh = Quote{0, 0, 0, 0};
-      if (ended) atomicOr(&markets[slot_market].ended, 1u << k);
-      else if (slot_plays) row.fresh = decode(markets[slot_market], quote, inventory, action);
+      if (ended_before) atomicOr(&markets[slot_market].ended, 1u << k);
     }
-    __syncwarp();
+  }
 
-    // The auctions, market after market.
-    if (playing != 0 && !(playing & 1)) fetch(__ffs(playing) - 1, book);
+  __device__ __forceinline__ void decode_actions(const Part&) {
+    if (is_in(playing) && !ended_before) my_slot().fresh = decode(markets[slot_market], standing, inventory, action);
+    __syncwarp();
+  }
+
+  // Market after market.
+  __device__ __forceinline__ bool play(Part& part) {
+    int *book = shared, *next_book = shared + Market::book_ints(launch);
+    if (!(playing & 1)) fetch(__ffs(playing) - 1, book);
 #pragma unroll 1
     for (unsigned left = playing; left != 0; left &= left - 1) {
-      play(__ffs(left) - 1, book, __ffs(left & (left - 1)) - 1, next_book);
+      play_market(__ffs(left) - 1, book, __ffs(left & (left - 1)) - 1, next_book);
       __syncwarp();
       int* const played_book = book;
       book = next_book;
       next_book = played_book;
     }
+    part.plays = part.plays && !market_has_stopped(my_market().error);
+    return true;
+  }
 
-    // What came of them: money, ends of episode, rewards. What they need waited on the desk, as registers are what
-    // auctions are short of.
+  // Accounts waited on the desk, as registers are what auctions are short of, and go back there: after all lanes have
+  // read them, as several may work for one slot.
+  __device__ __forceinline__ void judge(const Part& part) {
+    const unsigned played = __ballot_sync(kAllLanes, part.plays);
+    if (part.plays) my_market().elapsed += 1;
+    __syncwarp();
+    DeskSlot& row = my_slot();
+    DeskMarket& market = markets[slot_market];
     Account account{0, 0, 0};
-    int64_t prev_value = 0;
-    if (has_slot) {
-      account = Account{row.cash_before, row.inventory, row.fees};
-      prev_value = row.prev_value;
-    }
-    ended = has_slot && (markets[slot_market].ended >> k & 1);
-    const Account before = account;
-    if (has_market && plays && market_has_stopped(desk.error)) plays = false;
-    const unsigned played = __ballot_sync(kAllLanes, plays);
-    if (has_market && plays) desk.elapsed += 1;
-    __syncwarp();
-    const bool slot_played = has_slot && (played >> slot_market & 1);
-    float reward = 0.0f;
-    if (slot_plays) {
+    Outcome outcome{0, 0.0f, kEndGoesOn};
+    if (is_in(playing)) {
       const int64_t bought = row.bought, sold = row.sold;
-      account.cash += row.cash;
-      account.inventory += bought - sold;
-      account.fees += (int64_t)params_of(slot_market).fee * (bought + sold);
-    }
-    const bool on_fundamental = task.mark == kMarkFundamental;
-    const DeskMarket& mine = markets[slot_market];
-    End end = kEndGoesOn;
-    if (slot_played) {
-      Decision d;
-      d.before = before, d.after = account;
-      d.mark2_before = on_fundamental ? 2 * (int64_t)mine.fundamental_before : mine.mid_history[1];
-      d.mark2_after = on_fundamental ? 2 * (int64_t)mine.fundamental : mine.mid_history[0];
-      d.arrival2 = mine.arrival2;
-      d.prev_value = prev_value;
-      d.value = marked_value(task, account, d.mark2_after, row.liquidation);
-      d.remaining = target(mine, mine.mid_history, k, account.inventory).remaining;
-      prev_value = d.value;
-      if (!ended) {
-        end = end_of(task, role_of(launch, k), d.value, d.remaining, mine.elapsed);
-        d.ends = end != kEndGoesOn;
-        reward = reward_of(task, role_of(launch, k), d, (int64_t)row.bought + row.sold);
-        ended = d.ends;
+      const Account before{row.cash_before, row.inventory, row.fees};
+      account = Account{before.cash + row.cash, before.inventory + bought - sold,
+                        before.fees + (int64_t)params_of(slot_market).fee * (bought + sold)};
+      outcome.value = row.prev_value;
+      if (is_in(played)) {
+        const int64_t remaining = target(market, market.mid_history, k, account.inventory).remaining;
+        outcome = outcome_of(task, role_of(launch, k), before, account, market.fundamental_before, market.fundamental,
+                             market.mid_history, market.arrival2, row.prev_value, row.liquidation, remaining,
+                             bought + sold, market.elapsed, market.ended >> k & 1);
+        write_own_features(row.quote, account, launch.final_observation, launch.observation);
       }
-      write_own_features(row.quote, account, launch.final_observation, launch.observation);
-    }
-    const unsigned alive = __ballot_sync(kAllLanes, has_slot && !ended);
-    if (has_market && plays) {
-      const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
-      done = (alive >> (lane * slots) & market_slots) == 0;
-      restarts = done && task.autoreset == kAutoresetSameStep;
     }
     __syncwarp();
+    if (is_in(playing)) {
+      row.cash_before = account.cash, row.inventory = account.inventory, row.fees = account.fees;
+      row.prev_value = outcome.value;
+      if (outcome.end != kEndGoesOn) atomicOr(&market.ended, 1u << k);
+    }
+    reward = outcome.reward;
+    end = outcome.end;
+    __syncwarp();
+    if (part.plays) done = all_ended();
+  }
+  __device__ __forceinline__ bool all_ended() const {
+    const unsigned market_slots = (slots < 32 ? 1u << slots : 0u) - 1u;
+    return my_market().ended == market_slots;
+  }
 
-    // Episodes that begin.
-    const unsigned restarting = __ballot_sync(kAllLanes, restarts);
-    if (restarting != 0) {
-      if (restarts) {
-        episode = launch.episode[m] + 1;
-        launch.episode[m] = episode;
-        done = false;
-        desk.key = episode_key(launch.seed[m], episode);
-        desk.t = 0;
-        const Opening opening = opening_of(launch, task, m, desk.key, episode);
-        desk.elapsed = opening.elapsed;
-        desk.bank_row = opening.bank_row;
-        if (explicit_reset) desk.error = 0;
-        if (task.scenarios > 0) {
-          desk.scenario = opening.scenario;
-          launch.params[m] = desk.params = launch.scenario_params[opening.scenario];
-        }
-      }
-      __syncwarp();
-#pragma unroll 1
-      for (unsigned left = restarting; left != 0; left &= left - 1) open(__ffs(left) - 1);
-      __syncwarp();
-      if (has_slot && (restarting >> slot_market & 1)) {
-        row.quote = Quote{0, 0, 0, 0};
-        account = Account{0, 0, 0};
-        prev_value = 0;
-        ended = false;
-        write_own_features(row.quote, account, launch.observation, nullptr);
+  // Features are written while what they are made of is at hand: the book's in play_market, slots' own in judge.
+  __device__ __forceinline__ void observe(const Part&) const {}
+
+  __device__ __forceinline__ bool begin_episodes(const Part& part) {
+    if (part.restarts) {
+      DeskMarket& desk = my_market();
+      const int64_t m = first + lane, next = launch.episode[m] + 1;
+      launch.episode[m] = next;
+      done = false;
+      desk.key = episode_key(launch.seed[m], next);
+      const Opening opening = opening_of(launch, task, m, desk.key, next);
+      desk.elapsed = opening.elapsed;
+      desk.bank_row = opening.bank_row;
+      desk.ended = 0;
+      if (launch.env_mode == kLaunchModeEnvReset) desk.error = 0;
+      if (task.scenarios > 0) {
+        desk.scenario = opening.scenario;
+        launch.params[m] = desk.params = launch.scenario_params[opening.scenario];
       }
     }
+    __syncwarp();
+    const unsigned restarting = __ballot_sync(kAllLanes, part.restarts);
+#pragma unroll 1
+    for (unsigned left = restarting; left != 0; left &= left - 1) open(__ffs(left) - 1);
+    __syncwarp();
+    if (is_in(restarting)) {
+      DeskSlot& row = my_slot();
+      row.quote = Quote{0, 0, 0, 0};
+      row.cash_before = row.inventory = row.fees = row.prev_value = 0;
+      write_own_features(row.quote, Account{0, 0, 0}, launch.observation, nullptr);
+    }
+    return true;
+  }
+  __device__ __forceinline__ void observe_opening(const Part&) const {}
 
-    // Everything back to where it came from.
-    const unsigned untouched = __ballot_sync(kAllLanes, frozen);
-    if (has_market && !frozen) {
+  __device__ __forceinline__ void store(const Part& part) const {
+    const unsigned untouched = __ballot_sync(kAllLanes, part.frozen);
+    if (has_market && !part.frozen) {
+      const DeskMarket& desk = my_market();
+      const int64_t m = first + lane;
       launch.prev_mid2[m] = desk.prev_mid2;
       launch.last_tick[m] = desk.last_tick;
       launch.price_origin[m] = desk.origin;
       launch.fundamental_price[m] = desk.fundamental;
       launch.t[m] = desk.t;
-      launch.volume[m] = restarts ? 0 : desk.volume;
-      launch.trades[m] = restarts ? 0 : desk.trades;
+      launch.volume[m] = part.restarts ? 0 : desk.volume;
+      launch.trades[m] = part.restarts ? 0 : desk.trades;
       launch.error[m] = desk.error;
       launch.elapsed[m] = desk.elapsed;
       launch.done[m] = done;
       launch.arrival2[m] = desk.arrival2;
       launch.scenario[m] = desk.scenario;
-      const int moved = plays || restarts ? 0 : 1;  // whether the front of the histories was filled
+      const int moved = part.plays || part.restarts ? 0 : 1;  // whether the front of the histories was filled
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[moved + i];
 #pragma unroll
       for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = desk.volume_history[moved + i];
     }
     if (has_slot) {
+      const DeskSlot& row = my_slot();
       const int64_t at = slot_row();
-      const bool slot_frozen = untouched >> slot_market & 1;
-      if (!explicit_reset) {
+      if (launch.env_mode == kLaunchModeEnvStep) {
         launch.fills[2 * at] = row.bought;
         launch.fills[2 * at + 1] = row.sold;
         launch.reward[at] = reward;
       }
-      if (!slot_frozen) {
+      if (!(untouched >> slot_market & 1)) {
         const Quote& q = row.quote;
         reinterpret_cast<int4*>(launch.quotes)[at] = make_int4(q.bid_price, q.bid_qty, q.ask_price, q.ask_qty);
-        launch.cash[at] = account.cash;
-        launch.inventory[at] = account.inventory;
-        launch.fees[at] = account.fees;
-        launch.prev_value[at] = prev_value;
-        launch.ended[at] = ended;
+        launch.cash[at] = row.cash_before;
+        launch.inventory[at] = row.inventory;
+        launch.fees[at] = row.fees;
+        launch.prev_value[at] = row.prev_value;
+        launch.ended[at] = markets[slot_market].ended >> k & 1;
         launch.reward[at] = reward;
         launch.terminated[at] = end == kEndTerminated;
         launch.truncated[at] = end == kEndTruncated;

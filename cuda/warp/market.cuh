@@ -2,6 +2,7 @@
 // every auction, and is stored once. Thread map, memory and chunk loop only: the rules are model/market.h's.
 #pragma once
 
+#include "model/auction.h"
 #include "warp/clearing.cuh"
 #include "warp/market_state.cuh"
 
@@ -132,75 +133,84 @@ struct MarketOnChip : MarketState<kBins> {
     sold += ask_fill;
   }
 
-  // The price that cleared ticks trade at.
-  __device__ __forceinline__ void set_price(const Cleared& cleared, int32_t mid2) {
-    traded = cleared.volume;
-    if (traded > 0) last_tick = kOptions ? clearing_price(p, mid2, t, cleared.lowest, cleared.highest) : cleared.lowest;
-    trades += traded > 0;
+  // What model/auction.h asks for -------------------------------------------------------------------------------------
+
+  struct Auction {
+    Cleared cleared;
+    Clearing clearing;
+    int at_bid, at_ask;             // of this lane's slot, -1 and kNoTick where it has no quote on the grid
+    int32_t bid_total, ask_total;   // the whole interest there
+    int32_t far_buys, far_sells;    // marketable orders
+    bool quoted;                    // somebody has a quote on the grid
+    bool full;                      // a side may overflow
+    bool off_grid;                  // a single slot's quotes stay in registers
+    bool in_registers;              // and so does the residual
+  };
+
+  __device__ __forceinline__ void begin_auction() {
+    const bool may_walk = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
+    if ((kSlots || may_walk) && words_left == 0 && !prepared) hash_market_words();
   }
+  __device__ __forceinline__ bool walks() const { return !prepared; }
+  __device__ __forceinline__ uint64_t walk_word() const { return market_word(kWalkWord); }
 
-  // One auction; docs/model.md numbers its parts. Returns false if the market has to stop.
-  __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
-    const bool walks = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
-    if ((kSlots || walks) && words_left == 0 && !prepared) hash_market_words();
-
-    // 0. Options before the market opens.
-    if (kOptions) {
-      if (walks && !prepared) fundamental = walk_fundamental(p, market_word(kWalkWord), fundamental);
-      if (p.cancel_threshold != 0) cancel();  // and find the best prices
-    }
-
-    // 1. The mid that everyone sees, then the window, then new quotes.
-    int32_t bid_seen = best_bid, ask_seen = best_ask;
+  __device__ __forceinline__ BestPrices best_prices() const {
+    BestPrices best = {best_bid, best_ask};
     if (kSlots) {
       const int32_t bid = has_slot() ? bid_tick(quote, origin, levels) : -1;
       const int32_t ask = has_slot() ? ask_tick(quote, origin, levels) : kNoTick;
-      bid_seen = max_of(bid_seen, kOneSlot ? bid : warp_max(bid));
-      ask_seen = min_of(ask_seen, kOneSlot ? ask : warp_min(ask));
+      best.bid = max_of(best.bid, kOneSlot ? bid : warp_max(bid));
+      best.ask = min_of(best.ask, kOneSlot ? ask : warp_min(ask));
     }
-    const Seen seen = see_mid<kOptions>(p, levels, bid_seen, ask_seen, *this);
-    const int32_t mid2 = seen.mid2;
-    if (kOptions) {
-      if (stopped()) return false;
-      if (seen.shift != 0) shift_grid(seen.shift);
-    }
-    if (kSlots && has_fresh) quote = fresh;
+    return best;
+  }
 
-    // 2. Orders. A side's total can only overflow when there is no more room: then the book is kept in global memory.
-    int at_bid = -1, at_ask = kNoTick;
-    bool quoted = false;
+  __device__ __forceinline__ void move_grid(int32_t shift) {
+    if (shift != 0) shift_grid(shift);
+  }
+  __device__ __forceinline__ void replace_quotes(const Quote& fresh) {
+    if (kSlots) quote = fresh;
+  }
+
+  // A side's total can only overflow when there is no more room: then the book is kept in global memory.
+  __device__ __forceinline__ Auction submit_orders(const Seen& seen, int32_t value) {
+    Auction auction = {Cleared{}, Clearing(buy, sell, lane), -1, kNoTick, 0, 0, 0, 0, false, false, false, false};
     if (kSlots) {
       if (has_slot()) {
-        at_bid = bid_tick(quote, origin, levels);
-        at_ask = ask_tick(quote, origin, levels);
+        auction.at_bid = bid_tick(quote, origin, levels);
+        auction.at_ask = ask_tick(quote, origin, levels);
       }
-      quoted = any_slot(at_bid >= 0 || at_ask != kNoTick);
+      auction.quoted = any_slot(auction.at_bid >= 0 || auction.at_ask != kNoTick);
     }
-    bool full = false;
     if (!roomy) {
       room -= growth();
-      full = room < 0;
-      if (full) {
+      auction.full = room < 0;
+      if (auction.full) {
         store_book();
         __syncwarp();  // before orders reach the grid
       }
     }
-    const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, mid2, origin) : 0;
-    this->submit_orders(first_word, t, mid2, seen.ret, value);
-    Cleared cleared;
-    this->price_bins(mid2, cleared.above, cleared.below);
-    const int32_t far_buys = cleared.above, far_sells = cleared.below;
+    State::submit_orders(first_word, t, seen.mid2, seen.ret, value);
+    Cleared& cleared = auction.cleared;
+    State::price_bins(seen.mid2, cleared.above, cleared.below);
+    auction.far_buys = cleared.above, auction.far_sells = cleared.below;
+    return auction;
+  }
 
-    // 3. Clearing, of the ticks around the mid if they are all that can trade, else of the whole grid.
+  // The ticks around the mid if they are all that can trade, else the whole grid.
+  __device__ __forceinline__ bool clear(const Seen& seen, Auction& auction) {
+    Cleared& cleared = auction.cleared;
+    Clearing& clearing = auction.clearing;
+    const int at_bid = auction.at_bid, at_ask = auction.at_ask;
     cleared.chunks = chunks;
-    cleared.base = window_base(mid2, chunks, grid);
-    bool here = !full && best_bid <= cleared.top() && best_ask >= cleared.base;
-    const bool off_grid = kOneSlot && chunks == 1;  // a single slot's quotes can stay in registers
+    cleared.base = window_base(seen.mid2, chunks, grid);
+    bool here = !auction.full && best_bid <= cleared.top() && best_ask >= cleared.base;
+    const bool off_grid = auction.off_grid = kOneSlot && chunks == 1;
     if (off_grid) {
       cleared.above += at_bid > cleared.top() ? quote.bid_qty : 0;
       cleared.below += at_ask < cleared.base ? quote.ask_qty : 0;
       here = here && at_bid != levels - 1 && at_ask != 0;
-    } else if (quoted) {
+    } else if (auction.quoted) {
       if (owns_slot() && cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
       if (owns_slot() && cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
       if (any_slot(at_bid > cleared.top() || at_bid == levels - 1 || at_ask < cleared.base || at_ask == 0)) {
@@ -210,59 +220,60 @@ struct MarketOnChip : MarketState<kBins> {
       }
       __syncwarp();
     }
-    Clearing clearing(buy, sell, lane);
-    int32_t bid_total = 0, ask_total = 0;
-    bool rationed = false;
     if (off_grid) {
-      clearing.clear_chunk_with<kOptions>(cleared, at_bid, quote.bid_qty, at_ask, quote.ask_qty);
+      clearing.template clear_chunk_with<kOptions>(cleared, at_bid, quote.bid_qty, at_ask, quote.ask_qty);
       here = here && cleared.complete();
-      if (here) {
-        set_price(cleared, mid2);
-        leave_residual_of_one(clearing, cleared, at_bid, at_ask);
-        rationed = true;
-      }
+      auction.in_registers = here;
     } else if (chunks == 1) {
-      clearing.clear_chunk<kOptions>(cleared);
+      clearing.template clear_chunk<kOptions>(cleared);
       here = here && cleared.complete();
       if (here) {
-        if (quoted) read_totals(cleared, at_bid, at_ask, bid_total, ask_total);
+        if (auction.quoted) read_totals(cleared, at_bid, at_ask, auction.bid_total, auction.ask_total);
         clearing.leave_residual(cleared.base, cleared.volume);
       }
     } else if (here) {
-      if (quoted) read_totals(cleared, at_bid, at_ask, bid_total, ask_total);
-      here = clearing.clear_chunks<kOptions>(cleared);
+      if (auction.quoted) read_totals(cleared, at_bid, at_ask, auction.bid_total, auction.ask_total);
+      here = clearing.template clear_chunks<kOptions>(cleared);
     }
-    if (!here) {
-      __syncwarp();
-      if (leads()) {
-        buy[levels - 1] += far_buys;
-        sell[0] += far_sells;
-      }
-      __syncwarp();
-      if (owns_slot() && at_bid >= 0 && (off_grid || !cleared.holds(at_bid)))
-        atomicAdd(buy + at_bid, quote.bid_qty);
-      if (owns_slot() && at_ask != kNoTick && (off_grid || !cleared.holds(at_ask)))
-        atomicAdd(sell + at_ask, quote.ask_qty);
-      __syncwarp();
-      cleared = Cleared{0, grid / kWarpLanes, 0, 0};
-      if (full) {
-        const uint32_t total_buy = clearing.quantity(buy, cleared), total_sell = clearing.quantity(sell, cleared);
-        if (overflows(total_buy, total_sell)) {
-          error |= kErrorOverflow;
-          book_is_stored = true;
-          return false;
-        }
-        count_room(total_buy, total_sell);
-      }
-      if (quoted) read_totals(cleared, at_bid, at_ask, bid_total, ask_total);
-      clearing.clear_chunks<kOptions>(cleared);
+    return here || clear_all(auction);
+  }
+
+  // The whole grid, marketable orders and all quotes on it.
+  __device__ __forceinline__ bool clear_all(Auction& auction) {
+    Cleared& cleared = auction.cleared;
+    Clearing& clearing = auction.clearing;
+    const int at_bid = auction.at_bid, at_ask = auction.at_ask;
+    __syncwarp();
+    if (leads()) {
+      buy[levels - 1] += auction.far_buys;
+      sell[0] += auction.far_sells;
     }
     __syncwarp();
+    if (owns_slot() && at_bid >= 0 && (auction.off_grid || !cleared.holds(at_bid)))
+      atomicAdd(buy + at_bid, quote.bid_qty);
+    if (owns_slot() && at_ask != kNoTick && (auction.off_grid || !cleared.holds(at_ask)))
+      atomicAdd(sell + at_ask, quote.ask_qty);
+    __syncwarp();
+    cleared = Cleared{0, grid / kWarpLanes, 0, 0};
+    if (auction.full) {
+      const uint32_t total_buy = clearing.quantity(buy, cleared), total_sell = clearing.quantity(sell, cleared);
+      if (overflows(total_buy, total_sell)) {
+        book_is_stored = true;
+        return false;
+      }
+      count_room(total_buy, total_sell);
+    }
+    if (auction.quoted) read_totals(cleared, at_bid, at_ask, auction.bid_total, auction.ask_total);
+    clearing.template clear_chunks<kOptions>(cleared);
+    return true;
+  }
 
-    // 4. Fills, by price priority and then pro rata.
-    if (!rationed) set_price(cleared, mid2);
-    if (quoted && !rationed) {
-      ration_quotes(cleared, ration_word(), at_bid, at_ask, bid_total, ask_total);
+  __device__ __forceinline__ void fill_quotes(Auction& auction) {
+    Cleared& cleared = auction.cleared;
+    if (auction.in_registers) leave_residual_of_one(auction.clearing, cleared, auction.at_bid, auction.at_ask);
+    __syncwarp();
+    if (auction.quoted && !auction.in_registers) {
+      ration_quotes(cleared, ration_word(), auction.at_bid, auction.at_ask, auction.bid_total, auction.ask_total);
       if (cleared.chunks == 1) {
         const unsigned bids_left = __ballot_sync(kAllLanes, buy[cleared.base + lane] > 0);
         const unsigned asks_left = __ballot_sync(kAllLanes, sell[cleared.base + lane] > 0);
@@ -279,21 +290,33 @@ struct MarketOnChip : MarketState<kBins> {
       if (best_bid < cleared.base) best_bid = find_bid(cleared.base);
       if (best_ask > cleared.top()) best_ask = find_ask(cleared.top() + 1);
     }
-    if (kOptions && p.residue == kResidueCancel) {  // what rests at a grid's end can only be the best of its side
-      if (best_bid == levels - 1) {
-        if (leads()) buy[levels - 1] -= min_of(buy[levels - 1], far_buys);
-        __syncwarp();
-        best_bid = find_bid(levels);
-      }
-      if (best_ask == 0) {
-        if (leads()) sell[0] -= min_of(sell[0], far_sells);
-        __syncwarp();
-        best_ask = find_ask(0);
-      }
+  }
+
+  // What rests at a grid's end can only be the best of its side.
+  __device__ __forceinline__ void cancel_residue(const Auction& auction) {
+    if (best_bid == levels - 1) {
+      if (leads()) buy[levels - 1] -= min_of(buy[levels - 1], auction.far_buys);
+      __syncwarp();
+      best_bid = find_bid(levels);
     }
-    volume += traded;
-    next_auction();
-    return true;
+    if (best_ask == 0) {
+      if (leads()) sell[0] -= min_of(sell[0], auction.far_sells);
+      __syncwarp();
+      best_ask = find_ask(0);
+    }
+  }
+
+  __device__ __forceinline__ void end_auction() { next_auction(); }
+
+  // Decisions ----------------------------------------------------------------------------------------------------------
+
+  // One auction. Returns false if the market has to stop.
+  __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
+    bool plays = true;
+    const int64_t before = volume;
+    play_auction<kOptions>(*this, plays, has_fresh, fresh);
+    traded = (int32_t)(volume - before);
+    return plays;
   }
 
   // One decision: its quotes, then `launch.auctions` auctions. `first` counts auctions before it.

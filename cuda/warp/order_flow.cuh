@@ -10,12 +10,10 @@
 
 #include "model/compiled_in.cuh"
 #include "model/market.h"
+#include "model/plan.h"
 #include "warp/warp.cuh"
 
 namespace ks {
-
-// Bins of a side: the marketable one, then one an offset, up to a multiple of four.
-__device__ __forceinline__ int bins_a_side(int reach) { return (2 * reach + 5) & ~3; }
 
 template <int kBins>
 struct OrderFlow {
@@ -40,8 +38,8 @@ struct OrderFlow {
 
   static __device__ __forceinline__ int grid_of(int levels) { return levels > kWarpLanes ? levels : kWarpLanes; }
 
-  static __device__ __forceinline__ int book_ints(const Launch& launch) { return 2 * grid_of(KS_LEVELS); }
-  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return book_ints(launch) + kBinInts; }
+  static __device__ __forceinline__ int book_ints(const Launch& launch) { return ks::book_ints(KS_LEVELS); }
+  static __device__ __forceinline__ int shared_ints(const Launch& launch) { return run_ints(KS_LEVELS); }
 
   __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* book, int* bins)
       : p{KS_PARAMETERS}, lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),

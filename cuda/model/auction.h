@@ -1,0 +1,82 @@
+// auction.h: one auction in the order of docs/model.md, for whoever plays it: a core (cpu/market.h), a warp
+// (warp/market.cuh) or a lane of a warp (lane/market.cuh). The order of things is here, the rules are market.h's; books,
+// orders and loops are the market's own.
+//
+// A Market is a MarketNumbers with p, levels, volume and trades, and with
+//   begin_auction()                 what it needs before all else
+//   walks(), walk_word()            whether its fundamental price may move now, and the word that says how
+//   cancel()                        apply cancellation to the book
+//   best_prices()                   of the book and of standing quotes
+//   move_grid(shift)                called by all lanes of a warp, by those too whose market does not play
+//   replace_quotes(fresh)
+//   submit_orders(seen, value)      put all orders and quotes together; returns its own Auction, with a `cleared`
+//   clear(seen, auction)            find volume, lowest and highest of `cleared`; false if a side would overflow
+//   fill_quotes(auction)            learned quotes' shares, and what is left of the book
+//   cancel_residue(auction)         of marketable orders that rest at the grid's ends
+//   end_auction()                   find the best prices that are left, and go on to the next step
+#pragma once
+
+#include "model/market.h"
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_PLAY __device__ __forceinline__
+#else
+#define KS_PLAY inline
+#endif
+
+namespace ks {
+
+struct BestPrices {
+  int32_t bid, ask;  // -1 and kNoTick where there is none
+};
+
+// 0. Options before the market opens. 1. The mid that everyone sees.
+template <bool kOptions, typename Market>
+KS_PLAY Seen open_auction(Market& market) {
+  market.begin_auction();
+  const MarketParams& p = market.p;
+  if (kOptions) {
+    if ((p.walk_threshold | p.jump_threshold) != 0 && market.walks())
+      market.fundamental = walk_fundamental(p, market.walk_word(), market.fundamental);
+    if (p.cancel_threshold != 0) market.cancel();
+  }
+  const BestPrices best = market.best_prices();
+  return see_mid<kOptions>(p, market.levels, best.bid, best.ask, market);
+}
+
+// 2. Orders. 3. Clearing. 4. Fills, by price priority and then pro rata. Returns false if the market has to stop.
+template <bool kOptions, typename Market, typename Quotes>
+KS_PLAY bool trade(Market& market, const Seen& seen, bool has_fresh, const Quotes& fresh) {
+  const MarketParams& p = market.p;
+  if (has_fresh) market.replace_quotes(fresh);
+  const int32_t value = p.num_fundamental > 0 ? fundamental_direction(market.fundamental, seen.mid2, market.origin) : 0;
+  auto auction = market.submit_orders(seen, value);
+  if (!market.clear(seen, auction)) {
+    market.error |= kErrorOverflow;
+    return false;
+  }
+  const auto& cleared = auction.cleared;
+  if (cleared.volume > 0) {
+    market.last_tick = kOptions ? clearing_price(p, seen.mid2, market.t, cleared.lowest, cleared.highest) : cleared.lowest;
+  }
+  market.trades += cleared.volume > 0;
+  market.volume += cleared.volume;
+  market.fill_quotes(auction);
+  if (kOptions && p.residue == kResidueCancel) market.cancel_residue(auction);
+  market.end_auction();
+  return true;
+}
+
+// One auction of a market that `plays`, with new quotes or with those that stand. A market that has to stop plays no more.
+template <bool kOptions, typename Market, typename Quotes>
+KS_PLAY void play_auction(Market& market, bool& plays, bool has_fresh, const Quotes& fresh) {
+  Seen seen = {0, 0, 0};
+  if (plays) seen = open_auction<kOptions>(market);
+  if (kOptions) {
+    plays = plays && !market.stopped();
+    market.move_grid(seen.shift);
+  }
+  if (plays) plays = trade<kOptions>(market, seen, has_fresh, fresh);
+}
+
+}  // namespace ks

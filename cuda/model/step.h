@@ -1,0 +1,119 @@
+// step.h: an environment's step and reset, in the order of docs/environment.md, for whoever has the markets: a core with
+// one (cpu/environment.h), a lane of a warp with one (lane/environment.cuh), or a warp with several of which it plays one
+// after another (warp/environment.cuh). The order is step_or_reset at the end. Before it come the rules beside what
+// tasks.h says of a single slot: who plays, what an action and a deadline put into the market, what came of a decision,
+// where an episode begins.
+#pragma once
+
+#include "model/auction.h"
+#include "model/tasks.h"
+
+namespace ks {
+
+// What becomes of a market in a launch: it plays, or its next episode begins, or (frozen) nothing of it changes, nor do
+// its flags. A market that has stopped does none of these: its flags are lowered.
+struct Part {
+  bool plays, restarts, frozen;
+};
+
+KS_RULE Part part_of(const Launch& launch, const TaskParams& task, bool stopped, bool done, bool masked) {
+  if (launch.env_mode == kLaunchModeEnvReset) return {false, masked, !masked};
+  const bool waits = !stopped && done, resets = task.autoreset != kAutoresetDisabled;
+  return {!stopped && !done, waits && resets, waits && !resets};
+}
+
+// A slot's action as a quote that it may have; `action` is its continuous one, `row` its place among discrete ones.
+KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int32_t role, const MarketParams& p,
+                              const float* action, int64_t row, int32_t mid2, const Target& target,
+                              const Quote& standing, int64_t inventory, int32_t& error) {
+  const Quote fresh = task.action_type == kActionTypeContinuous
+                          ? decode_continuous(task, role, action, mid2, target, standing, error)
+                          : decode_discrete(task, role, launch.choices[row], mid2, target, error);
+  return through_door(fresh, inventory, p);
+}
+
+// Auctions behind those of the last decision, at most, in which what is left of blocks is executed.
+KS_RULE int32_t forced_auctions(const TaskParams& task, int32_t elapsed_before) {
+  return elapsed_before + 1 >= task.horizon ? task.forced_auctions : 0;
+}
+// A slot's order in such an auction; without quantity if it has nothing to execute.
+KS_RULE Quote forced_order(const TaskParams& task, int32_t role, bool ended, const MarketParams& p, const Target& target,
+                           int64_t inventory) {
+  if (role != kRoleExecutor || ended) return Quote{0, 0, 0, 0};
+  return through_door(forced_quote(task, target), inventory, p);
+}
+KS_RULE bool has_quantity(const Quote& quote) { return quote.bid_qty + quote.ask_qty > 0; }
+
+// A decision's volume as histories and observations have it.
+KS_RULE int32_t recorded_volume(int64_t volume) { return volume < 0x7fffffff ? (int32_t)volume : 0x7fffffff; }
+
+// What came of a decision for a slot that was in it.
+struct Outcome {
+  int64_t value;  // marked
+  float reward;
+  End end;        // of the slot's episode, by this decision
+};
+
+// `mids` has the doubled mid after the decision and the one before it, `liquidation` what unwinding would bring, `filled`
+// what the slot bought and sold; `elapsed` counts this decision. A slot that has `ended` before is only valued.
+KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, const Account& before, const Account& after,
+                           int32_t fundamental_before, int32_t fundamental, const int32_t* mids, int32_t arrival2,
+                           int64_t prev_value, int64_t liquidation, int64_t remaining, int64_t filled, int32_t elapsed,
+                           bool ended) {
+  const bool on_fundamental = task.mark == kMarkFundamental;
+  Decision d;
+  d.before = before, d.after = after;
+  d.mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mids[1];
+  d.mark2_after = on_fundamental ? 2 * (int64_t)fundamental : mids[0];
+  d.arrival2 = arrival2;
+  d.prev_value = prev_value;
+  d.value = marked_value(task, after, d.mark2_after, liquidation);
+  d.remaining = remaining;
+  if (ended) return {d.value, 0.0f, kEndGoesOn};
+  const End end = end_of(task, role, d.value, remaining, elapsed);
+  d.ends = end != kEndGoesOn;
+  return {d.value, reward_of(task, role, d, filled), end};
+}
+
+// Where a market stands when an episode begins: at its warm start, or in the opening book's middle.
+KS_RULE MarketNumbers opening_numbers(const Launch& launch, const TaskParams& task, const MarketParams& p,
+                                      const Opening& opening, uint64_t key, int32_t error) {
+  if (task.bank_size == 0) return {2 * p.init_price, p.init_price, 0, p.fundamental_price, error, key, 0};
+  const int32_t* scalars = launch.bank_scalars + 4 * opening.bank_row;
+  return {scalars[0], scalars[1], scalars[2], scalars[3], error, key, 0};
+}
+
+// A step or a reset. Markets are a Host's, which has
+//   launch, task
+//   load()             all that is read of markets and slots, but perhaps books
+//   part()             of this thread's market, if it has one; see part_of
+//   begin(part)        what is left to prepare, now that it is known who plays
+//   any(holds)         whether something holds for a market of any thread that takes part
+//   decode_actions(part)
+//   play(part)         the auctions of one decision, then forced ones; a market that has to stop plays no more
+//   judge(part)        money, histories, rewards and ends of slots' episodes; whether all have ended is all_ended()
+//   observe(part)      what the decision has led to, as the final and as the next observation
+//   begin_episodes(part), observe_opening(part)
+//   store(part)
+// Returns false, and nothing but observations has been written, if play or begin_episodes could not go on.
+template <typename Host>
+KS_PLAY bool step_or_reset(Host& host) {
+  host.load();
+  Part part = host.part();
+  host.begin(part);
+  if (host.any(part.plays)) {
+    host.decode_actions(part);
+    if (!host.play(part)) return false;
+    host.judge(part);
+    if (part.plays) part.restarts = host.all_ended() && host.task.autoreset == kAutoresetSameStep;
+    host.observe(part);
+  }
+  if (host.any(part.restarts)) {
+    if (!host.begin_episodes(part)) return false;
+    host.observe_opening(part);
+  }
+  host.store(part);
+  return true;
+}
+
+}  // namespace ks
