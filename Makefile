@@ -18,7 +18,7 @@ help:  ## list the targets
 
 demo:  ## train a market maker for at most 4 minutes, on the GPU if there is one, and print how it compares
 	@$(SETUP) demo
-	$(VENV_PYTHON) examples/ppo_market_maker.py --time-limit-minutes 3.5
+	$(VENV_PYTHON) examples/ppo_market_maker.py --time-limit-minutes 4
 
 test:  ## run the test suite; tests that need a GPU are skipped where there is none
 	@$(SETUP) test

@@ -30,7 +30,7 @@ MEASURES = {
     "momentum": "liquidated PnL, ticks",
     "trader": "liquidated PnL, ticks",
     "noise": "minus the cost of its trades, ticks",
-    "executor": "minus the shortfall, ticks a unit",
+    "executor": "minus the shortfall, ticks per unit",
 }
 Policy = Callable[[torch.Tensor], torch.Tensor]
 

@@ -1,4 +1,4 @@
-"""What `ppo_market_maker.py --resume` goes on from: networks, optimiser, markets and random numbers, in one file.
+"""What `ppo_fast.py --resume` goes on from: networks, optimiser, markets and random numbers, in one file.
 
 A file that is damaged, foreign or of another run is refused with its name, before anything in the trainer changes.
 """
@@ -49,8 +49,13 @@ def save(path: Path, trainer: Any, update: int, ranks: int, progress: dict[str, 
     }
     if trainer.cuda:
         saved["cuda_rng"] = torch.cuda.get_rng_state(trainer.device)
+    write(path, saved)
+
+
+def write(path: Path, content: Any) -> None:
+    """Write what torch can to a file, which is replaced only once all of it is written."""
     with replacing(path) as part, part.open("wb") as file:  # given a name, torch would write it into the file
-        torch.save(saved, file)
+        torch.save(content, file)
 
 
 def load(path: Path, trainer: Any, ranks: int) -> tuple[int, dict[str, Any]]:

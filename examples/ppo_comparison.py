@@ -1,4 +1,4 @@
-"""What the PPO examples do once they have trained: scripted policies to compare with, and pictures."""
+"""What `ppo_fast.py` does once it has trained: a comparison with scripted policies, and pictures."""
 
 import dataclasses
 import json
@@ -13,9 +13,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+import tune_scripted_policies as tune
 
 from kineticsim_env import policies
-from kineticsim_env.envs.vector import MarketVectorEnv
 from kineticsim_env.evaluation import (
     HELD_OUT_SEED,
     MEASURES,
@@ -23,56 +23,9 @@ from kineticsim_env.evaluation import (
     evaluate,
     evaluation_env,
     format_table,
-    grid_search,
 )
 
 LEARNED = "PPO (learned)"
-TICKS = [-6, -4, -2, 0, 4, 10]
-TREND = {"threshold": [0.5, 1, 2, 4, 8], "position": [8, 20, 40], "ticks": [-2, 0, 4, 10]}
-# For each task the policies that are told nothing, and those whose parameters are searched.
-PLAIN: dict[str, dict[str, Any]] = {
-    "MarketMaking": {"no trade": policies.NoTrade, "random quotes": policies.RandomQuotes},
-    "Execution": {
-        "all at the deadline": policies.DoNothing,
-        "all at once": policies.ImmediateExecution,  # 10 ticks through the mid
-        "random orders": policies.RandomOrders,
-    },
-    "Trading": {"no trade": policies.Hold, "random orders": policies.RandomTrader, "buy and hold": policies.BuyAndHold},
-}
-GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
-    "MarketMaking": {
-        "fixed spread": (policies.FixedSpread, {"half_spread": [2, 3, 4, 5, 6, 7], "qty": [4, 6, 8]}),
-        "Avellaneda-Stoikov": (
-            policies.AvellanedaStoikov,
-            {
-                "risk": [0.01, 0.02, 0.04, 0.06, 0.08, 0.12],
-                "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
-                "stationary": [True, False],
-            },
-        ),
-        "Guéant-Lehalle-Fernandez-Tapia": (
-            policies.GueantLehalleFernandezTapia,
-            {
-                "gamma": [0.003, 0.01, 0.03, 0.1],
-                "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
-                "arrivals": [0.1, 0.3, 1.0],
-            },
-        ),
-    },
-    "Execution": {
-        "resting order": (policies.ImmediateExecution, {"ticks": [-8, -6, -5, -4, -3, -2]}),  # all that is left
-        "TWAP": (policies.TimeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15]}),
-        "VWAP": (policies.VolumeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15], "slack": [0.1, 0.3]}),
-        "Almgren-Chriss": (
-            policies.AlmgrenChriss,
-            {"ticks": TICKS, "urgent": [1, 5, 15], "risk": [1e-4, 1e-3, 1e-2]},
-        ),
-    },
-    "Trading": {
-        "momentum": (policies.MomentumTrader, TREND),
-        "mean reversion": (policies.MeanReversionTrader, TREND),
-    },
-}
 
 
 def machine_name(device: torch.device) -> str:
@@ -83,16 +36,18 @@ def machine_name(device: torch.device) -> str:
     return f"{os.cpu_count()} {platform.machine()} cores, {software}"
 
 
-def scripted(task: str, envs: MarketVectorEnv, seed: int) -> tuple[dict[str, policies.Policy], dict[str, str]]:
-    """Return the scripted policies, the best of each grid on training seeds, and how their grids went."""
-    settings = envs.core.task
-    found: dict[str, policies.Policy] = {name: make(settings) for name, make in PLAIN[task].items()}
-    notes = {}
-    for name, (make, grid) in GRIDS[task].items():
-        best, rows = grid_search(make, grid, envs, seed)
-        found[name] = make(settings, **best)
-        notes[name] = ", ".join(f"{key}={value}" for key, value in best.items()) + f" (best of {len(rows)})"
-    return found, notes
+def scripted(task: str, envs: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
+    """Return the scripted policies of a task with the best parameters of their grids, and what to say of these.
+
+    They are read from `scripted_policies.json`, or searched here and now if that is of another market: with other
+    auctions per step, say, or another size of block.
+    """
+    try:
+        found = tune.load(task, envs)["policies"]
+    except ValueError as error:
+        print(f"{error}\nNow their parameters are searched for this market, which takes some minutes.")
+        found = tune.search(task, envs)["policies"]
+    return tune.make_all(found, envs.core.task), tune.notes_of(found)
 
 
 def draw_curve(task: str, curve: list[dict], intervals: dict[str, tuple[float, float]], path: Path) -> None:
@@ -114,7 +69,7 @@ def draw_curve(task: str, curve: list[dict], intervals: dict[str, tuple[float, f
 
 
 @torch.no_grad()
-def draw_episode(act: policies.Policy, envs: MarketVectorEnv, path: Path) -> None:
+def draw_episode(act: policies.Policy, envs: Any, path: Path) -> None:
     """Draw one held-out episode: prices and own orders, inventory, and marked PnL."""
     simulator, role = envs.simulator, envs.core.roles[0]
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
@@ -161,9 +116,7 @@ def snapshot(folder: Path, steps: int) -> Path:
     return path
 
 
-def first_ahead(
-    agent: Any, curve: list[dict], rival: np.ndarray, held_out: MarketVectorEnv, folder: Path
-) -> dict | None:
+def first_ahead(agent: Any, curve: list[dict], rival: np.ndarray, held_out: Any, folder: Path) -> dict | None:
     """Return the first point of the curve whose agent is ahead of the rival, or None.
 
     Both play the same held-out episodes: ahead is where the mean of the differences is above 0 by its 95% interval.
@@ -193,7 +146,7 @@ def compare(args: Any, agent: Any, curve: list[dict], market: dict, training: di
         market: Arguments of the environment.
         training: Those of the environment where scripted policies are fitted.
     """
-    others, notes = scripted(args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training), args.seed << 32)
+    others, notes = scripted(args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training))
     held_out = evaluation_env(args.eval_envs, args.TASK, **market)
     results = {name: evaluate(policy, held_out, HELD_OUT_SEED) for name, policy in others.items()}
     results[LEARNED] = evaluate(agent.act, held_out, HELD_OUT_SEED)

@@ -1,16 +1,16 @@
-"""Proximal policy optimisation of an executor: `ppo_market_maker.py` on `KineticSim/Execution-v0`.
+"""Proximal policy optimisation of an executor: `ppo_fast.py` on `KineticSim/Execution-v0`.
 
     python examples/ppo_executor.py --time-limit-minutes 3.5
 
 At the end it is compared with TWAP, VWAP and Almgren-Chriss schedules, whose parameters were searched on training
-seeds, by what they made against the arrival price on held-out ones, a unit of the block.
+seeds, by what they made against the arrival price on held-out ones, per unit of the block.
 """
 
 import dataclasses
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import ppo_market_maker as ppo
+import ppo_fast as ppo
 import tyro
 
 
@@ -26,7 +26,7 @@ class Args(ppo.Args):
     output: Path = Path("runs/ppo_executor")
     """folder of the checkpoint, the TensorBoard log, the table and the pictures"""
     gamma: float = 1.0
-    """discount a decision"""
+    """discount per decision"""
     gae_lambda: float = 0.99
     """of generalised advantage estimation"""
     initial_std: float = 0.2
@@ -34,11 +34,11 @@ class Args(ppo.Args):
     reward: Literal["shortfall", "risk_averse", "terminal"] = "shortfall"  # ty: ignore[incompatible-attribute-override]
     """what the learner is paid"""
     risk_aversion: float = 0.05
-    """of the risk-averse reward: ticks a decision with the whole block left"""
+    """of the risk-averse reward: ticks per decision with the whole block left"""
     block_qty: int = 100
     """units to trade"""
     reward_scale: float = 0.2
-    """rewards, in ticks a unit of the block, are divided by this"""
+    """rewards, in ticks per unit of the block, are divided by this"""
     inventory_penalty: tyro.conf.Suppress[float] = 0.0
 
 

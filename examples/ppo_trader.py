@@ -1,4 +1,4 @@
-"""Proximal policy optimisation of a directional trader: `ppo_market_maker.py` on `KineticSim/Trading-v0`.
+"""Proximal policy optimisation of a directional trader: `ppo_fast.py` on `KineticSim/Trading-v0`.
 
     python examples/ppo_trader.py --time-limit-minutes 3.5
 
@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import ClassVar
 
-import ppo_market_maker as ppo
+import ppo_fast as ppo
 
 
 @dataclasses.dataclass

@@ -48,7 +48,7 @@ GRIDS: dict[str, tuple[Any, dict[str, list]]] = {
 }
 QUALITY = {
     "spread": "best ask less best bid after an auction, makers' quotes included, ticks",
-    "volume": "units traded an auction",
+    "volume": "units traded per auction",
     "mispricing": "distance of the mid from the fundamental price, ticks",
 }
 
@@ -196,10 +196,10 @@ def format_matrix(cells: Mapping[str, Any], name: str = "pnl") -> str:
 def draw(cells: Mapping[str, Any], path: Path) -> None:
     """Draw the matrix: the row's PnL, that of both together, and what the market is like."""
     panels = {
-        "pnl": "liquidated PnL of the row's maker, ticks an episode",
-        "total": "liquidated PnL of both makers together, ticks an episode",
+        "pnl": "liquidated PnL of the row's maker, ticks per episode",
+        "total": "liquidated PnL of both makers together, ticks per episode",
         "spread": "spread, makers' quotes included, ticks",
-        "volume": "volume, units an auction",
+        "volume": "volume, units per auction",
     }
     names = list(cells)
     figure, axes = plt.subplots(2, 2, figsize=(15, 13), layout="constrained")

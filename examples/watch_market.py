@@ -65,7 +65,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--policy", choices=POLICIES, default="avellaneda-stoikov", help="who quotes")
     parser.add_argument("--seed", type=int, default=3, help="of the market")
     parser.add_argument("--horizon", type=int, default=300, help="decisions")
-    parser.add_argument("--fps", type=int, default=10, help="decisions a second in the video")
+    parser.add_argument("--fps", type=int, default=10, help="decisions per second in the video")
     parser.add_argument("--output", default="runs/watch", help="folder of the video and the picture")
     return parser.parse_args()
 

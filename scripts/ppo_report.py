@@ -18,20 +18,22 @@ HEAD = """# Learned traders against scripted ones
 
 <!-- Written by `python scripts/ppo_report.py`; edit that file instead. -->
 
-The PPO examples train on the seeds `seed * 2^32 + m`, and everyone is compared on held-out ones (from 2^62, with warm
-starts that no training run has seen). Makers and traders are judged by **liquidated PnL**: cash after the inventory was
-unwound through the market at the end of the episode, at most `max_order_qty` units an auction; executors by what their
-trades **made against the arrival price**, a unit of the block (minus the implementation shortfall), what the engine
-had to execute at the deadline included. Scripted policies trade under the learner's own limits, and their parameters
-are the best of a grid on training seeds. Intervals are 95%, over episodes; the *lead* is the mean of the differences to
-the best scripted policy on the same episodes, where both meet the same noise.
+These are runs of the fast PPO example and of its other two tasks; `examples/ppo_market_maker.py`, which `make demo`
+runs, is the same algorithm in one short file. They train on the seeds `seed * 2^32 + m`, and everyone is compared on
+held-out ones (from 2^62, with warm starts that no training run has seen). Makers and traders are judged by **liquidated
+PnL**: cash after the inventory was unwound through the market at the end of the episode, at most `max_order_qty` units
+per auction; executors by what their trades **made against the arrival price**, per unit of the block (minus the
+implementation shortfall), what the engine had to execute at the deadline included. Scripted policies trade under the
+learner's own limits, and their parameters are the best of a grid on training seeds, which
+`python examples/tune_scripted_policies.py` finds again. Intervals are 95%, over episodes; the *lead* is the mean of the
+differences to the best scripted policy on the same episodes, where both meet the same noise.
 
 In the tables of runs, time and steps/s are of the whole loop: rollout, advantages, updates. The evaluations in between,
 and on a GPU the compiling and capturing before, are counted apart. *Ahead after* is that time at the first evaluation
 whose agent leads, on the held-out seeds, by more than its interval.
 """
 TASKS = {
-    "MarketMaking": ("Market making", "examples/ppo_market_maker.py"),
+    "MarketMaking": ("Market making", "examples/ppo_fast.py"),
     "Execution": ("Execution", "examples/ppo_executor.py"),
     "Trading": ("Trading", "examples/ppo_trader.py"),
 }

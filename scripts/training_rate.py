@@ -1,8 +1,8 @@
-"""Measure the PPO example: environment steps a second of its parts and of the whole, and how it scales over GPUs.
+"""Measure `examples/ppo_fast.py`: environment steps per second of its parts and of the whole, and over several GPUs.
 
     python scripts/training_rate.py                                       # every variant, on the GPU if there is one
     python scripts/training_rate.py --variants default fast --output rates.json
-    python scripts/training_rate.py --scaling 1 2 4                       # processes, one a GPU (CPU: gloo)
+    python scripts/training_rate.py --scaling 1 2 4                       # processes, one per GPU (CPU: gloo)
 
 A variant that fails is reported with the end of its traceback, and the rest are measured. What is printed is JSON at
 the end (and in --output), and a line for each measurement before it.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from gymnasium.spaces import flatdim
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-import ppo_market_maker as ppo  # noqa: E402
+import ppo_fast as ppo  # noqa: E402
 from ppo_comparison import machine_name  # noqa: E402
 
 from kineticsim_env import MarketConfig, Simulator  # noqa: E402
@@ -105,7 +105,7 @@ def random_steps(trainer: ppo.Trainer) -> Callable[[], Any]:
 def training_rates(
     changes: dict[str, Any], engine: str, device: torch.device, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Measure one variant: steps a second of stepping, of stepping with inference, and of training; and its phases."""
+    """Measure one variant: steps per second of stepping, with inference, and of training; and its phases."""
     torch._dynamo.reset()
     gc.collect()
     if device.type == "cuda":
@@ -157,7 +157,7 @@ def kernels_of(phase: Callable[[], Any]) -> dict[str, Any]:
 
 
 def engine_rate(engine: str, device: torch.device, seconds: float, markets: int, auctions: int = 200) -> float:
-    """Return agent-events a second of an ensemble of the preset `paper`, sharded over the processes."""
+    """Return agent-events per second of an ensemble of the preset `paper`, sharded over the processes."""
     mine = markets // ppo.RANKS
     config = MarketConfig.preset("paper")
     simulator = Simulator(config, mine, engine=engine, device=device, seed=ppo.RANK * mine)
@@ -248,8 +248,8 @@ def print_scaling(found: dict[str, Any], options: argparse.Namespace) -> None:
     row["ratios"] = ratios
 
 
-def main() -> None:
-    """Measure what the command line asks for."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure what the command line asks for, or the words given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--changes", default="{}", help='more arguments of the example, as JSON: {"num_envs": 4096}')
@@ -263,7 +263,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300, help="seconds that a number of processes may take (300)")
     parser.add_argument("--output", default="training_rate.json", help="the JSON file (default: training_rate.json)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.worker:
         worker(options)
         return
@@ -288,7 +288,7 @@ def main() -> None:
                 for what in ("step_only", "step_and_inference", "training")
             )
             parts = ", ".join(f"{phase} {value:.2f}" for phase, value in row["ns_a_step"].items())
-            print(f"{name}: {rates}\n    ns a step: {parts}; prepared in {row['compile_and_capture_seconds']:.0f} s")
+            print(f"{name}: {rates}\n    ns per step: {parts}; prepared in {row['compile_and_capture_seconds']:.0f} s")
             for phase, kernels in row["kernels"].items():
                 print(f"    kernels of {phase}: {json.dumps(kernels)}")
             sys.stdout.flush()

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 import torch
-from test_ppo_example import TINY, ppo, train, trainer_of  # noqa: F401, ppo is the fixture
+from test_ppo_fast import TINY, ppo, train, trainer_of  # noqa: F401, ppo is the fixture
 
 
 @pytest.fixture

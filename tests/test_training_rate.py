@@ -1,31 +1,43 @@
 """`scripts/training_rate.py` on a small run: its figures hang together, over one process and two."""
 
+import importlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "training_rate.py"
+SCRIPTS = Path(__file__).parent.parent / "scripts"
 SMALL = ["--engine", "cpu", "--seconds", "0.02", "--markets", "8"]
 CHANGES = {"num_envs": 8, "num_steps": 4}
 
 
-def measure(path, *words, **changes):
-    command = [sys.executable, str(SCRIPT), *SMALL, "--changes", json.dumps(CHANGES | changes), "--output", str(path)]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(path.read_text())
-    assert json.loads(done.stdout.splitlines()[-1]) == found
-    return found, done.stdout
+@pytest.fixture
+def measure(tmp_path, monkeypatch, capsys):
+    """Run the script in this process on a small run; return its figures, and what it printed."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    script = importlib.import_module("training_rate")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+
+    def run(*words, **changes):
+        path = tmp_path / "rates.json"
+        script.main([*SMALL, "--changes", json.dumps(CHANGES | changes), "--output", str(path), *words])
+        found, printed = json.loads(path.read_text()), capsys.readouterr().out
+        assert json.loads(printed.splitlines()[-1]) == found
+        return found, printed
+
+    yield run
+    torch.set_num_threads(threads)
+    sys.path[:] = [folder for folder in sys.path if folder != str(SCRIPTS.parent / "examples")]
 
 
-def test_parts_of_training(tmp_path):
-    found, printed = measure(tmp_path / "rates.json", "--variants", "default", "fast")
+def test_parts_of_training(measure):
+    found, printed = measure("--variants", "default", "fast")
     for name in ("default", "fast"):
         row = found[name]
         assert row["step_only"] > row["step_and_inference"] > row["training"] > 0
@@ -34,15 +46,15 @@ def test_parts_of_training(tmp_path):
     assert found["default"]["settings"]["update_epochs"] == "4" and found["fast"]["settings"]["update_epochs"] == "1"
 
 
-def test_what_fails_is_reported(tmp_path):
-    found, printed = measure(tmp_path / "rates.json", "--variants", "default", "fast", num_minibatches=0)
+def test_what_fails_is_reported(measure):
+    found, printed = measure("--variants", "default", "fast", num_minibatches=0)
     for name in ("default", "fast"):
         assert "ZeroDivisionError" in found[name]["failed"] and f"{name} FAILED" in printed
 
 
 @pytest.mark.slow
-def test_scaling(tmp_path):
-    found, printed = measure(tmp_path / "scaling.json", "--scaling", "1", "2", "--variants", "fast")
+def test_scaling(measure):
+    found, printed = measure("--scaling", "1", "2", "--variants", "fast")
     one, two = found["scaling"]["1"], found["scaling"]["2"]
     assert one["ratios"] == {"engine": 1.0, "fast": 1.0}
     assert two["ratios"]["engine"] == pytest.approx(two["engine"] / one["engine"])

@@ -1,6 +1,6 @@
-"""The PPO example with a tiny budget: the files it leaves, its advantages, its checkpoints, and how it is stopped."""
+"""The fast PPO example with a tiny budget: what it leaves, its advantages, checkpoints, and how it is stopped."""
 
-import importlib.util
+import importlib
 import json
 import signal
 import subprocess
@@ -16,24 +16,19 @@ import torch
 for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
 
-SCRIPT = Path(__file__).parent.parent / "examples" / "ppo_market_maker.py"
+SCRIPT = Path(__file__).parent.parent / "examples" / "ppo_fast.py"
 TINY = {"num_envs": 8, "num_steps": 16, "total_steps": 8 * 16 * 6, "eval_envs": 32, "eval_every": 2, "engine": "cpu"}
 
 
 @pytest.fixture(scope="module")
 def ppo():
     """The example as a module."""
-    spec = importlib.util.spec_from_file_location("ppo_market_maker", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["ppo_market_maker"] = module
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     sys.path.insert(0, str(SCRIPT.parent))  # as Python does for a script
-    spec.loader.exec_module(module)
-    yield module
+    yield importlib.import_module("ppo_fast")
     sys.path.remove(str(SCRIPT.parent))
     torch.set_num_threads(threads)
-    del sys.modules["ppo_market_maker"]
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +37,12 @@ def comparison(ppo):
     return sys.modules["ppo_comparison"]
 
 
-def small_grids(comparison, monkeypatch):
-    grid = {"MarketMaking": {"qty": [4, 8]}, "Execution": {"ticks": [-2, 2]}, "Trading": {"ticks": [-2, 2]}}
-    small = {
-        task: {name: (make, grid[task]) for name, (make, _) in grids.items()}
-        for task, grids in comparison.GRIDS.items()
-    }
-    monkeypatch.setattr(comparison, "GRIDS", small, raising=True)
-
-
-@pytest.mark.parametrize("script", ["ppo_market_maker", "ppo_executor", "ppo_trader"])
-def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, monkeypatch, script):
-    small_grids(comparison, monkeypatch)
+@pytest.mark.parametrize("script", ["ppo_fast", "ppo_executor", "ppo_trader"])
+def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
     output, args = tmp_path / "run", importlib.import_module(script).Args
     pnl = ppo.main(args(output=output, **TINY))
     printed = capsys.readouterr().out
-    policies = {*comparison.PLAIN[args.TASK], *comparison.GRIDS[args.TASK], "PPO (learned)"}
+    policies = {*comparison.tune.GRIDS[args.TASK], "PPO (learned)"}
     assert set(pnl) == policies and len(policies) >= 6
     if args.TASK == "Execution":
         assert pnl["all at once"] < pnl["TWAP"]
@@ -65,7 +50,8 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, monkeypat
         assert pnl["no trade"] == 0.0
     table = (output / "table.md").read_text()
     assert table in printed + "\n" and all(f"| {name} |" in table for name in policies)
-    assert ("qty=" in table or "ticks=" in table) and "(best of 2)" in table  # the parameters found are shown
+    found = {"MarketMaking": "half_spread=4, qty=8 (best of 18)"}.get(args.TASK, "ticks=")
+    assert found in table and "searched for this market" not in printed
     assert f"pictures, table and checkpoint are in {output}" in printed
     record = json.loads((output / "results.json").read_text())
     assert set(record["pnl"]) == policies and record["args"]["num_envs"] == 8
@@ -79,8 +65,34 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, monkeypat
     assert saved["update"] == 6 and not (output / "checkpoint.pt.tmp").exists()
 
 
+def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent.parent / "scripts"))
+    report = importlib.import_module("ppo_report")
+    assert (report.DOCS / "ppo_results.md").read_text().startswith(report.HEAD)
+    monkeypatch.setattr(report, "DOCS", tmp_path)
+    (tmp_path / "images").mkdir()
+    ppo.main(ppo.Args(output=tmp_path / "run", **TINY))
+    report.main([str(tmp_path / "run")])
+    page = (tmp_path / "ppo_results.md").read_text()
+    assert page.startswith(report.HEAD) and "`python examples/ppo_fast.py`, judged by: liquidated PnL" in page
+    assert "| default | 1 | 8 | 0 M |" in page and (tmp_path / "run" / "table.md").read_text().strip() in page
+    assert {path.stem for path in (tmp_path / "images").iterdir()} == {
+        "ppo_marketmaking_learning_curve",
+        "ppo_marketmaking_episode",
+    }
+
+
+def test_scripted_policies_of_another_market_are_tuned_for_it(ppo, comparison, tmp_path, capsys, monkeypatch):
+    grids = {"TWAP": (comparison.policies.TimeWeighted, {"ticks": [-2, 2]})}
+    monkeypatch.setitem(comparison.tune.GRIDS, "Execution", grids)
+    args = importlib.import_module("ppo_executor").Args(output=tmp_path, track=False, block_qty=30, **TINY)
+    assert set(ppo.main(args)) == {"TWAP", "PPO (learned)"}
+    printed = capsys.readouterr().out
+    assert "another block_qty; run python examples/tune_scripted_policies.py" in printed
+    assert "searched for this market" in printed and "(best of 2)" in printed
+
+
 def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, comparison, tmp_path, monkeypatch):
-    small_grids(comparison, monkeypatch)
     seen = []
 
     def spy(policy, envs, seed):
@@ -222,14 +234,28 @@ def test_resuming_nothing_says_so(ppo, tmp_path):
 # The command ----------------------------------------------------------------------------------------------------------
 
 
-def test_help_lists_every_argument_with_its_type(ppo):
-    shown = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, timeout=120)
-    assert shown.returncode == 0, shown.stderr
-    for field in ppo.dataclasses.fields(ppo.Args):
-        assert f"--{field.name.replace('_', '-')}" in shown.stdout
-    assert "INT" in shown.stdout and "FLOAT" in shown.stdout and "PATH" in shown.stdout
+@pytest.mark.parametrize("script", ["ppo_fast", "ppo_executor", "ppo_trader"])
+def test_help_lists_every_argument_with_its_type(ppo, capsys, script):
+    args = importlib.import_module(script).Args
+    with pytest.raises(SystemExit) as done:
+        ppo.run(args, ["--help"])
+    shown = capsys.readouterr().out
+    assert done.value.code == 0
+    for field in ppo.dataclasses.fields(args):
+        hidden = script == "ppo_executor" and field.name == "inventory_penalty"
+        assert (f"--{field.name.replace('_', '-')}" in shown) != hidden
+    assert "INT" in shown and "FLOAT" in shown and "PATH" in shown
 
 
+def test_a_stop_says_how_to_go_on(ppo, tmp_path, monkeypatch):
+    stop_at(ppo, monkeypatch, 3)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+    with pytest.raises(SystemExit, match=f"stopped; --resume goes on from the checkpoint in {tmp_path}"):
+        ppo.run(ppo.Args, [*words, "--no-track", "--output", str(tmp_path)])
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["update"] == 2
+
+
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     command = [sys.executable, str(SCRIPT), "--output", str(tmp_path), "--num-envs", "8", "--eval-envs", "16"]
     command += ["--engine", "cpu", "--no-track", "--total-steps", "100000000"]

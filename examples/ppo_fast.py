@@ -1,0 +1,521 @@
+"""PPO of a market maker as fast as GPUs allow; read `ppo_market_maker.py` first, which is the same algorithm in short.
+
+On a GPU rollouts and updates are compiled (`torch.compile`), captured once as CUDA graphs and replayed; the host only
+sets the learning rate, and waits for the GPU every tenth update, to look at the clock. Hidden layers are bfloat16.
+Under torchrun every process has its share of the markets, and DistributedDataParallel averages the gradients. On a CPU
+the same code runs as it stands. Runs leave checkpoints that `--resume` goes on from, a table and pictures.
+
+It needs three files of this folder: `ppo_checkpoints.py`; `ppo_comparison.py`, what follows training; and
+`tune_scripted_policies.py` for the policies to compare with. `ppo_executor.py` and `ppo_trader.py` are its other tasks.
+
+    python examples/ppo_fast.py --help
+    python examples/ppo_fast.py --time-limit-minutes 3.5
+    torchrun --nproc-per-node=4 examples/ppo_fast.py    # one process per GPU; gloo and CPU cores without GPUs
+"""
+
+import dataclasses
+import gc
+import itertools
+import math
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import gymnasium as gym
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+import tyro
+from gymnasium.spaces import flatdim
+from ppo_checkpoints import load, save, write
+from ppo_comparison import compare, snapshot
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+import kineticsim_env  # noqa: F401, registers the environments
+from kineticsim_env.engines import choose_engine
+from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
+
+RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
+LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+SHUFFLED_TOGETHER = 64  # neighbouring markets, on a GPU
+LOOK_EVERY = 10  # updates between looks at the clock on a GPU
+SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100 MB
+
+
+@dataclasses.dataclass
+class Args:
+    """Train a market maker with PPO and compare it with scripted ones."""
+
+    TASK: ClassVar[str] = "MarketMaking"
+    EPISODES: ClassVar[dict[str, int]] = {"cuda": 2048, "cpu": 2048, "numpy": 512}  # of the comparison, by engine
+    # The arguments that environments take, those of the comparison too.
+    SETTINGS: ClassVar[tuple[str, ...]] = "reward", "inventory_penalty", "reward_scale", "auctions_per_step"
+
+    seed: int = 1
+    """seed of the networks, and run r of the training markets (r * 2^32)"""
+    engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"
+    """where the markets run"""
+    output: Path = Path("runs/ppo_fast")
+    """folder of the checkpoint, the TensorBoard log, the table and the pictures"""
+    resume: bool = False
+    """go on from the checkpoint in the output folder"""
+    track: bool = True
+    """write TensorBoard scalars"""
+    fast: bool = False
+    """one pass over each of shorter rollouts, unless these are given: about twice the steps per second"""
+
+    total_steps: int = 0
+    """environment steps to train for; 0 takes 20 million on a CPU and 600 million on a GPU"""
+    time_limit_minutes: float = 0.0
+    """stop training after this long, whatever total_steps says; 0 is no limit"""
+    num_envs: int = 0
+    """markets, of all processes together; 0 takes 256 on a CPU and 65536 on a GPU"""
+    num_steps: int = 0
+    """decisions in each market between updates; 0 takes 64 on a CPU and 32 on a GPU, or 16 with --fast"""
+    learning_rate: float = 1e-3
+    """of Adam, falling linearly to a tenth over training"""
+    gamma: float = 0.97
+    """discount per decision"""
+    gae_lambda: float = 0.9
+    """of generalised advantage estimation"""
+    num_minibatches: int = 4
+    """minibatches per epoch"""
+    update_epochs: int = 0
+    """passes over each rollout; 0 takes 4, or 1 with --fast"""
+    clip_coef: float = 0.2
+    """how far the policy's probability ratio may move"""
+    ent_coef: float = 0.0
+    """weight of the entropy bonus"""
+    vf_coef: float = 0.5
+    """weight of the value loss"""
+    max_grad_norm: float = 0.5
+    """gradients are clipped to this norm"""
+    hidden: int = 64
+    """width of the two hidden layers of the policy and of the value network"""
+    initial_std: float = 0.4
+    """standard deviation of the policy's actions at the start"""
+
+    compile: bool | None = None
+    """compile networks, loss and advantages with torch.compile; on a GPU if not given (15 s the first time there)"""
+    bf16: bool | None = None
+    """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
+
+    reward: Literal["inventory", "pnl", "asymmetric", "per_unit"] = "inventory"
+    """what the learner is paid"""
+    inventory_penalty: float = 0.002
+    """ticks per squared unit of inventory and decision"""
+    reward_scale: float = 50.0
+    """rewards are divided by this, so that values are of the order of one"""
+    auctions_per_step: int = 1
+    """auctions per decision"""
+
+    eval_envs: int = 0
+    """held-out episodes of the final comparison; 0 takes 2048, or 512 where only the slow NumPy engine runs"""
+    eval_every: int = 0
+    """updates between evaluations during training; 0 makes about twenty"""
+
+    def fill_in(self, on_gpu: bool) -> None:
+        """Replace what was left to the machine and to --fast."""
+        self.num_envs = self.num_envs or (65536 if on_gpu else 256)
+        self.num_steps = self.num_steps or ((16 if self.fast else 32) if on_gpu else 64)
+        self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
+        self.update_epochs = self.update_epochs or (1 if self.fast else 4)
+        self.compile = on_gpu if self.compile is None else self.compile
+        self.bf16 = on_gpu if self.bf16 is None else self.bf16
+        if self.num_envs % RANKS:
+            raise SystemExit(f"--num-envs: got {self.num_envs}, allowed are multiples of the {RANKS} processes")
+
+
+def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
+    """Return a linear layer with orthogonal weights."""
+    linear = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(linear.weight, gain)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+class Agent(nn.Module):
+    """A Gaussian policy and a value network, of two hidden layers each.
+
+    They are evaluated as one network, in the number format of the observations: half the kernels, and wider products.
+    Rows are padded to a multiple of 8 numbers, which tensor cores read at full speed.
+    """
+
+    def __init__(self, observations: int, actions: int, hidden: int, initial_std: float) -> None:
+        super().__init__()
+        self.actions, self.padding = actions, -observations % 8
+        inputs = observations + self.padding
+        self.actor = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, actions, 0.01)])
+        self.critic = nn.ModuleList([layer(inputs, hidden), layer(hidden, hidden), layer(hidden, 1, 1.0)])
+        self.log_std = nn.Parameter(torch.full((actions,), math.log(initial_std)))
+
+    def layers(self, kind: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return weights and biases of both networks side by side, which only after the first layer read apart."""
+        pairs: Any = zip(self.actor, self.critic, strict=True)
+        result = []
+        for number, pair in enumerate(pairs):
+            weights, bias = [part.weight for part in pair], torch.cat([part.bias for part in pair])
+            weight = torch.block_diag(*weights) if number else torch.cat(weights)
+            extra = -len(bias) % 8
+            result.append((F.pad(weight, (0, 0, 0, extra)).to(kind), F.pad(bias, (0, extra)).to(kind)))
+        return result
+
+    def forward(self, observation: torch.Tensor, layers: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return mean actions and values, float32, of a batch of padded observations."""
+        first, second, third = layers or self.layers(observation.dtype)
+        hidden = F.linear(observation, *first).tanh()
+        hidden = F.linear(hidden, *second).tanh()
+        both = F.linear(hidden, *third).float()
+        return both[..., : self.actions], both[..., self.actions]
+
+    def act(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return the mean action, inside the space: the policy that is evaluated."""
+        return self(F.pad(observation, (0, self.padding)))[0].clamp(-1.0, 1.0)
+
+
+class Loss(nn.Module):
+    """PPO's loss on a minibatch; a module, as that is what DistributedDataParallel wraps."""
+
+    def __init__(self, agent: Agent, args: Args) -> None:
+        super().__init__()
+        self.agent, self.args = agent, args
+
+    def forward(self, chosen: torch.Tensor, block: int, *batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss of the chosen blocks of neighbouring markets, and its parts for the log.
+
+        The batch is observations, actions, log-probabilities, advantages and targets, `[T, M, ...]` each.
+        """
+        args, log_std = self.args, self.agent.log_std
+        rows = [part.reshape(-1, block, *part.shape[2:])[chosen].flatten(0, 1) for part in batch]
+        observation, action, log_prob, gain, target = rows
+        mean, value = self.agent(observation)
+        squares = (action - mean).square() @ (-2 * log_std).exp()  # a product: its gradient is one too, and fast
+        log_ratio = -0.5 * squares - (log_std + LOG_ROOT_2PI).sum() - log_prob
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
+        policy_loss = -torch.min(gain * ratio, gain * clipped).mean()
+        value_loss = 0.5 * (value - target).square().mean()
+        entropy = (0.5 + LOG_ROOT_2PI + log_std).sum()
+        loss = policy_loss + args.vf_coef * value_loss - args.ent_coef * entropy
+        divergence = ((ratio - 1) - log_ratio).mean()
+        return loss, torch.stack([policy_loss, value_loss, entropy, divergence]).detach()
+
+
+def sample(
+    agent: Agent, layers: Any, live: torch.Tensor,
+    observation: torch.Tensor, action: torch.Tensor, log_prob: torch.Tensor, value: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    """Write one decision into the rollout's buffers; returns the actions, inside the space."""
+    observation[:, : live.shape[1]] = live
+    mean, estimate = agent(observation, layers)
+    noise = torch.randn_like(mean)
+    action.copy_(mean + agent.log_std.exp() * noise)
+    log_prob.copy_((-0.5 * noise.square() - agent.log_std - LOG_ROOT_2PI).sum(-1))
+    value.copy_(estimate)
+    return action.clamp(-1.0, 1.0)
+
+
+def record(results: tuple[torch.Tensor, ...], buffers: tuple[torch.Tensor, ...]) -> None:
+    """Write reward, terminated, truncated and, where an episode was cut off, its last observation into the buffers."""
+    *parts, truncated, final = results
+    for buffer, part in zip(buffers, [*parts, truncated], strict=False):
+        buffer.copy_(part)
+    size = final.shape[1]
+    buffers[-1][:, :size] = torch.where(truncated[:, None], final, buffers[-1][:, :size])
+
+
+def advantages(
+    rewards: torch.Tensor, ends: torch.Tensor, terminated: torch.Tensor, values: torch.Tensor, nexts: torch.Tensor,
+    gamma: float, gae_lambda: float,
+) -> torch.Tensor:  # fmt: skip
+    """Generalised advantage estimation (Schulman et al. 2016, equation 16) over `[T, M]`.
+
+    `nexts` are the values of the observations before any reset, so an episode that is cut off at its horizon is
+    bootstrapped, and only one that terminated is not.
+    """
+    delta = rewards + gamma * nexts * ~terminated - values
+    keep = gamma * gae_lambda * ~ends
+    last, result = torch.zeros_like(delta[0]), []
+    for t in reversed(range(len(delta))):
+        last = delta[t] + keep[t] * last
+        result.append(last)
+    return torch.stack(result[::-1])
+
+
+class Trainer:
+    """The rollout's buffers, the optimiser, and one update: `rollout`, `estimate` and `learn`, CUDA graphs on a GPU."""
+
+    def __init__(self, args: Args, envs: Any, agent: Agent) -> None:
+        self.args, self.envs, self.agent = args, envs, agent
+        self.device, self.cuda = envs.device, envs.device.type == "cuda"
+        self.stream: Any = torch.cuda.Stream() if self.cuda else None
+        length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
+
+        def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self.device)
+
+        actions = flatdim(envs.single_action_space)
+        width = flatdim(envs.single_observation_space) + agent.padding
+        kind = torch.bfloat16 if args.bf16 else torch.float32
+        self.observations, self.actions = buffer(length, markets, width, dtype=kind), buffer(length, markets, actions)
+        self.log_probs, self.values, self.rewards = (buffer(length, markets) for _ in range(3))
+        self.terminated, self.truncated = (buffer(length, markets, dtype=torch.bool) for _ in range(2))
+        # Two truncations of a market are at least a horizon apart, so among that many decisions there is at most one.
+        self.finals = buffer(-(-length // horizon), markets, width, dtype=kind)
+        self.final_of_step = torch.arange(length, device=self.device) // horizon
+        self.advantages, self.targets = buffer(length, markets), buffer(length, markets)
+        self.explained, self.losses = buffer(), buffer(4)
+
+        self.block = math.gcd(markets, SHUFFLED_TOGETHER) if self.cuda else 1
+        self.learning_rate = buffer()  # a tensor, so that a captured update reads it
+        self.optimizer = torch.optim.Adam(
+            agent.parameters(), lr=self.learning_rate, eps=1e-5, fused=True, capturable=self.cuda
+        )
+        for parameter in agent.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        self.optimizer.step()  # makes its state, which checkpoints are read into in place
+        self.optimizer.zero_grad()
+        loss = Loss(agent, args)
+        self.sample: Any = sample
+        self.record: Any = record
+        self.gae: Any = advantages
+        if args.compile:
+            compiled = (torch.compile(f, fullgraph=True, dynamic=False) for f in (sample, record, advantages))
+            self.sample, self.record, self.gae = compiled
+            loss.compile(fullgraph=True, dynamic=False)
+        self.loss: nn.Module = loss
+        self.wait()
+        if RANKS > 1:  # made on the stream that captures, as PyTorch's notes on CUDA graphs ask for
+            warnings.filterwarnings("ignore", "Grad strides do not match")  # of a few kilobytes
+            with torch.cuda.stream(self.stream):
+                self.loss = nn.parallel.DistributedDataParallel(loss, broadcast_buffers=False)
+                self.loss._set_ddp_runtime_logging_sample_rate(2**30)  # its statistics wait for the GPU
+        self.forget()
+
+    def wait(self) -> None:
+        """Wait for the GPU, if there is one."""
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def forget(self) -> None:
+        """Set Adam back to its start, in place."""
+        for state in self.optimizer.state.values():
+            for tensor in state.values():
+                tensor.zero_()
+
+    def prepare(self) -> float:
+        """Compile and capture, with the networks left as they are; returns the seconds it took."""
+        self.wait()
+        started = time.perf_counter()
+        self.learning_rate.zero_()
+        passes = 1 + 11 // (self.args.update_epochs * self.args.num_minibatches)  # DDP wants eleven before a capture
+        if self.args.compile or self.cuda:
+            with torch.cuda.stream(self.stream):
+                for _ in range(passes):
+                    self.rollout()
+                    self.estimate()
+                    self.learn()
+        self.wait()
+        for name in ("rollout", "estimate", "learn") if self.cuda else ():
+            graph, phase = torch.cuda.CUDAGraph(), getattr(self, name)
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+                phase()
+            setattr(self, name, graph.replay)
+        self.forget()
+        self.wait()
+        return time.perf_counter() - started
+
+    @torch.no_grad()
+    def rollout(self) -> None:
+        """Play `num_steps` decisions in every market."""
+        envs = self.envs
+        layers = self.agent.layers(self.observations.dtype)
+        for t in range(self.args.num_steps):
+            written = self.observations[t], self.actions[t], self.log_probs[t], self.values[t]
+            action = self.sample(self.agent, layers, envs.observation, *written)
+            _, reward, terminated, truncated, infos = envs.step(action)
+            final = self.finals[t // envs.core.task.horizon]
+            self.record(
+                (reward, terminated, truncated, infos["final_obs"]),
+                (self.rewards[t], self.terminated[t], self.truncated[t], final),
+            )
+
+    @torch.no_grad()
+    def estimate(self) -> None:
+        """Estimate the advantages of the last rollout, with mean 0 and deviation 1 over all processes."""
+        args = self.args
+        last = F.pad(self.envs.observation, (0, self.agent.padding)).to(self.observations.dtype)
+        after = torch.cat([self.values[1:], self.agent(last)[1][None]])
+        nexts = torch.where(self.truncated, self.agent(self.finals)[1][self.final_of_step], after)
+        ends = self.terminated | self.truncated
+        gain = self.gae(self.rewards, ends, self.terminated, self.values, nexts, args.gamma, args.gae_lambda)
+        self.targets.copy_(gain + self.values)
+        self.explained.copy_(1 - gain.var() / self.targets.var())
+        moments = torch.stack([gain.mean(), gain.square().mean()])
+        if RANKS > 1:
+            dist.all_reduce(moments)
+            moments /= RANKS
+        deviation = (moments[1] - moments[0].square()).sqrt()
+        self.advantages.copy_((gain - moments[0]) / (deviation + 1e-8))
+
+    def learn(self) -> None:
+        """Improve the networks on the last rollout.
+
+        What is shuffled are blocks of neighbouring markets at one decision: rows that are read together lie together,
+        and markets do not know of each other, so a block is as good a sample as so many rows from anywhere.
+        """
+        batch = self.observations, self.actions, self.log_probs, self.advantages, self.targets
+        blocks = self.rewards.numel() // self.block
+        for _ in range(self.args.update_epochs):
+            order = torch.rand(blocks, device=self.device).argsort()  # a permutation, without waiting for the GPU
+            for chosen in order.chunk(self.args.num_minibatches):
+                loss, losses = self.loss(chosen, self.block, *batch)
+                self.optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(self.agent.parameters(), self.args.max_grad_norm)
+                self.optimizer.step()
+        self.losses.copy_(losses)
+
+    def update(self, learning_rate: float) -> None:
+        """Play, and improve the networks on what was played; returns before a GPU is done."""
+        self.learning_rate.fill_(learning_rate)
+        self.rollout()
+        self.estimate()
+        self.learn()
+
+    def scalars(self) -> dict[str, float]:
+        """Return what there is to log of the last update; waits for the GPU."""
+        names = "losses/policy", "losses/value", "losses/entropy", "losses/approx_kl"
+        return dict(zip(names, self.losses.tolist(), strict=True)) | {
+            "losses/explained_variance": float(self.explained),
+            "charts/reward_per_decision": float(self.rewards.mean()) * self.args.reward_scale,
+        }
+
+
+def agree(device: torch.device, seconds: float) -> float:
+    """Return the first process's clock: all must take the same turns."""
+    if RANKS > 1:
+        shared = torch.tensor(seconds, dtype=torch.float64, device=device)
+        dist.broadcast(shared, 0)
+        return float(shared)
+    return seconds
+
+
+def train(args: Args, envs: Any, agent: Agent, held_out: Any) -> list[dict]:
+    """Train, log, evaluate now and then, and leave checkpoints; returns the learning curve.
+
+    Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart.
+    """
+    args.fill_in(envs.device.type == "cuda")
+    seed = args.seed << 32
+    trainer, mine = Trainer(args, envs, agent), seed + RANK * envs.num_envs
+    batch = args.num_envs * args.num_steps
+    updates, first = max(1, args.total_steps // batch), 0
+    progress: dict[str, Any] = {"curve": [], "seconds": 0.0, "evaluating": 0.0}
+    envs.reset(seed=mine)
+    preparing = trainer.prepare()
+    envs.reset(seed=mine)
+    torch.manual_seed(args.seed + (RANK << 32))
+    checkpoint = args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
+    if args.resume:
+        first, progress = load(checkpoint, trainer, RANKS)
+        if first != agree(envs.device, first):  # stopped between one process's checkpoint and another's
+            raise SystemExit(f"--resume: {checkpoint} has another update than checkpoint.pt; start without --resume")
+    curve, every = progress["curve"], args.eval_every or max(1, updates // 20)
+    tracked = args.track and RANK == 0
+    writer = SummaryWriter(args.output / "tensorboard", purge_step=first * batch or None) if tracked else None
+    bar = tqdm(total=updates * batch, unit="step", unit_scale=True, desc="training", disable=RANK > 0)
+    bar.update(first * batch)
+    limit, fraction, next_eval, next_save = 60 * args.time_limit_minutes, 0.0, 0.0, 0.0
+    began = time.perf_counter() - progress["seconds"]
+
+    for update in itertools.count(first):
+        due = update >= updates or (not limit and update % every == 0)
+        if due or not trainer.cuda or update % LOOK_EVERY == 0:
+            trainer.wait()  # for the GPU, so that the clock is right
+            progress["seconds"] = time.perf_counter() - began
+            bar.update(update * batch - bar.n)
+            spent = agree(envs.device, progress["seconds"] + progress["evaluating"])
+            fraction = max(spent / limit if limit else 0.0, update / updates)
+            due = due or fraction >= 1.0 or (bool(limit) and spent >= next_eval)
+            if due and not (curve and curve[-1]["steps"] == update * batch):
+                started, next_eval = time.perf_counter(), spent + limit / 20
+                mean, half = evaluate(agent.act, held_out, seed).pnl_interval() if RANK == 0 else (0.0, 0.0)
+                point = {"steps": update * batch, "seconds": progress["seconds"], "wall": spent}
+                curve.append({**point, "pnl": mean, "half": half})
+                bar.set_postfix_str(f"{MEASURES[args.TASK]}: {mean:.4g} ± {half:.2g}")
+                if RANK == 0:
+                    write(snapshot(args.output, update * batch), agent.state_dict())
+                if writer:
+                    writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
+                if spent >= next_save:
+                    save(checkpoint, trainer, update, RANKS, progress)
+                    next_save = spent + (SAVE_SECONDS if trainer.cuda else 0.0)
+                progress["evaluating"] += time.perf_counter() - started
+                began += time.perf_counter() - started
+            if writer and update > first and update % LOOK_EVERY == 0:
+                for name, value in trainer.scalars().items():
+                    writer.add_scalar(name, value, update * batch)
+                writer.add_scalar("charts/SPS", update * batch / progress["seconds"], update * batch)
+        if fraction >= 1.0:
+            break
+        trainer.update(args.learning_rate * (1.0 - 0.9 * max(fraction, update / updates)))
+    bar.close()
+    save(checkpoint, trainer, update, RANKS, progress)
+    envs.check_errors()
+    if writer:
+        writer.close()
+    if RANK == 0:
+        seconds = progress["seconds"]
+        print(
+            f"trained {update * batch:,} steps in {seconds:.1f} s: {update * batch / seconds:,.0f} steps/s; apart from "
+            f"that {progress['evaluating']:.1f} s for evaluations, {preparing:.1f} s to compile and capture"
+        )
+    return curve
+
+
+def main(args: Args) -> dict[str, float]:
+    """Train, compare and draw; returns `Evaluation.pnl`'s mean by policy, in the first process."""
+    if RANKS > 1 and args.engine in ("auto", "cuda") and torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    engine, device = choose_engine(args.engine)
+    if RANKS > 1:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    torch.manual_seed(args.seed)
+    args.output.mkdir(parents=True, exist_ok=True)
+    args.fill_in(device.type == "cuda")
+    args.eval_envs = args.eval_envs or args.EPISODES[engine]
+    market: dict[str, Any] = {name: getattr(args, name) for name in args.SETTINGS} | {"engine": engine}
+    envs: Any = gym.make_vec(
+        f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market
+    )
+    training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
+    sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
+    agent = Agent(*sizes, args.hidden, args.initial_std).to(device)
+    if RANK == 0:
+        print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
+    curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, args.TASK, **training))
+    if RANKS > 1:
+        gc.collect()  # graphs that hold on to NCCL must be gone before it is
+        dist.destroy_process_group()
+    return compare(args, agent, curve, market, training) if RANK == 0 else {}
+
+
+def run(kind: type[Args], words: Sequence[str] | None = None) -> None:
+    """Do as the words of the command line say, or those given."""
+    arguments = tyro.cli(kind, args=words)
+    try:
+        main(arguments)
+    except KeyboardInterrupt:
+        raise SystemExit(f"\nstopped; --resume goes on from the checkpoint in {arguments.output}{os.sep}") from None
+
+
+if __name__ == "__main__":
+    run(Args)

@@ -1,0 +1,165 @@
+"""Search the parameters of the scripted policies that the PPO examples are compared with.
+
+What it finds is `scripted_policies.json`, beside this file: for each task the market, the seeds, the scores and the
+best parameters. Every combination of the grids below plays the same whole episodes on training seeds, with the limits
+of a learner. It takes about six minutes on two CPU cores; repeat it when the market or a policy has changed.
+
+    python examples/tune_scripted_policies.py
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from kineticsim_env import policies
+from kineticsim_env.evaluation import MEASURES, evaluation_env, grid_search
+
+FOUND = Path(__file__).with_name("scripted_policies.json")
+COMMAND = "python examples/tune_scripted_policies.py"
+SEED = 1 << 32  # where run 1 trains
+TRAINING = {"warm_seed": 2**61}  # the warm starts of training; evaluations have others
+PAYMENT = ("reward", "mark", "inventory_penalty", "dampening", "idle_penalty", "risk_aversion", "reward_scale")
+
+TICKS = [-6, -4, -2, 0, 4, 10]
+TREND = {"threshold": [0.5, 1, 2, 4, 8], "position": [8, 20, 40], "ticks": [-2, 0, 4, 10]}
+# For each task the policies, and the values to try of each parameter.
+GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
+    "MarketMaking": {
+        "no trade": (policies.NoTrade, {}),
+        "random quotes": (policies.RandomQuotes, {}),
+        "fixed spread": (policies.FixedSpread, {"half_spread": [2, 3, 4, 5, 6, 7], "qty": [4, 6, 8]}),
+        "Avellaneda-Stoikov": (
+            policies.AvellanedaStoikov,
+            {
+                "risk": [0.01, 0.02, 0.04, 0.06, 0.08, 0.12],
+                "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
+                "stationary": [True, False],
+            },
+        ),
+        "Guéant-Lehalle-Fernandez-Tapia": (
+            policies.GueantLehalleFernandezTapia,
+            {
+                "gamma": [0.003, 0.01, 0.03, 0.1],
+                "kappa": [0.12, 0.15, 0.18, 0.21, 0.25, 0.3, 0.4],
+                "arrivals": [0.1, 0.3, 1.0],
+            },
+        ),
+    },
+    "Execution": {
+        "all at the deadline": (policies.DoNothing, {}),
+        "all at once": (policies.ImmediateExecution, {}),  # 10 ticks through the mid
+        "random orders": (policies.RandomOrders, {}),
+        "resting order": (policies.ImmediateExecution, {"ticks": [-8, -6, -5, -4, -3, -2]}),  # all that is left
+        "TWAP": (policies.TimeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15]}),
+        "VWAP": (policies.VolumeWeighted, {"ticks": TICKS, "urgent": [1, 5, 15], "slack": [0.1, 0.3]}),
+        "Almgren-Chriss": (
+            policies.AlmgrenChriss,
+            {"ticks": TICKS, "urgent": [1, 5, 15], "risk": [1e-4, 1e-3, 1e-2]},
+        ),
+    },
+    "Trading": {
+        "no trade": (policies.Hold, {}),
+        "random orders": (policies.RandomTrader, {}),
+        "buy and hold": (policies.BuyAndHold, {}),
+        "momentum": (policies.MomentumTrader, TREND),
+        "mean reversion": (policies.MeanReversionTrader, TREND),
+    },
+}
+
+
+def market_of(envs: Any) -> dict[str, Any]:
+    """Return what decides how scripted policies do: the market and the task, but for what learners are paid."""
+    here = {**vars(envs.simulator.config), **vars(envs.core.task), "auctions_per_step": envs.core.auctions_per_step}
+    return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
+
+
+def search(task: str, envs: Any) -> dict[str, Any]:
+    """Return the file's entry for a task.
+
+    Args:
+        task: One of `GRIDS`.
+        envs: From `evaluation_env`, with the warm starts of training.
+    """
+    chosen = {}
+    for name, (make, grid) in GRIDS[task].items():
+        best, rows = grid_search(make, grid, envs, SEED)
+        chosen[name] = {
+            "policy": make.__name__,
+            "parameters": best,
+            "best_of": len(rows),
+            "score": [round(figure, 4) for figure in rows[0][1:]],
+        }
+        print(f"{task}, {name}: {rows[0][1]:.4g} ± {rows[0][2]:.2g} with {best}, best of {len(rows)}", flush=True)
+    return {
+        "command": COMMAND,
+        "measure": MEASURES[task],
+        "seed": SEED,
+        "episodes": envs.num_envs,
+        "market": market_of(envs),
+        "policies": chosen,
+    }
+
+
+def load(task: str, envs: Any, path: Path = FOUND) -> dict[str, Any]:
+    """Return the file's entry for a task.
+
+    Args:
+        task: One of `GRIDS`.
+        envs: An environment of the task, with the warm starts of training.
+        path: Of the file.
+
+    Raises:
+        ValueError: If it is of another market, or of other policies; says which, and the command to run.
+    """
+    try:
+        found = json.loads(path.read_text())[task]
+        here, there = market_of(envs), found["market"]
+        changed = [name for name in {**there, **here} if here.get(name, "absent") != there.get(name, "absent")]
+        changed += [name for name in GRIDS[task] if name not in found["policies"]]
+        make_all(found["policies"], envs.core.task)
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not fit: {error!r}; run {COMMAND}") from error
+    if changed:
+        raise ValueError(f"{path} does not fit: it was made with another {', '.join(changed)}; run {COMMAND}")
+    return found
+
+
+def make_all(chosen: Mapping[str, Any], task: Any) -> dict[str, policies.Policy]:
+    """Return the policies of an entry, by name."""
+    return {name: getattr(policies, one["policy"])(task, **one["parameters"]) for name, one in chosen.items()}
+
+
+def notes_of(chosen: Mapping[str, Any]) -> dict[str, str]:
+    """Return what to say of the parameters of an entry's policies."""
+    searched = {name: one for name, one in chosen.items() if one["parameters"]}
+    return {
+        name: ", ".join(f"{key}={value}" for key, value in one["parameters"].items()) + f" (best of {one['best_of']})"
+        for name, one in searched.items()
+    }
+
+
+@dataclasses.dataclass
+class Args:
+    """Search the parameters of scripted policies and write them to a file."""
+
+    engine: str = "auto"  # where the markets run: cuda, cpu, numpy, or the first of these that can
+    episodes: int = 1024  # that each combination plays
+    output: Path = FOUND  # the file
+
+
+def main(args: Args) -> None:
+    """Search all tasks and write the file."""
+    found = {}
+    for task in GRIDS:
+        envs = evaluation_env(args.episodes, task, engine=args.engine, **TRAINING)
+        found[task] = search(task, envs)
+    args.output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    print(f"wrote {args.output}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

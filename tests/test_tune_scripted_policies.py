@@ -1,0 +1,111 @@
+"""The scripted policies' parameters in `examples/scripted_policies.json`: fresh, and what their command finds."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from kineticsim_env.evaluation import evaluate, evaluation_env
+
+pytest.importorskip("tyro", reason="the command needs it: pip install 'kineticsim-env[train]'")
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(scope="module")
+def tune():
+    """The command as a module."""
+    sys.path.insert(0, str(EXAMPLES))
+    yield importlib.import_module("tune_scripted_policies")
+    sys.path.remove(str(EXAMPLES))
+
+
+@pytest.fixture(scope="module")
+def found(tune):
+    return json.loads(tune.FOUND.read_text())
+
+
+@pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
+def test_the_file_is_fresh(tune, found, task):
+    """Its market is that of today, its parameters are points of the grids, and a policy still scores what it did."""
+    envs = evaluation_env(found[task]["episodes"], task, engine="cpu", **tune.TRAINING)
+    assert tune.load(task, envs) == found[task]
+    assert list(found) == list(tune.GRIDS) and list(found[task]["policies"]) == list(tune.GRIDS[task])
+    for name, one in found[task]["policies"].items():
+        make, grid = tune.GRIDS[task][name]
+        assert one["policy"] == make.__name__ and list(one["parameters"]) == list(grid)
+        assert all(value in grid[key] for key, value in one["parameters"].items())
+    made = tune.make_all(found[task]["policies"], envs.core.task)
+    best = max(made, key=lambda name: found[task]["policies"][name]["score"][0])
+    mean, half = evaluate(made[best], envs, found[task]["seed"]).pnl_interval()
+    assert [mean, half] == pytest.approx(found[task]["policies"][best]["score"], rel=1e-3)
+
+
+def small(tune, monkeypatch):
+    """Make the grids small, and episodes short."""
+    monkeypatch.setattr(tune, "TRAINING", {**tune.TRAINING, "horizon": 40})
+    pairs = {"MarketMaking": {"qty": [4, 8]}, "Execution": {"ticks": [2, -2]}, "Trading": {"ticks": [-2, 4]}}
+    grids = {
+        task: {name: (make, pairs[task] if grid else {}) for name, (make, grid) in policies.items()}
+        for task, policies in tune.GRIDS.items()
+    }
+    monkeypatch.setattr(tune, "GRIDS", grids)
+
+
+def test_the_command_writes_the_best_of_its_grids(tune, tmp_path, monkeypatch, capsys):
+    small(tune, monkeypatch)
+    path = tmp_path / "found.json"
+    tune.main(tune.Args(engine="cpu", episodes=32, output=path))
+    written, printed = json.loads(path.read_text()), capsys.readouterr().out
+    for task in tune.GRIDS:
+        envs = evaluation_env(32, task, engine="cpu", **tune.TRAINING)
+        entry = tune.load(task, envs, path)
+        assert entry == written[task] and entry["episodes"] == 32
+        made = tune.make_all(entry["policies"], envs.core.task)
+        for name, (make, grid) in tune.GRIDS[task].items():
+            one = entry["policies"][name]
+            assert one["score"][0] == pytest.approx(evaluate(made[name], envs, tune.SEED).pnl.mean(), abs=1e-3)
+            for key, values in grid.items():
+                others = [
+                    evaluate(make(envs.core.task, **{key: value}), envs, tune.SEED).pnl.mean() for value in values
+                ]
+                assert one["score"][0] == pytest.approx(max(others), abs=1e-3) and one["best_of"] == 2
+            assert f"{task}, {name}: " in printed
+        assert set(tune.notes_of(entry["policies"])) == {name for name, (_, grid) in tune.GRIDS[task].items() if grid}
+
+
+def test_a_stale_file_is_refused_with_the_command_to_run(tune, found, tmp_path):
+    envs, path = evaluation_env(2, engine="cpu", **tune.TRAINING), tmp_path / "found.json"
+
+    def refusal(spoil):
+        changed = json.loads(json.dumps(found))
+        spoil(changed["MarketMaking"])
+        path.write_text(json.dumps(changed))
+        with pytest.raises(
+            ValueError, match=f"^{path} does not fit: .*; run python examples/tune_scripted_policies.py"
+        ):
+            tune.load("MarketMaking", envs, path)
+        with pytest.raises(ValueError) as caught:
+            tune.load("MarketMaking", envs, path)
+        return str(caught.value)
+
+    assert "another cancel_prob;" in refusal(lambda entry: entry["market"].update(cancel_prob=0.3))
+    assert "another horizon;" in refusal(lambda entry: entry["market"].pop("horizon"))
+    assert "another gone;" in refusal(lambda entry: entry["market"].update(gone=None))
+    assert "another fixed spread;" in refusal(lambda entry: entry["policies"].pop("fixed spread"))
+    stoikov = "Avellaneda-Stoikov"
+    assert "'Stoikov'" in refusal(lambda entry: entry["policies"][stoikov].update(policy="Stoikov"))
+    assert "'aversion'" in refusal(lambda entry: entry["policies"][stoikov]["parameters"].update(aversion=1))
+    path.unlink()
+    with pytest.raises(ValueError, match="No such file"):
+        tune.load("MarketMaking", envs, path)
+
+
+@pytest.mark.parametrize("change", [{"auctions_per_step": 2}, {"warm_seed": 7}, {"horizon": 20}, {"max_qty": 4}])
+def test_what_changes_the_market_is_noticed_and_rewards_are_not(tune, change):
+    settings = {"engine": "cpu", "reward": "pnl", "inventory_penalty": 0.1, "reward_scale": 3.0}
+    tune.load("MarketMaking", evaluation_env(2, **{**settings, **tune.TRAINING}))
+    with pytest.raises(ValueError, match=f"another .*{next(iter(change))}"):
+        tune.load("MarketMaking", evaluation_env(2, **{**settings, **tune.TRAINING, **change}))
