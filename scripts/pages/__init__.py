@@ -1,1 +1,1 @@
-"""The pages of docs/ that programs write: `python -m scripts.pages.NAME` writes one; measured ones draw pictures, too."""
+"""The pages of docs/ that programs write: `python -m scripts.pages.NAME`. Measured ones draw pictures, too."""

@@ -62,7 +62,7 @@ def task_page(name: str) -> str:
     title, task, identity, example = TASKS[name]
     source = f"the docstring of `{task.__name__}`"
     results = f"[What is learned here](../ppo_results.md#{title.lower().replace(' ', '-')}) by"
-    example = f"[`{example}`](../../examples/{example}), against scripted policies."
+    example = f"[`examples/{example}`](../../examples/{example}), against scripted policies."
     body = ["", *spaces_table(identity), "", *linked(head(task), name), "", "## Results", "", f"{results} {example}"]
     return "\n".join([f"# {title}", "", WRITTEN.format(source=source), *body]).rstrip() + "\n"
 
