@@ -3,7 +3,11 @@
 PYTHON ?= python3
 SETUP_FLAGS ?=
 FUZZ_FLAGS ?=
+COUNTS_FLAGS ?=
 VENV_PYTHON := .venv/bin/python
+# One worker per core, where pytest-xdist could be installed; a worker takes about 1.5 GB.
+PYTEST = $(VENV_PYTHON) -m pytest $$($(VENV_PYTHON) -c "import xdist" 2> /dev/null && \
+	echo --numprocesses logical --maxprocesses 4 --dist worksteal)
 SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 
 # Threads that wait for each other sleep: spinning, they are up to twenty times slower beside another busy program.
@@ -11,7 +15,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-gpu sanitize fuzz lint docs clean
+.PHONY: help demo test test-all test-gpu kernels sanitize fuzz counts wheel lint docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -20,13 +24,21 @@ demo:  ## train a market maker for at most 4 minutes, on the GPU if there is one
 	@$(SETUP) demo
 	$(VENV_PYTHON) examples/ppo_market_maker.py --time-limit-minutes 4
 
-test:  ## run the test suite; tests that need a GPU are skipped where there is none
+test:  ## run the test suite but for its slowest part; tests that need a GPU are skipped where there is none
 	@$(SETUP) test
-	$(VENV_PYTHON) -m pytest tests
+	$(PYTEST) -m "not slow" tests
+
+test-all:  ## run all of the test suite, with more random examples, as CI does
+	@$(SETUP) test-all
+	KINETICSIM_THOROUGH=1 $(PYTEST) tests
 
 test-gpu:  ## run the GPU tests and write docs/gpu_report.json; fails without a GPU
 	@$(SETUP) test-gpu
-	$(VENV_PYTHON) scripts/gpu_report.py
+	KINETICSIM_THOROUGH=1 $(VENV_PYTHON) scripts/gpu_report.py
+
+kernels:  ## compile every variant of the kernels for every architecture, with nvcc and with NVRTC; needs no GPU
+	@$(SETUP) test-all
+	$(PYTEST) tests/test_kernel_build.py tests/test_cuda_baselines.py
 
 sanitize:  ## watch every kernel variant and hostile calls with compute-sanitizer (memcheck and racecheck) on a GPU
 	@$(SETUP) test-gpu
@@ -37,6 +49,17 @@ sanitize:  ## watch every kernel variant and hostile calls with compute-sanitize
 fuzz:  ## throw 100,000 hostile cases at the package under sanitizers, about 15 minutes (FUZZ_FLAGS: see docs/robustness.md)
 	@$(SETUP) test
 	$(VENV_PYTHON) -m scripts.fuzz $(FUZZ_FLAGS)
+
+counts:  ## compare the instructions of the C++ engine and of the kernel with those on record (COUNTS_FLAGS=--write: record)
+	@$(SETUP) counts
+	$(VENV_PYTHON) -m scripts.instruction_counts $(COUNTS_FLAGS)
+
+wheel:  ## build the wheel in dist, install it in an empty environment, and run a market there
+	rm -rf build dist
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	build/wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	cd build && wheel/bin/kineticsim simulate --markets 4 --auctions 100
 
 lint:  ## check style (ruff), format (ruff) and types (ty)
 	@$(SETUP) lint

@@ -32,7 +32,9 @@ OLDEST, NEWEST = (3, 11), (3, 13)
 GOALS = {
     "demo": (["train"], ["matplotlib", "tensorboard", "tyro"]),
     "test": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
+    "test-all": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
     "test-gpu": (["test"], ["hypothesis", "pytest", "pytest-timeout"]),
+    "counts": ([], []),
     "lint": (["test", "lint"], ["ruff", "ty"]),
     "docs": (
         ["docs"],
@@ -105,7 +107,10 @@ def requirements(extras: list[str]) -> dict[str, str]:
     pending, wanted = list(project["dependencies"]), {}
     pending += [f"{project['name']}[{extra}]" for extra in extras]
     while pending:
-        name, own_extras, versions = matched(r"([\w.-]+)(?:\[(.*)\])?(.*)", pending.pop(0)).groups()
+        requirement, _, marker = pending.pop(0).partition(";")
+        if marker and matched(r"sys_platform == '(\w+)'", marker)[1] != sys.platform:
+            continue
+        name, own_extras, versions = matched(r"([\w.-]+)(?:\[(.*)\])?(.*)", requirement).groups()
         if name == project["name"]:
             for extra in own_extras.split(","):
                 pending += project["optional-dependencies"][extra]

@@ -1,13 +1,17 @@
 """What all tests share: GPU tests need a GPU that torch sees; Hypothesis has no deadline (engines compile); windows
-open on no screen.
+open on no screen; each of several workers (pytest-xdist) has a thread of its own.
 """
 
 import os
 
 import pytest
 import torch
+from thorough import THOROUGH
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+if "PYTEST_XDIST_WORKER" in os.environ and not THOROUGH:
+    torch.set_num_threads(1)  # `make test-all` shares markets among threads, as users do
 
 try:
     from hypothesis import HealthCheck, settings

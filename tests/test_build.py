@@ -1,6 +1,7 @@
 """The just-in-time builds: cache, locks, forks and missing tools, and what the doctor says about them.
 
-Builds run in processes of their own, with a cache of their own, on a source of a few lines where that is enough.
+Builds run in processes of their own, most of them forked from this one, with a cache of their own, on a source of a few
+lines where that is enough.
 """
 
 import os
@@ -8,7 +9,8 @@ import signal
 
 import pytest
 import torch
-from build_helpers import ENGINE, LOAD, TINY_CPU, needs_compiler, run, sources, start
+from build_helpers import ENGINE, LOAD, TINY_CPU, needs_compiler, run, run_python, sources, start
+from thorough import slow
 
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, cache, doctor
@@ -43,6 +45,7 @@ def test_processes_that_start_at_once_build_once(sources):
     assert "".join(err for _, err in results).count("compiling the C++ engine") == 1
 
 
+@slow
 @needs_compiler
 def test_a_stale_lock_of_torch_does_not_hang(sources):
     run(sources, LOAD)
@@ -69,6 +72,7 @@ def test_a_killed_holder_gives_the_lock_back(sources):
     assert waiting.communicate(timeout=120)[0] == "answer 42\n"
 
 
+@slow  # one that is cut short, in test_engine_trust.py, is not
 @needs_compiler
 def test_a_broken_library_in_the_cache_is_replaced(sources):
     run(sources, LOAD)
@@ -77,6 +81,7 @@ def test_a_broken_library_in_the_cache_is_replaced(sources):
     assert run(sources, LOAD)[0] == "answer 42\n"
 
 
+@slow
 @needs_compiler
 def test_ninja_is_found_beside_python(sources):
     """A venv whose Python is called by its path does not have its bin on PATH."""
@@ -140,7 +145,7 @@ def test_the_engine_runs_in_a_fork_of_a_process_that_used_it(sources):
         "import os, torch\ntorch.set_num_threads(2)\nengine = build.load_cpu()\nengine.ks_answer()\nchild = os.fork()\n"
     )
     code += "os.write(1, b'%d\\n' % engine.ks_answer())\nif child: os.waitpid(child, 0)"
-    out, err, _ = run(sources, code)
+    out, err, _ = run_python(sources, code)  # a fork of this one could not start OpenMP's threads
     assert out == "42\n42\n", err
 
 
@@ -166,17 +171,17 @@ os._exit(0)
 
 
 @needs_compiler
-@pytest.mark.parametrize("dies", [False, True], ids=["", "whose parent dies"])
+@pytest.mark.parametrize("dies", [False, pytest.param(True, marks=slow)], ids=["", "whose parent dies"])
 def test_a_child_that_is_forked_during_a_build_has_an_engine(sources, dies):
     """The thread that builds, and holds two locks, is not there; what it holds must not be waited for."""
     (sources / "market_cpu.cpp").write_text(FORK)
-    slow = sources.parent / "slow-g++"
+    waits = sources.parent / "slow-g++"
     wait = "touch started; while [ ! -e go ]; do sleep 0.05; done"
     place = f"cd {sources.parent}; {wait}; cd - > /dev/null"
-    slow.write_text(f'#!/bin/sh\ncase "$*" in *market_cpu.cpp*) {place};; esac\nexec c++ "$@"\n')
-    slow.chmod(0o755)
+    waits.write_text(f'#!/bin/sh\ncase "$*" in *market_cpu.cpp*) {place};; esac\nexec c++ "$@"\n')
+    waits.chmod(0o755)
     code = FORK_WHILE_BUILDING.replace("DIES", str(dies))
-    out, err, status = run(sources, code, CXX=str(slow))
+    out, err, status = run_python(sources, code, CXX=str(waits))
     assert out == ("42\n" if dies else "42\n42\n"), (out, err, status)
     assert err.count("compiling the C++ engine") == (2 if dies else 1), err
     assert not [path for path in (sources.parent / "cache").iterdir() if ".build-" in path.name]
@@ -186,10 +191,11 @@ def test_importing_compiles_nothing(sources):
     modules = ["build", "cache", "cuda_driver", "doctor"]
     code = "import sys\n" + "".join(f"import kineticsim_env.runtime.{name}\n" for name in modules)
     code += "print('torch.utils.cpp_extension' in sys.modules)"
-    assert run(sources, code, CXX="/bin/false") == ("False\n", "", 0)
+    assert run_python(sources, code, CXX="/bin/false") == ("False\n", "", 0)
     assert not (sources.parent / "cache").exists()
 
 
+@slow
 @needs_compiler
 def test_the_real_engine_loads(tmp_path):
     out, err, _ = run(build.cuda_dir(), "print(build.load_cpu())", KINETICSIM_CACHE=str(tmp_path))

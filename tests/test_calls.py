@@ -232,6 +232,7 @@ def test_a_call_that_is_interrupted_did_not_happen(engine, call, monkeypatch):
 def test_signals_wait_until_the_block_has_ended():
     came = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: came.append("ours"))
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores Ctrl-C
     try:
         with Uninterrupted(), Uninterrupted():
             os.kill(os.getpid(), signal.SIGUSR1)
@@ -245,6 +246,7 @@ def test_signals_wait_until_the_block_has_ended():
         assert finished and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGINT, inherited)
 
 
 INTERRUPTED = """

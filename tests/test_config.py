@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES, PRESETS, class_counts, parameter_rows, threshold
@@ -230,7 +231,7 @@ def test_counts_per_market():
     assert class_counts(config, len(COUNTS)).tolist() == [counts for *_, counts in COUNTS]
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=examples(300))
 @given(st.lists(st.integers(0, 1000), min_size=4, max_size=4).filter(any), st.integers(1, 2**20))
 def test_counts_are_close_to_their_shares(weights, agents):
     shares = np.array(weights) / sum(weights)

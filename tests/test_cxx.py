@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from build_helpers import LOAD, TINY_CPU, load, needs_compiler, run, sources
+from build_helpers import LOAD, TINY_CPU, load, needs_compiler, run_python, sources
+from thorough import slow
 
 from kineticsim_env.runtime import build, doctor
 
@@ -50,7 +51,9 @@ def test_a_launcher_before_the_compiler_and_flags_behind_it(sources, flags):
 
 
 @needs_compiler
-@pytest.mark.parametrize("quote", [str, lambda path: shlex.quote(str(path))], ids=["plain", "quoted"])
+@pytest.mark.parametrize(
+    "quote", [str, pytest.param(lambda path: shlex.quote(str(path)), marks=slow)], ids=["plain", "quoted"]
+)
 def test_a_path_with_spaces(sources, quote):
     compiler = script(sources.parent / "my own tools" / "g++", f'exec {REAL} "$@"')
     out, err, _ = load(sources, CXX=quote(compiler))
@@ -105,6 +108,7 @@ def test_further_flags_make_another_library(sources):
         assert load(sources, KINETICSIM_CXXFLAGS=flags) == (out, "", 0)
 
 
+@slow
 @needs_compiler
 def test_further_flags_come_last_and_reach_the_linker(sources):
     (sources / "market_cpu.cpp").write_text(
@@ -142,6 +146,7 @@ def sanitizer() -> str | None:
     return found if works.returncode == 0 else None
 
 
+@slow
 @needs_compiler
 def test_sanitizers_see_what_the_engine_does(sources):
     runtime = sanitizer()
@@ -150,9 +155,9 @@ def test_sanitizers_see_what_the_engine_does(sources):
     bad = "volatile int one = 1, *place = new int[one]; return place[one + 1] + 42;"
     (sources / "market_cpu.cpp").write_text(TINY_CPU.replace("return 42;", bad))
     environment = {"KINETICSIM_CXXFLAGS": "-fsanitize=address,undefined -g"}
-    out, err, code = run(sources, CATCH, **environment)
+    out, err, code = run_python(sources, CATCH, **environment)
     assert code == 0 and "did not build" in out and "LD_PRELOAD" in out, (out, err)  # its runtime is not there
 
     environment |= {"LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
-    out, err, code = run(sources, LOAD, **environment)
+    out, err, code = run_python(sources, LOAD, **environment)
     assert code != 0 and "heap-buffer-overflow" in err and "market_cpu.cpp" in err, (out, err)

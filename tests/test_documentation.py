@@ -6,15 +6,19 @@ builds the site, with every link and name in it, and runs the tutorials; any war
 
 import argparse
 import ast
+import contextlib
 import functools
 import importlib.util
+import io
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import gymnasium
 import pytest
@@ -33,7 +37,7 @@ def site_pages(ending: str) -> list[Path]:
     return sorted(page for page in DOCS.rglob(f"*{ending}") if not set(MADE) & set(page.parents))
 
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *site_pages(".md")]
+PAGES = [*(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING")), *site_pages(".md")]
 HISTORY = ("CHANGELOG.md", "changelog.md", "performance_log.md")  # these name what is no more
 OPTIONAL = (
     "array_api_compat",
@@ -196,15 +200,30 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
             assert (folder / arguments[arguments.index(option) + 1]).stat().st_size
 
 
+@functools.cache
+def help_of(script: str) -> str:
+    """Return what a script prints for --help. It runs in this process, which has imported torch already."""
+    shown = io.StringIO()
+    with (
+        mock.patch.dict(os.environ),
+        mock.patch.object(sys, "argv", [script, "--help"]),
+        mock.patch.object(sys, "path", [str((ROOT / script).parent), *sys.path]),  # as Python does for a script
+        contextlib.redirect_stdout(shown),
+        pytest.raises(SystemExit) as ended,
+    ):
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+    assert not ended.value.code
+    return shown.getvalue()
+
+
 def check_script(words: list[str]) -> None:
     """See that a script exists, and that it knows the options."""
     assert (ROOT / words[1]).is_file()
     if not all(importlib.util.find_spec(name) for name in ("tyro", "tensorboard")):
         pytest.skip("the examples need the extra 'train'")
-    done = subprocess.run([sys.executable, words[1], "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    shown = help_of(words[1])
     for option in (word for word in words[2:] if word.startswith("--")):
-        assert option.partition("=")[0] in done.stdout
+        assert option.partition("=")[0] in shown
 
 
 @pytest.mark.parametrize("words", commands())

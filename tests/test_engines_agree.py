@@ -21,6 +21,7 @@ from strategies import (
     play_together,
     plays,
 )
+from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
@@ -34,7 +35,7 @@ BINS = {0: FURTHEST, 16: 3, 32: 7, 64: 15, 128: 31}
 
 
 @pytest.mark.parametrize("engines", PAIRS)
-@settings(max_examples=400, derandomize=True)
+@settings(max_examples=examples(400), derandomize=True)
 @given(play=plays())
 def test_random_plays(engines, play):
     play_together(play, engines)
@@ -42,7 +43,7 @@ def test_random_plays(engines, play):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("bins", BINS)
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=examples(40), derandomize=True)
 @given(data=st.data())
 def test_any_number_of_order_bins(bins, data):
     """Bins that are far more than offsets or agents too, which the engine itself would not choose."""
@@ -50,7 +51,7 @@ def test_any_number_of_order_bins(bins, data):
 
 
 @pytest.mark.gpu
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=examples(40), derandomize=True)
 @given(play=plays(levels=(8, 128, 256), reach=BINS[64]))
 def test_path_before_sm_80(play):
     play_together(play, ("cpu", "cuda KS_FORCE_SHUFFLE=1 KS_BINS=64"))

@@ -10,6 +10,7 @@ from env_helpers import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from kineticsim_env.runtime.build import cpu_unavailable
 from kineticsim_env.tasks.base import ROLES
@@ -18,7 +19,7 @@ ENGINES = ("cpu", "numpy")
 pytestmark = pytest.mark.skipif(cpu_unavailable() is not None, reason="no C++ compiler")
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(environments(), st.sampled_from((0.0, 0.0, 0.05)))
 def test_engines_agree_on_every_tensor(environment, bad):
     check_agreement(environment, bad, ENGINES)

@@ -7,6 +7,7 @@ import torch
 from env_helpers import assert_same, check_agreement, check_cores_agree, environments, make_cores
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
@@ -29,13 +30,13 @@ def host(result):
     return [value.cpu().numpy() if isinstance(value, torch.Tensor) else value for value in values]
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(environments(), st.sampled_from((0.0, 0.0, 0.05)))
 def test_engines_agree_on_every_tensor(environment, bad):
     check_agreement(environment, bad, ("cpu", "cuda"))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(environments(most_slots=1), st.sampled_from((0.0, 0.0, 0.05)))
 def test_environments_on_lanes_agree_on_every_tensor(environment, bad):
     """Among them some whose numbers do not fit in 16 bits, so that half the lanes step at a time."""

@@ -6,14 +6,15 @@ import threading
 
 import pytest
 import torch
-from build_helpers import needs_compiler, run, sources
+from build_helpers import needs_compiler, run_python, sources
+from thorough import slow
 
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, cuda_driver, layout
 
 __all__ = ["sources"]  # a fixture
 
-ARCHS = (75, 80, 86, 89, 90, 120)
+ARCHS = [90, *(pytest.param(arch, marks=slow) for arch in (75, 80, 86, 89, 120))]
 PLAIN = dict.fromkeys(("KS_BINS", "KS_OPTIONS", "KS_SLOTS", "KS_TASK"), 0)
 FULL = {"KS_BINS": 128, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
 # Of its own: constants, and one parameter that is still read for each market.
@@ -45,18 +46,21 @@ def test_the_real_kernel_compiles(nvcc, defines, arch):
         assert b"ks_market_kernel" in build.compile_kernel(arch, {**defines, **forced}, nvcc)
 
 
+@slow
 @pytest.mark.parametrize("bins", [16, 32, 64])
 @pytest.mark.parametrize("nvcc", compilers())
 def test_the_real_kernel_compiles_with_other_bins(nvcc, bins):
     assert b"ks_market_kernel" in build.compile_kernel(90, {**PLAIN, "KS_BINS": bins}, nvcc)
 
 
+@slow
 @pytest.mark.parametrize("arch", [75, 90])
 @pytest.mark.parametrize("nvcc", compilers())
 def test_the_real_kernel_compiles_for_an_environment_a_lane(nvcc, arch):
     assert b"ks_market_kernel" in build.compile_kernel(arch, {**OWN, "KS_TASK": 1, "KS_LANES": 30}, nvcc)
 
 
+@slow
 @pytest.mark.parametrize("arch", [75, 90])
 @pytest.mark.parametrize("nvcc", compilers())
 def test_the_real_kernel_compiles_with_parameters_of_its_own(nvcc, arch):
@@ -171,7 +175,7 @@ def test_the_driver_gets_what_its_signatures_say(sources):
     (sources / "fake.cpp").write_text(FAKE_DRIVER)
     library = str(sources / "libcuda.so.1")
     subprocess.run([build.find_cxx(), "-shared", "-fPIC", str(sources / "fake.cpp"), "-o", library], check=True)
-    out, err, code = run(sources, DRIVE, LD_LIBRARY_PATH=str(sources))
+    out, err, code = run_python(sources, DRIVE, LD_LIBRARY_PATH=str(sources))
     assert code == 0, err
     assert out.splitlines()[:-1] == [
         "no CUDA context is current",

@@ -11,6 +11,7 @@ from env_helpers import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import SAME_STEP
@@ -35,7 +36,7 @@ def make_pair(kernels, monkeypatch):
     return make
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(environment=environments(most_slots=1), bad=st.sampled_from((0.0, 0.0, 0.05)))
 def test_lanes_agree_on_every_tensor(make_pair, environment, bad):
     check_cores_agree(make_pair(*environment[:2]), environment, bad)

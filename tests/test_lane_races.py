@@ -67,6 +67,7 @@ def sources(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
 def test_lanes_do_not_race(sources):
     runtime = sanitizer()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from strategies import ENGINES, STYLES, make_config, make_move, make_quotes, open_simulator, plays
+from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.config import class_counts
@@ -188,7 +189,7 @@ def check_books(sim):
 
 
 @every_engine
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=examples(100), derandomize=True)
 @given(play=plays(levels=(8, 32, 128)))
 def test_books_never_cross_and_inventories_keep_their_limit(engine, play):
     sim = open_simulator(engine, play)

@@ -20,6 +20,7 @@ from unittest.mock import ANY
 import gymnasium as gym
 import numpy as np
 import pytest
+from thorough import slow
 
 from kineticsim_env.cli import main
 from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_env, liquidate
@@ -352,7 +353,10 @@ def test_every_task_has_a_screen_and_a_window(task):
     assert all(key in "\n".join(lines) for key in game.controls.keys)
 
 
-@pytest.mark.parametrize(("term", "up"), [("xterm-256color", b"\x1bOA"), ("vt100", b"\x1bOA"), ("linux", b"\x1b[A")])
+OTHER_TERMINALS = [pytest.param("vt100", b"\x1bOA", marks=slow), pytest.param("linux", b"\x1b[A", marks=slow)]
+
+
+@pytest.mark.parametrize(("term", "up"), [("xterm-256color", b"\x1bOA"), *OTHER_TERMINALS])
 def test_the_terminal_takes_keys(term, up):
     keys = [up, up, b"-", b"nnnnnnnn", b"\r", b"q"]
     code, output, errors = in_terminal(keys, ["--seed", "3", "--horizon", "50"], term=term)
@@ -364,6 +368,7 @@ def test_the_terminal_takes_keys(term, up):
     assert game.result() in output.replace("\r", "") and liquidated(game.result())["you"]
 
 
+@slow
 def test_the_terminal_plays_to_the_end_even_if_it_is_small():
     code, output, errors = in_terminal([b" "], ["--seed", "3", "--horizon", "20", "--speed", "32"], size=(12, 40))
     assert code == 0, errors
@@ -435,6 +440,7 @@ def test_a_running_game_waits_while_its_terminal_is_too_small(monkeypatch):
     assert game.controls.quit and not game.controls.paused and not game.controls.pulled and game.moment.elapsed == 3
 
 
+@slow
 def test_a_real_terminal_survives_being_resized():
     keys = [b"n", (5, 20), b"n", (1, 1), b"n", (30, 100), b"n", b"q"]
     code, output, errors = in_terminal(keys, ["--seed", "3", "--horizon", "50"])

@@ -15,6 +15,7 @@ from env_helpers import draw_actions, environments, launch, make_cores
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from pettingzoo.utils.conversions import parallel_to_aec
+from thorough import examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.render import Frames, MarketRecorder, recorder
@@ -51,7 +52,7 @@ def record(env):
 # What is recorded -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(environments())
 def test_moments_are_the_state_and_every_market_can_be_drawn(environment):
     arguments, kwargs, seed, steps = environment
@@ -441,6 +442,7 @@ def test_the_example_makes_a_video_and_a_picture(tmp_path):
     assert "12 decisions, return" in out
 
 
+@slow
 def test_the_pictures_of_the_readme(tmp_path):
     pytest.importorskip("matplotlib")
     run("scripts/readme_pictures.py", "--output", tmp_path, "--markets", 4)

@@ -365,7 +365,7 @@ def test_a_pumper_does_not_help_an_executor():
 # How time runs out ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reward", REWARDS)
+@pytest.mark.parametrize("reward", ["pnl", *(pytest.param(reward, marks=pytest.mark.slow) for reward in REWARDS[1:])])
 @pytest.mark.parametrize("attacker", [policies.HugeQuantity, policies.PumpAndDump, policies.PriceWall])
 def test_a_stop_at_a_loss_does_not_pay(attacker, reward):
     """Neither does it cap the loss, nor does it spare penalties enough to pay."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from env_helpers import assert_same, draw_actions, environments, make_cores
 from hypothesis import given, settings
+from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.errors import MarketError
@@ -118,7 +119,7 @@ def test_a_state_through_a_file(engine):
 # Ranges ---------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(environments(most_slots=4))
 def test_every_state_that_can_be_reached_is_taken(environment):
     """And a fresh environment with another table of scenarios goes on bit for bit."""

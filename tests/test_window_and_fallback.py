@@ -16,6 +16,7 @@ from strategies import (
     open_simulator,
     play_together,
 )
+from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.runtime.build import cpu_unavailable
@@ -58,14 +59,14 @@ def thin_markets(draw: st.DrawFn) -> Play:
 
 
 @pytest.mark.parametrize("engines", PAIRS)
-@settings(max_examples=300, derandomize=True)
+@settings(max_examples=examples(300), derandomize=True)
 @given(play=thin_markets())
 def test_swept_books(engines, play):
     play_together(play, engines)
 
 
 @pytest.mark.parametrize("engines", PAIRS)
-@settings(max_examples=150, derandomize=True)
+@settings(max_examples=examples(150), derandomize=True)
 @given(
     seed=st.integers(0, 2**32),
     levels=st.sampled_from([8, 32, 128, 256]),

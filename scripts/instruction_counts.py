@@ -1,0 +1,241 @@
+"""Count instructions, to see without a GPU or a clock whether a change slows the C++ engine or grows the CUDA kernel.
+
+The C++ engine: how many instructions it executes in fixed workloads, counted by valgrind. The kernel: registers per
+thread, instructions and spilled bytes of some variants, told by nvcc and ptxas for sm_90. `make counts` compares with
+docs/benchmarks/instruction_counts.json, in CI too. Counts mean something only between builds of one compiler: under
+another one, or where a tool is missing, that half is skipped and the output says so. They are no speeds: a change that
+counts more and is measured to be faster is a good change, whose counts `--write` records.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from kineticsim_env.runtime import build, layout
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "docs" / "benchmarks" / "instruction_counts.json"
+# What a count may grow by before it is an error. Two runs of one build count the same to the last instruction; another
+# Python or torch adds its own few per mille. A register more can cost a whole block per multiprocessor.
+MARGINS = {"registers": 0.0, "spilled_bytes": 0.0, "instructions": 0.03, "executed": 0.03}
+
+# ---- The kernel ----------------------------------------------------------------------------------------------------
+
+ARCH = "sm_90"
+CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in layout.PARAMS_FIELDS)
+ENVIRONMENT = {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
+VARIANTS = {
+    "market": {"KS_BINS": 32, "KS_OPTIONS": 0, "KS_SLOTS": 0, "KS_TASK": 0},
+    "market with options and learners": {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 2, "KS_TASK": 0},
+    "environments, a tile per warp": ENVIRONMENT,
+    "environments, one per warp": {**ENVIRONMENT, "KS_SINGLE": 1, "KS_BLOCKS": 2},
+    "environments, one per lane": {
+        **ENVIRONMENT, "KS_BINS": 0, "KS_LANES": 30, "KS_LEVELS": 128, "KS_PARAMETERS": CONSTANTS,
+    },
+}  # fmt: skip
+
+
+def find_nvcc() -> str | None:
+    """Return nvcc from CUDA_HOME or PATH, or None."""
+    home = os.environ.get("CUDA_HOME")
+    return shutil.which("nvcc", path=f"{home}/bin") if home else shutil.which("nvcc")
+
+
+def nvcc_version(nvcc: str) -> str:
+    """Return nvcc's version, as "nvcc 13.0.88"."""
+    shown = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
+    [version] = re.findall(r", V([\d.]+)", shown)
+    return f"nvcc {version}"
+
+
+def size_of_code(cubin: bytes) -> int:
+    """Return the bytes of a cubin's machine code: the sizes of its ELF sections `.text.*`."""
+    (table,), (entry, count, names) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HHH", cubin, 58)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + entry * i) for i in range(count)]
+    text = sections[names][4]  # where the sections' names start
+    return sum(size for name, *_, size in sections if cubin[text + name :].startswith(b".text."))
+
+
+def count_kernel(nvcc: str, defines: dict) -> dict[str, int]:
+    """Compile one variant; return its registers per thread, instructions, and spilled bytes per thread."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "kernel.cubin"
+        command = [nvcc, f"-arch={ARCH}", "--cubin", "-std=c++17", "--fmad=false", "-Xptxas", "-v"]
+        definitions = [f"-D{name}={value}" for name, value in defines.items()]
+        command += [definition.replace(",", "\\,") for definition in definitions]  # to nvcc a comma ends an option
+        command += [f"-I{build.cuda_dir()}", str(build.cuda_dir() / build.KERNEL_SOURCE), "-o", str(output)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{nvcc} did not compile the kernel:\n{done.stderr[-4000:]}")
+        [registers] = re.findall(r"Used (\d+) registers", done.stderr)
+        spilled = re.findall(r"(\d+) bytes spill (?:stores|loads)", done.stderr)
+        size = size_of_code(output.read_bytes())
+    return {"registers": int(registers), "instructions": size // 16, "spilled_bytes": sum(map(int, spilled))}
+
+
+def kernel_counts() -> dict | str:
+    """Return the compiler and the counts of every variant, or why there are none."""
+    nvcc = find_nvcc()
+    if nvcc is None:
+        return "no nvcc is found in CUDA_HOME or on PATH"
+    return {
+        "compiler": f"{nvcc_version(nvcc)}, {ARCH}",
+        "counts": {name: count_kernel(nvcc, defines) for name, defines in VARIANTS.items()},
+    }
+
+
+# ---- The C++ engine ------------------------------------------------------------------------------------------------
+
+# Fixed instructions, not -march=native, so that counts do not depend on the machine; valgrind knows no AVX-512 either.
+FLAGS = {"x86_64": "-march=x86-64-v3", "aarch64": "-mcpu=neoverse-n1"}
+
+# Switches counting on and off from inside: Python and torch start much faster while nothing is counted.
+SWITCH = """
+#include <valgrind/callgrind.h>
+extern "C" void count(int on) {
+  if (on) { CALLGRIND_START_INSTRUMENTATION; CALLGRIND_ZERO_STATS; } else { CALLGRIND_STOP_INSTRUMENTATION; }
+}
+extern "C" void dump(const char* name) { CALLGRIND_DUMP_STATS_AT(name); }
+"""
+
+# Runs in a process of its own, under valgrind; its arguments are the switch's library and how often to do the work.
+WORKLOADS = """
+import ctypes, sys
+import gymnasium, numpy, torch
+import kineticsim_env as ks
+
+switch = ctypes.CDLL(sys.argv[1])
+torch.set_num_threads(1)
+
+def counted(name, work):
+    work()  # once before, for what only a first call does
+    switch.count(1)
+    work()
+    switch.dump(name.encode())
+    switch.count(0)
+
+plain = ks.Simulator(ks.MarketConfig.preset("paper"), num_markets=8, engine="cpu", seed=1)
+counted("run, preset paper", lambda: plain.run(1000))
+options = ks.Simulator(ks.MarketConfig.preset("trading"), num_markets=8, engine="cpu", seed=1)
+counted("run, preset trading", lambda: options.run(1000))
+for task in ("MarketMaking", "Execution"):
+    envs = gymnasium.make_vec(f"KineticSim/{task}-v0", num_envs=2048, engine="cpu")
+    envs.reset(seed=1)
+    actions = numpy.zeros(envs.action_space.shape, dtype=numpy.float32)
+    def steps():
+        for _ in range(5):  # few steps of many markets, so that Python's own part is small
+            envs.step(actions)
+    counted(f"environment steps, {task}", steps)
+"""
+
+
+def executed(library: Path, folder: Path, environment: dict[str, str]) -> dict[str, int]:
+    """Run the workloads under valgrind; return the instructions that each executed."""
+    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'counts'}"]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", WORKLOADS, str(library)],
+        env=environment, cwd=ROOT, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        sys.exit(f"the workloads did not run under valgrind:\n{done.stderr[-4000:]}")
+    found = {}
+    for path in folder.glob("counts.*"):
+        text = path.read_text(errors="replace")
+        if name := re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE):
+            [total] = re.findall(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)[:1]
+            found[name[1]] = int(total)
+    return dict(sorted(found.items()))
+
+
+def cpu_counts() -> dict | str:
+    """Return the compiler and what the C++ engine executed in every workload, or why there is nothing."""
+    missing, compiler = build.cpu_unavailable(), build.find_cxx()
+    if missing or compiler is None:
+        return str(missing)
+    flag = FLAGS.get(platform.machine())
+    if flag is None or shutil.which("valgrind") is None:
+        return "valgrind is not found" if flag else f"no flags for {platform.machine()} are known"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "switch.cpp").write_text(SWITCH)
+        library = folder / "switch.so"
+        command = [*shlex.split(compiler), "-shared", "-fPIC", str(folder / "switch.cpp"), "-o", str(library)]
+        if subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode:
+            return "valgrind's headers are not found"
+        environment = {
+            **os.environ,
+            "KINETICSIM_CXXFLAGS": flag,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        }
+        # Built before, as a compiler under valgrind takes long.
+        subprocess.run(
+            [sys.executable, "-c", "from kineticsim_env.runtime import build; build.load_cpu()"],
+            env=environment, cwd=ROOT, check=True,
+        )  # fmt: skip
+        counts = executed(library, folder, environment)
+    return {
+        "compiler": f"{build.compiler_version(compiler)}, {flag}",
+        "counts": {name: {"executed": count} for name, count in counts.items()},
+    }
+
+
+# ---- Comparison ----------------------------------------------------------------------------------------------------
+
+
+def compare(half: str, now: dict | str, before: dict | str | None) -> list[str]:
+    """Print the counts of one half beside those of before; return what grew by more than its margin."""
+    if isinstance(now, str):
+        print(f"{half}: not counted, as {now}")
+        return []
+    if not isinstance(before, dict) or before["compiler"] != now["compiler"]:
+        other = before["compiler"] if isinstance(before, dict) else "none"
+        print(f"{half}: not compared, as these counts are of {now['compiler']} and those before of {other}")
+        before = {"counts": {}}
+    else:
+        print(f"{half}: {now['compiler']}")
+    grown = []
+    for name, counts in now["counts"].items():
+        for kind, count in counts.items():
+            old = before["counts"].get(name, {}).get(kind)
+            change = "" if not old or old == count else f"  {100 * (count / old - 1):+.1f}% (was {old:,})"
+            print(f"  {name}: {kind.replace('_', ' ')} {count:,}{change}")
+            if old is not None and count > old * (1 + MARGINS[kind]):
+                grown.append(f"{half}, {name}: {kind.replace('_', ' ')} grew from {old:,} to {count:,}")
+    return grown
+
+
+def main(words: list[str] | None = None) -> int:
+    """Count, and compare or write; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the counts to the file instead of comparing")
+    parser.add_argument("--file", type=Path, default=RECORD, help="the file (default: %(default)s)")
+    args = parser.parse_args(words)
+    now = {"C++ engine": cpu_counts(), "kernel": kernel_counts()}
+    before = json.loads(args.file.read_text()) if args.file.exists() else {}
+    if args.write:
+        for half, counts in now.items():
+            compare(half, counts, None)
+        kept = {half: counts if isinstance(counts, dict) else before.get(half) for half, counts in now.items()}
+        args.file.write_text(json.dumps(kept, indent=1) + "\n")
+        return 0
+    grown = [line for half, counts in now.items() for line in compare(half, counts, before.get(half))]
+    for line in grown:
+        print(f"error: {line}", file=sys.stderr)
+    if grown:
+        print("If it is meant, `make counts COUNTS_FLAGS=--write` records it; say in the commit why.", file=sys.stderr)
+    return int(bool(grown))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
