@@ -317,7 +317,7 @@ def unknown(code: str, shown: str = "") -> list[str]:
         return [code] if not elsewhere and not any((place / code).exists() for place in (ROOT, DOCS)) else []
     if not re.fullmatch(r"[A-Za-z_][\w.]{3,}(?:\(\))?", code):
         return []
-    names = [word for word in re.findall(r"\w+", code) if "_" in word or re.search(r"[a-z][A-Z]", word)]
+    names = [word for word in re.findall(r"\w{3,}", code) if "_" in word or re.search(r"[a-z][A-Z]", word)]
     known = words_of_the_sources() | set(re.findall(r"\w+", shown))
     return [word for word in names if word not in known]
 
