@@ -52,3 +52,8 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   Market(launch, group, launch.params[group * launch.params_stride], book, book + Market::book_ints(launch)).run();
 #endif
 }
+
+#ifdef __CUDACC__
+#include "launch_copies.cuh"
+KS_EXPORT_KERNEL(ks_market_kernel)
+#endif

@@ -179,8 +179,11 @@ class Simulator:
             quotes: int32 `[T, M, K, 4]`, or None for the standing ones.
             progress: As in `run`.
         """
-        check_progress(progress)
         total = decisions * auctions
+        if torch.compiler.is_compiling():
+            self._advance_in_graph(decisions, auctions, results, quotes)
+            return
+        check_progress(progress)
         self._before(total)
         if not total:
             return
@@ -188,6 +191,7 @@ class Simulator:
         if total <= most and not progress:
             fills = {"fills": None} if "fills" not in results else {}  # not an environment's
             self.engine.launch(RUN, decisions=decisions, auctions=auctions, new_quotes=quotes, **fills, **results)
+            self.engine.prepare_launcher(RUN)
             return
         self.engine.check_sizes()
         before = {name: tensor.clone() for name, tensor in self.tensors.items()}
@@ -205,6 +209,16 @@ class Simulator:
                     self.tensors[name].copy_(tensor)
                 self.engine.state_changed()
             raise
+
+    def _advance_in_graph(
+        self, decisions: int, auctions: int, results: dict[str, torch.Tensor], quotes: torch.Tensor | None
+    ) -> None:
+        """Do it in one launch of a program that torch compiles; a market that stops says so in its error word."""
+        launcher = self.engine.launcher(RUN)
+        outputs = [results.get(name) for name in ("fills", "value", *(f"series_{name}" for name in layout.SERIES))]
+        torch.ops.kineticsim.run(
+            launcher.state, launcher.tables, quotes, *outputs, decisions, auctions, launcher.number
+        )
 
     def _run_piece(
         self, piece: Piece, auctions: int, results: dict[str, torch.Tensor], quotes: torch.Tensor | None

@@ -1,17 +1,20 @@
 """Run the GPU tests and, if all pass, write docs/gpu_report.json: which machine ran which tests over which sources.
 
-`make test-gpu` calls it. Without a GPU, or when a GPU test is skipped for any reason but an optional package that is
-not installed, it fails. `--check` runs nothing and says whether the report is of the present sources in cuda/.
+`make test-gpu` calls it. The tests run once with each builder of kernels that the machine has, nvcc and NVRTC, in
+processes of their own at the same time. Without a GPU, or when a GPU test is skipped for any reason but an optional
+package that is not installed, it fails. `--check` runs nothing and says whether the report is of the present sources in
+cuda/.
 """
 
 import argparse
 import datetime
 import json
+import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,6 +22,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import kernels
 from kineticsim_env.runtime.build import source_hash
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,8 +74,6 @@ def machine() -> dict[str, object]:
     """Return what a reader needs to know of the machine."""
     capability = torch.cuda.get_device_capability()
     drivers = output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    # The nvcc on PATH, if there is one: the kernel itself may be compiled by the NVRTC of torch.
-    nvcc = re.search(r"release ([\d.]+)", output("nvcc", "--version") or "")
     return {
         "gpu": torch.cuda.get_device_name(),
         "num_gpus": torch.cuda.device_count(),
@@ -78,7 +81,6 @@ def machine() -> dict[str, object]:
         "driver": drivers.splitlines()[0] if drivers else None,
         "torch": torch.__version__,
         "torch_cuda": torch.version.cuda,
-        "nvcc": nvcc[1] if nvcc else None,
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
@@ -94,15 +96,76 @@ def check(path: Path) -> int:
     return 0 if current else 1
 
 
+def builders() -> list[str]:
+    """Return the builders that this machine has, as the doctor prints them."""
+    found = []
+    for name in kernels.BUILDERS:
+        os.environ[kernels.BUILDER_VARIABLE] = name
+        try:
+            found.append(str(kernels.choose_builder()))
+        except EngineUnavailable as error:
+            print(f"make test-gpu: not with {name}: {error}", file=sys.stderr)
+    del os.environ[kernels.BUILDER_VARIABLE]
+    return found
+
+
+def run_tests(part: Path, pytest_args: list[str]) -> int:
+    """Run the GPU tests with the builder that the environment names; write outcomes and problems to `part`."""
+    started, outcomes = time.monotonic(), Outcomes()
+    status = pytest.main([str(ROOT / "tests"), "-m", "gpu", *pytest_args], plugins=[outcomes])
+    counts = Counter(outcomes.by_test.values())
+    problems = [f"{name}: skipped ({reason})" for name, reason in outcomes.forbidden_skips.items()]
+    if status != pytest.ExitCode.OK:
+        problems.append(f"pytest ended with status {int(status)}")
+    if not counts["passed"]:
+        problems.append("no GPU test passed")
+    counted = {name: counts[name] for name in ("passed", "skipped", "xfailed")}
+    seconds = round(time.monotonic() - started, 1)
+    part.write_text(
+        json.dumps({"problems": problems, "seconds": seconds, **counted, "outcomes": outcomes.by_test}) + "\n"
+    )
+    return 0
+
+
+def run_with(found: list[str], pytest_args: list[str]) -> dict[str, dict]:
+    """Run the tests with each builder, all at the same time; returns what `run_tests` wrote, by builder."""
+    with tempfile.TemporaryDirectory() as folder:
+        parts = {builder: Path(folder) / f"{place}.json" for place, builder in enumerate(found)}
+        processes = []
+        for builder, part in parts.items():
+            command = [sys.executable, __file__, "--part", str(part), "--", f"--basetemp={part}.tmp", *pytest_args]
+            environment = {**os.environ, kernels.BUILDER_VARIABLE: builder.split()[0]}
+            processes.append(subprocess.Popen(command, env=environment))
+        for process in processes:
+            process.wait()
+        return {
+            builder: json.loads(part.read_text()) if part.exists() else {"problems": ["the tests came to no end"]}
+            for builder, part in parts.items()
+        }
+
+
+def same_outcomes(by_builder: dict[str, dict[str, str]]) -> dict[str, object]:
+    """Return the outcome of each test, or, where builders differ in it, the outcome with each."""
+    names = sorted({name for outcomes in by_builder.values() for name in outcomes})
+    result: dict[str, object] = {}
+    for name in names:
+        of_each = {builder: outcomes.get(name, "not run") for builder, outcomes in by_builder.items()}
+        result[name] = next(iter(of_each.values())) if len(set(of_each.values())) == 1 else of_each
+    return result
+
+
 def main() -> int:
     """Run the GPU tests and write the report; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only say whether the report is current")
     parser.add_argument("--report", type=Path, default=REPORT, help="its path (default: docs/gpu_report.json)")
+    parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)  # a process that runs the tests with one builder
     parser.add_argument("pytest_args", nargs="*", help="more arguments for pytest, after --")
     args = parser.parse_args()
     if args.check:
         return check(args.report)
+    if args.part:
+        return run_tests(args.part, args.pytest_args)
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         print(
@@ -112,27 +175,24 @@ def main() -> int:
         )
         return 1
 
-    before, started, outcomes = source_hash(), time.monotonic(), Outcomes()
-    status = pytest.main([str(ROOT / "tests"), "-m", "gpu", *args.pytest_args], plugins=[outcomes])
-    seconds = round(time.monotonic() - started, 1)
-    counts = Counter(outcomes.by_test.values())
-    problems = [f"{name}: skipped ({reason})" for name, reason in outcomes.forbidden_skips.items()]
-    if status != pytest.ExitCode.OK:
-        problems.append(f"pytest ended with status {int(status)}")
-    if not counts["passed"]:
-        problems.append("no GPU test passed")
+    before, found = source_hash(), builders()
+    results = run_with(found, args.pytest_args)
+    problems = [f"{builder}: {problem}" for builder, result in results.items() for problem in result.pop("problems")]
+    if not found:
+        problems.append("there is neither nvcc nor NVRTC")
     if source_hash() != before:
         problems.append("cuda/ changed while the tests ran")
     if problems:
         print("make test-gpu: no report is written:", *problems, sep="\n  ", file=sys.stderr)
         return 1
 
+    by_builder = {builder: result.pop("outcomes") for builder, result in results.items()}
     report = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **machine(),
         "cuda_sha256": before,
-        "seconds": seconds,
-        "tests": {**{name: counts[name] for name in ("passed", "skipped", "xfailed")}, "outcomes": outcomes.by_test},
+        "builders": results,
+        "outcomes": same_outcomes(by_builder),
     }
     if args.pytest_args:
         report["pytest_args"] = args.pytest_args

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kineticsim_env.runtime import build, layout
+from kineticsim_env.runtime import build, kernels, layout
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "docs" / "benchmarks" / "instruction_counts.json"
@@ -44,12 +44,6 @@ VARIANTS = {
 }  # fmt: skip
 
 
-def find_nvcc() -> str | None:
-    """Return nvcc from CUDA_HOME or PATH, or None."""
-    home = os.environ.get("CUDA_HOME")
-    return shutil.which("nvcc", path=f"{home}/bin") if home else shutil.which("nvcc")
-
-
 def nvcc_version(nvcc: str) -> str:
     """Return nvcc's version, as "nvcc 13.0.88"."""
     shown = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
@@ -58,11 +52,12 @@ def nvcc_version(nvcc: str) -> str:
 
 
 def size_of_code(cubin: bytes) -> int:
-    """Return the bytes of a cubin's machine code: the sizes of its ELF sections `.text.*`."""
+    """Return the bytes of the kernel's machine code in a cubin: the size of its ELF section."""
     (table,), (entry, count, names) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HHH", cubin, 58)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + entry * i) for i in range(count)]
     text = sections[names][4]  # where the sections' names start
-    return sum(size for name, *_, size in sections if cubin[text + name :].startswith(b".text."))
+    section = f".text.{kernels.ENTRY}\0".encode()
+    return sum(size for name, *_, size in sections if cubin[text + name :].startswith(section))
 
 
 def count_kernel(nvcc: str, defines: dict) -> dict[str, int]:
@@ -72,21 +67,22 @@ def count_kernel(nvcc: str, defines: dict) -> dict[str, int]:
         command = [nvcc, f"-arch={ARCH}", "--cubin", "-std=c++17", "--fmad=false", "-Xptxas", "-v"]
         definitions = [f"-D{name}={value}" for name, value in defines.items()]
         command += [definition.replace(",", "\\,") for definition in definitions]  # to nvcc a comma ends an option
-        command += [f"-I{build.cuda_dir()}", str(build.cuda_dir() / build.KERNEL_SOURCE), "-o", str(output)]
+        command += [f"-I{build.cuda_dir()}", str(build.cuda_dir() / kernels.SOURCE), "-o", str(output)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{nvcc} did not compile the kernel:\n{done.stderr[-4000:]}")
-        [registers] = re.findall(r"Used (\d+) registers", done.stderr)
-        spilled = re.findall(r"(\d+) bytes spill (?:stores|loads)", done.stderr)
+        said = done.stderr.split(f"entry function '{kernels.ENTRY}'")[1].split("entry function")[0]
+        [registers] = re.findall(r"Used (\d+) registers", said)
+        spilled = re.findall(r"(\d+) bytes spill (?:stores|loads)", said)
         size = size_of_code(output.read_bytes())
     return {"registers": int(registers), "instructions": size // 16, "spilled_bytes": sum(map(int, spilled))}
 
 
 def kernel_counts() -> dict | str:
     """Return the compiler and the counts of every variant, or why there are none."""
-    nvcc = find_nvcc()
+    nvcc = kernels.find_nvcc()
     if nvcc is None:
-        return "no nvcc is found in CUDA_HOME or on PATH"
+        return "no nvcc is found in CUDA_HOME, on PATH or in /usr/local/cuda"
     return {
         "compiler": f"{nvcc_version(nvcc)}, {ARCH}",
         "counts": {name: count_kernel(nvcc, defines) for name, defines in VARIANTS.items()},

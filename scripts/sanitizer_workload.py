@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 
 from kineticsim_env import MarketConfig, MarketError, Simulator
-from kineticsim_env.engines.native import CudaEngine, choose_lane_room
+from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.envs.core import SAME_STEP, EnvCore
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
@@ -78,7 +78,7 @@ def environments_on_lanes(levels: int, **changes: Any) -> None:
             device=None, prefer_cpu="", autoreset=SAME_STEP, stagger=True, auctions_per_step=2, validate=False,
         )  # fmt: skip
         engine = cast(CudaEngine, core.simulator.engine)
-        engine.force = {"KS_LANES": choose_lane_room(engine._reach), "KS_BINS": 0}
+        engine.force = {"KS_LANES": 2 * engine._reach + 2, "KS_BINS": 0}
         core.reset(seed=3)
         for _ in range(5):
             core.step(actions=torch.rand((70, 1, 4), device="cuda") * 2 - 1)

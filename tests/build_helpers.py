@@ -15,13 +15,16 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
+import torch
+from torch.utils import cpp_extension
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cache
+from kineticsim_env.runtime import build, cache, kernels
 
 ROOT = Path(__file__).parent.parent
 ENGINE = """
@@ -30,8 +33,12 @@ extern "C" int64_t ks_cpu_launch(const void*) { return -1; }
 extern "C" int64_t ks_sizeof_launch() { return 8; }
 extern "C" int64_t ks_sizeof_params() { return 4; }
 """
+OPERATORS = "#include <cstdint>\n" + "".join(
+    f'extern "C" int64_t {name}() {{ return 0; }}\n' for name in build.CPU_FUNCTIONS if name not in ENGINE
+)
 TINY_CPU = ENGINE + 'extern "C" int64_t ks_answer() { return 42; }\n'
 TINY_KERNEL = """
+#include "launch_host.cuh"
 #include "model/layout.h"
 extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   extern __shared__ int32_t shared[];
@@ -40,6 +47,7 @@ extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch l
   __syncthreads();
   if (m < launch.markets) launch.volume[m] += shared[threadIdx.x] * static_cast<int64_t>(launch.levels) + TINY_ADD;
 }
+KS_EXPORT_KERNEL(ks_market_kernel)
 """
 LOAD = "print('answer', build.load_cpu().ks_answer())"
 HOST_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
@@ -52,6 +60,43 @@ HOST_KERNELS = {  # the source in tests/ and its flags
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
+
+
+def builders() -> list:
+    """Return a parameter per builder of CUDA kernels, skipped where it is not found."""
+    nvrtc, nvcc = kernels.nvrtc_version(), kernels.find_nvcc()
+    no_nvcc = build.cpu_unavailable() or (None if nvcc else "no nvcc is found")
+    return [
+        pytest.param("nvrtc", marks=pytest.mark.skipif(nvrtc is None, reason="no NVRTC is found")),
+        pytest.param("nvcc", marks=pytest.mark.skipif(no_nvcc is not None, reason=str(no_nvcc))),
+    ]
+
+
+def compile_kernel(builder: str, arch: int, defines: dict, source: str = kernels.SOURCE) -> bytes:
+    """Return a kernel as a builder makes it: a cubin, or a shared library. Needs no GPU, and no torch with CUDA.
+
+    Such a torch's loader knows no nvcc and no CUDA libraries: it is told of the one, and links without the others.
+    """
+    if builder == "nvrtc":
+        return kernels.compile_with_nvrtc(arch, defines, source)
+    nvcc = kernels.find_nvcc()
+    assert nvcc is not None
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if torch.version.cuda is None:
+            given = {
+                "CUDA_HOME": str(Path(nvcc).parents[1]),
+                "_prepare_ldflags": lambda flags, *_: flags,
+                "_import_module_from_library": lambda *_: None,
+            }
+            stack.enter_context(mock.patch.multiple(cpp_extension, **given))
+        return kernels.build_with_nvcc(arch, defines, folder, nvcc, source)
+
+
+def device_like(**changes: int) -> SimpleNamespace:
+    """Return what torch says of an H200, with changes."""
+    shared = {"shared_memory_per_block_optin": 227 * 1024, "shared_memory_per_multiprocessor": 228 * 1024}
+    return SimpleNamespace(**{"multi_processor_count": 132, **shared, **changes})
 
 
 def build_on_host(source: str, built: Path, include: Path, *flags: str) -> None:
@@ -86,8 +131,10 @@ def sources(tmp_path):
     folder = tmp_path / "cuda"
     (folder / "model").mkdir(parents=True)
     (folder / "market_cpu.cpp").write_text(TINY_CPU)
+    (folder / "operators.cpp").write_text(OPERATORS)
     (folder / "persistent_kernel.cu").write_text(TINY_KERNEL)
-    shutil.copy(build.cuda_dir() / "model" / "layout.h", folder / "model")
+    for name in ("launch_host.cuh", "model/layout.h"):
+        shutil.copy(build.cuda_dir() / name, folder / name)
     return folder
 
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cpu/environment.h"
+#include "engine_on_host.h"
 #include "lane/environment.cuh"
 
 namespace {
@@ -44,8 +45,4 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
     if (ks::market_has_stopped(launch->error[m])) return m;
   return -1;
 }
-
-int64_t ks_sizeof_launch() { return sizeof(ks::Launch); }
-int64_t ks_sizeof_params() { return sizeof(ks::MarketParams); }
-
 }

@@ -119,7 +119,7 @@ def test_a_lock_whose_entry_fails_is_free_again():
     for _ in range(2):
         with pytest.raises(OSError, match="no stream"), lock:
             pass
-    assert lock._lock.acquire(blocking=False)
+    assert lock.lock.acquire(blocking=False)
 
 
 # Forks ----------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_kernel_build import ARCHS, compilers
+from build_helpers import compile_kernel
+from test_kernel_build import ARCHS, by_nvcc_too
 
 import kineticsim_env as ks
 from kineticsim_env.benchmarks import cuda_backends
@@ -18,7 +19,7 @@ from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.benchmarks.cuda_backends import BaselineLaunch, NaiveCuda, PaperBlock, hash_ceiling, hash_sums
 from kineticsim_env.engines.numpy.rules import episode_key, random_words
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, kernels
 
 KERNELS = {"naive.cu": "ks_naive_step", "paper_block.cu": "ks_paper_block", "hash_ceiling.cu": "ks_hash_ceiling"}
 
@@ -38,7 +39,7 @@ needs_host = pytest.mark.skipif(host_compiler() is None, reason="no C++20 compil
 
 
 class HostKernel:
-    """A baseline's kernel compiled for the CPU, with the launch of `cuda_driver.Kernel`."""
+    """A baseline's kernel compiled for the CPU, with the launch of `kernels.Kernel`."""
 
     def __init__(self, source: str, entry: str, levels: int):
         together = int("paper" in entry)
@@ -175,11 +176,10 @@ def words_xored(markets: int, agents: int, steps: int, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("source", KERNELS)
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("nvcc", compilers())
-def test_compiles(nvcc, arch, source):
-    for levels in (8, 1024):
-        image = build.compile_kernel(arch, {"KS_LEVELS": levels}, nvcc, f"baselines/{source}")
+@pytest.mark.parametrize(("builder", "arch"), by_nvcc_too(*ARCHS))
+def test_compiles(builder, arch, source):
+    for levels in (8,) if builder == "nvcc" else (8, 1024):
+        image = compile_kernel(builder, arch, {"KS_LEVELS": levels}, f"baselines/{source}")
         assert image.startswith(b"\x7fELF") and KERNELS[source].encode() in image
 
 
@@ -191,7 +191,7 @@ def test_too_many_levels_are_refused():
 
 def test_without_cuda_the_reason_is_said():
     for backend in (NaiveCuda(), PaperBlock()):
-        assert backend.unavailable() == build.cuda_unavailable()
+        assert backend.unavailable() == kernels.cuda_unavailable()
         if backend.unavailable():
             with pytest.raises(EngineUnavailable):
                 backend.prepare(Workload(1))

@@ -1,16 +1,21 @@
-"""C++ engines and cubins that are not to be trusted are not run, and the doctor does not count them."""
+"""C++ engines and kernels that are not to be trusted are not run, and the doctor does not count them."""
 
 import contextlib
+import functools
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
+import pytest
 import torch
 from build_helpers import (
     ENGINE,
     LOAD,
+    OPERATORS,
     OTHER,
     as_user,
     forge,
@@ -23,12 +28,12 @@ from build_helpers import (
     sources,
 )
 
-from kineticsim_env.runtime import build, cache, cuda_driver, doctor
+from kineticsim_env.runtime import build, cache, doctor, kernels
 
 __all__ = ["place", "sources"]  # fixtures
 
 
-def foreign_library(folder, answer=666, engine=ENGINE) -> bytes:
+def foreign_library(folder, answer=666, engine=ENGINE + OPERATORS) -> bytes:
     """Compile a library that gives another answer."""
     (folder / "foreign.cpp").write_text(engine + f'extern "C" long ks_answer() {{ return {answer}; }}\n')
     command = [*shlex.split(build.find_cxx()), "-shared", "-fPIC", folder / "foreign.cpp", "-o", folder / "foreign.so"]
@@ -43,7 +48,7 @@ def built_library(sources) -> Path:
     return library
 
 
-# ---- Libraries and cubins ------------------------------------------------------------------------------------------
+# ---- Libraries and kernels -----------------------------------------------------------------------------------------
 
 
 @needs_root
@@ -77,7 +82,7 @@ def test_a_library_without_our_functions_is_built_again(sources):
     forge(library, foreign_library(sources.parent, engine=""))
     out, err, _ = run(sources, LOAD)
     assert out == "answer 42\n", err
-    assert "ks_cpu_launch, ks_sizeof_launch, ks_sizeof_params not found in it" in err
+    assert f"{', '.join(build.CPU_FUNCTIONS)} not found in it" in err
 
 
 @needs_compiler
@@ -106,40 +111,104 @@ def test_the_engine_is_loaded_from_a_read_only_cache(sources, place, monkeypatch
 
 
 class FakeKernel:
-    def __init__(self, image, entry):
-        if not image.startswith(b"kernel"):
-            raise RuntimeError("cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200)")
-        self.image = image
+    def __init__(self, *functions):
+        self.functions = functions
 
 
-@needs_root
-def test_a_cubin_of_another_user_is_not_run(place, monkeypatch, capsys):
-    """The way to the cache is the real one; GPU, compiler and driver are not."""
-    monkeypatch.setattr(build, "cuda_unavailable", lambda: None)
-    monkeypatch.setattr(build, "find_nvcc", lambda: __file__)
-    monkeypatch.setattr(build, "compile_kernel", lambda *_: b"kernel 42")
-    monkeypatch.setattr(cuda_driver, "Kernel", FakeKernel)
+def load_image(image, entry):
+    if not image.startswith(b"kernel"):
+        raise RuntimeError("cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200)")
+    return int(image.split()[1]), 0
+
+
+KERNEL = """
+extern "C" int ks_market_kernel_function(void** function) {
+  *function = (void*)ANSWER;
+  return CODE;
+}
+"""
+
+
+@pytest.fixture
+def load_kernel(monkeypatch):
+    """Load a kernel anew: the way to the cache is the real one; GPU, compiler and driver are not."""
+    monkeypatch.setattr(kernels, "cuda_unavailable", lambda: None)
+    monkeypatch.setattr(kernels, "nvrtc_version", lambda: None)  # to take when nvcc's kernel cannot be loaded
+    monkeypatch.setattr(kernels, "Kernel", FakeKernel)
+    monkeypatch.setattr(kernels, "_load_image", load_image)
+    monkeypatch.setattr(kernels, "compile_with_nvrtc", lambda *_: b"kernel 42")
+    monkeypatch.setattr(kernels, "build_with_nvcc", lambda *_: built_kernel(42))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
     monkeypatch.setattr(torch, "zeros", lambda *_, **__: None)
 
-    def load():
+    def load(builder):
+        path = __file__ if builder == "nvcc" else ""
+        monkeypatch.setattr(kernels, "choose_builder", lambda: kernels.Builder(builder, (13, 0), path))
         monkeypatch.setattr(build, "_loaded", {})
-        return build.load_kernel(torch.device("cuda", 0), {}).image
+        return kernels.load_kernel(torch.device("cuda", 0), {}).functions
 
-    assert load() == b"kernel 42"
-    [cubin] = (place / "cache").glob("*.cubin")
+    return load
+
+
+@functools.cache
+def built_kernel(answer, code=0, entry="ks_market_kernel") -> bytes:
+    """Return a library such as nvcc builds."""
+    text = KERNEL.replace("ANSWER", str(answer)).replace("CODE", str(code)).replace("ks_market_kernel", entry)
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
+        source.write_text(text)
+        subprocess.run([*shlex.split(build.find_cxx()), "-shared", "-fPIC", source, "-o", library], check=True)
+        return library.read_bytes()
+
+
+BUILDERS = [
+    pytest.param("nvcc", "so", built_kernel, marks=needs_compiler),
+    pytest.param("nvrtc", "cubin", lambda answer: b"kernel %d" % answer),
+]
+
+
+@needs_root
+@pytest.mark.parametrize(("builder", "suffix", "made"), BUILDERS)
+def test_a_kernel_of_another_user_is_not_run(place, load_kernel, builder, suffix, made):
+    """Each load is in a process of its own: one that has loaded a library gets that again, whatever is at its path."""
+
+    def load():
+        return load_kernel(builder)
+
+    assert in_child(load)[0] == (42, 0)
+    [path] = (place / "cache").glob(f"kernel-sm_90-*.{suffix}")
     for spoil, said in (
-        (lambda: [os.chown(path, OTHER, OTHER) for path in forge(cubin, b"kernel 666")], "it belongs to user 12345"),
-        (lambda: cubin.write_bytes(b"kernel 666"), "it is not what was built"),
-        (lambda: forge(cubin, b"no image"), "it cannot be loaded: cuModuleLoadData"),
+        (lambda: [os.chown(file, OTHER, OTHER) for file in forge(path, made(666))], "it belongs to user 12345"),
+        (lambda: path.write_bytes(made(666)), "it is not what was built"),
     ):
-        capsys.readouterr()
         spoil()
-        assert load() == b"kernel 42"
-        assert f"building {cubin} again: {said}" in capsys.readouterr().err
-    capsys.readouterr()
-    assert load() == b"kernel 42" and capsys.readouterr().err == ""
+        found, err = in_child(load)
+        assert found == (42, 0) and f"building {path} again: {said}" in err
+    assert in_child(load) == ((42, 0), "")
+    forge(path, made(666))
+    assert in_child(load) == ((666, 0), ""), "what is forged here would run"
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("builder", "suffix", "content", "said"),
+    [
+        ("nvrtc", "cubin", lambda: b"no image", "cuModuleLoadData"),
+        ("nvcc", "so", lambda: b"no library", "file too short|invalid ELF header"),
+        ("nvcc", "so", lambda: built_kernel(666, code=209), r"cudaGetFuncBySymbol\(ks_market_kernel\): error 209"),
+        ("nvcc", "so", lambda: built_kernel(666, entry="ks_other"), "ks_market_kernel not found in it"),
+    ],
+    ids=["no image", "no library", "no function for this GPU", "another entry"],
+)
+def test_a_kernel_that_cannot_be_loaded_is_built_again(place, load_kernel, builder, suffix, content, said):
+    """And the new library is the one that is used, though its path is that of the old one."""
+    assert in_child(lambda: load_kernel(builder))[0] == (42, 0)
+    [path] = (place / "cache").glob(f"*.{suffix}")
+    forge(path, content())
+    found, err = in_child(lambda: load_kernel(builder))
+    assert found == (42, 0), (found, err)
+    assert re.search(f"building {path} again: it cannot be loaded: .*({said})", err), err
 
 
 # ---- Doctor --------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def test_report_is_of_these_sources():
         pytest.skip("docs/gpu_report.json is not there yet: run `make test-gpu` on a GPU")
     report = json.loads(REPORT.read_text())
     assert report["cuda_sha256"] == source_hash(), "cuda/ has changed since: run `make test-gpu` on a GPU"
-    assert report["tests"]["passed"] > 0
+    assert report["builders"] and all(result["passed"] > 0 for result in report["builders"].values())
 
 
 def test_check_tells_current_from_stale(tmp_path, capsys):
@@ -53,6 +53,19 @@ def test_outcomes_of_a_run(pytester_dir):
         "test_sample_module_missing.py": "skipped",
     }
     assert [name.split("::")[-1] for name in outcomes.forbidden_skips] == ["test_skips"]
+
+
+def test_outcomes_are_said_once_where_builders_agree():
+    both = {"nvcc 13.0": {"a": "passed", "b": "passed"}, "nvrtc 13.0": {"a": "passed", "b": "failed"}}
+    assert load_script().same_outcomes(both) == {"a": "passed", "b": {"nvcc 13.0": "passed", "nvrtc 13.0": "failed"}}
+
+
+def test_a_part_has_the_outcomes_of_one_builder(tmp_path, monkeypatch):
+    script = load_script()
+    monkeypatch.setattr(script.pytest, "main", lambda arguments, plugins: plugins[0].by_test.update(a="passed") or 0)
+    assert script.run_tests(tmp_path / "part.json", []) == 0
+    part = json.loads((tmp_path / "part.json").read_text())
+    assert part["problems"] == [] and part["passed"] == 1 and part["outcomes"] == {"a": "passed"}
 
 
 @pytest.fixture

@@ -1,21 +1,23 @@
 """Which variant of the CUDA kernel a configuration gets: its bins, its options, constants of its own. Needs no GPU."""
 
 import re
-from types import SimpleNamespace
+import threading
 
 import numpy as np
 import pytest
 import torch
+from build_helpers import device_like, needs_compiler
 from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 
 import kineticsim_env as ks
 from kineticsim_env.config import class_counts, parameter_rows
-from kineticsim_env.engines import native
-from kineticsim_env.engines.native import CudaEngine, choose_bins
+from kineticsim_env.engines import cuda
+from kineticsim_env.engines import variants as asked_of_cpp
+from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, layout
+from kineticsim_env.runtime import build, kernels, layout
 
-ORDER_FLOW = (build.cuda_dir() / "warp" / "order_flow.cuh").read_text()
+pytestmark = needs_compiler  # without one it takes a GPU to ask
 COMPILED_IN = (build.cuda_dir() / "model" / "compiled_in.cuh").read_text()
 BIN_INTS = layout.CONSTANTS["kBinInts"]
 
@@ -30,20 +32,53 @@ def variants(monkeypatch):
     """The definitions of every kernel that was asked for."""
     asked = []
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
-    kernel = SimpleNamespace(shared_limit=227 * 1024)
-    monkeypatch.setattr(build, "load_kernel", lambda device, defines: asked.append(dict(defines)) or kernel)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: device_like())
+    monkeypatch.setattr(kernels, "load_kernel", lambda device, defines: asked.append(dict(defines)))
     return asked
+
+
+def plan(**changes):
+    """Return the plan for a request that differs from one of a few markets on an H200."""
+    device = device_like()
+    request = {
+        "markets": 3,
+        "levels": 128,
+        "slots": 1,
+        "task": 0,
+        "reach": 14,
+        "agents": 64,
+        "orders": 64,
+        "largest_quote": 8,
+        "lanes": -1,
+        "multiprocessors": device.multi_processor_count,
+        "shared_of_block": device.shared_memory_per_block_optin,
+        "shared_of_multiprocessor": device.shared_memory_per_multiprocessor,
+    }
+    return asked_of_cpp.plan_on_host(asked_of_cpp.Request(**{**request, **changes}))
+
+
+def random_request(rng):
+    """Return a request such as engines make, of small and large ones alike."""
+    pick = lambda *values: int(rng.choice(values))  # noqa: E731
+    slots = pick(0, 1, 1, 1, 2, 3, 5, 8, 16, 32)
+    shared = pick(48, 64, 96, 99, 163, 227) * 1024
+    return {
+        "markets": min(int(2 ** rng.uniform(0, 22)), 2**22),
+        "levels": pick(8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192),
+        "slots": slots,
+        "task": int(slots > 0 and rng.random() < 0.8),
+        "reach": max(1, int(2 ** rng.uniform(0, 15))) if rng.random() < 0.3 else int(rng.integers(1, 70)),
+        "agents": int(2 ** rng.uniform(0, 14)),
+        "orders": int(2 ** rng.uniform(0, 31)) - 1,
+        "largest_quote": int(2 ** rng.uniform(0, 20)),
+        "multiprocessors": pick(1, 16, 68, 108, 132, 148),
+        "shared_of_block": shared,
+        "shared_of_multiprocessor": pick(0, shared + 1024),
+    }
 
 
 def rows_of(config: ks.MarketConfig, markets: int = 1) -> dict:
     return parameter_rows(config, markets, class_counts(config, markets), {})
-
-
-def bins_a_side(reach: int) -> int:
-    """Return what order_flow.cuh counts, by its own line."""
-    [line] = re.findall(r"int bins_a_side\(int reach\) \{ return (.*); \}", ORDER_FLOW)
-    return eval(line, {"reach": reach})
 
 
 # Bins -----------------------------------------------------------------------------------------------------------------
@@ -67,23 +102,83 @@ def bins_a_side(reach: int) -> int:
     ],
 )
 def test_the_fewest_bins_that_hold_the_reach(reach, bins):
-    assert choose_bins(reach, 2**20) == bins
+    assert plan(reach=reach, agents=2**20).bins == bins
     if bins:
-        assert choose_bins(reach, bins + 1) == bins
-        assert choose_bins(reach, bins) == 0, "fewer agents than it takes to make up for pricing the bins"
-    assert choose_bins(reach, 1) == 0
+        assert plan(reach=reach, agents=bins + 1).bins == bins
+        assert plan(reach=reach, agents=bins).bins == 0, "fewer agents than it takes to make up for pricing the bins"
+    assert plan(reach=reach, agents=1).bins == 0
 
 
 def test_bins_suffice():
-    """Both sides have a marketable bin and one an offset; a side is a multiple of four, as lanes read four at once."""
-    for reach in range(1, 200):
-        width, bins = bins_a_side(reach), choose_bins(reach, 2**20)
-        assert width % 4 == 0 and width >= 2 * reach + 2
+    """Both sides have a marketable bin and one per offset; a side is a multiple of four, as lanes read four at once."""
+    for reach in (*range(1, 200), 2**15 - 1, 2**31 - 1):
+        width, bins = 2 * reach + 2, plan(reach=reach, agents=2**20).bins
+        width += -width % 4
         if bins:
             assert 2 * width <= bins and BIN_INTS % bins == 0
             assert bins == 16 or 2 * width > bins // 2, "half of them would do"
         else:
             assert 2 * width > BIN_INTS
+
+
+def test_plans_fit_the_markets_the_device_and_the_kernel():
+    """Of any request: all markets are played, a warp's slots are at most its lanes, and shared memory is there."""
+    rng, seen = np.random.default_rng(0), set()
+    for _ in range(20000):
+        ask = random_request(rng)
+        got = plan(**ask)
+        warps, lanes = got.threads // 32, got.lanes > 0
+        seen.add((ask["task"], lanes, bool(got.single), bool(got.fits), warps, got.tile > 1))
+        assert got.threads == 32 * warps and 1 <= warps <= layout.CONSTANTS["kMarketsPerBlock"]
+        assert got.tile >= 1 and got.blocks * warps * got.tile >= ask["markets"]
+        assert (got.blocks - 1) * warps * got.tile < ask["markets"], "a block has nothing to do"
+        assert got.bins in (0, 16, 32, 64, 128) and 4 * ask["reach"] + 4 <= (got.bins or 2**31)
+        assert bool(got.fits) == (got.shared <= ask["shared_of_block"])
+        books = warps * 4 * 2 * max(ask["levels"], 32)
+        if lanes:
+            assert ask["slots"] == 1 and ask["task"] and not got.single and not got.bins and got.tile == 32
+            assert 2 * ask["reach"] + 2 <= got.lanes and got.shared >= 32 * 2 * ask["levels"], "16 bits for each tick"
+        elif ask["task"]:
+            slot, market = (4 * layout.CONSTANTS[name] for name in ("kDeskSlotInts", "kDeskInts"))
+            desks = warps * got.tile * (market + slot * ask["slots"])
+            assert got.tile * ask["slots"] <= 32 and got.shared == 2 * books + warps * 4 * BIN_INTS + desks
+        else:
+            assert got.tile == 1 and got.shared == books + warps * 4 * BIN_INTS
+        if not got.fits and not lanes:
+            assert (warps, got.tile) == (1, 1), "the smallest shape was not tried"
+        assert not got.single or (ask["task"] and ask["slots"] == 1 and 2 <= got.blocks_to_hold < 5)
+        assert got.single or not got.blocks_to_hold
+    assert len(seen) == 12, seen
+
+
+def test_forced_lanes_are_taken_and_none_are_taken_where_none_are_allowed():
+    for markets in (3, MANY):
+        assert plan(markets=markets, task=1, lanes=40).lanes == 40
+        assert plan(markets=markets, task=1, lanes=0).lanes == plan(markets=markets, task=0, lanes=40).lanes == 0
+
+
+def test_plans_of_several_threads_are_their_own():
+    wanted, wrong = {levels: plan(levels=levels).shared for levels in LEVELS}, []
+
+    def ask(levels):
+        wrong.extend(levels for _ in range(500) if plan(levels=levels).shared != wanted[levels])
+
+    threads = [threading.Thread(target=ask, args=(levels,)) for levels in LEVELS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.gpu
+def test_a_gpu_answers_as_the_host_does():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        request = asked_of_cpp.Request(**random_request(rng), lanes=-1)
+        assert bytes(asked_of_cpp.plan_on_device(request, torch.device("cuda", 0))) == bytes(
+            asked_of_cpp.plan_on_host(request)
+        )
 
 
 def test_bins_are_those_of_the_widest_market(variants):
@@ -186,7 +281,7 @@ MANY = 128 * 132  # environments, of which a device like the fixture's has enoug
 def test_many_environments_of_one_slot_have_a_lane_each(variants, monkeypatch, changes, room):
     changes = {"markets": MANY, "slots": 1, "task": {"max_qty": 8}, "shared_memory": 228 * 1024, **LANES, **changes}
     shared_memory, markets, slots, task = (changes.pop(name) for name in ("shared_memory", "markets", "slots", "task"))
-    device = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=shared_memory)
+    device = device_like(shared_memory_per_multiprocessor=shared_memory)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: device)
     engine = open_engine(changes["num_levels"], slots=slots, markets=markets)
     engine.set_task(task)
@@ -196,13 +291,11 @@ def test_many_environments_of_one_slot_have_a_lane_each(variants, monkeypatch, c
     assert ("KS_PARAMETERS" in variants[-1]) == bool(room), "such a kernel has its constants from the start"
     if room:
         assert threads == 32 and blocks * 32 >= markets > (blocks - 1) * 32
-        assert shared == native.lane_bytes(changes["num_levels"], room) and 8 * (shared + 1024) <= shared_memory
+        assert 8 * (shared + 1024) <= shared_memory
 
 
-def test_another_reach_is_another_kernel_where_each_environment_has_a_lane(variants, monkeypatch):
+def test_another_reach_is_another_kernel_where_each_environment_has_a_lane(variants):
     """A kernel has room for so many ticks and no more."""
-    device = SimpleNamespace(multi_processor_count=132, shared_memory_per_multiprocessor=228 * 1024)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: device)
     engine = open_engine(128, slots=1, markets=MANY)
     for spread in (13, 14):  # with as many bins
         engine.set_parameters(rows_of(ks.MarketConfig.preset("trading", noise_spread=spread)))
@@ -233,19 +326,23 @@ def test_shared_memory_holds_the_books_and_the_bins(variants, levels):
 
 def test_a_grid_too_large_for_the_device_is_refused(variants, monkeypatch):
     """sm_75 has 64 KiB of shared memory a block."""
-    small = SimpleNamespace(shared_limit=64 * 1024)
-    monkeypatch.setattr(build, "load_kernel", lambda device, defines: small)
+    small = device_like(shared_memory_per_block_optin=64 * 1024)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: small)
     engine = open_engine(8192)
     engine.set_parameters(rows_of(ks.MarketConfig(num_levels=8192, init_price=4096)))
-    with pytest.raises(EngineUnavailable, match="num_levels: got 8192"):
+    with pytest.raises(EngineUnavailable, match="num_levels: got 8192, which takes 66048 bytes"):
         engine.prepare(0)
+    assert variants == [], "nothing is compiled for it"
 
 
 @pytest.mark.parametrize("slots", [1, 32])
 @pytest.mark.parametrize("levels", [32, 512, 1024, 2048])
 def test_environments_fit_small_devices_too(variants, monkeypatch, levels, slots):
     """Where a block of four warps with full tiles is too large, there are fewer warps, then smaller tiles."""
-    monkeypatch.setattr(build, "load_kernel", lambda device, defines: SimpleNamespace(shared_limit=64 * 1024))
+    small = device_like(
+        multi_processor_count=40, shared_memory_per_block_optin=64 * 1024, shared_memory_per_multiprocessor=64 * 1024
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: small)
     engine = open_engine(levels, markets=65536, slots=slots)
     engine.set_parameters(rows_of(ks.MarketConfig(num_levels=levels, init_price=levels // 2)))
     _, blocks, threads, shared = engine.prepare(1)
@@ -259,7 +356,7 @@ def test_environments_fit_small_devices_too(variants, monkeypatch, levels, slots
 
 def test_much_work_is_reached_by_large_runs_only():
     """Half a second of an H200, which does 4e11 to 1e12 agent-events in one."""
-    assert 10**11 <= native._WORK_TO_SPECIALISE <= 10**12
+    assert 10**11 <= cuda._WORK_TO_SPECIALISE <= 10**12
 
 
 # Engines with nothing to compile --------------------------------------------------------------------------------------

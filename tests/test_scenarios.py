@@ -1,17 +1,17 @@
 """Domain randomisation: the table, the row that an episode draws, its parameters and warm starts, and another table."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from build_helpers import device_like
 from plain_rules import word
 
 import kineticsim_env as ks
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import base
-from kineticsim_env.engines.native import CudaEngine
+from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.envs.scenarios import make_scenarios
 from kineticsim_env.envs.single import MarketMakingEnv
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
@@ -278,7 +278,7 @@ def test_a_kernel_of_its_own_reads_only_what_differs(monkeypatch):
     """What all scenarios share is a constant of it; a table that the kernel fits is taken in place."""
     sizes = {"M": 4, "L": 128, "K": 1}
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: device_like())
     engine = CudaEngine(torch.device("cpu"), sizes, {})
     engine.specialise()
 

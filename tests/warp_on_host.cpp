@@ -1,5 +1,6 @@
 // warp_on_host.cpp: the CUDA kernel of a market a warp (cuda/warp/), built as a library for a CPU with the C++ engine's
 // functions; a warp's threads are fibers (warp_on_fibers.h). For tests/test_warp_on_host.py.
+#include "engine_on_host.h"
 #include "warp/environment.cuh"
 
 namespace {
@@ -49,8 +50,4 @@ int64_t ks_cpu_launch(const ks::Launch* given) {
     if (ks::market_has_stopped(launch.error[m])) return m;
   return -1;
 }
-
-int64_t ks_sizeof_launch() { return sizeof(ks::Launch); }
-int64_t ks_sizeof_params() { return sizeof(ks::MarketParams); }
-
 }

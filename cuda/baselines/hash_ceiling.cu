@@ -1,6 +1,7 @@
 // hash_ceiling.cu: the model's random words and nothing else, one hash an agent-event: what no engine of this model can
 // pass. One thread a market, so that all lanes are busy; the words are xor-ed and stored, so that none can be left out.
 #include "decide.h"
+#include "../launch_host.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) ks_hash_ceiling(const __grid_constant__ ks::BaselineLaunch launch) {
   using namespace ks;
@@ -19,3 +20,5 @@ extern "C" __global__ void __launch_bounds__(256) ks_hash_ceiling(const __grid_c
   }
   launch.hashes[m] = (int64_t)sum;
 }
+
+KS_EXPORT_KERNEL(ks_hash_ceiling)

@@ -4,6 +4,7 @@
 // cumulative curves stay in registers, and each class of agents has a loop of its own, so that no warp diverges.
 //   KS_LEVELS  ticks of the grid
 #include "decide.h"
+#include "../launch_host.cuh"
 
 namespace ks {
 
@@ -92,3 +93,5 @@ extern "C" __global__ void __launch_bounds__(128) ks_naive_step(const __grid_con
     launch.trades[m] += 1;
   }
 }
+
+KS_EXPORT_KERNEL(ks_naive_step)

@@ -6,6 +6,7 @@
 // Barriers that protect nothing are left out, and a warp sends one atomic for its best price.
 //   KS_LEVELS  ticks of the grid, up to 1024
 #include "decide.h"
+#include "../launch_host.cuh"
 
 extern "C" __global__ void __launch_bounds__(KS_LEVELS)
     ks_paper_block(const __grid_constant__ ks::BaselineLaunch launch) {
@@ -117,3 +118,5 @@ extern "C" __global__ void __launch_bounds__(KS_LEVELS)
     launch.trades[m] += trades;
   }
 }
+
+KS_EXPORT_KERNEL(ks_paper_block)

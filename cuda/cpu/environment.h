@@ -109,6 +109,7 @@ struct Environment : Market {
   void lower_flags() {
     std::fill(launch.terminated + m * slots, launch.terminated + (m + 1) * slots, 0);
     std::fill(launch.truncated + m * slots, launch.truncated + (m + 1) * slots, 0);
+    std::fill(launch.over + m * slots, launch.over + (m + 1) * slots, 0);
   }
 
   void env_step() {
@@ -170,6 +171,7 @@ struct Environment : Market {
       launch.prev_value[row] = d.value;
       launch.terminated[row] = end == kEndTerminated;
       launch.truncated[row] = end == kEndTruncated;
+      launch.over[row] = d.ends;
       launch.ended[row] |= d.ends;
       all_ended &= launch.ended[row] != 0;
     }

@@ -239,6 +239,7 @@ struct LaneEnvironment {
     launch.reward[m] = reward;
     launch.terminated[m] = end == kEndTerminated;
     launch.truncated[m] = end == kEndTruncated;
+    launch.over[m] = end != kEndGoesOn;
     return true;
   }
 };

@@ -175,6 +175,7 @@ struct Launch {
   float* reward;                   // [M, K]
   uint8_t* terminated;             // [M, K]
   uint8_t* truncated;              // [M, K]
+  uint8_t* over;                   // [M, K] terminated or truncated
   // Warm starts.
   const int32_t* bank_bid;         // [B, L]
   const int32_t* bank_ask;         // [B, L]

@@ -471,6 +471,7 @@ struct EnvironmentTile {
         launch.reward[at] = reward;
         launch.terminated[at] = end == kEndTerminated;
         launch.truncated[at] = end == kEndTruncated;
+        launch.over[at] = end != kEndGoesOn;
       }
     }
   }

@@ -14,7 +14,7 @@ import torch
 from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, layout
+from kineticsim_env.runtime import build, kernels, layout
 
 _TEXT = (build.cuda_dir() / "baselines" / "layout.h").read_text()
 LAUNCH_FIELDS = layout.parse_struct(_TEXT, "BaselineLaunch")
@@ -41,7 +41,7 @@ class _CudaBackend:
 
     def unavailable(self) -> str | None:
         """Say why it cannot run here and how to get it, or None."""
-        return build.cuda_unavailable()
+        return kernels.cuda_unavailable()
 
     def prepare(self, workload: Workload) -> None:
         """Allocate and compile for a workload's shapes.
@@ -88,7 +88,7 @@ class _CudaBackend:
         index = torch.cuda.current_device() if self._index is None else self._index
         self._device = torch.device("cuda", index)
         self._multiprocessors = torch.cuda.get_device_properties(index).multi_processor_count
-        self._kernel = build.load_kernel(self._device, {"KS_LEVELS": levels}, self._source, self._entry)
+        self._kernel = kernels.load_kernel(self._device, {"KS_LEVELS": levels}, self._source, self._entry)
 
     def _stream(self) -> int:
         return torch.cuda.current_stream(self._device).cuda_stream
@@ -172,9 +172,9 @@ def hash_sums(device: torch.device, markets: int, agents: int, steps: int, seed:
     Returns:
         int64 `[markets]`, and the seconds that it took at best of five, after a launch to warm up.
     """
-    if missing := build.cuda_unavailable():
+    if missing := kernels.cuda_unavailable():
         raise EngineUnavailable(missing)
-    kernel = build.load_kernel(device, {}, "baselines/hash_ceiling.cu", "ks_hash_ceiling")
+    kernel = kernels.load_kernel(device, {}, "baselines/hash_ceiling.cu", "ks_hash_ceiling")
     sums = torch.empty(markets, dtype=torch.int64, device=device)
     struct = BaselineLaunch(markets=markets, seed=seed, steps=steps, agents=agents, hashes=sums.data_ptr())
     seconds = []

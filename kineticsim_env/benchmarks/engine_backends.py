@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from kineticsim_env.benchmarks.backend import Result, Workload
-from kineticsim_env.engines.native import CudaEngine
-from kineticsim_env.runtime import build
+from kineticsim_env.engines.cuda import CudaEngine
+from kineticsim_env.runtime import build, kernels
 from kineticsim_env.simulator import Simulator
 
 _NAMES = {"cuda": "CUDA engine", "cpu": "C++", "numpy": "NumPy"}
@@ -36,7 +36,7 @@ class Engine:
         """Say why it cannot run here and how to get it, or None."""
         if self._engine == "numpy":
             return None
-        return build.cuda_unavailable() if self._engine == "cuda" else build.cpu_unavailable()
+        return kernels.cuda_unavailable() if self._engine == "cuda" else build.cpu_unavailable()
 
     def prepare(self, workload: Workload) -> None:
         """Allocate, and compile what the engine needs for these shapes."""

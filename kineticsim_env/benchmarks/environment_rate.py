@@ -15,7 +15,7 @@ import torch
 
 from kineticsim_env.benchmarks.backend import Workload
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, kernels
 
 _COMPARED_STEPS, _COMPARED_MARKETS = 6, 1024
 _STEPS_A_GRAPH = 50
@@ -37,7 +37,7 @@ class EnvironmentSteps:
 
     def unavailable(self) -> str | None:
         """Say what is missing, or None."""
-        return build.cuda_unavailable() if self.device == "cuda" else build.cpu_unavailable()
+        return kernels.cuda_unavailable() if self.device == "cuda" else build.cpu_unavailable()
 
     def prepare(self, workload: Workload) -> None:
         """Open the markets, and capture the graphs."""

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from kineticsim_env.engines.base import Engine
-from kineticsim_env.engines.native import CpuEngine, CudaEngine
+from kineticsim_env.engines.cpu import CpuEngine
+from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.engines.numpy.engine import NumpyEngine
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, kernels
 from kineticsim_env.runtime.cache import notice
 from kineticsim_env.runtime.values import check_choice, show
 
@@ -37,7 +38,7 @@ def choose_engine(engine: str, device: Any = None, *, prefer_cpu: str = "") -> t
     if wanted is not None and engine != "auto" and (wanted.type == "cuda") != (engine == "cuda"):
         raise ValueError(f"device: got {str(wanted)!r} with engine={engine!r}, allowed is a device of that engine")
     if engine == "cuda" or (engine == "auto" and wanted is not None and wanted.type == "cuda"):
-        reason = build.cuda_unavailable()
+        reason = kernels.cuda_unavailable()
         if reason:
             raise EngineUnavailable(f"engine 'cuda' cannot run: {reason}")
         return "cuda", _cuda_device(wanted)
@@ -52,11 +53,11 @@ def choose_engine(engine: str, device: Any = None, *, prefer_cpu: str = "") -> t
 
 
 def _choose_auto(wanted: torch.device | None, prefer_cpu: str) -> tuple[str, torch.device]:
-    why_not_cuda = prefer_cpu or ("device='cpu' was asked for" if wanted is not None else build.cuda_unavailable())
+    why_not_cuda = prefer_cpu or ("device='cpu' was asked for" if wanted is not None else kernels.cuda_unavailable())
     if not why_not_cuda:
         _say("engine cuda, as there is a GPU and a compiler for it")
         return "cuda", _cuda_device(wanted)
-    if not prefer_cpu and wanted is None and build.gpu_present():
+    if not prefer_cpu and wanted is None and kernels.gpu_present():
         warnings.warn(f"the GPU cannot be used: {why_not_cuda}", stacklevel=4)
     try:
         build.load_cpu()

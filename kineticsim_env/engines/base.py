@@ -50,6 +50,7 @@ class Engine:
         self._input, self._action_size = "actions", 0  # of an environment's step, and its least numbers per slot
         self._tables: dict[str, int] = {"bank_scalars": 0, "scenario_params": 0}  # rows
         self._fits_task = False  # whether the tables have the rows that the task draws from
+        self.outputs: list[torch.Tensor] = []  # of a step of an environment, as its caller gets them
         self.bind(tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -159,6 +160,28 @@ class Engine:
     def __reduce__(self) -> str:
         """Refuse to be copied or pickled: an engine points at its own tensors."""
         raise TypeError(NO_COPY)
+
+    def step_at_once(self, given: torch.Tensor) -> bool:
+        """Play a step of an environment with the least that it takes, where nothing stands in the way.
+
+        Args:
+            given: Checked actions or choices, contiguous, on the engine's device.
+
+        Returns:
+            Whether it did; if not, nothing has happened, and `launch` does it or says what is wrong.
+        """
+        return False
+
+    def copies(self) -> list[torch.Tensor]:
+        """Return the outputs of an environment's step as tensors of their own."""
+        return [tensor.clone() for tensor in self.outputs]
+
+    def launcher(self, mode: int) -> Any:
+        """Return how a mode is launched in programs that torch compiles. Raises RuntimeError if it cannot be."""
+        raise RuntimeError(f"engine {self.name!r} cannot be compiled by torch, allowed are 'cpu' and 'cuda'")
+
+    def prepare_launcher(self, mode: int, auctions: int = 1) -> None:
+        """Get ready for programs that torch compiles; see `NativeEngine.prepare_launcher`."""
 
     # What engines may have to do besides ------------------------------------------------------------------------------
 

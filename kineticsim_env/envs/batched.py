@@ -14,7 +14,7 @@ import torch
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.base import BaseMarketEnv
-from kineticsim_env.envs.core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_small
+from kineticsim_env.envs.core import MODES, SAME_STEP, EnvCore, check_autoreset
 from kineticsim_env.envs.parallel import agent_names, state_space
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.envs.vector import check_config, check_options
@@ -143,9 +143,12 @@ class BatchedParallelEnv(BaseMarketEnv):
         )
         # Tensors of our own: what is done to the core's leaves them as they are.
         self._ended, self._elapsed = core.tensors["ended"].view(shape), core.tensors["elapsed"].view(-1)
-        parts = unpack_small(core.small, shape[0] * shape[1])
-        reward, *self._flags = (part.view(shape) for part in parts)
-        self._reward, self._terminated, self._truncated = (self._by_role(part) for part in (reward, *self._flags[:2]))
+        self._reward, self._terminated, self._truncated = (
+            self._by_role(core.tensors[name].view(shape)) for name in ("reward", "terminated", "truncated")
+        )
+        self._slot_over = core.tensors["over"].view(shape)
+        core.expect(tuple(rows.shape), rows.dtype)
+        self._rows = rows
 
     def _by_role(self, rows: torch.Tensor) -> Groups:
         return {role: rows[:, slots] for role, slots in self.groups.items()}
@@ -196,13 +199,13 @@ class BatchedParallelEnv(BaseMarketEnv):
             )
         for role, rows in self._given.items():
             rows.copy_(self.core.check_actions(actions[role], rows.shape, self._limits[role], f"actions[{role!r}]"))
-        self.core.step(**self._input)
+        if not self.core.step_at_once(self._rows):
+            self.core.step(**self._input)
         torch.logical_not(self._ended, out=self._active)
         infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}
         if self._same_step:
             # A market whose last episodes ended now was reset; one that stopped in its first decision was not.
-            torch.logical_or(*self._flags[:2], out=self._flags[2])
-            torch.any(self._flags[2], dim=1, out=self._over)
+            torch.any(self._slot_over, dim=1, out=self._over)
             torch.logical_and(self._over, self._elapsed == 0, out=self._over)
             infos |= {
                 "final_obs": self._handed_out(self._final),

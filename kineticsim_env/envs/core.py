@@ -32,7 +32,6 @@ NEXT_STEP, SAME_STEP, DISABLED = (layout.ENUMS["Autoreset"][name] for name in ("
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
-_ROWS_APART = 32  # so many rows of float32 are whole lines of 128 bytes, whatever their length
 
 
 class EnvCore:
@@ -41,8 +40,7 @@ class EnvCore:
     Attributes:
         simulator: The markets. Its tensors are live; stepping it past the environment is the caller's own affair.
         tensors: The environment's tensors by their names in `struct Launch`, `[M, K, ...]`.
-        observations: The buffer of both observations, see `unpack_observations`.
-        small: The buffer of rewards and flags, see `unpack_small`.
+        fills: Units bought and sold in the last decision, int64 `[M, K, 2]`.
         host: Whether the tensors are in host memory.
     """
 
@@ -123,27 +121,12 @@ class EnvCore:
         self._use_bank(self._run_bank(self.scenarios))
 
     def _allocate(self) -> None:
-        """Allocate the environment's tensors; what a step returns lies in two buffers, each to be copied at once.
-
-        Two and not one, as who keeps a part of a copy keeps all of it: rewards in a list must not keep observations.
-        """
+        """Allocate the environment's tensors. No two share memory: a compiler takes each for one of its own."""
         sizes = self.simulator.sizes
-        shape = (sizes["M"], sizes["K"])
-        rows = shape[0] * shape[1]
-        apart = -(-rows // _ROWS_APART) * _ROWS_APART
-        features = layout.CONSTANTS["kObservation"]
-        self.observations = torch.zeros((apart + rows, features), dtype=torch.float32, device=self.device)
-        self.small = torch.zeros(7 * rows, dtype=torch.uint8, device=self.device)
-        parts = (*unpack_observations(self.observations, rows), *unpack_small(self.small, rows))
-        outputs = zip(layout.ENV_OUTPUT, parts[:5], strict=True)
-        self.tensors = layout.LiveTensors(
-            layout.allocate(layout.ENV_STATE, sizes, self.device)
-            | {name: part.view(*shape, *part.shape[1:]) for name, part in outputs}
-        )
-        fills = torch.zeros((1, *shape, 2), dtype=torch.int64, device=self.device)
-        self.fills = fills[0]  # of the last decision
-        self._engine.bind({**self.tensors, "fills": fills})
-        self._engine.watch({"core.fills": self.fills, "observations": self.observations, "small": self.small})
+        names = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *layout.ENV_FLAGS]
+        self.tensors = layout.LiveTensors(layout.allocate(names, sizes, self.device))
+        self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
+        self._engine.bind({**self.tensors, "fills": self.fills})
         self._done = self.tensors["done"].numpy() if self.host else None
 
     # Warm starts ------------------------------------------------------------------------------------------------------
@@ -201,6 +184,7 @@ class EnvCore:
             )
         table = self._make_scenarios(randomise)
         self._use_scenarios(table, self._run_bank(table))
+        self.prepare_step()
 
     def _use_scenarios(
         self, table: MarketConfig, fresh: dict[str, torch.Tensor], present: torch.Tensor | None = None
@@ -238,6 +222,7 @@ class EnvCore:
                 raise ValueError(f"set_task: got the field {name!r}, allowed are {allowed}")
         self.task = dataclasses.replace(self.task, **changes)
         self._hand_over_task()
+        self.prepare_step()
 
     # Reset and step ---------------------------------------------------------------------------------------------------
 
@@ -275,6 +260,56 @@ class EnvCore:
                 self.fills.zero_()
             else:
                 self.fills.masked_fill_(chosen[:, None, None], 0)
+        self.prepare_step()
+
+    def expect(self, shape: tuple[int, ...], dtype: torch.dtype, outputs: Sequence[torch.Tensor] = ()) -> None:
+        """Say what the environment over this core hands to `step_at_once`, and what it wants of `copies`.
+
+        Args:
+            shape: Of actions or choices.
+            dtype: Theirs.
+            outputs: Views of `tensors`, of contiguous rows.
+        """
+        self._input_shape, self._input_dtype = shape, dtype
+        self._engine.outputs = list(outputs)
+
+    @property
+    def outputs(self) -> list[torch.Tensor]:
+        """The outputs that were asked for, live."""
+        return self._engine.outputs
+
+    @property
+    def launcher(self) -> Any:
+        """How a step is launched in a program that torch compiles; see `NativeEngine.launcher`."""
+        return self._engine.launcher(ENV_STEP)
+
+    def copies(self) -> list[torch.Tensor]:
+        """Return the outputs that were asked for as tensors of their own."""
+        return self._engine.copies()
+
+    def prepare_step(self) -> None:
+        """Register the step as it is now: for `step_at_once`, and for programs that torch compiles."""
+        self._engine.prepare_launcher(ENV_STEP, self.auctions_per_step)
+
+    def step_at_once(self, given: Any) -> bool:
+        """Play one decision in a few microseconds, if `given` is just the tensor that the engine takes.
+
+        Args:
+            given: What the user gave as actions or choices.
+
+        Returns:
+            Whether it was played; if not, nothing has happened, and `step` does it or says what is wrong.
+        """
+        return (
+            type(given) is torch.Tensor
+            and given.dtype is self._input_dtype
+            and not given.is_nested  # which has no shape
+            and given.shape == self._input_shape
+            and given.device == self.device
+            and given.is_contiguous()
+            and not (given.requires_grad or given.is_neg() or self.closed or self._validate)
+            and self._engine.step_at_once(given)
+        )
 
     def _take_population(self, counts: np.ndarray | None, bank: dict[str, torch.Tensor]) -> None:
         if counts is not None:
@@ -390,7 +425,9 @@ class EnvCore:
                 self._use_bank(bank)
             for name in _SAVED:
                 self.tensors[name].copy_(checked[name])
+            torch.logical_or(self.tensors["terminated"], self.tensors["truncated"], out=self.tensors["over"])
             self.fills.zero_()
+        self.prepare_step()
         saved_states.warn_of(differences, stacklevel=5)
 
     def _checked_scenarios(self, saved: Mapping[str, Any]) -> tuple[MarketConfig, torch.Tensor]:
@@ -442,19 +479,3 @@ def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: s
         where = f"{name}{[int(i) for i in place]}" if place else name
         raise ValueError(f"{where}: got {given[place]}, allowed is {allowed}")
     return given
-
-
-def unpack_observations(observations: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the parts of the buffer of observations, or of a copy: observation and final observation, `[rows, F]`.
-
-    Torch calls a split unsafe after which autograd takes parts for tensors of their own, as it does copies made one by
-    one: a write to one does not count as a change of the others. These do not overlap.
-    """
-    observation, _, final = observations.unsafe_split_with_sizes((rows, len(observations) - 2 * rows, rows))
-    return observation, final
-
-
-def unpack_small(small: torch.Tensor, rows: int) -> tuple[torch.Tensor, ...]:
-    """Return the parts of the small buffer, or of a copy: reward float32, then bool: terminated, truncated, either."""
-    reward, *flags = small.view(torch.bool).unsafe_split_with_sizes((4 * rows, rows, rows, rows))
-    return reward.view(torch.float32), *flags

@@ -6,16 +6,18 @@ hands it over.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
+import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.base import BaseMarketEnv
-from kineticsim_env.envs.core import MODES, SAME_STEP, EnvCore, check_autoreset, unpack_observations, unpack_small
+from kineticsim_env.envs.core import MODES, SAME_STEP, EnvCore, check_autoreset
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -24,9 +26,6 @@ from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
-# Up to here both observations are copied at once, as Python takes longer for a step than the GPU. Beyond it one copy
-# more costs no time, and who keeps observations should not keep the final ones for nothing.
-_MARKETS_COPIED_AT_ONCE = 8192
 
 
 class MarketVectorEnv(BaseMarketEnv, VectorEnv):
@@ -146,20 +145,23 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
     def _make_views(self) -> None:
         """Make the live views [M, ...] of the core's tensors that `copy=False` returns."""
         core = self.core
-        used = OBSERVATION_SIZES[self._role]
-        self._observation, self._final = (
-            core.tensors[name][:, 0, :used] for name in ("observation", "final_observation")
-        )
-        self._small = core.small.view(-1)  # a tensor of our own: what is done to the core's leaves it as it is
-        reward, *self._flags = unpack_small(self._small, self.num_envs)
-        self._live: tuple[Any, ...] = (self._observation, self._final, reward, *self._flags)
-        self._host_arrays = self.output == "numpy" and core.host
-        if self._host_arrays:
-            self._live = tuple(tensor.numpy() for tensor in self._live)
-        self._returns_live = not self._copy and (self._host_arrays or self.output == "torch")
         self._same_step = core.autoreset == SAME_STEP
-        at_once = self._same_step and self.num_envs <= _MARKETS_COPIED_AT_ONCE
-        self._both = core.observations[:, :used] if at_once else None
+        self._live: tuple[Any, ...] = self._views(core.tensors)
+        self._observation = self._live[0]
+        on_host = self.output == "numpy" and core.host
+        outputs = [view for view in self._live if view is not None]
+        core.expect(self._action_shape, torch.int64 if self._limit else torch.float32, outputs)
+        if on_host:
+            self._live = tuple(view if view is None else view.numpy() for view in self._live)
+        self._host_arrays = on_host
+        self._returns_live = not self._copy and (on_host or self.output == "torch")
+
+    def _views(self, tensors: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
+        """Return observation, final observation, reward, terminated, truncated and over, of one slot per market."""
+        used = OBSERVATION_SIZES[self._role]
+        final = tensors["final_observation"][:, 0, :used] if self._same_step else None
+        flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
+        return tensors["observation"][:, 0, :used], final, *flags
 
     # Gymnasium's interface --------------------------------------------------------------------------------------------
 
@@ -191,7 +193,6 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         observation = self._observation.clone()
         return (observation if self.output == "torch" else observation.cpu().numpy()), {}
 
-    @one_at_a_time
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Play one decision in every market.
 
@@ -204,33 +205,47 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
             SAME_STEP `final_obs` float32 `[M, F]`, the observation before any reset, and `_final_obs` bool `[M]`,
             where an episode ended.
         """
+        if torch.compiler.is_compiling():
+            results = self._step_in_graph(actions)
+        else:
+            calls = self.core._calls
+            with calls.lock:
+                if calls.torn or not self._was_reset or not self.core.step_at_once(actions):
+                    self._step(actions)
+                if self._viewer:
+                    self._viewer.update()
+                results = self._live if self._returns_live else self._copies()
+        observation, final, reward, terminated, truncated, over = results
+        infos = {"final_obs": final, "_final_obs": over} if self._same_step else {}
+        return observation, reward, terminated, truncated, infos
+
+    @one_at_a_time
+    def _step(self, actions: Any) -> None:
+        """Play one decision, or say what is wrong."""
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
         core = self.core
         core.step(**{self._input: core.check_actions(actions, self._action_shape, self._limit)})
-        if self._same_step:
-            torch.logical_or(self._flags[0], self._flags[1], out=self._flags[2])
-        if self._viewer:
-            self._viewer.update()
-        observation, final, reward, terminated, truncated, ended = self._results()
-        infos = {"final_obs": final, "_final_obs": ended} if self._same_step else {}
-        return observation, reward, terminated, truncated, infos
 
-    def _results(self) -> tuple[Any, ...]:
-        """Return observation, final observation, reward, terminated, truncated and ended, in the form asked for."""
-        if self._returns_live:
-            return self._live
+    def _step_in_graph(self, actions: torch.Tensor) -> tuple[Any, ...]:
+        """Play one decision in a program that torch compiles, which sees one operator and the tensors it changes."""
+        if not self._was_reset:
+            raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
+        if self.output != "torch":
+            raise TypeError("step: got output='numpy' in a compiled program, allowed is output='torch'")
+        if actions.shape != self._action_shape:
+            raise ValueError(f"actions: got {list(actions.shape)}, allowed is {list(self._action_shape)}")
+        launcher = self.core.launcher
+        torch.ops.kineticsim.step(launcher.state, launcher.tables, actions, launcher.number)
+        live = self._views(launcher.named)
+        return tuple(view if view is None else view.clone() for view in live) if self._copy else live
+
+    def _copies(self) -> tuple[Any, ...]:
+        """Return copies of observation, final observation, reward, terminated, truncated and over."""
         if self._host_arrays:
-            return tuple(array.copy() for array in self._live)
-        copied = torch.Tensor.clone if self.output == "torch" else torch.Tensor.cpu
-        if self._both is not None:
-            observation, final = unpack_observations(copied(self._both), self.num_envs)
-        else:
-            observation, final = copied(self._observation), copied(self._final) if self._same_step else None
-        results = observation, final, *unpack_small(copied(self._small), self.num_envs)
-        if self.output == "torch":
-            return results
-        return tuple(part if part is None else part.numpy() for part in results)
+            return tuple(array if array is None else array.copy() for array in self._live)
+        copied = self.core.copies() if self.output == "torch" else host_copies(self.core.outputs)
+        return tuple(copied) if self._same_step else (copied[0], None, *copied[1:])
 
     def render(self) -> Any:
         """Return a tuple of which each of the M entries is the frame of `render_market`; None in a window.
@@ -280,6 +295,14 @@ class TradingVectorEnv(MarketVectorEnv):
     """M markets with one learned trader each: `gymnasium.make_vec("KineticSim/Trading-v0", num_envs=M)`."""
 
     task_type = TradingTask
+
+
+def host_copies(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
+    """Return tensors of a GPU as arrays, in one copy: each copy would wait for the GPU anew."""
+    packed = torch.cat([tensor.contiguous().view(-1).view(torch.uint8) for tensor in outputs]).cpu()
+    parts = packed.split_with_sizes([tensor.numel() * tensor.element_size() for tensor in outputs])
+    pairs = zip(parts, outputs, strict=True)
+    return [part.view(tensor.dtype).view(tensor.shape).numpy() for part, tensor in pairs]
 
 
 def check_role(task: type[Task], replace: Any) -> str:

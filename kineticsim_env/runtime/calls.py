@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+import torch
+
 
 class CallLock:
     """Lets one thread at a time into the calls of one object, and that thread as deep as it likes.
@@ -22,17 +24,17 @@ class CallLock:
 
     def __init__(self, on_entry: Callable[[], None] | None = None) -> None:
         """See the class."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._on_entry = on_entry
         self._depth = 0
-        self._torn_by_fork = False
+        self.torn = False  # by a fork
         _locks.add(self)
 
     def __enter__(self) -> None:
         """Wait for the other threads' calls."""
-        self._lock.acquire()
+        self.lock.acquire()
         try:
-            if self._torn_by_fork:
+            if self.torn:
                 raise RuntimeError(
                     "this process was forked while another thread was in a call of this object, which is half done "
                     "here; make a new one, or fork between calls"
@@ -40,21 +42,21 @@ class CallLock:
             if self._on_entry is not None and not self._depth:
                 self._on_entry()
         except BaseException:
-            self._lock.release()
+            self.lock.release()
             raise
         self._depth += 1
 
     def __exit__(self, *error: object) -> None:
         """Let the next thread in."""
         self._depth -= 1
-        self._lock.release()
+        self.lock.release()
 
     def _renew_after_fork(self) -> None:
         """In the child: another thread that is in a call is not here to end it."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
         else:
-            self._lock, self._torn_by_fork, self._depth = threading.RLock(), True, 0
+            self.lock, self.torn, self._depth = threading.RLock(), True, 0
 
 
 _locks: weakref.WeakSet[CallLock] = weakref.WeakSet()
@@ -85,6 +87,8 @@ def one_at_a_time(
 
     @functools.wraps(method)
     def call(self: _Owner, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        if torch.compiler.is_compiling():  # what is traced runs later, in a program without Python
+            return method(self, *args, **kwargs)
         with self._calls:
             return method(self, *args, **kwargs)
 

@@ -71,8 +71,7 @@ def engine_input(
         raise ValueError(f"{name}: got {describe(given)}, allowed is {_allowed(dtype, shape, device)}")
     if given.requires_grad:
         given = given.detach()
-    if given.is_neg():
-        given = given.resolve_neg()
+    given = given.resolve_neg()
     if dtype == torch.bool:
         given = given.contiguous().view(torch.uint8) != 0  # a bool of another program may have any byte
     return (given if given.device == device else given.to(device)).contiguous()

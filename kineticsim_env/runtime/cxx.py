@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from kineticsim_env.errors import EngineUnavailable
@@ -65,7 +66,7 @@ def cpu_unavailable() -> str | None:
         extra_flags()
     except ValueError as error:
         return f"{EXTRA_FLAGS}={os.environ[EXTRA_FLAGS]!r} cannot be read: {error}"
-    if shutil.which("ninja", path=_search_path()) is None:
+    if shutil.which("ninja", path=search_path()) is None:
         return "ninja is not found (pip install ninja)"
     if importlib.util.find_spec("setuptools") is None:
         return "setuptools, which torch's loader imports, is not found (pip install setuptools)"
@@ -102,12 +103,12 @@ def tail(text: str, lines: int = 25) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def build_library(command: str, source: Path, include: Path, folder: Path, name: str) -> bytes:
+def build_library(command: str, sources: Sequence[Path], include: Path, folder: Path, name: str) -> bytes:
     """Build a library with torch's loader and return it.
 
     Args:
         command: The compiler, as `find_cxx` returns it.
-        source: The file to compile.
+        sources: The files to compile.
         include: Folder of its headers.
         folder: Folder to work in.
         name: Name of the library.
@@ -115,15 +116,15 @@ def build_library(command: str, source: Path, include: Path, folder: Path, name:
     flags, extra = BASE_FLAGS + _accepted_flags(command, folder), extra_flags()
     arguments = {
         "name": name,
-        "sources": [str(source)],
-        "extra_cflags": [*flags, *map(_quote, extra)],
-        "extra_ldflags": [*(flag for flag in flags if flag == "-fopenmp"), *map(_quote, extra)],
+        "sources": [str(source) for source in sources],
+        "extra_cflags": [*flags, *map(quote, extra)],
+        "extra_ldflags": [*(flag for flag in flags if flag == "-fopenmp"), *map(quote, extra)],
         "extra_include_paths": [str(include)],
         "build_directory": str(folder),
     }
     # The folder of this process's script is not that of the loader's, and where torch is may have been said in Python.
     modules = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
-    environment = {**os.environ, "PATH": _search_path(), "PYTHONPATH": modules, "CXX": command}
+    environment = {**os.environ, "PATH": search_path(), "PYTHONPATH": modules, "CXX": command}
     if len(shlex.split(command)) > 1 or shlex.quote(command) != command:
         # To torch CXX is one program without arguments, and before it comes ccache if there is one: not twice.
         wrapper = folder / "cxx"
@@ -151,7 +152,7 @@ def build_library(command: str, source: Path, include: Path, folder: Path, name:
         raise EngineUnavailable(f"{command} did not build the C++ engine: {error}") from error
 
 
-def _quote(flag: str) -> str:
+def quote(flag: str) -> str:
     """Quote a flag for ninja and the shell that it starts."""
     return shlex.quote(flag).replace("$", "$$")
 
@@ -171,7 +172,7 @@ def _accepted_flags(command: str, folder: Path) -> list[str]:
     return flags
 
 
-def _search_path() -> str:
+def search_path() -> str:
     """Return PATH with the folders that pip installs ninja to: a venv's is not on it if python is run by its path."""
     folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
     if (spec := importlib.util.find_spec("ninja")) and spec.submodule_search_locations:

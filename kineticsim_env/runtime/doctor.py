@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cache, cuda_driver, cxx
+from kineticsim_env.runtime import build, cache, cxx, kernels
 
 OPTIONAL = ("gymnasium", "pettingzoo", "stable_baselines3", "torchrl", "skrl", "matplotlib")
 
@@ -20,8 +20,7 @@ OPTIONAL = ("gymnasium", "pettingzoo", "stable_baselines3", "torchrl", "skrl", "
 def diagnose() -> dict[str, Any]:
     """Look at this machine; nothing is compiled. `cpu` and `cuda` are None, or what the engine lacks."""
     compiler, compiler_error = _compiler()
-    cuda_missing = build.cuda_unavailable()
-    nvrtc = cuda_driver.load_nvrtc()
+    cuda_missing = kernels.cuda_unavailable()
     # What is looked for where nothing can be written is used, too, and what is built then goes to another folder.
     folders = [folder for folder in dict.fromkeys((cache.wanted_dir(), cache.cache_dir())) if folder]
     return {
@@ -34,11 +33,13 @@ def diagnose() -> dict[str, Any]:
         "cpu": build.cpu_unavailable() or compiler_error,
         "compiler": compiler,
         "cuda": cuda_missing,
-        "gpu_present": build.gpu_present(),
+        "gpu_present": kernels.gpu_present(),
         "gpus": _gpus() if cuda_missing is None else [],
         "driver": _driver_version(),
-        "nvrtc": f"{nvrtc.version[0]}.{nvrtc.version[1]} ({nvrtc.path})" if nvrtc else None,
-        "nvcc": build.find_nvcc(),
+        "nvrtc": _numbers(kernels.nvrtc_version()),
+        "nvcc": kernels.find_nvcc(),
+        "nvcc_unsuitable": kernels.nvcc_unsuitable(),
+        "builder": _builder(),
         "cxxflags": os.environ.get(cxx.EXTRA_FLAGS),
         "caches": {str(folder): _cached(folder) for folder in folders},
     }
@@ -67,8 +68,9 @@ def report(found: dict[str, Any] | None = None) -> str:
         f"  cuda      {_verdict(found['cuda'])}",
         *(f"            {gpu}" for gpu in found["gpus"]),
         f"            driver {found['driver'] or 'not found'}",
+        f"            kernels are compiled by {found['builder']}",
+        f"            nvcc {found['nvcc'] or 'not found'}{_why_not(found)}",
         f"            NVRTC {found['nvrtc'] or 'not found'}",
-        f"            nvcc {found['nvcc'] or 'not found'}{' (not needed)' if found['nvrtc'] else ''}",
         f'engine="auto" takes {engine}',
     ]
     if found["gpu_present"] and found["cuda"] is not None:
@@ -114,10 +116,24 @@ def _gpus() -> list[str]:
     return gpus
 
 
-def _driver_version() -> str | None:
+def _numbers(version: tuple[int, int] | None) -> str | None:
+    return f"{version[0]}.{version[1]}" if version else None
+
+
+def _builder() -> str:
+    """Return what compiles kernels here, or why nothing does."""
     try:
-        version = cuda_driver.driver_version()
-    except (OSError, AttributeError):
+        return str(kernels.choose_builder())
+    except (EngineUnavailable, ValueError) as error:
+        return f"nothing: {error}"
+
+
+def _why_not(found: dict[str, Any]) -> str:
+    return f" ({found['nvcc_unsuitable']})" if found["nvcc"] and found["nvcc_unsuitable"] else ""
+
+
+def _driver_version() -> str | None:
+    if (version := kernels.driver_version()) is None:
         return None
     try:
         name = Path("/sys/module/nvidia/version").read_text().strip()

@@ -33,6 +33,7 @@ MARKET_STATE = (
 SLOT_STATE = "quotes cash inventory fees".split()
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
+ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
 SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction
 
 

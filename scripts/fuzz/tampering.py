@@ -62,7 +62,7 @@ def _live(thing: Any) -> dict[str, torch.Tensor]:
         found |= {f"core {name}": thing.core.tensors[name] for name in thing.core.tensors}
         if thing.core.scenarios is None:
             del found["core scenario"]  # nothing writes it then, nor reads it
-        found |= {"fills": thing.core.fills, "observations": thing.core.observations, "small": thing.core.small}
+        found["fills"] = thing.core.fills
     return found
 
 

@@ -29,6 +29,8 @@ class NumpyEngine(Engine):
         """Take views of tensors that live as long as the engine."""
         super().bind(tensors)
         self._args |= {name: tensor.numpy() for name, tensor in tensors.items()}
+        if "fills" in tensors:  # an environment's, of one decision
+            self._args["fills"] = tensors["fills"].numpy()[None]
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""

@@ -41,7 +41,7 @@ MARKET_STATE = (
 SLOT_STATE = ("quotes", "cash", "inventory", "fees")
 ENV_STATE = ("elapsed", "done", "mid_history", "volume_history", "prev_value", "ended", "arrival2", "scenario")
 RUN_OUTPUT = ("fills", "value", "series_last_price", "series_volume", "series_mid2", "series_fundamental")
-ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "fills")
+ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills")
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 
 

@@ -38,6 +38,7 @@ def step(args: dict[str, Any], rows: np.ndarray) -> None:
         restart(args, rows[done], explicit=False)
     if not (stopped | done).all():
         decide(args, rows[~stopped & ~done])
+    flag_ends(args, rows)
 
 
 def reset(args: dict[str, Any], rows: np.ndarray) -> None:
@@ -48,6 +49,13 @@ def reset(args: dict[str, Any], rows: np.ndarray) -> None:
         if args[name] is not None:
             args[name][rows] = 0
     restart(args, rows, explicit=True)
+    flag_ends(args, rows)
+
+
+def flag_ends(args: dict[str, Any], rows: np.ndarray) -> None:
+    """Say where an episode ended one way or the other."""
+    if args["over"] is not None:
+        args["over"][rows] = args["terminated"][rows] | args["truncated"][rows]
 
 
 def decide(args: dict[str, Any], rows: np.ndarray) -> None:

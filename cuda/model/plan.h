@@ -1,0 +1,136 @@
+// plan.h: which variant of the CUDA kernel an engine needs, and the shape of its launches: the needs of the kernels, said
+// beside them. Their own sizes are here, too, so that nobody counts them twice. Called by the C++ library
+// (operators.cpp), or, where there is no C++ compiler, by a kernel of one thread (plan.cu).
+#pragma once
+
+#include "model/market.h"
+
+namespace ks {
+
+constexpr int kBlocks = 5;                 // of an environment on a multiprocessor, which bounds a thread's registers
+constexpr int kReserved = 1024;            // bytes of shared memory that CUDA takes for each block
+constexpr int kMostLaneRoom = 64;          // ticks: beyond that, lanes would walk too far
+constexpr int kLaneWarps = 8;              // with a market per lane, at least so many should fit on a multiprocessor,
+constexpr int kLaneMarkets = 128;          // and there should be so many markets for each: with fewer, lanes are slower
+constexpr int kLevelsOfFullBlocks = 1024;  // beyond, a block is one warp, so that as many books as fit are resident
+
+// Sizes, in ints of shared memory -------------------------------------------------------------------------------------
+
+KS_RULE int book_ints(int levels) { return 2 * max_of(levels, kWarpLanes); }
+KS_RULE int tile_ints(int tile, int slots) { return tile * (kDeskInts + kDeskSlotInts * slots); }
+// A warp's: two books, as the next one is on its way while one is played.
+KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
+KS_RULE int environment_ints(int levels, int tile, int slots) {
+  return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots);
+}
+// With a market per lane: books and the window of `room` ticks, which observations take over.
+KS_RULE int lane_ints(int levels, int room) {
+  const int row = levels + kRowPadding;
+  const int narrow = kWarpLanes * (row / 2 + max_of(room + 1, kObservation));
+  const int wide = kWarpLanes / 2 * (row + max_of(2 * (room + 1), kObservation));
+  return max_of(narrow, wide);
+}
+
+// Bins of a side: the marketable one, then one per offset, up to a multiple of four.
+KS_RULE int bins_a_side(int reach) { return (2 * reach + 5) & ~3; }
+
+// Choices -------------------------------------------------------------------------------------------------------------
+
+// What an engine asks.
+struct PlanRequest {
+  int64_t markets;
+  int32_t levels;
+  int32_t slots;
+  int32_t task;                   // 1: for steps of an environment
+  int32_t reach;                  // the furthest that an order which is not marketable can lie from the mid
+  int32_t agents;                 // the most of a market
+  int32_t orders;                 // the most quantity that they order in an auction
+  int32_t largest_quote;
+  int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
+  int32_t multiprocessors;
+  int32_t shared_of_block;        // bytes, at most
+  int32_t shared_of_multiprocessor; // bytes; 0: unknown
+};
+
+// What it gets.
+struct Plan {
+  int64_t blocks;                 // of a launch
+  int32_t threads;                // per block
+  int32_t shared;                 // bytes per block
+  int32_t fits;                   // 0: the device's shared memory is too small for `shared`
+  int32_t tile;                   // markets that a warp steps
+  int32_t bins;                   // KS_BINS
+  int32_t single;                 // KS_SINGLE
+  int32_t blocks_to_hold;         // KS_BLOCKS, 0 for the kernel's own choice
+  int32_t lanes;                  // KS_LANES
+};
+
+struct PlanLaunch {
+  PlanRequest request;
+  Plan* plan;
+};
+
+// The fewest bins that hold both sides, so that there are most copies of each; none if there are too many offsets, or no
+// more agents than it takes to make up for pricing the bins.
+KS_RULE int32_t bins_for(int32_t reach, int32_t agents) {
+  const int64_t needed = 2 * (((int64_t)2 * reach + 5) & ~(int64_t)3);
+  int32_t bins = 16;
+  while (bins < needed && bins < kBinInts) bins *= 2;
+  return needed <= bins && agents > bins ? bins : 0;
+}
+
+// Ticks around the mid that a market on a lane has room for: orders lie within reach, the mid may be between two ticks.
+KS_RULE int32_t lane_room(int32_t reach) { return reach > kMostLaneRoom || 2 * reach + 2 > kMostLaneRoom ? 0 : 2 * reach + 2; }
+
+// What makes a step of single slots short: a warp for each of few, with more registers, or a lane for each of many.
+KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
+  if (!ask.task || ask.slots != 1) return;
+  const int64_t per_round = (int64_t)kMarketsPerBlock * ask.multiprocessors;
+  const int64_t resident = (ask.markets + per_round - 1) / per_round;
+  if (resident < kBlocks) {
+    plan.single = 1;
+    plan.blocks_to_hold = max_of((int32_t)resident, 2);
+    return;
+  }
+  const int32_t room = lane_room(ask.reach);
+  const bool fits = room > 0 && ask.shared_of_multiprocessor >= kLaneWarps * (kReserved + 4 * lane_ints(ask.levels, room));
+  const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote;
+  if (fits && narrow && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
+}
+
+// So many environments per warp that all warps run at a time, and no more slots than a warp has lanes; fewer, if then all
+// warps that registers suffice for fit in shared memory, too.
+KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
+  const int64_t resident = (int64_t)kBlocks * kMarketsPerBlock * ask.multiprocessors;
+  const int64_t wanted = (ask.markets + resident - 1) / resident;
+  const int32_t most = kWarpLanes / max_of(1, ask.slots), full = wanted < most ? (int32_t)wanted : most;
+  if (ask.shared_of_multiprocessor == 0) return full;
+  const int32_t room = ask.shared_of_multiprocessor / kBlocks / 4 / warps - kReserved / 4 / warps;
+  const int32_t left = room - 2 * book_ints(ask.levels) - kBinInts;
+  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots) : 0;
+  return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
+}
+
+KS_RULE Plan plan_for(const PlanRequest& ask) {
+  Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0};
+  if (ask.lanes < 0) choose_form(ask, plan);
+  else plan.lanes = ask.task ? ask.lanes : 0;
+  if (plan.lanes > 0) plan.bins = 0;
+  const int32_t most = ask.levels <= kLevelsOfFullBlocks ? kMarketsPerBlock : 1;
+  const int32_t tile = ask.task ? choose_tile(ask, most) : 1;
+  const int32_t tiles[3] = {tile, tile, 1}, warps[3] = {most, 1, 1};
+  for (int i = 0; i < 3 && !plan.fits; ++i) {
+    const int32_t per_warp = plan.lanes > 0 ? kWarpLanes : tiles[i], per_block = plan.lanes > 0 ? 1 : warps[i];
+    const int ints = plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes)
+                     : ask.task     ? environment_ints(ask.levels, per_warp, ask.slots)
+                                    : run_ints(ask.levels);
+    plan.tile = per_warp;
+    plan.threads = kWarpLanes * per_block;
+    plan.blocks = (ask.markets + (int64_t)per_warp * per_block - 1) / ((int64_t)per_warp * per_block);
+    plan.shared = 4 * ints * per_block;
+    plan.fits = plan.shared <= ask.shared_of_block;
+  }
+  return plan;
+}
+
+}  // namespace ks

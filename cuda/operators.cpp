@@ -1,0 +1,329 @@
+// operators.cpp: launches as torch sees them. Two registered operators, for programs that torch.compile makes one graph
+// of, and one C call that plays a step outside of it in a microsecond. Part of the C++ library, which
+// kineticsim_env/engines/operators.py calls.
+//
+// Nothing that is wrong with an argument reaches memory: an operator looks at each tensor's device, size and layout, takes
+// pointers from the tensors that it is given, and everything else from a launcher that Python has registered.
+#include <ATen/Functions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "model/launcher.h"
+#include "model/market.h"
+#include "model/plan.h"
+#include "model/tasks.h"
+
+namespace ks {
+namespace {
+
+constexpr int64_t kAlignment = 16;  // engines read four ints or floats at a time
+enum { kPlayed = 0, kMoved = -1, kShared = -2 };  // what ks_step returns, beside the driver's errors
+
+using CpuFunction = int64_t(const Launch*);
+using LaunchOnGpu = int(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
+                        void* stream, void** arguments, void** extra);
+
+struct Record {
+  Launcher launcher;
+  Launch launch;                   // with the pointers that are bound
+  std::vector<at::Tensor> live;    // the tensors themselves: what becomes of their memory is seen
+  std::vector<const char*> starts; // where they lie
+  std::vector<size_t> sizes;       // bytes
+  std::vector<at::Tensor> outputs;
+  int64_t played = 0;              // launches by operators, which Python counts and sets back
+  std::mutex mutex;
+
+  bool on_gpu() const { return launcher.device >= 0; }
+};
+
+std::mutex registry_mutex;
+auto& registry = *new std::unordered_map<int64_t, std::shared_ptr<Record>>;  // tensors may not be freed after Python ends
+int64_t next_id = 1;
+
+std::shared_ptr<Record> find(int64_t id) {
+  const std::lock_guard<std::mutex> lock(registry_mutex);
+  const auto found = registry.find(id);
+  return found == registry.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Record> get(int64_t id) {
+  auto record = find(id);
+  TORCH_CHECK(record, "launcher: got ", id, ", allowed is the number of an engine that is still there");
+  return record;
+}
+
+// Launching -----------------------------------------------------------------------------------------------------------
+
+void* current_stream(int device) {
+  const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
+  return guard.getStream(c10::Device(c10::DeviceType::CUDA, (c10::DeviceIndex)device)).native_handle();
+}
+
+// Returns the driver's error, 0 for none.
+int launch_kernel(const Launcher& launcher, int64_t function, unsigned grid, unsigned second, unsigned block, void* stream,
+                  void* argument) {
+  void* arguments[] = {argument};
+  const auto launch = reinterpret_cast<LaunchOnGpu*>(launcher.launch_on_gpu);
+  const unsigned shared = function == launcher.function ? launcher.shared : 0;
+  int code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
+  if (code == 201 || code == 400) {  // another device is current, or none as this thread is new: rare, so not asked before
+    const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
+    const auto before = guard.exchangeDevice(c10::Device(c10::DeviceType::CUDA, (c10::DeviceIndex)launcher.device));
+    guard.setDevice(c10::Device(c10::DeviceType::CUDA, (c10::DeviceIndex)launcher.device));
+    code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
+    guard.setDevice(before);
+  }
+  return code;
+}
+
+// As on a GPU, a market that has to stop says so in its error word.
+void execute(const Launcher& launcher, Launch& launch) {
+  if (launcher.device < 0) {
+    reinterpret_cast<CpuFunction*>(launcher.function)(&launch);
+    return;
+  }
+  const int code = launch_kernel(launcher, launcher.function, launcher.grid, 1, launcher.block,
+                                 current_stream(launcher.device), &launch);
+  TORCH_CHECK(code == 0, "cuLaunchKernel: error ", code, " (grid ", launcher.grid, ", block ", launcher.block, ", ",
+              launcher.shared, " bytes shared)");
+}
+
+// Tensors -------------------------------------------------------------------------------------------------------------
+
+bool is_at(const at::Tensor& tensor, int device) {
+  return device < 0 ? tensor.is_cpu() : tensor.is_cuda() && tensor.get_device() == device;
+}
+
+void check(const char* name, const at::Tensor& tensor, const Launcher& launcher, int64_t bytes) {
+  TORCH_CHECK(is_at(tensor, launcher.device) && tensor.is_contiguous() && (int64_t)tensor.nbytes() == bytes &&
+                  (int64_t)tensor.data_ptr() % kAlignment == 0,
+              name, ": got ", tensor.toString(), " of ", tensor.nbytes(), " bytes on ", tensor.device(), ", allowed is a "
+              "contiguous tensor of ", bytes, " bytes on the engine's device");
+}
+
+void check_type(const char* name, const at::Tensor& tensor, at::ScalarType type) {
+  TORCH_CHECK(tensor.scalar_type() == type, name, ": got ", tensor.scalar_type(), ", allowed is ", type);
+}
+
+void*& pointer(Launch& launch, int64_t offset) { return *reinterpret_cast<void**>(reinterpret_cast<char*>(&launch) + offset); }
+
+void place(Launch& launch, const Launcher& launcher, const char* name, at::TensorList tensors, int first, int count) {
+  TORCH_CHECK((int64_t)tensors.size() == count, name, ": got ", tensors.size(), " tensors, allowed are ", count);
+  for (int i = 0; i < count; ++i) {
+    check(name, tensors[i], launcher, launcher.bytes[first + i]);
+    pointer(launch, launcher.offsets[first + i]) = tensors[i].data_ptr();
+  }
+}
+
+// An input as the engine can read it. A compiler may hand on a state tensor where the program said a copy of it, and a
+// launch writes to its state before it has read all of its input.
+at::Tensor readable(const char* name, const at::Tensor& given, at::TensorList state, int device) {
+  TORCH_CHECK(is_at(given, device), name, ": got a tensor on ", given.device(), ", allowed is one on the engine's device");
+  at::Tensor dense = given.contiguous();
+  const char* start = (const char*)dense.data_ptr();
+  const auto overlaps = [&](const at::Tensor& other) {
+    const char* there = (const char*)other.data_ptr();
+    return start < there + other.nbytes() && there < start + dense.nbytes();
+  };
+  const bool copies = (int64_t)start % kAlignment != 0 || std::any_of(state.begin(), state.end(), overlaps);
+  return copies ? dense.clone() : dense;
+}
+
+// A copy of the record's launch, which no other thread changes meanwhile.
+std::pair<Launcher, Launch> copy_of(Record& record, int mode) {
+  const std::lock_guard<std::mutex> lock(record.mutex);
+  TORCH_CHECK(record.launch.env_mode == mode, "launcher: got one for another operator");
+  record.played += 1;
+  return {record.launcher, record.launch};
+}
+
+void set_input(Launch& launch, const Launcher& launcher, const at::Tensor& input) {
+  const int64_t slots = launch.markets * launch.slots, width = slots ? input.numel() / slots : 0;
+  if (launcher.least_width == 0) {
+    check_type("actions", input, at::kLong);
+    TORCH_CHECK(input.numel() == slots, "actions: got ", input.numel(), " choices, allowed are ", slots);
+    launch.choices = input.const_data_ptr<int64_t>();
+  } else {
+    check_type("actions", input, at::kFloat);
+    TORCH_CHECK(width >= launcher.least_width && input.numel() == slots * width, "actions: got ", input.numel(),
+                " numbers, allowed are ", launcher.least_width, " or more for each of ", slots, " slots");
+    launch.actions = input.const_data_ptr<float>();
+    launch.action_stride = (int32_t)width;
+  }
+}
+
+// Operators -----------------------------------------------------------------------------------------------------------
+
+void step(at::TensorList state, at::TensorList tables, const at::Tensor& actions, int64_t id) {
+  auto [launcher, launch] = copy_of(*get(id), kLaunchModeEnvStep);
+  place(launch, launcher, "state", state, 0, launcher.num_state);
+  place(launch, launcher, "tables", tables, launcher.num_state, launcher.num_tables);
+  const at::Tensor input = readable("actions", actions, state, launcher.device);
+  set_input(launch, launcher, input);
+  execute(launcher, launch);
+}
+
+void run(at::TensorList state, at::TensorList tables, const std::optional<at::Tensor>& quotes,
+         const std::optional<at::Tensor>& fills, const std::optional<at::Tensor>& value,
+         const std::optional<at::Tensor>& last_price, const std::optional<at::Tensor>& volume,
+         const std::optional<at::Tensor>& mid2, const std::optional<at::Tensor>& fundamental, int64_t decisions,
+         int64_t auctions, int64_t id) {
+  auto [launcher, launch] = copy_of(*get(id), kLaunchModeRun);
+  TORCH_CHECK(decisions >= 0 && auctions >= 0 && decisions < (1 << 30) && auctions < (1 << 30),
+              "decisions and auctions: got ", decisions, " and ", auctions, ", allowed are 0 to 2^30");
+  place(launch, launcher, "state", state, 0, launcher.num_state);
+  place(launch, launcher, "tables", tables, launcher.num_state, launcher.num_tables);
+  launch.decisions = (int32_t)decisions;
+  launch.auctions = (int32_t)auctions;
+  const int64_t total = decisions * auctions, rows = decisions * launch.markets * launch.slots;
+  launch.growth = total > 0 && launcher.growth > 0x7fffffff / total ? 0x7fffffff : (int32_t)(launcher.growth * total);
+  at::Tensor input;
+  launch.new_quotes = nullptr;
+  if (quotes) {
+    input = readable("quotes", *quotes, state, launcher.device);
+    check_type("quotes", input, at::kInt);
+    TORCH_CHECK(input.numel() == 4 * rows, "quotes: got ", input.numel(), " numbers, allowed are ", 4 * rows);
+    launch.new_quotes = input.const_data_ptr<int32_t>();
+  }
+  const auto out = [&, &launcher = launcher](const char* name, const std::optional<at::Tensor>& tensor, at::ScalarType type,
+                                             int64_t count) -> void* {
+    if (!tensor) return nullptr;
+    check_type(name, *tensor, type);
+    check(name, *tensor, launcher, count * (int64_t)c10::elementSize(type));
+    return tensor->data_ptr();
+  };
+  launch.fills = (int64_t*)out("fills", fills, at::kLong, 2 * rows);
+  launch.value = (int64_t*)out("value", value, at::kLong, rows);
+  const int64_t recorded = launch.markets * total;
+  launch.series_last_price = (int32_t*)out("last_price", last_price, at::kInt, recorded);
+  launch.series_volume = (int32_t*)out("volume", volume, at::kInt, recorded);
+  launch.series_mid2 = (int32_t*)out("mid2", mid2, at::kInt, recorded);
+  launch.series_fundamental = (int32_t*)out("fundamental", fundamental, at::kInt, recorded);
+  launch.records = last_price || volume || mid2 || fundamental;
+  if (total > 0) execute(launcher, launch);
+}
+
+// Outside of graphs ---------------------------------------------------------------------------------------------------
+
+// The tensors that a launcher's own launch is bound to, for ks_step to look after, and those that `copies` returns.
+void watch(at::TensorList live, at::TensorList outputs, int64_t id) {
+  const auto record = get(id);
+  TORCH_CHECK(outputs.size() <= kMostOutputs, "outputs: got ", outputs.size(), " tensors");
+  for (const at::Tensor& output : outputs)
+    TORCH_CHECK(is_at(output, record->launcher.device) && output.dim() > 0 && output.numel() > 0 &&
+                    output.select(0, 0).is_contiguous(), "outputs: got a tensor whose rows are not contiguous");
+  const std::lock_guard<std::mutex> lock(record->mutex);
+  record->live = live.vec();
+  record->outputs = outputs.vec();
+  record->starts.clear();
+  record->sizes.clear();
+  for (const at::Tensor& tensor : live) {
+    record->starts.push_back((const char*)tensor.data_ptr());
+    record->sizes.push_back(tensor.nbytes());
+  }
+}
+
+// Tensors of their own with what the outputs hold.
+std::vector<at::Tensor> copies(int64_t id) {
+  const auto record = get(id);
+  const std::lock_guard<std::mutex> lock(record->mutex);
+  Copies work = {};
+  std::vector<at::Tensor> results;
+  int64_t most = 1;
+  for (const at::Tensor& output : record->outputs) {
+    results.push_back(at::empty(output.sizes(), output.options()));
+    const int64_t bytes = (int64_t)results.back().nbytes(), rows = output.is_contiguous() ? 1 : output.size(0);
+    work.copy[results.size() - 1] = {(const char*)output.const_data_ptr(), (char*)results.back().data_ptr(), rows,
+                                     bytes / rows, output.stride(0) * (int64_t)output.element_size()};
+    if (rows == 1) work.copy[results.size() - 1].pitch = 0;
+    most = std::max(most, bytes);
+  }
+  TORCH_CHECK(record->on_gpu() && record->launcher.copy_function, "launcher: got one without a kernel that copies");
+  const unsigned grid = (unsigned)std::clamp<int64_t>(most / (16 * 256), 1, 1024);
+  const int code = launch_kernel(record->launcher, record->launcher.copy_function, grid, (unsigned)results.size(), 256,
+                                 current_stream(record->launcher.device), &work);
+  TORCH_CHECK(code == 0, "cuLaunchKernel: error ", code, " (copies of ", results.size(), " outputs)");
+  return results;
+}
+
+}  // namespace
+}  // namespace ks
+
+extern "C" {
+
+// Register the operators; called once in a process. Not at load time, as this library may be loaded twice.
+int64_t ks_register_operators() {
+  static torch::Library definitions(torch::Library::DEF, "kineticsim", std::nullopt, __FILE__, __LINE__);
+  definitions.def("step(Tensor(a!)[] state, Tensor[] tables, Tensor actions, int launcher) -> ()");
+  definitions.def(
+      "run(Tensor(a!)[] state, Tensor[] tables, Tensor? quotes, Tensor(b!)? fills, Tensor(c!)? value, "
+      "Tensor(d!)? last_price, Tensor(e!)? volume, Tensor(f!)? mid2, Tensor(g!)? fundamental, int decisions, "
+      "int auctions, int launcher) -> ()");
+  definitions.def("watch(Tensor[] live, Tensor[] outputs, int launcher) -> ()");
+  definitions.def("copies(int launcher) -> Tensor[]");
+  for (const auto key : {c10::DispatchKey::CPU, c10::DispatchKey::CUDA}) {
+    definitions.impl("step", torch::dispatch(key, TORCH_FN(ks::step)));
+    definitions.impl("run", torch::dispatch(key, TORCH_FN(ks::run)));
+  }
+  definitions.impl("watch", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(ks::watch)));
+  definitions.impl("copies", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(ks::copies)));
+  return 0;
+}
+
+int64_t ks_plan(const ks::PlanRequest* request, ks::Plan* plan) {
+  *plan = ks::plan_for(*request);
+  return 0;
+}
+
+// Returns the new launcher's number.
+int64_t ks_new_launcher(const ks::Launcher* launcher, const ks::Launch* launch) {
+  auto record = std::make_shared<ks::Record>();
+  record->launcher = *launcher;
+  record->launch = *launch;
+  const std::lock_guard<std::mutex> lock(ks::registry_mutex);
+  ks::registry[ks::next_id] = record;
+  return ks::next_id++;
+}
+
+void ks_free_launcher(int64_t id) {
+  std::shared_ptr<ks::Record> record = ks::find(id);  // its tensors are given back after the lock
+  const std::lock_guard<std::mutex> lock(ks::registry_mutex);
+  ks::registry.erase(id);
+}
+
+// Play a step on `stream` with what is bound, reading `bytes` of input. Returns 0; kMoved, and nothing has happened, if a
+// tensor lies elsewhere by now or has another size; kShared, likewise, if the input is one of them or not aligned; else the
+// driver's error.
+int64_t ks_step(int64_t id, const char* input, int64_t bytes, int64_t stride, void* stream) {
+  const std::shared_ptr<ks::Record> record = ks::find(id);
+  if (!record) return ks::kMoved;
+  const std::lock_guard<std::mutex> lock(record->mutex);
+  bool shares = (int64_t)input % ks::kAlignment != 0;
+  for (size_t i = 0; i < record->live.size(); ++i) {
+    const at::Tensor& tensor = record->live[i];
+    const char* start = record->starts[i];
+    if (tensor.const_data_ptr() != start || tensor.nbytes() != record->sizes[i]) return ks::kMoved;
+    shares |= input < start + record->sizes[i] && start < input + bytes;
+  }
+  if (shares) return ks::kShared;
+  const ks::Launcher& launcher = record->launcher;
+  ks::Launch& launch = record->launch;
+  if (launcher.least_width == 0) launch.choices = reinterpret_cast<const int64_t*>(input);
+  else launch.actions = reinterpret_cast<const float*>(input), launch.action_stride = (int32_t)stride;
+  return ks::launch_kernel(launcher, launcher.function, launcher.grid, 1, launcher.block, stream, &launch);
+}
+
+// Where a launcher counts the launches of operators; there as long as the launcher is.
+int64_t ks_played(int64_t id) {
+  const auto record = ks::find(id);
+  return record ? (int64_t)&record->played : 0;
+}
+
+int64_t ks_sizeof_launcher() { return (int64_t)sizeof(ks::Launcher); }
+}

@@ -1,0 +1,93 @@
+"""`CpuEngine`: the C++ engine, on torch's thread pool."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+
+from kineticsim_env.config import MAX_ORIGIN, MAX_QUOTE_QTY
+from kineticsim_env.engines.base import ENV_RESET
+from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine, market_stopped
+from kineticsim_env.errors import EngineUnavailable, MarketError
+from kineticsim_env.runtime import build, layout
+from kineticsim_env.runtime.calls import Uninterrupted
+
+
+class CpuEngine(NativeEngine):
+    """The C++ engine, on torch's thread pool."""
+
+    name = "cpu"
+
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+        """Load (perhaps build) the library and bind it; see `NativeEngine`."""
+        self._library = build.load_cpu()
+        ours = (ctypes.sizeof(layout.Launch), 4 * len(layout.PARAMS_FIELDS))
+        theirs = (self._library.ks_sizeof_launch(), self._library.ks_sizeof_params())
+        if ours != theirs:  # a field of layout.h that runtime/layout.py reads otherwise than the compiler does
+            raise EngineUnavailable(f"layout.h: Python reads structs of {ours} bytes, the compiler of {theirs}")
+        self._safe_auctions = 0
+        super().__init__(device, sizes, tensors)
+
+    def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
+        """See `NativeEngine._plan`."""
+        self._safe_auctions = 0
+        return super()._plan(rows)
+
+    def state_changed(self) -> None:
+        """Forget how many auctions were known to be safe."""
+        self._safe_auctions = 0
+
+    def _execute(self, mode: int, total_auctions: int) -> None:
+        """Run; if a market stops, put everything back and raise.
+
+        A copy of the state for that case is made only when it can come to it: while quantities are too small to
+        overflow within so many auctions, none is needed.
+        """
+        saved: dict[str, torch.Tensor] = {}
+        for launcher in self._launchers.values():
+            if launcher.played.value:  # by programs that torch compiled, which count no auctions
+                self._safe_auctions = launcher.played.value = 0
+        if mode == ENV_RESET:
+            self._safe_auctions = 0
+        elif total_auctions > self._safe_auctions:
+            self._safe_auctions = self._count_safe_auctions()
+            if total_auctions > self._safe_auctions:
+                saved = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        with Uninterrupted() if saved else nullcontext():
+            failed = self._library.ks_cpu_launch(ctypes.addressof(self._struct))
+            if failed >= 0:
+                self._raise_stopped(int(failed), saved)
+        self._safe_auctions -= total_auctions
+
+    def _raise_stopped(self, market: int, saved: Mapping[str, torch.Tensor]) -> None:
+        """Put the state before the call back, and say why it came to no end."""
+        reason = market_stopped(market, int(self._tensors["t"][market]), int(self._tensors["error"][market]))
+        self._safe_auctions = 0
+        if not saved:  # its bounds said that it could not: somebody wrote to live tensors since
+            raise MarketError(f"{reason}; tensors were changed by hand, so the state before the call is lost")
+        for name, tensor in saved.items():
+            self._tensors[name].copy_(tensor)
+        raise MarketError(reason)
+
+    def _count_safe_auctions(self) -> int:
+        """Return how many auctions no market can overflow in, from the largest book and what agents may add."""
+        # Warm starts count: a reset inside a launch swaps them in.
+        books = [self._tensors[name] for name in ("bid", "ask", "bank_bid", "bank_ask") if name in self._tensors]
+        largest = max(int(book.sum(1).max()) for book in books)
+        room = INT32_LIMIT - 1 - largest - self._sizes["K"] * MAX_QUOTE_QTY
+        places = [(self._tensors["last_tick"], self._tensors["price_origin"])]
+        if "bank_scalars" in self._tensors:
+            places.append(self._tensors["bank_scalars"][:, 1:3].unbind(1))
+        # The grid follows the mid, or jumps back to a last price that it has left behind.
+        furthest = max(int(torch.maximum(origin.abs(), (tick + origin).abs()).max()) for tick, origin in places)
+        origin_room = MAX_ORIGIN - furthest
+        return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"])))
+
+    def _shape(self, mode: int) -> dict[str, int]:
+        """See `NativeEngine._shape`."""
+        function = ctypes.cast(self._library.ks_cpu_launch, ctypes.c_void_p).value
+        return {"function": function or 0, "device": -1}

@@ -1,0 +1,204 @@
+"""`CudaEngine`: the persistent kernel on one GPU, in the variant that its markets need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env.engines import operators, variants
+from kineticsim_env.engines.base import ENV_STEP
+from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
+from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import kernels, layout
+
+# Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200,
+# which the compilation takes too, so that it costs at most as much again as was spent by then.
+_WORK_TO_SPECIALISE = 2 * 10**11
+
+
+class CudaEngine(NativeEngine):
+    """The persistent kernel on one GPU, launched on torch's current stream, without synchronisation."""
+
+    name = "cuda"
+
+    def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
+        """Bind to tensors on a CUDA device; see `NativeEngine`. Kernel variants are compiled when first needed."""
+        super().__init__(device, sizes, tensors)
+        self._index = torch.cuda.current_device() if device.index is None else device.index
+        self._plans: dict[int, tuple] = {}
+        self._work, self._specialised = 0, False
+        self._changing: set[str] = set()  # parameters that were set more than once, to different values
+        self._stream: torch.cuda.Stream | None = None  # of the last call
+        self._changing_task: set[str] = set()  # settings of the task likewise
+        self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
+        self._raw_stream = -1  # that of the last call, by its number
+
+    def begin_call(self) -> None:
+        """See `Engine.begin_call`; order what this call launches behind the last one, if it comes on another stream."""
+        super().begin_call()
+        if torch._C._cuda_getCurrentRawStream(self._index) == self._raw_stream:
+            return
+        stream = torch.cuda.current_stream(self._index)
+        # A stream that is captured may not wait for others; torch waits for the whole device before a capture.
+        if self._stream is not None and not torch.cuda.is_current_stream_capturing():
+            stream.wait_stream(self._stream)
+        self._stream, self._raw_stream = stream, stream.cuda_stream
+
+    def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
+        """See `NativeEngine._plan`; a variant without options is used while no market has any."""
+        before = getattr(self, "_rows", rows)  # what a reset draws anew is no constant, or each reset would compile
+        # Scenarios' values change in a table that stays; the first of them come in another number of rows.
+        if self._scenarios is None and len(rows["fee"]) == len(before["fee"]):
+            self._changing |= {name for name in layout.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
+        was = [self._definitions(mode) for mode in (0, 1)] if before is not rows else None
+        super()._plan(rows)
+        names = ("walk_threshold", "jump_threshold", "cancel_threshold", "window", "tie", "residue")
+        self._options = int(any(np.any(rows[name] != 0) for name in names))
+        self._reach = max(1, int(rows["noise_spread"].max()), int(rows["maker_half_spread"].max()))
+        self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
+        self._plans = {}
+        self._work, self._step_work = 0, self._sizes["M"] * self._agents
+        return was == [self._definitions(mode) for mode in (0, 1)]
+
+    def specialise(self) -> None:
+        """Compile kernels for these very parameters: about a second each for a third more speed, and the same results.
+
+        What differs from market to market is still read for each market. Happens by itself once an engine has had much
+        to do (`_WORK_TO_SPECIALISE`).
+        """
+        if not self._specialised:
+            self._specialised, self._launchers = True, {}
+            modes, self._plans = list(self._plans), {}
+            for mode in modes:  # now: a CUDA graph may be captured next
+                self.prepare(mode)
+
+    def _own_definitions(self) -> dict[str, int | str]:
+        values = ((name, self._rows[name]) for name in layout.PARAMS_FIELDS)
+        constants = [
+            str(int(value[0])) if np.all(value == value[0]) and name not in self._changing else f"row.{name}"
+            for name, value in values
+        ]
+        return {"KS_PARAMETERS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
+
+    def set_task(self, task: Mapping[str, Any]) -> None:
+        """See `NativeEngine.set_task`; settings that stay as they were first set become constants, too."""
+        before = dict(self._task)
+        super().set_task(task)
+        changed = {name for name, value in task.items() if name in before and before[name] != value}
+        fresh = changed - self._changing_task or not before
+        self._changing_task |= changed
+        if self._specialised and fresh:
+            modes = [mode for mode in self._plans if mode != 0]
+            self._plans = {mode: plan for mode, plan in self._plans.items() if mode == 0}
+            for mode in modes:
+                self.prepare(mode)
+
+    def _task_definitions(self) -> dict[str, int | str]:
+        """Return what is constant of the task: its integers, as one assignment, and the role that all slots have."""
+        constants, defines = [], {}
+        for name, value in self._task.items():
+            if name in self._changing_task:
+                continue
+            if not layout.TASK_FIELDS[name].length and isinstance(value, (bool, int, np.integer)):
+                constants.append(f"task.{name}={int(value)}")
+            elif name == "role" and len(set(value[: self._sizes["K"]])) == 1:
+                defines["KS_ROLE"] = int(value[0])
+        return defines | ({"KS_TASK_CONSTANTS": ",".join(constants)} if "KS_ROLE" in defines else {})
+
+    def _plan_for(self, mode: int) -> Any:
+        """Return the variant and the shape for a mode, a `struct Plan`."""
+        largest = max(self._task.get("max_qty", 0), self._task.get("forced_qty", 0))
+        return variants.plan_for(
+            self._sizes,
+            torch.device("cuda", self._index),
+            task=int(mode != 0),
+            reach=self._reach,
+            agents=self._agents,
+            orders=min(self._orders, INT32_LIMIT - 1),
+            largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
+            lanes=int(self.force.get("KS_LANES", -1)),
+        )
+
+    def _definitions(self, mode: int, plan: Any = None) -> dict[str, int | str]:
+        """Return the definitions that the kernel for a mode is compiled with."""
+        chosen = variants.definitions(plan or self._plan_for(mode))
+        # With an environment on each lane it is compiled three times as fast with constants, and so only once.
+        specialised = self._specialised or "KS_LANES" in chosen
+        return {
+            "KS_TASK": int(mode != 0),
+            "KS_OPTIONS": self._options,
+            "KS_SLOTS": min(self._sizes["K"], 2),
+            **chosen,
+            **(self._task_definitions() if mode and specialised else {}),
+            **(self._own_definitions() if specialised else {}),
+            **self.force,
+        }
+
+    def prepare(self, mode: int) -> tuple:
+        """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
+        if mode not in self._plans:
+            plan = self._plan_for(mode)
+            if not plan.fits:
+                raise EngineUnavailable(
+                    f"num_levels: got {self._sizes['L']}, which takes {plan.shared} bytes of a GPU's shared memory per "
+                    "block, more than this one has (engine='cpu' has no such limit)"
+                )
+            defines = self._definitions(mode, plan)
+            self._specialised |= bool(defines.get("KS_LANES"))
+            kernel = kernels.load_kernel(torch.device("cuda", self._index), defines)
+            if mode:
+                self._struct.tile = plan.tile
+            self._plans[mode] = (kernel, plan.blocks, plan.threads, plan.shared)
+        return self._plans[mode]
+
+    def _execute(self, mode: int, total_auctions: int) -> None:
+        if not self._specialised:
+            self._work += self._sizes["M"] * self._agents * total_auctions
+            # Not while a CUDA graph is captured: no module can be loaded then.
+            if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
+                self.specialise()
+        kind = min(mode, 1)
+        kernel, grid, block, shared = self._plans.get(kind) or self.prepare(kind)
+        # What torch.cuda.current_stream and current_device wrap, without their checks: CUDA is long initialised.
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        if torch._C._cuda_getDevice() == self._index:
+            kernel.launch(grid, block, shared, self._struct, stream)
+        else:
+            with torch.cuda.device(self._index):
+                kernel.launch(grid, block, shared, self._struct, stream)
+
+    def _shape(self, mode: int) -> dict[str, int]:
+        """See `NativeEngine._shape`."""
+        kernel, grid, block, shared = self.prepare(min(mode, 1))
+        return {
+            "function": kernel.function,
+            "copy_function": kernel.copy_function,
+            "launch_on_gpu": kernels.launch_address(),
+            "device": self._index,
+            "grid": grid,
+            "block": block,
+            "shared": shared,
+        }
+
+    def copies(self) -> list[torch.Tensor]:
+        """See `Engine.copies`; one kernel copies them all."""
+        launcher = self._launchers.get(ENV_STEP)
+        return super().copies() if launcher is None else launcher.copies()
+
+    def step_at_once(self, given: torch.Tensor) -> bool:
+        """Play a step in one C call; see `Engine.step_at_once`."""
+        launcher = self._launchers.get(ENV_STEP)
+        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        if launcher is None or stream != self._raw_stream:
+            return False
+        if not self._specialised:
+            self._work += self._step_work
+            if self._work > _WORK_TO_SPECIALISE:
+                return False
+        code = launcher.step(given.data_ptr(), given.nbytes, given.shape[-1], stream)
+        if code > 0:
+            raise RuntimeError(f"cuLaunchKernel: error {code}")
+        return code == operators.PLAYED

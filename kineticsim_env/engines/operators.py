@@ -1,0 +1,110 @@
+"""Launches as torch sees them: the operators `kineticsim::step` and `kineticsim::run`, for `torch.compile`.
+
+A program that torch compiles into one graph must not see Python's locks and bookkeeping. It calls an operator with the
+tensors that a launch reads and writes, and with the number of a *launcher*: all that is said of the launch beside its
+tensors (cuda/model/launcher.h), registered here beforehand. The same launcher plays a step outside of graphs in one
+call, `Launcher.step`. The operators are C++ (cuda/operators.cpp); where there is no C++ compiler there are none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build, layout
+
+_FIELDS = layout.parse_struct((build.cuda_dir() / "model" / "launcher.h").read_text(), "Launcher")
+_Struct: Any = layout.structure("Launcher", _FIELDS, {})
+_MOST_TENSORS = _FIELDS["offsets"].length or 0
+PLAYED, MOVED, SHARED = 0, -1, -2  # what a step returns, beside the driver's errors
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Return the C++ library with its operators registered. Raises EngineUnavailable if it cannot be built."""
+    found = build.load_cpu()
+    if ctypes.sizeof(_Struct) != found.ks_sizeof_launcher():
+        raise EngineUnavailable("launcher.h: Python reads struct Launcher otherwise than the compiler does")
+    found.ks_register_operators()
+    for name in ("step", "run"):
+        torch.library.register_fake(f"kineticsim::{name}", lambda *tensors: None)
+    return found
+
+
+def available() -> bool:
+    """Return whether there are operators here; builds them if need be."""
+    try:
+        library()
+    except EngineUnavailable:
+        return False
+    return True
+
+
+class Launcher:
+    """One way to launch, registered.
+
+    Attributes:
+        number: What the operators know it by.
+        state: The tensors that a launch may write, in the order that the operators take them.
+        tables: Those that it only reads, likewise.
+        named: `state` by name.
+    """
+
+    def __init__(
+        self,
+        launch: ctypes.Structure,
+        state: Mapping[str, torch.Tensor],
+        tables: Mapping[str, torch.Tensor],
+        shape: Mapping[str, int],
+    ) -> None:
+        """Register a launch.
+
+        Args:
+            launch: A `struct Launch`, which is copied.
+            state: Tensors by the names of its pointers.
+            tables: Likewise.
+            shape: Further fields of `struct Launcher`.
+        """
+        assert len(state) + len(tables) <= _MOST_TENSORS
+        self.state, self.tables, self.named = list(state.values()), list(tables.values()), dict(state)
+        struct = _Struct(num_state=len(state), num_tables=len(tables), **shape)
+        for place, (name, tensor) in enumerate((*state.items(), *tables.items())):
+            struct.offsets[place] = getattr(layout.Launch, name).offset
+            struct.bytes[place] = tensor.nbytes
+        self._library = library()
+        self.number: int = self._library.ks_new_launcher(ctypes.addressof(struct), ctypes.addressof(launch))
+        self.played = ctypes.c_int64.from_address(self._library.ks_played(self.number))  # launches by operators
+        weakref.finalize(self, self._library.ks_free_launcher, self.number).atexit = False
+
+    def watch(self, live: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+        """Say which tensors must stay where they are for `step`, and which of them `copies` copies."""
+        torch.ops.kineticsim.watch(list(live), list(outputs), self.number)
+
+    def step(self, address: int, size: int, stride: int, stream: int) -> int:
+        """Play a step of the tensors that are bound, on a CUDA stream.
+
+        Args:
+            address: Of the input, checked, contiguous.
+            size: Its bytes.
+            stride: Numbers in a row of actions.
+            stream: `torch.cuda.Stream.cuda_stream`.
+
+        Returns:
+            PLAYED; MOVED, and nothing has happened, if a watched tensor lies elsewhere by now or has another size;
+            SHARED, likewise, if the input is a part of one or is not aligned; or the driver's error.
+        """
+        return self._library.ks_step(self.number, address, size, stride, stream)
+
+    def copies(self) -> list[torch.Tensor]:
+        """Return the outputs as tensors of their own, copied by one kernel."""
+        return torch.ops.kineticsim.copies(self.number)
+
+    def __reduce__(self) -> str:
+        """Refuse to be copied: the number is this object's."""
+        raise TypeError("a launcher cannot be copied or pickled")

@@ -1,0 +1,69 @@
+"""Which variant of the CUDA kernel an engine needs, and the shape of its launches. Asked of cuda/model/plan.h.
+
+The kernels know what they need. This file hands them an engine's sizes and reads their answer: on the host, or, where
+there is no C++ compiler, from a kernel of one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from kineticsim_env.engines import operators
+from kineticsim_env.runtime import build, kernels, layout
+
+_TEXT = (build.cuda_dir() / "model" / "plan.h").read_text()
+Request: Any = layout.structure("PlanRequest", layout.parse_struct(_TEXT, "PlanRequest"), {})
+Plan: Any = layout.structure("Plan", layout.parse_struct(_TEXT, "Plan"), {})
+_Launch: Any = layout.structure("PlanLaunch", layout.parse_struct(_TEXT, "PlanLaunch"), {"PlanRequest": Request})
+
+# An environment's settings become constants of its kernel, too.
+_SIZES = {"M": "markets", "L": "levels", "K": "slots"}
+
+
+def plan_for(sizes: Mapping[str, int], device: torch.device, **asked: int) -> Any:
+    """Return what `plan_for` in cuda/model/plan.h answers, a `struct Plan`.
+
+    Args:
+        sizes: M, L and K.
+        device: The GPU.
+        **asked: The other fields of `struct PlanRequest` but those of the device.
+    """
+    properties = torch.cuda.get_device_properties(device)
+    request = Request(
+        **{name: sizes[short] for short, name in _SIZES.items()},
+        multiprocessors=properties.multi_processor_count,
+        shared_of_block=properties.shared_memory_per_block_optin,
+        shared_of_multiprocessor=getattr(properties, "shared_memory_per_multiprocessor", 0),
+        **asked,
+    )
+    return plan_on_host(request) if operators.available() else plan_on_device(request, device)
+
+
+def plan_on_host(request: Any) -> Any:
+    """Return the plan for a request; the C++ library makes it."""
+    plan = Plan()
+    operators.library().ks_plan(ctypes.addressof(request), ctypes.addressof(plan))
+    return plan
+
+
+def plan_on_device(request: Any, device: torch.device) -> Any:
+    """Return the same; the GPU makes it."""
+    kernel = kernels.load_kernel(device, {}, "plan.cu", "ks_plan")
+    answer = torch.zeros(ctypes.sizeof(Plan), dtype=torch.uint8, device=device)
+    launch = _Launch(request=request, plan=answer.data_ptr())
+    kernel.launch(1, 1, 0, launch, torch.cuda.current_stream(device).cuda_stream)
+    return Plan.from_buffer_copy(answer.cpu().numpy().tobytes())
+
+
+def definitions(plan: Any) -> dict[str, int | str]:
+    """Return the preprocessor definitions of the variant that a plan chose."""
+    chosen = {"KS_BINS": plan.bins}
+    if plan.single:
+        chosen |= {"KS_SINGLE": 1, "KS_BLOCKS": plan.blocks_to_hold}
+    if plan.lanes:
+        chosen["KS_LANES"] = plan.lanes
+    return chosen
