@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from kineticsim_env.engines.base import RUN
 from kineticsim_env.engines.native import market_stopped
 from kineticsim_env.engines.population import multinomial_counts
 from kineticsim_env.errors import MarketError
-from kineticsim_env.runtime import layout, saved_states
+from kineticsim_env.runtime import layout, pieces, saved_states
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import (
     check_count,
@@ -26,10 +26,8 @@ from kineticsim_env.runtime.checks import (
     check_series,
     check_slots,
 )
+from kineticsim_env.runtime.live import LiveMarkets
 from kineticsim_env.runtime.values import check_choice, check_flag, check_instance, check_progress
-
-# Agent-events in about a quarter of a second: how long calls are cut for the progress bar and for Ctrl-C.
-_EVENTS_PER_PIECE = {"cuda": 5e10, "cpu": 5e7, "numpy": 3e6}
 
 _STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
 _REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_errors has raised for it
@@ -43,7 +41,7 @@ class Rollout(NamedTuple):
     series: dict[str, torch.Tensor]  # int32 [T, M, n] for each recorded name
 
 
-class Simulator:
+class Simulator(LiveMarkets):
     """An ensemble of M markets with K learned slots each.
 
     The model is in `docs/model.md`. All prices are absolute ticks; `bid` and `ask` are on the grid, whose tick 0 is at
@@ -187,7 +185,7 @@ class Simulator:
         self._before(total)
         if not total:
             return
-        most = max(1, int(_EVENTS_PER_PIECE[self.engine_name] / (self.num_markets * self._per_auction)))
+        most = max(1, int(pieces.EVENTS[self.engine_name] / (self.num_markets * self._per_auction)))
         if total <= most and not progress:
             fills = {"fills": None} if "fills" not in results else {}  # not an environment's
             self.engine.launch(RUN, decisions=decisions, auctions=auctions, new_quotes=quotes, **fills, **results)
@@ -198,7 +196,7 @@ class Simulator:
         bar = tqdm(total=total, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
         try:
             with bar:
-                for piece in cut_into_pieces(decisions, auctions, most):
+                for piece in pieces.cut_into_pieces(decisions, auctions, most):
                     self._run_piece(piece, auctions, results, quotes)
                     if self.device.type == "cuda":
                         torch.cuda.synchronize(self.device)  # else the bar would run ahead of the GPU
@@ -221,7 +219,7 @@ class Simulator:
         )
 
     def _run_piece(
-        self, piece: Piece, auctions: int, results: dict[str, torch.Tensor], quotes: torch.Tensor | None
+        self, piece: pieces.Piece, auctions: int, results: dict[str, torch.Tensor], quotes: torch.Tensor | None
     ) -> None:
         """Run a piece of some decisions, and add its results to those of the whole."""
         rows = slice(piece.decision, piece.decision + piece.decisions)
@@ -412,16 +410,6 @@ class Simulator:
         self.check_errors()
 
     @property
-    def bid(self) -> torch.Tensor:
-        """Resting built-in bids, int32 `[M, L]`, live."""
-        return self.tensors["bid"]
-
-    @property
-    def ask(self) -> torch.Tensor:
-        """Resting built-in asks, int32 `[M, L]`, live."""
-        return self.tensors["ask"]
-
-    @property
     @one_at_a_time
     def last_price(self) -> torch.Tensor:
         """Last clearing price, absolute ticks, int32 `[M]`, a copy."""
@@ -440,51 +428,6 @@ class Simulator:
         both = (best_bid >= 0) & (best_ask < levels)
         grid = torch.where(both, best_bid + best_ask, 2 * self.tensors["last_tick"])
         return (grid + 2 * self.tensors["price_origin"]).to(torch.int32)
-
-    @property
-    def price_origin(self) -> torch.Tensor:
-        """Absolute price of grid tick 0, int32 `[M]`, live."""
-        return self.tensors["price_origin"]
-
-    @property
-    def fundamental_price(self) -> torch.Tensor:
-        """Fundamental price, absolute ticks, int32 `[M]`, live."""
-        return self.tensors["fundamental_price"]
-
-    @property
-    def volume(self) -> torch.Tensor:
-        """Units traded since the reset, int64 `[M]`, live."""
-        return self.tensors["volume"]
-
-    @property
-    def trades(self) -> torch.Tensor:
-        """Auctions that traded since the reset, int64 `[M]`, live."""
-        return self.tensors["trades"]
-
-    @property
-    def t(self) -> torch.Tensor:
-        """Auctions since the reset, int64 `[M]`, live."""
-        return self.tensors["t"]
-
-    @property
-    def quotes(self) -> torch.Tensor:
-        """Standing quotes of the slots, int32 `[M, K, 4]`, live."""
-        return self.tensors["quotes"]
-
-    @property
-    def cash(self) -> torch.Tensor:
-        """Cash of the slots, ticks x units, int64 `[M, K]`, live."""
-        return self.tensors["cash"]
-
-    @property
-    def inventory(self) -> torch.Tensor:
-        """Inventory of the slots, units, int64 `[M, K]`, live."""
-        return self.tensors["inventory"]
-
-    @property
-    def fees(self) -> torch.Tensor:
-        """Fees paid by the slots, thousandths of a tick, int64 `[M, K]`, live."""
-        return self.tensors["fees"]
 
     def __repr__(self) -> str:
         """Name the shape and the engine."""
@@ -538,27 +481,6 @@ class Simulator:
             "last_tick": price[:, 0],
             "fundamental_price": column["fundamental_price"][:, 0],
         }
-
-
-class Piece(NamedTuple):
-    """A part of a call that takes long: whole decisions, or some auctions of one."""
-
-    decision: int
-    decisions: int
-    auction: int  # of the first decision
-    auctions: int  # of each decision
-
-
-def cut_into_pieces(decisions: int, auctions: int, most: int) -> Iterator[Piece]:
-    """Yield the pieces of decisions of some auctions each, of at most `most` auctions."""
-    if auctions <= most:
-        step = most // auctions
-        for decision in range(0, decisions, step):
-            yield Piece(decision, min(step, decisions - decision), 0, auctions)
-        return
-    for decision in range(decisions):
-        for auction in range(0, auctions, most):
-            yield Piece(decision, 1, auction, min(most, auctions - auction))
 
 
 def _named_series(series: Mapping[str, torch.Tensor]) -> dict[str, Any]:

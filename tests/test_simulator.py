@@ -7,8 +7,8 @@ import torch
 from strategies import ENGINES, SERIES, assert_same, make_quotes
 
 import kineticsim_env as ks
-from kineticsim_env import simulator
 from kineticsim_env.config import CLASSES
+from kineticsim_env.runtime.pieces import EVENTS
 
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 BOOKS = ("bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price", "volume", "trades", "t")
@@ -83,7 +83,7 @@ def test_a_progress_bar_changes_nothing(engine, monkeypatch):
     """Long runs go in pieces, here of two auctions."""
     whole, pieces = trading(engine), trading(engine)
     series = whole.run(15, record=SERIES, progress=False)
-    monkeypatch.setitem(simulator._EVENTS_PER_PIECE, engine, 2 * 9 * pieces._per_auction)
+    monkeypatch.setitem(EVENTS, engine, 2 * 9 * pieces._per_auction)
     assert_same(pieces.run(15, record=SERIES, progress=True), series)
     same_state(pieces, whole)
 

@@ -6,8 +6,8 @@ import torch
 from strategies import ENGINES, assert_same
 
 import kineticsim_env as ks
-from kineticsim_env import simulator
 from kineticsim_env.errors import EngineUnavailable, MarketError
+from kineticsim_env.runtime.pieces import EVENTS
 
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 CONFIG = ks.MarketConfig(num_levels=16, init_price=8, num_agents=12)  # 8 noise, 2 momentum and 2 makers
@@ -256,7 +256,7 @@ def test_a_long_run_that_fails_late_is_undone(engine, monkeypatch):
     left = auctions_left(3, 1)
     sim = open_heavy(engine, 3, 1)
     before = sim.state_dict()
-    monkeypatch.setitem(simulator._EVENTS_PER_PIECE, engine, 1)  # pieces of one auction
+    monkeypatch.setitem(EVENTS, engine, 1)  # pieces of one auction
     with pytest.raises(MarketError, match=r"market 1\b"):
         sim.run(left + 1, progress=False)
     assert_same(sim.state_dict(), before)
