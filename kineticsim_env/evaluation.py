@@ -37,7 +37,7 @@ HELD_OUT_WARM_SEED = 2**61 + 2**60  # warm starts that no training run has seen
 ENVIRONMENTS = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
 MEASURES = {  # what `Evaluation.pnl` is
     "MarketMaking": "liquidated PnL, ticks",
-    "Execution": "made against arrival, ticks a unit",
+    "Execution": "made against arrival, ticks per unit",
     "Trading": "liquidated PnL, ticks",
 }
 
@@ -128,7 +128,7 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
 
 
 def saved(envs: MarketVectorEnv) -> torch.Tensor:
-    """Return what executors' trades made against the arrival price, ticks a unit of the block, float64 `[M]`."""
+    """Return what executors' trades made against the arrival price, ticks per unit of the block, float64 `[M]`."""
     simulator, task = envs.simulator, envs.core.task
     cash, inventory, fees = (simulator.tensors[name][:, 0].double() for name in ("cash", "inventory", "fees"))
     money = cash + inventory * envs.core.tensors["arrival2"] / 2 - fees / 1000
@@ -210,7 +210,7 @@ def format_table(
     check_choice("task", task, MEASURES)
     digits = 3 if task == "Execution" else 0
     lines = [
-        f"| policy | {MEASURES[task]} | its sd | units a decision | mean inventory | return | parameters |",
+        f"| policy | {MEASURES[task]} | its sd | units per decision | mean inventory | return | parameters |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     for name, result in sorted(results.items(), key=lambda item: -item[1].pnl.mean()):
@@ -224,7 +224,7 @@ def format_table(
 
 
 def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
-    """Unwind every slot's inventory with marketable orders, at most `max_order_qty` units an auction.
+    """Unwind every slot's inventory with marketable orders, at most `max_order_qty` units per auction.
 
     The simulator moves on, and its standing quotes are replaced; give it a `branch()` to keep the original.
 

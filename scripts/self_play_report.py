@@ -25,14 +25,14 @@ feel of each other are missing fills and a price that the other one moves.
 
 Policies are learned with the PPO of `examples/ippo_many_learners.py`, with the same settings and number of decisions
 each: **alone** (the other maker does not trade), **with a rival** (the other maker is the scripted one of Avellaneda
-and Stoikov), in **self-play** (two learners share the policy that both improve, so that there are two samples a
+and Stoikov), in **self-play** (two learners share the policy that both improve, so that there are two samples per
 decision), and **against self-play** (the other maker is the finished policy of self-play, and a learner that begins as
 its copy looks for a weakness). Scripted makers have the parameters that do best on training seeds against the same
 scripted rival, which in turn was fitted alone and then against itself.
 
 Then every ordered pair plays the same held-out markets (seeds from 2^62, warm starts that no training has seen), 300
 decisions each. What counts is **liquidated PnL**: cash after both inventories were unwound through the market at the
-end, together and at most `max_order_qty` units an auction each. Intervals are 95%, over markets. They say how well the
+end, together and at most `max_order_qty` units per auction each. Intervals are 95%, over markets. They say how well the
 payoffs of *these* policies are known; how much policies differ from one training run to the next is in
 [the table of runs](#all-runs).
 
@@ -200,7 +200,7 @@ def overview(runs: dict[str, dict]) -> list[str]:
     names = {NONE: "nobody", ALONE: "alone", SELF: "self-play", REPLY: "its exploiter", STOIKOV: "A.-S."}
     titles = [f"{names[a]}, against {names[b]}" for a, b in pairs]
     lines = ["## All runs", ""]
-    lines += ["Liquidated PnL of the first one, ticks an episode. A.-S. is Avellaneda and Stoikov's.", ""]
+    lines += ["Liquidated PnL of the first one, ticks per episode. A.-S. is Avellaneda and Stoikov's.", ""]
     lines += [f"| run | {' | '.join(titles)} | spread, two from self-play |", "|---|" + "---:|" * (len(pairs) + 1)]
     for data, run in runs.items():
         cells, label = run["cells"], f"{run['machine'].split(',')[0]}, seed {run['args']['seed']}"
@@ -233,13 +233,13 @@ def section(run: dict, kind: str) -> list[str]:
     )
     parts += ["", "| maker | parameters, or training |", "|---|---|"]
     parts += [f"| {name} | {note} |" for name, note in notes.items() if note]
-    parts += ["", "Liquidated PnL of the row's maker, ticks an episode:", "", *matrix(run["cells"], "pnl", 0)]
+    parts += ["", "Liquidated PnL of the row's maker, ticks per episode:", "", *matrix(run["cells"], "pnl", 0)]
     parts += ["", f"![payoffs, totals, spreads and volumes](images/self_play_{kind}.png)", "", "What it shows:", ""]
     parts += findings(run)
     for name, title, places in (
-        ("total", "Liquidated PnL of both makers together, ticks an episode", 0),
+        ("total", "Liquidated PnL of both makers together, ticks per episode", 0),
         ("spread", "Spread after an auction, makers' quotes included, ticks", 2),
-        ("volume", "Volume, units an auction", 2),
+        ("volume", "Volume, units per auction", 2),
     ):
         parts += ["", f"{title}:", "", *matrix(run["cells"], name, places)]
     return [*parts, ""]

@@ -17,6 +17,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 from unittest import mock
 
@@ -25,6 +26,7 @@ import pytest
 
 import kineticsim_env
 from kineticsim_env import cli
+from scripts.pages import environments
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -37,6 +39,7 @@ def site_pages(ending: str) -> list[Path]:
 
 
 PAGES = [*(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING")), *site_pages(".md")]
+HISTORY = ("CHANGELOG.md", "changelog.md", "performance_log.md")  # these name what is no more
 OPTIONAL = (
     "array_api_compat",
     "matplotlib",
@@ -52,6 +55,13 @@ ISOLATED = ("rl_games",)  # changes torch's settings for the whole process
 _FENCE = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _SOURCE_FILE = re.compile(r"`((?:[\w.]+/)*[\w.]+\.(?:py|h|cuh|cu|cpp|toml|md))`")
+_CODE = re.compile(r"`([^`\n]+)`")
+_NAMED_IN = re.compile(r"`([\w./]+)`\s\(((?:`\w+`(?:,\s)?)+)\)")  # `path` (`name`, `name`)
+_SOURCES = (".py", ".h", ".cuh", ".cu", ".cpp")
+# What is counted, "a", per what: see the end of docs/glossary.md.
+_COUNTED = "steps ticks units events decisions orders registers instructions warps markets bytes bits KB MB one".split()
+_PER = "second step tick unit episode decision auction market agent slot lane warp multiprocessor launch side".split()
+_AMBIGUOUS = re.compile(rf"\b(?:{'|'.join(_COUNTED)})\s+an?\s+(?:{'|'.join(_PER)})\b")
 
 
 def name(page: Path) -> str:
@@ -101,16 +111,46 @@ def test_python_blocks_run(code, tmp_path, monkeypatch):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return
+    module = types.ModuleType("documentation")
+    monkeypatch.setitem(sys.modules, "documentation", module)  # torch.compile asks for it
     try:
-        exec(compile(code, "<documentation>", "exec"), {"__name__": "documentation"})
+        exec(compile(code, "<documentation>", "exec"), module.__dict__)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in OPTIONAL:
             pytest.skip(str(error))
         raise
 
 
-def test_the_readme_shows_every_way_in():
-    code = (ROOT / "README.md").read_text()
+def test_first_pages_begin_with_a_loop():
+    """Of ten lines, before the picture; it is the same one."""
+    loops = set()
+    for page in (ROOT / "README.md", DOCS / "index.md"):
+        text = page.read_text()
+        first = _FENCE.search(text)
+        assert first.group(1) == "python" and first.group(2).count("\n") <= 10
+        assert first.end() < text.index("![") < text.index("```bash")
+        loops.add(first.group(2))
+    (loop,) = loops
+    assert "gym.make_vec(" in loop and "envs.step(" in loop
+
+
+def test_pages_that_must_stay_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 180
+    assert len((DOCS / "architecture.md").read_text().splitlines()) <= 250
+
+
+def test_figures_of_the_readme_are_those_of_the_pages():
+    """Every number of its table of figures stands on the page that it names."""
+    text = (ROOT / "README.md").read_text()
+    number = re.compile(r"\d[\d.,]*(?: [GM]\b)?|\d")
+    table = "".join(re.findall(r"^\|.*\|$", text.partition("\n## Figures")[2].partition("\n## ")[0], re.MULTILINE))
+    there = set(number.findall((DOCS / "performance.md").read_text()))
+    found = set(number.findall(table.replace("H200", "")))
+    assert len(found) > 10 and found <= there, found - there
+
+
+def test_pages_show_every_way_in():
+    code = "".join(block.values[0] for block in blocks("python"))
     for words in (
         "ks.Simulator(",
         ".rollout(",
@@ -211,12 +251,12 @@ def test_commands_exist(words, tmp_path, monkeypatch):
         pytest.fail(f"nobody checks the command {words[0]!r}")
 
 
-def test_the_readme_names_all_subcommands():
+def test_pages_name_all_subcommands():
     parser = cli._parser()
     action = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    readme = (ROOT / "README.md").read_text()
+    text = "".join(page.read_text() for page in PAGES)
     for name in action.choices:
-        assert f"python -m kineticsim_env {name}" in readme
+        assert f"python -m kineticsim_env {name}" in text
 
 
 # Files and links ------------------------------------------------------------------------------------------------------
@@ -249,15 +289,75 @@ def test_named_files_exist(page):
     assert not {name for name in names if not any((place / name).exists() for place in places)}
 
 
+def source_files() -> list[Path]:
+    """Return every source file of the checkout but those of tests."""
+    folders = ("cuda", "kineticsim_env", "examples", "scripts", "docs/_ext")
+    return [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in _SOURCES]
+
+
 def test_the_map_of_the_code_is_whole():
-    """docs/architecture.md has a line for every source file."""
-    listed = set(_SOURCE_FILE.findall((ROOT / "docs" / "architecture.md").read_text()))
-    folders = ("cuda", "kineticsim_env", "examples", "scripts")
-    endings = (".py", ".h", ".cuh", ".cu", ".cpp")
-    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in endings]
-    files = {path.relative_to(ROOT).as_posix() for path in paths}
+    """docs/architecture.md has a line for every room, and every file says at its top what it is."""
+    listed = set(_CODE.findall((DOCS / "architecture.md").read_text()))
+    files = source_files()
     assert files
-    assert files - listed == set()
+    assert {path.parent.relative_to(ROOT).as_posix() for path in files} - listed == set()
+    for path in files:
+        first = path.read_text().lstrip("#!\n").splitlines()[0]
+        assert first.startswith('"""' if path.suffix == ".py" else "// ") and len(first) > 20, path
+
+
+@functools.cache
+def words_of_the_sources() -> frozenset[str]:
+    """Return every word of the sources, of the tests and of what builds them."""
+    paths = [*source_files(), *(path for path in (ROOT / "tests").iterdir() if path.suffix in _SOURCES)]
+    paths += [ROOT / "Makefile", ROOT / "pyproject.toml", *DOCS.rglob("*.json")]
+    return frozenset(word for path in paths for word in re.findall(r"\w+", path.read_text()))
+
+
+def unknown(code: str, shown: str = "") -> list[str]:
+    """Return what of a piece of inline code is nowhere in the repository, or in code that is shown beside it.
+
+    That is a path, or a word that looks like a name: with an underscore, or with a capital inside.
+    """
+    if re.fullmatch(r"\w[\w.-]*(?:/[\w.-]+)+", code):
+        elsewhere = code in gymnasium.registry or (ROOT / code).is_relative_to(MADE[0])
+        return [code] if not elsewhere and not any((place / code).exists() for place in (ROOT, DOCS)) else []
+    if not re.fullmatch(r"[A-Za-z_][\w.]{3,}(?:\(\))?", code):
+        return []
+    names = [word for word in re.findall(r"\w{3,}", code) if "_" in word or re.search(r"[a-z][A-Z]", word)]
+    known = words_of_the_sources() | set(re.findall(r"\w+", shown))
+    return [word for word in names if word not in known]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in HISTORY], ids=name)
+def test_names_in_code_exist(page):
+    shown = "".join(match.group(2) for match in _FENCE.finditer(page.read_text()))
+    assert not {code for code in _CODE.findall(prose(page)) if unknown(code, shown)}
+
+
+def test_names_that_do_not_exist_are_found():
+    assert unknown("KS_NOTHING_" + "SUCH") and unknown("cuda/no_such_" + "file.h") and unknown("Market.noSuch" + "Name")
+    assert not unknown("MarketConfig.preset") and not unknown("cuda/model") and not unknown("[M, K]")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_names_are_in_the_files_that_are_said_to_have_them(page):
+    for path, names in _NAMED_IN.findall(prose(page)):
+        assert (ROOT / path).is_file(), path
+        words = set(re.findall(r"\w+", (ROOT / path).read_text()))
+        assert not set(_CODE.findall(names)) - words, path
+
+
+def test_architecture_names_what_is_in_the_files():
+    """It says so of most files that it sends a reader to."""
+    named = _NAMED_IN.findall((DOCS / "architecture.md").read_text())
+    assert len(named) >= 20
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "glossary.md"], ids=name)
+def test_rates_say_per(page):
+    """A rate of units "a decision" can be read in two ways."""
+    assert not _AMBIGUOUS.findall(prose(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -306,12 +406,18 @@ def test_every_page_is_on_the_site():
 
 
 def test_every_environment_has_its_page():
-    """The page of an environment names its id, and asks it for its spaces."""
+    """A page names the environment's id, and so does the overview."""
     pages = "".join(page.read_text() for page in site_pages(".md") if page.parent.name == "environments")
     overview = (DOCS / "environments" / "index.md").read_text()
     for identity in (identity for identity in gymnasium.registry if identity.startswith("KineticSim/")):
-        assert f"```{{spaces}} {identity}\n" in pages, identity
+        assert f'gymnasium.make("{identity}")' in pages, identity
         assert f"`{identity}`" in overview, identity
+
+
+def test_written_pages_are_current():
+    """`python -m scripts.pages.environments` writes them."""
+    for page, text in environments.pages().items():
+        assert (DOCS / "environments" / f"{page}.md").read_text() == text, page
 
 
 def test_every_public_name_is_in_the_reference():

@@ -191,7 +191,7 @@ def test_liquidate_leaves_every_slot_flat():
     cash = liquidate(simulator)
     assert not bool(simulator.inventory.any())
     assert torch.equal(cash, simulator.cash) and cash.data_ptr() != simulator.cash.data_ptr()
-    least = -(-held.abs().amax(1) // torch.arange(1, 7))  # at most max_order_qty units an auction
+    least = -(-held.abs().amax(1) // torch.arange(1, 7))  # at most max_order_qty units per auction
     assert bool((simulator.t - before >= least.max()).all())
 
 

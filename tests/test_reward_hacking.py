@@ -45,12 +45,12 @@ def returns(make, num_envs=MARKETS, **arguments):
 
 def assert_earns_nothing(ticks):
     mean, half = confidence_interval(np.asarray(ticks))
-    assert mean + half <= 0, f"earned {mean:.1f} ± {half:.1f} ticks an episode"
+    assert mean + half <= 0, f"earned {mean:.1f} ± {half:.1f} ticks per episode"
 
 
 def assert_earns(ticks):
     mean, half = confidence_interval(np.asarray(ticks))
-    assert mean - half > 0, f"earned {mean:.1f} ± {half:.1f} ticks an episode"
+    assert mean - half > 0, f"earned {mean:.1f} ± {half:.1f} ticks per episode"
 
 
 # One attacker ---------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_discrete_pumps_earn_nothing(period):
 
 
 def legs(make, **arguments):
-    """Edge over the fundamental, ticks a unit, of buys and of sells; and how far the mid was pushed while pressing."""
+    """Edge over the fundamental, ticks per unit, of buys and of sells; how far the mid was pushed while pressing."""
     envs = evaluation_env(MARKETS, engine="cpu", reward="pnl", **arguments)
     policy, simulator = make(envs.core.task), envs.simulator
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
@@ -319,7 +319,7 @@ def test_not_trading_is_no_optimum_per_unit(role, hold, trade):
 
 
 def blocks(policy, num_envs=512, **task):
-    """What executors earn, in ticks a unit of the block, one episode each; `policy(t)` gives their action."""
+    """What executors earn, in ticks per unit of the block, one episode each; `policy(t)` gives their action."""
     envs = ExecutionVectorEnv(num_envs, engine="cpu", stagger=False, **task)
     envs.reset(seed=HELD_OUT_SEED)
     total, alive = np.zeros(num_envs), np.ones(num_envs, bool)

@@ -1,9 +1,8 @@
-"""Sphinx extension: the package's docstrings on the site, each stated once, in the source.
+"""Sphinx extension: the package's docstrings in the site's reference, and links between its pages.
 
-Docstrings here are Google's sections below a head in Markdown. It gives
+Docstrings here are Google's sections below a head in Markdown. (The head of a task is a page of its own:
+scripts/pages/environments.py writes it.) It gives
 
-- the directive `docstring`, which renders the Markdown head of an object's docstring through MyST, headings and tables
-  included: the page of an environment is the docstring of its task;
 - for autodoc, docstrings without what reStructuredText cannot read: of a head with headings or a table only what is
   before them stays, code fences become code blocks, and the comments behind the fields of a NamedTuple or dataclass its
   attributes;
@@ -14,17 +13,14 @@ Docstrings here are Google's sections below a head in Markdown. It gives
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import re
 from typing import Any
 
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyXRefRole
-from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
@@ -33,78 +29,7 @@ _FENCE = re.compile(r"^(\s*)```(\w*)$")
 _FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 _LETTER = re.compile(r"^(:param [^:]+: )([A-Z])\.$")
 _PAGE = re.compile(r"docs/([\w/]+)\.md")
-_CLASS = re.compile(r"(?<![`}\w])`([A-Z]\w*[a-z]\w*)`")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
-
-
-def find(path: str) -> Any:
-    """Return the object that a dotted path names; a module before an attribute of the same name."""
-    try:
-        return importlib.import_module(path)
-    except ModuleNotFoundError:
-        parent, _, name = path.rpartition(".")
-        return getattr(find(parent), name)
-
-
-def markdown_head(text: str) -> list[str]:
-    """Return the lines of a docstring before its first Google section."""
-    lines = inspect.cleandoc(text).splitlines()
-    end = next((index for index, line in enumerate(lines) if _SECTION.match(line)), len(lines))
-    return lines[:end]
-
-
-class Docstring(SphinxDirective):
-    """Renders the Markdown head of an object's docstring; the last thing on a MyST page.
-
-    With the option `skip-title` the first paragraph is left out, for a module whose first line only names it.
-    """
-
-    required_arguments = 1
-    option_spec = {"skip-title": lambda argument: True}  # noqa: RUF012
-
-    def run(self) -> list[nodes.Node]:
-        """Return the rendered head."""
-        found = find(self.arguments[0])
-        if not inspect.getdoc(found):
-            raise self.error(f"docstring: {self.arguments[0]} has no docstring")
-        self.env.note_dependency(inspect.getsourcefile(found))
-        lines = markdown_head(inspect.getdoc(found))
-        if "skip-title" in self.options:
-            lines = lines[lines.index("") + 1 :]
-        # As MyST's include does it: headings become sections of the page. (nested_parse puts them before the text.)
-        text = _CLASS.sub(r"{py:name}`\1`", "\n".join(lines))  # classes are links, as in the reference
-        self.state._renderer.nested_render_text(text, self.lineno)
-        return []
-
-
-class Spaces(SphinxDirective):
-    """A table of what an environment's id makes, asked of the environment itself."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Return the table."""
-        import gymnasium
-
-        name = self.arguments[0]
-        cheap = {"engine": "numpy", "bank_size": 0}
-        spaces = []
-        for action_type in ("continuous", "discrete"):
-            with gymnasium.make(name, action_type=action_type, **cheap) as env:
-                spaces.append((env.action_space, env.observation_space))
-        (continuous, observation), (discrete, _) = spaces
-        shown = f"Box(-1, 1, {observation.shape}, {observation.dtype})"
-        lines = [
-            "| | |",
-            "|---|---|",
-            f'| one market | `gymnasium.make("{name}")` |',
-            f'| many | `gymnasium.make_vec("{name}", num_envs=...)` |',
-            f"| action space | `{continuous}`, or `{discrete}` |",
-            f"| observation space | `{shown}` |",
-        ]
-        holder = nodes.Element()
-        self.state.nested_parse(StringList(lines, name), 0, holder)
-        return holder.children
 
 
 def for_autodoc(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -201,8 +126,6 @@ def skip_tuple_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, o
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register all of it."""
-    app.add_directive("docstring", Docstring)
-    app.add_directive("spaces", Spaces)
     app.add_role_to_domain("py", "name", Name())
     app.connect("autodoc-process-docstring", for_autodoc, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)

@@ -30,7 +30,7 @@ print("last_price:", price.shape, price.dtype)
 print(f"units traded in an auction: {volume.mean():.1f}")
 
 # %%
-# The price follows the fundamental, which nobody is told but the fundamental traders: their orders carry it into the
+# The price follows the fundamental, which nobody is told but the fundamental agents: their orders carry it into the
 # price. A market maker whose quotes are behind it pays for that.
 
 figure, (above, below) = plt.subplots(2, 1, figsize=(8, 5), sharex=True, height_ratios=(3, 1))

@@ -51,7 +51,7 @@ for name, result in results.items():
     print(f"{name:30s} {mean:6.0f} ± {half_width:3.0f} ticks, deviation {result.pnl.std():4.0f}")
 
 # %%
-# Quoting close to the mid trades most and earns little, since informed traders hit stale quotes; quoting far away
+# Quoting close to the mid trades most and earns little, since informed agents hit stale quotes; quoting far away
 # trades little. Moving the quotes against the inventory, as the last two do, takes risk out: compare the deviations.
 # Their parameters here are defaults; :func:`~kineticsim_env.evaluation.grid_search` finds better ones.
 
@@ -72,12 +72,12 @@ right.set(xlabel="liquidated PnL, ticks", ylabel="episodes", title="The last fiv
 plt.show()
 
 # %%
-# All makers met the same markets: market m plays the same random tape whoever trades in it. So they can be compared
+# All makers met the same markets: market m has the same random stream whoever trades in it. So they can be compared
 # market by market, which takes out what the markets have in common.
 
 difference = results["Guéant-Lehalle-Fernandez-Tapia"].pnl - results["4 ticks from the mid"].pnl
 mean, half_width = evaluation.confidence_interval(difference)
-print(f"the last less 4 ticks: {mean:.0f} ± {half_width:.0f} ticks an episode")
+print(f"the last less 4 ticks: {mean:.0f} ± {half_width:.0f} ticks per episode")
 
 # %%
 # A learner is compared in the same way. ``examples/ppo_market_maker.py`` trains one by PPO, which takes seconds on a

@@ -2,7 +2,7 @@
 Several learners in one market
 ==============================
 
-Makers, momentum traders and a noise trader share a market through PettingZoo's parallel API; each of them takes the
+Makers, a momentum and a noise learner share a market through PettingZoo's parallel API; each of them takes the
 place of a built-in agent.
 """
 
@@ -22,8 +22,8 @@ for agent in env.agents:
 print("state:", env.state().shape)
 
 # %%
-# Here nobody learns yet: one maker quotes close to the mid, the other further off, the momentum trader follows the
-# price with small orders, and the noise trader works off the quantity that it was given, a little at a time.
+# Here nobody learns yet: one maker quotes close to the mid, the other further off, the momentum learner follows the
+# price with small orders, and the noise learner works off the quantity that it was given, a little at a time.
 #
 # A maker's action is (bid offset, ask offset, bid size, ask size), the others' (aggression, size), each from -1 to 1.
 

@@ -10,8 +10,8 @@ played twice, with an order and without it: what differs is what the order did.
 # A sweep
 # -------
 #
-# Five shares of fundamental traders, 400 markets each, in one ensemble of 2,000. What fundamental traders gain in
-# share, noise traders lose.
+# Five shares of fundamental agents, 400 markets each, in one ensemble of 2,000. What fundamental agents gain in
+# share, noise agents lose.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,7 +37,7 @@ for share, middle, half in zip(shares, mean, half_width, strict=True):
 
 figure, axes = plt.subplots(figsize=(6, 3.4))
 axes.errorbar(shares, mean, yerr=half_width, fmt="o-", capsize=3, color="#1f6fb4")
-axes.set(xlabel="share of fundamental traders", ylabel="mean distance, ticks")
+axes.set(xlabel="share of fundamental agents", ylabel="mean distance, ticks")
 axes.set_title("How far the price is from the fundamental")
 axes.set_yscale("log")
 axes.set_xticks(shares)
@@ -47,8 +47,8 @@ plt.show()
 # A counterfactual
 # ----------------
 #
-# One trader is added to each of 1,000 markets, and buys 10 units in each of 4 auctions, at any price.
-# ``counterfactual`` plays that, and the same markets in which the trader does nothing. All other agents draw the same
+# One agent is added to each of 1,000 markets, and buys 10 units in each of 4 auctions, at any price.
+# ``counterfactual`` plays that, and the same markets in which it does nothing. All other agents draw the same
 # random numbers in both, so that the two are the same market but for the order and for what it set off.
 
 orders = torch.zeros((4, 1, 1, 4), dtype=torch.int32)  # [decision, 1: all markets alike, trader, 4]
@@ -56,14 +56,14 @@ orders[..., 0] = 2**30  # the bid's price: any
 orders[..., 1] = 10  # its units; the last two of an order are the offer's
 config = ks.MarketConfig.preset("trading")
 both = ks.counterfactual(config, orders, num_markets=1000, seed=0, warmup=100, after=36)
-print(f"units bought a market: {both.with_agent.fills[..., 0].sum(0).double().mean():.1f}")
+print(f"units bought per market: {both.with_agent.fills[..., 0].sum(0).double().mean():.1f}")
 
 mean, half_width = (half_ticks / 2 for half_ticks in both.mean_difference("mid2"))
 print(f"impact after the fourth: {mean[3]:.1f} ± {half_width[3]:.1f} ticks; at the end {mean[-1]:.1f}")
 
 # %%
 # On the left one market with its twin. On the right the mean over all of them: the impact builds up while the trader
-# buys, and is gone some auctions later, as the fundamental traders know that nothing happened to the value.
+# buys, and is gone some auctions later, as the fundamental agents know that nothing happened to the value.
 
 # sphinx_gallery_thumbnail_number = 2
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.5))

@@ -12,7 +12,7 @@
 | Action values | [-1, 1] |
 | Observation shape | maker, executor (37,), others (36,) |
 | Observation values | [-1, 1] |
-| State shape | (30 + 7 a maker or executor + 6 an other,) |
+| State shape | (30 + 7 per maker or executor + 6 per other,) |
 | State values | [-1, 1] |
 
 A maker, momentum or noise learner takes the place of a built-in agent of its class, and stays in its role; an executor

@@ -14,16 +14,16 @@ from kineticsim_env.tasks.base import CHOICES, ForBlocks, Task
 
 @dataclasses.dataclass(frozen=True)
 class ExecutionTask(ForBlocks, Task):
-    """A trader has a block to buy or to sell by a deadline, and pays as little as it can against the arrival price.
+    """An executor has a block to buy or to sell by a deadline, and pays as little as it can against the arrival price.
 
     ## Description
 
-    The market is that of `MarketMakingTask`: call auctions among noise traders, momentum traders, makers and
-    fundamental traders, around a fundamental price that walks and jumps. At every decision the executor replaces its
-    one order, on the side of its block, which stands for `auctions_per_step` auctions. At the deadline the engine
-    executes what is left, as marketable orders of `forced_qty` units an auction, within the last step: not trading is
-    never free. What is hard: large orders eat through the book, small ones take until the deadline, waiting ones may
-    miss a price that runs away, and momentum traders follow what the block does to the price.
+    The market is that of `MarketMakingTask`: call auctions among noise, momentum, maker and fundamental agents, around
+    a fundamental price that walks and jumps. At every decision the executor replaces its one order, on the side of its
+    block, which stands for `auctions_per_step` auctions. At the deadline the engine executes what is left, as
+    marketable orders of `forced_qty` units per auction, within the last step: not trading is never free. What is hard:
+    large orders eat through the book, small ones take until the deadline, waiting ones may miss a price that runs away,
+    and momentum agents follow what the block does to the price.
 
     ## Action Space
 
@@ -62,8 +62,8 @@ class ExecutionTask(ForBlocks, Task):
 
     ## Rewards
 
-    Against the arrival price, the mid when the episode began (Perold 1988, "The implementation shortfall"), in ticks a
-    unit of the whole block, so that blocks of any size compare:
+    Against the arrival price, the mid when the episode began (Perold 1988, "The implementation shortfall"), in ticks
+    per unit of the whole block, so that blocks of any size compare:
 
     - `reward="shortfall"` (default): what the decision's trades made against the arrival price, less fees, divided by
       `block_qty`. The rewards of an episode sum to minus the implementation shortfall of the block.
@@ -72,7 +72,7 @@ class ExecutionTask(ForBlocks, Task):
     - `reward="terminal"`: 0, and at the end the whole of `"shortfall"`.
 
     What even the forced auctions leave undone (the other side has to be empty for that) costs `leftover_penalty` ticks
-    a unit. All are divided by `reward_scale`.
+    per unit. All are divided by `reward_scale`.
 
     ## Starting State
 
@@ -94,13 +94,13 @@ class ExecutionTask(ForBlocks, Task):
     | `horizon` | int | 100 | decisions until the deadline |
     | `side` | str | `"random"` | of the block, drawn in each episode; or `"buy"`, `"sell"` |
     | `block_qty` | int | 100 | units to trade |
-    | `forced_qty` | int | 4 | units an auction in which the engine executes what is left, at most `max_qty` |
+    | `forced_qty` | int | 4 | units per auction in which the engine executes what is left, at most `max_qty` |
     | `action_type` | str | `"continuous"` | or `"discrete"` |
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest order, units |
     | `reward` | str | `"shortfall"` | or `"risk_averse"`, `"terminal"` |
-    | `risk_aversion` | float | 0.05 | ticks a decision with the whole block left |
-    | `leftover_penalty` | float | 10 | ticks a unit that even the forced auctions leave |
+    | `risk_aversion` | float | 0.05 | ticks per decision with the whole block left |
+    | `leftover_penalty` | float | 10 | ticks per unit that even the forced auctions leave |
     | `reward_scale` | float | 1 | what rewards are divided by |
     | `warmup` | int | 100 | auctions that a warm start has behind it |
     | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
@@ -109,9 +109,12 @@ class ExecutionTask(ForBlocks, Task):
 
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"noise"` takes the place of a built-in noise
-    trader; None, the default, adds a trader), `randomise`; and see `ExecutionVectorEnv`.
+    agent; None, the default, adds an agent), `randomise`; and see `ExecutionVectorEnv`.
 
     ```python
+    import gymnasium
+    import kineticsim_env
+
     env = gymnasium.make("KineticSim/Execution-v0", block_qty=200, side="sell")
     envs = gymnasium.make_vec("KineticSim/Execution-v0", num_envs=4096, output="torch")
     ```
@@ -129,7 +132,7 @@ class ExecutionTask(ForBlocks, Task):
     reward_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check every field, and that forced orders fit through the door."""
+        """Check every field, and that forced orders are within its limits."""
         super().__post_init__()
         check_forced(self)
 

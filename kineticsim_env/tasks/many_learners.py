@@ -24,7 +24,7 @@ class ManyLearnersTask(ForProfit, ForBlocks, Task):
     |-----------|---------|----|-------------|
     | those of `MarketMakingTask` | | maker, trader, momentum | `horizon`, `max_qty` and so on are everyone's |
     | `max_target` | 40 | noise | most that one has to trade in an episode |
-    | `leftover_penalty` | 10 | noise, executor | ticks a unit left untraded |
+    | `leftover_penalty` | 10 | noise, executor | ticks per unit left untraded |
     | `side`, `block_qty`, `forced_qty`, `risk_aversion` | as in `ExecutionTask`, but blocks of 40 | executor | |
     | `execution_reward` | `"shortfall"` | executor | the `reward` of `ExecutionTask` |
     """
@@ -34,7 +34,7 @@ class ManyLearnersTask(ForProfit, ForBlocks, Task):
     execution_reward: str = "shortfall"
 
     def __post_init__(self) -> None:
-        """Check every field, and that forced orders fit through the door."""
+        """Check every field, and that forced orders are within its limits."""
         super().__post_init__()
         check_forced(self)
 

@@ -10,15 +10,14 @@ from kineticsim_env.tasks.base import ForProfit, Task
 
 @dataclasses.dataclass(frozen=True)
 class MarketMakingTask(ForProfit, Task):
-    """A trader quotes both sides of a market of many built-in agents, and lives on the spread.
+    """A market maker quotes both sides of a market of built-in agents, and earns the spread.
 
     ## Description
 
     The market holds call auctions: in each, all orders clear at one price, the one that trades most. Its built-in
-    agents are noise traders, momentum traders, makers and fundamental traders, and its fundamental price walks and
-    jumps. At every decision the learner replaces its two quotes; they stand for `auctions_per_step` auctions. What is
-    hard: quotes near the mid trade most, and are those that informed orders hit; inventory gains and loses with the
-    price.
+    agents are noise, momentum, maker and fundamental agents, and its fundamental price walks and jumps. At every
+    decision the learner replaces its two quotes; they stand for `auctions_per_step` auctions. What is hard: quotes near
+    the mid trade most, and are those that informed orders hit; inventory gains and loses with the price.
 
     ## Action Space
 
@@ -65,9 +64,9 @@ class MarketMakingTask(ForProfit, Task):
     - `reward="pnl"`: `pnl`.
     - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
       full.
-    - `reward="per_unit"`: `pnl` for each unit at stake: the units filled in the decision, or the units held before it
+    - `reward="per_unit"`: `pnl` per unit at stake: the units filled in the decision, or the units held before it
       if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
-      fills with others count: a trader's own quotes never meet.
+      fills with others count: a learner's own quotes never trade with each other.
 
     All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the default
     mark, the fundamental price, cannot.
@@ -90,11 +89,11 @@ class MarketMakingTask(ForProfit, Task):
     | `horizon` | int | 300 | decisions in an episode |
     | `action_type` | str | `"continuous"` | or `"discrete"` |
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
-    | `max_qty` | int | 8 | largest quote, units a side |
+    | `max_qty` | int | 8 | largest quote, units per side |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
     | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"`, `"per_unit"` |
     | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
-    | `inventory_penalty` | float | 0.01 | ticks a decision for each squared unit held |
+    | `inventory_penalty` | float | 0.01 | ticks per decision for each squared unit held |
     | `dampening` | float | 0.5 | share taken of the gains of holding |
     | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
     | `reward_scale` | float | 10 | what rewards are divided by |
@@ -106,9 +105,12 @@ class MarketMakingTask(ForProfit, Task):
 
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"maker"` takes the place of a built-in maker;
-    None, the default, adds a trader), `randomise`; and see `MarketMakingVectorEnv`.
+    None, the default, adds an agent), `randomise`; and see `MarketMakingVectorEnv`.
 
     ```python
+    import gymnasium
+    import kineticsim_env
+
     env = gymnasium.make("KineticSim/MarketMaking-v0", horizon=500, reward="asymmetric")
     envs = gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=4096, output="torch")
     ```

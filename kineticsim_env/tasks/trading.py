@@ -10,15 +10,15 @@ from kineticsim_env.tasks.base import ForProfit, Task
 
 @dataclasses.dataclass(frozen=True)
 class TradingTask(ForProfit, Task):
-    """A trader takes a view: one order a decision, to buy or to sell, or none.
+    """A trader gives one order per decision, to buy or to sell, or none.
 
     ## Description
 
-    The market is that of `MarketMakingTask`: call auctions among noise traders, momentum traders, makers and
-    fundamental traders, around a fundamental price that walks and jumps. At every decision the trader replaces its one
-    order, which stands for `auctions_per_step` auctions. What is hard: the price moves in small steps, and an order
-    that trades at once pays half the spread, so that only moves that go further than that, and orders that wait for
-    the others to come, are worth it.
+    The market is that of `MarketMakingTask`: call auctions among noise, momentum, maker and fundamental agents, around
+    a fundamental price that walks and jumps. At every decision the trader replaces its one order, which stands for
+    `auctions_per_step` auctions. What is hard: the price moves in small steps, and an order that trades at once pays
+    half the spread, so that only moves that go further than that, and orders that wait for the others to come, are
+    worth it.
 
     ## Action Space
 
@@ -62,9 +62,9 @@ class TradingTask(ForProfit, Task):
     - `reward="pnl"`: `pnl`.
     - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
       full.
-    - `reward="per_unit"`: `pnl` for each unit at stake: the units filled in the decision, or the units held before it
+    - `reward="per_unit"`: `pnl` per unit at stake: the units filled in the decision, or the units held before it
       if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
-      fills with others count: a trader's own orders never meet.
+      fills with others count: a learner's own orders never trade with each other.
 
     All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the default
     mark, the fundamental price, cannot.
@@ -91,7 +91,7 @@ class TradingTask(ForProfit, Task):
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
     | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"`, `"per_unit"` |
     | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
-    | `inventory_penalty` | float | 0.002 | ticks a decision for each squared unit held |
+    | `inventory_penalty` | float | 0.002 | ticks per decision for each squared unit held |
     | `dampening` | float | 0.5 | share taken of the gains of holding |
     | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
     | `reward_scale` | float | 10 | what rewards are divided by |
@@ -103,9 +103,12 @@ class TradingTask(ForProfit, Task):
 
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"momentum"` takes the place of a built-in momentum
-    trader; None, the default, adds a trader), `randomise`; and see `TradingVectorEnv`.
+    agent; None, the default, adds an agent), `randomise`; and see `TradingVectorEnv`.
 
     ```python
+    import gymnasium
+    import kineticsim_env
+
     env = gymnasium.make("KineticSim/Trading-v0", horizon=500, reward="pnl")
     envs = gymnasium.make_vec("KineticSim/Trading-v0", num_envs=4096, output="torch")
     ```

@@ -1,1 +1,1 @@
-"""The measured pages of docs/: `python -m scripts.pages.NAME` measures one, draws its pictures and writes its text."""
+"""The pages of docs/ that programs write: `python -m scripts.pages.NAME`. Measured ones draw pictures, too."""

@@ -25,7 +25,7 @@ SMALL = 3  # orders of a sweep over rates that are fitted on their own: those be
 
 
 class Sweeps(NamedTuple):
-    """The orders of one preset: (block, units an auction) of each."""
+    """The orders of one preset: (block, units per auction) of each."""
 
     by_length: tuple[tuple[int, int], ...]  # one rate, ever longer
     by_rate: tuple[tuple[int, int], ...]  # one duration, ever faster

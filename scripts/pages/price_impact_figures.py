@@ -23,7 +23,7 @@ def draw_preset(
         path: Where the PNG goes.
         kinds: Measured orders by sweep: by_length, by_rate, by_speed.
         fits: Their power laws, or None.
-        middle: (block, units an auction) of the order whose arms are compared.
+        middle: (block, units per auction) of the order whose arms are compared.
     """
     chosen = next(point for point in kinds["by_rate"] if (point.impact.block, point.impact.per_auction) == middle)
     plots.save_panels(
@@ -72,7 +72,7 @@ def _by_participation(axes: Any, points: Sequence[Any]) -> None:
         axes.annotate(str(point.impact.per_auction), (at, top), ha="center", va="top", fontsize=7, color=plots.GREY)
     axes.set_ylim(top=top)
     axes.set(
-        title=f"{points[0].impact.block} units, ever faster (top: units an auction)",
+        title=f"{points[0].impact.block} units, ever faster (top: units per auction)",
         xlabel="own share of the volume while the order lasts, %",
         ylabel="ticks (a unit)",
     )

@@ -117,7 +117,7 @@ def _preset(
 
 {figures}
 
-**Ever longer, {rate} units an auction:**
+**Ever longer, {rate} units per auction:**
 
 {_order_table(kinds["by_length"], digits, half)}
 
@@ -136,7 +136,7 @@ def _trading(kinds: Any, fits: Any, half: Any, setting: Any) -> str:
     steps = ", ".join(f"{value:.1f}" for value in _local(rates))
     second, count = lengths[1], len(lengths) + len(rates) + len(speeds)
     largest = max(abs(found.permanent.mean) for found in (*lengths, *rates, *speeds))
-    return f"""**Length costs nothing more, speed does.** At {lengths[0].per_auction} units an auction the impact is at
+    return f"""**Length costs nothing more, speed does.** At {lengths[0].per_auction} units per auction the impact is at
 its level after two auctions ({pm(second.at_end, 2)} ticks at {second.block} units) and stays there
 ({pm(lengths[-1].at_end, 2)} at {lengths[-1].block}). The fitted exponent is {_fit(fits["by_length"])}; what it
 describes is a step and a plateau, not a law.
@@ -146,14 +146,14 @@ of {setting["duration"]} auctions the exponent is {_fit(fits["by_rate"])}; fitte
 to {100 * rates[setting["small"] - 1].participation.mean:.0f}% of the volume) it is {_fit(fits["small"])}. From each
 block to the next it is {steps}: no single power describes the curve. An order of half of the volume and more eats the
 book faster than orders come in, every agent prices from the new mid, and the mid runs away from the fundamental
-({pm(rates[-1].at_end, 1)} ticks at {rates[-1].per_auction} an auction). The concave law that is reported for stock
+({pm(rates[-1].at_end, 1)} ticks at {rates[-1].per_auction} per auction). The concave law that is reported for stock
 markets, near a square root, is not found here.
 
 **Nothing is left.** The mid is back within {largest:.2f} ticks in all {count} orders, and half of the impact is gone
-within {max(half.values()):.1f} auctions at {lengths[0].per_auction} an auction. The fundamental does not listen to
+within {max(half.values()):.1f} auctions at {lengths[0].per_auction} per auction. The fundamental does not listen to
 orders, and it is what the price comes back to.
 
-**Patience is cheap.** {speeds[0].block} units cost {pm(speeds[0].impact_cost, 2)} ticks a unit over
+**Patience is cheap.** {speeds[0].block} units cost {pm(speeds[0].impact_cost, 2)} ticks per unit over
 {speeds[0].duration} auctions and {pm(speeds[-1].impact_cost, 2)} over {speeds[-1].duration}."""
 
 
@@ -176,7 +176,7 @@ a unit over {speeds[0].duration} auctions and {pm(speeds[-1].impact_cost, 3)} ov
 
 
 def _order_table(points: Sequence[Any], digits: int, half: Mapping[int, float] | None = None) -> str:
-    heads = ["block", "units an auction", "auctions", "share", "impact at the end", "left", "shortfall", "cost"]
+    heads = ["block", "units per auction", "auctions", "share", "impact at the end", "left", "shortfall", "cost"]
     rows = []
     for point in points:
         found = point.impact

@@ -36,7 +36,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # what else the published text leaves ope
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and write the page."""
     parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=4096, help="markets a point of the large sweep")
+    parser.add_argument("--markets", type=whole(2, 1 << 20), default=4096, help="markets per point of the large sweep")
     parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
     parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
     options = parser.parse_args(arguments)

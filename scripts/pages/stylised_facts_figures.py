@@ -60,7 +60,7 @@ def _published(axes: Any, points: dict[float, float]) -> None:
 
 
 def _markets(sweep: Any) -> str:
-    return f"{sweep.values['volume'].shape[1]:,} markets a point"
+    return f"{sweep.values['volume'].shape[1]:,} markets per point"
 
 
 def _volatility(axes: Any, sweep: Any) -> None:
@@ -90,7 +90,7 @@ def _kurtosis(axes: Any, sweep: Any) -> None:
 def _volume(axes: Any, sweep: Any) -> None:
     _curve(axes, sweep, "volume", "mean over markets", plots.BUY)
     _published(axes, PAPER_VOLUME)
-    axes.set(title="Volume", xlabel=_MOMENTUM, ylabel="units an auction")
+    axes.set(title="Volume", xlabel=_MOMENTUM, ylabel="units per auction")
     axes.legend(fontsize=8)
 
 
@@ -155,7 +155,7 @@ def _draw_plane(path: Path, plane: Any) -> None:
             lambda axes: heat(axes, mean("price_sd"), "Deviation of the price, ticks", log=True),
             lambda axes: heat(axes, mean("return_sd"), "Deviation of returns, ticks"),
             lambda axes: heat(axes, kurtosis, "Excess kurtosis, median market", diverging=True),
-            lambda axes: heat(axes, mean("volume"), "Volume, units an auction"),
+            lambda axes: heat(axes, mean("volume"), "Volume, units per auction"),
             lambda axes: heat(axes, first_lag, "Autocorrelation of |returns|, lag 1", diverging=True),
             lambda axes: heat(axes, mean("reached_edge"), "Markets that reached an end of the grid"),
         ],

@@ -18,7 +18,7 @@ def page(small: Mapping[str, Any], large: Any, plane: Any, setting: Mapping[str,
 
     Args:
         small: The sweep at the published number of markets, `"as published"` first, then under other options.
-        large: The sweep with many markets a point.
+        large: The sweep with many markets per point.
         plane: Momentum x maker.
         setting: What else the text names: command, engine, markets, plane_markets, auctions, edge, seconds.
     """
@@ -29,10 +29,10 @@ def page(small: Mapping[str, Any], large: Any, plane: Any, setting: Mapping[str,
 <!-- Written by `{setting["command"]}`; edit scripts/pages/stylised_facts_text.py instead. -->
 
 How volatility, tails, volume and autocorrelation depend on who trades. The published sweep, measured again: the share
-of momentum agents from 0 to 0.70 by 0.05, makers 0.15, the rest noise agents; 256 agents, 128 ticks, {few} markets a
+of momentum agents from 0 to 0.70 by 0.05, makers 0.15, the rest noise agents; 256 agents, 128 ticks, {few} markets per
 point, {setting["auctions"]:,} auctions from the opening book. All fifteen populations run side by side in one
 `Simulator` and one call of `run` (one launch on a GPU), through shares given per market. Then the same with
-{setting["markets"]:,} markets a point, in blocks of such ensembles, and the plane of both shares.
+{setting["markets"]:,} markets per point, in blocks of such ensembles, and the plane of both shares.
 
 {measured_on(setting)} All of it took {setting["seconds"]:.0f} s. ± is half of a 95% confidence interval over markets.
 
@@ -58,7 +58,7 @@ of `MarketConfig`, are compared at the end.
 
 ![the sweep at the published size](images/stylised_sweep.png)
 
-{setting["markets"]:,} markets a point, with 95% intervals (most are smaller than the marks):
+{setting["markets"]:,} markets per point, with 95% intervals (most are smaller than the marks):
 
 ![the sweep with many markets](images/stylised_ensemble.png)
 
@@ -75,14 +75,14 @@ end of the grid; "reached" are those that were ever at either.
 
 ## Momentum x maker
 
-{setting["plane_markets"]} markets a point, 15 x 8 mixes less the one that has more than all agents (white).
+{setting["plane_markets"]} markets per point, 15 x 8 mixes less the one that has more than all agents (white).
 {_plane_text(plane)}
 
 ![heat maps over both shares](images/stylised_plane.png)
 
 ## What else the text leaves open
 
-The same {few} markets a point under other options. The tie rule shows: with `tie="mid"` the kurtosis and both first
+The same {few} markets per point under other options. The tie rule shows: with `tie="mid"` the kurtosis and both first
 lags are not the paper's, with the lowest price they are. Fixed counts make no difference to what the paper states.
 Cancelling the residue makes none at low shares, and at 0.70 takes the volume below the paper's. That prices end at the
 top from 0.65 on, rather than at either end, is not explained here; it is not the tie rule, as they do so under
@@ -192,7 +192,7 @@ def _comparison(published: Any, large: Any, few: int, many: int) -> str:
         row("the same, 0.70, mean over markets", "26.34 (peak, above 0.60)", "kurtosis", last, 1),
         ["the same, all returns pooled", "", *(f"{s.pooled_kurtosis[last]:,.0f}" for s in (published, large))],
         row("the same, 0, returns of the mid", "", "mid_kurtosis", 0),
-        row("volume, units an auction, 0", "169.0", "volume", 0, 1),
+        row("volume, units per auction, 0", "169.0", "volume", 0, 1),
         row("the same, 0.70", "263.3", "volume", last, 1),
         lag("autocorrelation of returns, 0.15, lag 1", "-0.34", "acf", 1),
         row("the same, returns of the mid", "", "mid_acf_1", standard, 3),

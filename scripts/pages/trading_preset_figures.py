@@ -59,7 +59,7 @@ def draw(folder: Path, config: MarketConfig, games: dict[tuple[float, int], Game
         folder / "trading_maker.png",
         [
             lambda axes: curves(
-                axes, HALF_SPREADS, fills, "Fills without skew", half, "units an auction", ("#b04a35", "#8fb8de")
+                axes, HALF_SPREADS, fills, "Fills without skew", half, "units per auction", ("#b04a35", "#8fb8de")
             ),
             lambda axes: curves(axes, HALF_SPREADS, pnl, "Liquidated PnL", half, "mean, ticks x units"),
             lambda axes: curves(axes, HALF_SPREADS, risk, "Risk", half, "sd over markets, ticks x units"),

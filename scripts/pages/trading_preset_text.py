@@ -61,8 +61,8 @@ A scripted maker is added to the market (it replaces nobody). Before every aucti
 each side: the bid at `(mid2 >> 1) - half_spread - offset`, the ask at `((mid2 + 1) >> 1) + half_spread - offset`, with
 `offset = round(skew * inventory)`. Its inventory is limited to {setting["limit"]} units either way. After
 {setting["warmup"]} auctions of warm-up it trades for {setting["auctions"]}; then its inventory is unwound through the
-market, at most `max_order_qty` units an auction (`kineticsim_env.evaluation.liquidate`). **Liquidated PnL** is the cash
-that is left, in ticks x units. There are no fees.
+market, at most `max_order_qty` units per auction (`kineticsim_env.evaluation.liquidate`). **Liquidated PnL** is the
+cash that is left, in ticks x units. There are no fees.
 
 All makers meet the same {setting["markets"]:,} markets (seeds from {setting["seed"]}), so that differences between them
 are paired; ± is half of a 95% confidence interval over markets, and sd the deviation from market to market.
@@ -79,7 +79,7 @@ Without skew; units bought and sold are per auction.
 
 {_maker_table(games, 0.0, halves)}
 
-With the best of the skews, {best_skew:g} ticks a unit:
+With the best of the skews, {best_skew:g} ticks per unit:
 
 {_maker_table(games, best_skew, halves)}
 
@@ -155,7 +155,7 @@ def _checks(games: Games, market: Any, halves: Sequence[int], best: Any, plain: 
         ),
         (
             "buying and selling symmetric",
-            f"bought less sold at most {100 * asymmetry:.2f}% of the fills; worst {pm(worst, 4)} units an auction",
+            f"bought less sold at most {100 * asymmetry:.2f}% of the fills; worst {pm(worst, 4)} units per auction",
             asymmetry < 0.01,
         ),
         (
