@@ -106,15 +106,17 @@ struct Environment : Market {
     return part_of(launch, task, stopped(), launch.done[m], !launch.reset_mask || launch.reset_mask[m]);
   }
 
-  // What is true of all but those that play.
+  // A market that does not play has no rewards, and has its flags lowered unless it is frozen.
   void begin(const Part& part) {
-    const int64_t first = m * slots, last = first + slots;
-    if (launch.env_mode == kLaunchModeEnvStep && launch.fills) std::fill(launch.fills + 2 * first, launch.fills + 2 * last, 0);
-    if (launch.env_mode == kLaunchModeEnvStep || !part.frozen) std::fill(launch.reward + first, launch.reward + last, 0.0f);
-    if (part.frozen) return;
-    std::fill(launch.terminated + first, launch.terminated + last, 0);
-    std::fill(launch.truncated + first, launch.truncated + last, 0);
-    std::fill(launch.over + first, launch.over + last, 0);
+    if (!part.plays) clear_results(part.frozen);
+  }
+  void clear_results(bool frozen) {
+    const bool steps = launch.env_mode == kLaunchModeEnvStep;
+    for (int64_t row = m * slots; row < (m + 1) * slots; ++row) {
+      if (steps && launch.fills) launch.fills[2 * row] = launch.fills[2 * row + 1] = 0;
+      if (steps || !frozen) launch.reward[row] = 0.0f;
+      if (!frozen) launch.terminated[row] = launch.truncated[row] = launch.over[row] = 0;
+    }
   }
 
   void decode_actions(const Part&) {
@@ -127,7 +129,7 @@ struct Environment : Market {
   bool play(Part& part) {
     decision(fresh, 0);
     if (!stopped()) force_blocks();
-    part.plays = !stopped();
+    if (stopped()) part.plays = false, clear_results(false);
     return true;
   }
 
@@ -140,6 +142,7 @@ struct Environment : Market {
     mids[0] = mark();
     volumes[0] = recorded_volume(volume - volume_before);
     const int32_t elapsed = launch.elapsed[m] += 1;
+    bool all_ended = true;
     for (int k = 0; k < slots; ++k) {
       const int64_t row = m * slots + k, inventory = accounts[k].inventory;
       const bool liquidates = task.mark == kMarkLiquidation;
@@ -154,13 +157,12 @@ struct Environment : Market {
       launch.truncated[row] = outcome.end == kEndTruncated;
       launch.over[row] = outcome.end != kEndGoesOn;
       launch.ended[row] |= outcome.end != kEndGoesOn;
+      all_ended &= launch.ended[row] != 0;
     }
-    launch.done[m] = all_ended();
+    launch.done[m] = all_ended;
   }
 
-  bool all_ended() const {
-    return std::all_of(launch.ended + m * slots, launch.ended + (m + 1) * slots, [](uint8_t ended) { return ended; });
-  }
+  bool all_ended() const { return launch.done[m]; }
 
   void observe(const Part& part) {
     if (!part.plays) return;

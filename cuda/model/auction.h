@@ -21,7 +21,7 @@
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define KS_PLAY __device__ __forceinline__
 #else
-#define KS_PLAY inline
+#define KS_PLAY inline __attribute__((always_inline))
 #endif
 
 namespace ks {
