@@ -24,7 +24,7 @@ from kineticsim_env.runtime import build, kernels, layout
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "docs" / "benchmarks" / "instruction_counts.json"
-# What a count may grow by before it is an error. Two runs of one build count the same to the last instruction; another
+# What a count may grow by before it is an error. Counts of one build vary by less than 0.01%; another
 # Python or torch adds its own few per mille. A register more can cost a whole block per multiprocessor.
 MARGINS = {"registers": 0.0, "spilled_bytes": 0.0, "instructions": 0.03, "executed": 0.03}
 
