@@ -34,6 +34,9 @@ def library() -> ctypes.CDLL:
     found.ks_register_operators()
     for name in ("step", "run"):
         torch.library.register_fake(f"kineticsim::{name}", lambda *tensors: None)
+    torch.library.register_fake(
+        "kineticsim::copies_of", lambda outputs, _: [output.new_empty(output.shape) for output in outputs]
+    )
     return found
 
 
