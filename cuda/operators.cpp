@@ -314,6 +314,16 @@ int64_t ks_new_launcher(const ks::Launcher* launcher, const ks::Launch* launch) 
   return ks::next_id++;
 }
 
+// Change what a launcher's number stands for; programs that were compiled with it launch what it is from now on.
+int64_t ks_renew_launcher(int64_t id, const ks::Launcher* launcher, const ks::Launch* launch) {
+  const std::shared_ptr<ks::Record> record = ks::find(id);
+  if (!record) return ks::kMoved;
+  const std::lock_guard<std::mutex> lock(record->mutex);
+  record->launcher = *launcher;
+  record->launch = *launch;
+  return 0;
+}
+
 void ks_free_launcher(int64_t id) {
   std::shared_ptr<ks::Record> record = ks::find(id);  // its tensors are given back after the lock
   const std::lock_guard<std::mutex> lock(ks::registry_mutex);
