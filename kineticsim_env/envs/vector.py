@@ -276,7 +276,13 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
     @property
     def observation(self) -> torch.Tensor:
-        """The present observations, float32 `[M, F]`, live."""
+        """The present observations, float32 `[M, F]`, live; a copy in a program that torch compiles, if `copy`.
+
+        Inductor may read a live tensor after the next step of the same program has changed it.
+        """
+        if torch.compiler.is_compiling() and self._copy and self.output == "torch":
+            launcher = self.core.launcher
+            return torch.ops.kineticsim.copies_of([self._views(launcher.named)[0]], launcher.number)[0]
         return self._observation
 
     def _was_loaded(self) -> None:
