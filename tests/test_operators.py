@@ -22,6 +22,8 @@ on_each = pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=p
 compiled_by = pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 M = 7
 SMALL = {"horizon": 5, "bank_size": 4, "warmup": 3, "output": "torch"}
+# Torch 2.13, with any operator that changes a tensor twice in a program. With copy=True results are an operator's.
+LATE = "inductor reads a live tensor, or what it takes for a needless clone, after the next step has changed it"
 FEE = {"randomise": {"fee": [0, 100, 2500], "noise_spread": (3, 14)}, "num_scenarios": 5, "bank_per_market": 2}
 
 
@@ -44,7 +46,7 @@ def compiled(function, backend):
 
 
 def network(envs):
-    """Return a policy of a layer. Its actions are rounded, as a compiler may compute tanh in its own way."""
+    """Return a policy of a layer. Its actions are few, as a compiler may compute tanh or a division in its own way."""
     torch.manual_seed(5)
     discrete = envs.core.task.action_type == "discrete"
     size = envs._limit if discrete else envs.single_action_space.shape[0]
@@ -52,7 +54,7 @@ def network(envs):
 
     def act(observation):
         found = layer(observation)
-        return found.argmax(1) if discrete else torch.tanh(4 * found).round(decimals=1)
+        return found.argmax(1) if discrete else torch.where(torch.tanh(found) > 0.1, 0.625, -0.25)
 
     return act
 
@@ -140,7 +142,7 @@ def test_scenarios(engine, backend):
 @compiled_by
 @pytest.mark.parametrize("auctions", [1, 3])
 def test_several_auctions_and_steps_in_a_program(engine, backend, auctions):
-    """Two steps in one graph: the second reads what the first wrote."""
+    """Two steps in one graph: the second reads what the first wrote, and leaves what the first returned."""
     one, two = make(engine, auctions_per_step=auctions), make(engine, auctions_per_step=auctions)
     act = network(two)
 
@@ -163,7 +165,7 @@ def test_actions_that_are_a_clone_of_a_state_tensor(engine, backend, name):
     one, two = make(engine, copy=False), make(engine, copy=False)
 
     def step(envs):
-        return envs.step(envs.core.tensors[name].clone().view(M, -1)[:, :1].expand(M, 4).clone())
+        return envs.step(envs.core.tensors[name].clone().view(M, -1)[:, -4:].clamp(-1, 1).expand(M, 4).clone())
 
     def step_rows(envs):
         return envs.step(envs.core.tensors["observation"].clone().view(M, -1)[:, 20:24].contiguous())
@@ -226,6 +228,52 @@ def test_another_number_of_auctions_is_another_program(engine):
 
 
 @on_each
+@pytest.mark.xfail(strict=True, reason=LATE)
+def test_clones_of_live_results_in_a_program_of_several_steps(engine):
+    """With copy=False a program should hold one step, or compute from results rather than clone them."""
+    one, two = make(engine, copy=False), make(engine, copy=False)
+
+    def both(envs):
+        first = envs.step(torch.full((M, 4), 0.5, device=envs.core.device))[0].clone()
+        return first, envs.step(torch.full((M, 4), -0.5, device=envs.core.device))[0]
+
+    for found, wanted in zip(compiled(lambda: both(two), "inductor")(), both(one), strict=True):
+        assert torch.equal(found, wanted)
+
+
+@on_each
+@pytest.mark.parametrize(
+    ("backend", "copy"),
+    [
+        ("aot_eager", True),
+        ("aot_eager", False),
+        ("inductor", True),
+        pytest.param("inductor", False, marks=pytest.mark.xfail(strict=True, reason=LATE)),
+    ],
+)
+def test_a_rollout_in_one_graph(engine, backend, copy):
+    """What a buffer took of each step stays, and sums count each step's rewards."""
+    one, two = make(engine, copy=copy), make(engine, copy=copy)
+    act, device = network(two), two.core.device
+
+    def roll(envs, buffer):
+        rewards, total = torch.zeros(3, M, device=device), torch.zeros(M, device=device)
+        for t in range(3):
+            buffer[t].copy_(envs.observation)
+            reward = envs.step(act(envs.observation))[1]
+            rewards[t] = reward
+            total = total + reward
+        return rewards, total
+
+    program = compiled(lambda buffer: roll(two, buffer), backend)
+    for t in range(4):
+        mine, theirs = (torch.zeros(3, M, 37, device=device) for _ in range(2))
+        for found, wanted in zip((*program(mine), mine), (*roll(one, theirs), theirs), strict=True):
+            assert torch.equal(found, wanted), t
+        assert_alike(two, one, f"rollout {t}")
+
+
+@on_each
 @compiled_by
 def test_compiled_and_eager_steps_take_turns(engine, backend):
     """And leave to each other the state, whichever of an eager step's ways is taken."""
@@ -245,6 +293,7 @@ def test_compiled_and_eager_steps_take_turns(engine, backend):
 # Settings between -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:state. got one of something else")
 @on_each
 @compiled_by
 def test_settings_that_change_between_compiled_steps(engine, backend):
@@ -252,11 +301,11 @@ def test_settings_that_change_between_compiled_steps(engine, backend):
     one, two = make(engine, **FEE), make(engine, **FEE)
     act = network(two)
     program = compiled(lambda observation: two.step(act(observation)), backend)
-    saved = one.state_dict()
+    saved, number = one.state_dict(), two.core.launcher.number
     changes = [
         lambda envs: envs.set_task(reward="pnl"),
         lambda envs: envs.set_scenarios({"fee": [9], "noise_spread": [3, 5]}),
-        lambda envs: envs.load_state_dict(saved),
+        lambda envs: envs.load_state_dict(saved, strict=False),
         lambda envs: envs.set_task(reward="inventory", inventory_penalty=0.5),
         lambda envs: envs.reset(seed=11),
         lambda envs: envs.set_task(mark="mid"),
@@ -267,6 +316,7 @@ def test_settings_that_change_between_compiled_steps(engine, backend):
         for again in range(2):
             assert_results_alike(program(two.observation), one.step(act(one.observation)), f"{t}, {again}")
             assert_alike(two, one, f"{t}, {again}")
+    assert two.core.launcher.number == number
 
 
 @on_each
@@ -311,7 +361,7 @@ def test_what_cannot_be_compiled_says_why():
 
 @on_each
 def test_a_market_that_stops_says_so_in_its_error_word(engine):
-    envs = make(engine, bank_size=0, markets=3)
+    envs = make(engine, bank_size=0, markets=3, config=ks.MarketConfig(), horizon=50)
     act = network(envs)
     program = compiled(lambda observation: envs.step(act(observation)), "aot_eager")
     program(envs.observation)
@@ -327,7 +377,7 @@ def test_a_market_that_stops_says_so_in_its_error_word(engine):
 
 def test_an_eager_step_after_compiled_ones_counts_their_auctions():
     """The C++ engine knows for how many auctions no side can overflow, and must not forget those of programs."""
-    envs = make("cpu", bank_size=0, markets=2)
+    envs = make("cpu", bank_size=0, markets=2, config=ks.MarketConfig(), horizon=50)
     act = network(envs)
     envs.step(act(envs.observation))
     engine = envs.simulator.engine
@@ -378,6 +428,21 @@ def test_torch_finds_nothing_wrong_with_the_operators(engine):
     nothing = run_arguments(sim)
     nothing[2:9] = [None] * 7
     torch.library.opcheck(torch.ops.kineticsim.run.default, nothing)
+    outputs = [envs.core.tensors["observation"][:, 0, :36], envs.core.tensors["over"][:, 0]]
+    torch.library.opcheck(torch.ops.kineticsim.copies_of.default, (outputs, envs.core.launcher.number))
+
+
+@on_each
+def test_copies_by_hand_are_of_any_tensors(engine):
+    """Those whose rows lie apart each in one piece, and those that no one kernel copies."""
+    envs = make(engine)
+    values = torch.arange(7 * 12, device=envs.core.device).view(7, 12)
+    outputs = [values, values[:, :5], values[:, 0], values.t(), values[::2, ::3], values[:0], values[3, 4]]
+    for given in (outputs, outputs[:3]):
+        found = torch.ops.kineticsim.copies_of(given, envs.core.launcher.number)
+        for tensor, output in zip(found, given, strict=True):
+            assert torch.equal(tensor, output) and tensor.is_contiguous()
+            assert tensor.untyped_storage().data_ptr() != values.untyped_storage().data_ptr()
 
 
 @on_each
@@ -399,7 +464,6 @@ def spoilt(tensor):
     return [
         (more, "bytes"),
         (tensor.reshape(-1)[:-1].clone(), "bytes"),
-        (torch.zeros_like(tensor, device="meta"), ""),
         (torch.stack([tensor, tensor], -1)[..., 0], "contiguous"),
         (more[1:], "contiguous"),  # not aligned
     ]
@@ -431,7 +495,6 @@ def test_a_step_by_hand_looks_at_every_tensor(engine):
         (actions[:-1], "actions: got"),
         (actions[:, :3], "numbers, allowed are 4 or more for each of 7 slots"),
         (actions.reshape(-1)[:-1], "actions: got 27 numbers"),
-        (actions.to("meta"), ""),
     ):
         assert_refuses(step, [state, tables, wrong, number], tensors, said)
     for wrong in (0, -1, number + 1000):
@@ -462,7 +525,7 @@ def test_a_run_by_hand_looks_at_everything(engine):
     run, arguments = torch.ops.kineticsim.run, run_arguments(sim)
     tensors = [*arguments[0], *arguments[3:9]]
     for place in range(2, 9):
-        for wrong, _ in spoilt(arguments[place])[: 3 if place == 2 else None]:  # quotes are copied as need be
+        for wrong, _ in spoilt(arguments[place])[: 2 if place == 2 else None]:  # quotes are copied as need be
             assert_refuses(run, [*arguments[:place], wrong, *arguments[place + 1 :]], tensors)
         other = arguments[place].to(torch.float32)
         assert_refuses(run, [*arguments[:place], other, *arguments[place + 1 :]], tensors, "got Float")
