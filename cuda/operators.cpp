@@ -1,4 +1,4 @@
-// operators.cpp: launches as torch sees them. Two registered operators, for programs that torch.compile makes one graph
+// operators.cpp: launches as torch sees them. Registered operators, for programs that torch.compile makes one graph
 // of, and one C call that plays a step outside of it in a microsecond. Part of the C++ library, which
 // kineticsim_env/engines/operators.py calls.
 //
@@ -229,14 +229,12 @@ void watch(at::TensorList live, at::TensorList outputs, int64_t id) {
   }
 }
 
-// Tensors of their own with what the outputs hold.
-std::vector<at::Tensor> copies(int64_t id) {
-  const auto record = get(id);
-  const std::lock_guard<std::mutex> lock(record->mutex);
+// Tensors of their own with what the outputs hold, whose rows are contiguous; one kernel copies them.
+std::vector<at::Tensor> copy_on_gpu(const Launcher& launcher, at::TensorList outputs) {
   Copies work = {};
   std::vector<at::Tensor> results;
   int64_t most = 1;
-  for (const at::Tensor& output : record->outputs) {
+  for (const at::Tensor& output : outputs) {
     results.push_back(at::empty(output.sizes(), output.options()));
     const int64_t bytes = (int64_t)results.back().nbytes(), rows = output.is_contiguous() ? 1 : output.size(0);
     work.copy[results.size() - 1] = {(const char*)output.const_data_ptr(), (char*)results.back().data_ptr(), rows,
@@ -244,11 +242,34 @@ std::vector<at::Tensor> copies(int64_t id) {
     if (rows == 1) work.copy[results.size() - 1].pitch = 0;
     most = std::max(most, bytes);
   }
-  TORCH_CHECK(record->on_gpu() && record->launcher.copy_function, "launcher: got one without a kernel that copies");
   const unsigned grid = (unsigned)std::clamp<int64_t>(most / (16 * 256), 1, 1024);
-  const int code = launch_kernel(record->launcher, record->launcher.copy_function, grid, (unsigned)results.size(), 256,
-                                 current_stream(record->launcher.device), &work);
+  const int code = launch_kernel(launcher, launcher.copy_function, grid, (unsigned)results.size(), 256,
+                                 current_stream(launcher.device), &work);
   TORCH_CHECK(code == 0, "cuLaunchKernel: error ", code, " (copies of ", results.size(), " outputs)");
+  return results;
+}
+
+// Copies of the outputs that are watched.
+std::vector<at::Tensor> copies(int64_t id) {
+  const auto record = get(id);
+  const std::lock_guard<std::mutex> lock(record->mutex);
+  TORCH_CHECK(record->on_gpu() && record->launcher.copy_function, "launcher: got one without a kernel that copies");
+  return copy_on_gpu(record->launcher, record->outputs);
+}
+
+// Copies of outputs in a program that torch compiles. A plain clone will not do: inductor drops it as needless, since to
+// it no tensor changes, then lets the next step in the program write into what the clone was of.
+std::vector<at::Tensor> copies_of(at::TensorList outputs, int64_t id) {
+  const auto record = get(id);
+  const auto has_rows = [&record](const at::Tensor& output) {
+    return is_at(output, record->launcher.device) && output.dim() > 0 && output.numel() > 0 &&
+           output.select(0, 0).is_contiguous();
+  };
+  if (record->on_gpu() && record->launcher.copy_function && outputs.size() <= kMostOutputs &&
+      std::all_of(outputs.begin(), outputs.end(), has_rows))
+    return copy_on_gpu(record->launcher, outputs);
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& output : outputs) results.push_back(output.clone(at::MemoryFormat::Contiguous));
   return results;
 }
 
@@ -267,9 +288,11 @@ int64_t ks_register_operators() {
       "int auctions, int launcher) -> ()");
   definitions.def("watch(Tensor[] live, Tensor[] outputs, int launcher) -> ()");
   definitions.def("copies(int launcher) -> Tensor[]");
+  definitions.def("copies_of(Tensor[] outputs, int launcher) -> Tensor[]");
   for (const auto key : {c10::DispatchKey::CPU, c10::DispatchKey::CUDA}) {
     definitions.impl("step", torch::dispatch(key, TORCH_FN(ks::step)));
     definitions.impl("run", torch::dispatch(key, TORCH_FN(ks::run)));
+    definitions.impl("copies_of", torch::dispatch(key, TORCH_FN(ks::copies_of)));
   }
   definitions.impl("watch", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(ks::watch)));
   definitions.impl("copies", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(ks::copies)));
@@ -289,6 +312,16 @@ int64_t ks_new_launcher(const ks::Launcher* launcher, const ks::Launch* launch) 
   const std::lock_guard<std::mutex> lock(ks::registry_mutex);
   ks::registry[ks::next_id] = record;
   return ks::next_id++;
+}
+
+// Change what a launcher's number stands for; programs that were compiled with it launch what it is from now on.
+int64_t ks_renew_launcher(int64_t id, const ks::Launcher* launcher, const ks::Launch* launch) {
+  const std::shared_ptr<ks::Record> record = ks::find(id);
+  if (!record) return ks::kMoved;
+  const std::lock_guard<std::mutex> lock(record->mutex);
+  record->launcher = *launcher;
+  record->launch = *launch;
+  return 0;
 }
 
 void ks_free_launcher(int64_t id) {

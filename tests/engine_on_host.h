@@ -14,6 +14,7 @@ int64_t ks_sizeof_launcher() { return 0; }
 int64_t ks_register_operators() { return -1; }
 int64_t ks_plan(const void*, void*) { return -1; }
 int64_t ks_new_launcher(const void*, const void*) { return -1; }
+int64_t ks_renew_launcher(int64_t, const void*, const void*) { return -1; }
 int64_t ks_free_launcher(int64_t) { return -1; }
 int64_t ks_played(int64_t) { return -1; }
 int64_t ks_step(int64_t, const void*, int64_t, int64_t, void*) { return -1; }

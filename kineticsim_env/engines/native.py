@@ -33,6 +33,7 @@ class NativeEngine(Engine):
         self._scenarios: torch.Tensor | None = None
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
+        self._former_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
         super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -130,7 +131,7 @@ class NativeEngine(Engine):
     def prepare_launcher(self, mode: int, auctions: int = 1) -> None:
         """Register a run, or a step of so many auctions, as settings are now; nothing where there are no operators.
 
-        A program that was compiled with an earlier launcher sees another number, and is compiled anew.
+        The number stays the same, so that a program that was compiled before goes on with the new settings.
         """
         if mode in self._launchers or not operators.available():
             return
@@ -144,12 +145,17 @@ class NativeEngine(Engine):
         struct = layout.Launch.from_buffer_copy(self._struct)
         struct.env_mode, struct.decisions, struct.auctions, struct.records = mode, 1, auctions, 0
         struct.growth = min(self._growth * self._total(mode, 1, auctions), INT32_LIMIT - 1)
-        launcher = operators.Launcher(
+        described = (
             struct,
             {name: tensors[name] for name in names if name not in read and tensors[name].numel()},
             {name: tensors[name] for name in names if name in read and tensors[name].numel()},
             shape | {"growth": min(self._growth, INT32_LIMIT - 1)},
         )
+        launcher = self._former_launchers.get(mode)
+        if launcher is None:
+            launcher = self._former_launchers[mode] = operators.Launcher(*described)
+        else:
+            launcher.renew(*described)
         launcher.watch([*self._watched.values(), self.parameters()], self.outputs)
         self._launchers[mode] = launcher
 

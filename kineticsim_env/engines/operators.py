@@ -34,6 +34,9 @@ def library() -> ctypes.CDLL:
     found.ks_register_operators()
     for name in ("step", "run"):
         torch.library.register_fake(f"kineticsim::{name}", lambda *tensors: None)
+    torch.library.register_fake(
+        "kineticsim::copies_of", lambda outputs, _: [output.new_empty(output.shape) for output in outputs]
+    )
     return found
 
 
@@ -63,7 +66,20 @@ class Launcher:
         tables: Mapping[str, torch.Tensor],
         shape: Mapping[str, int],
     ) -> None:
-        """Register a launch.
+        """Register a launch; the arguments are those of `renew`."""
+        self._library = library()
+        self.number: int = self._library.ks_new_launcher(*self._described(launch, state, tables, shape))
+        self.played = ctypes.c_int64.from_address(self._library.ks_played(self.number))  # launches by operators
+        weakref.finalize(self, self._library.ks_free_launcher, self.number).atexit = False
+
+    def renew(
+        self,
+        launch: ctypes.Structure,
+        state: Mapping[str, torch.Tensor],
+        tables: Mapping[str, torch.Tensor],
+        shape: Mapping[str, int],
+    ) -> None:
+        """Register another launch under the same number: torch compiles a program anew a few times, but not for ever.
 
         Args:
             launch: A `struct Launch`, which is copied.
@@ -71,16 +87,23 @@ class Launcher:
             tables: Likewise.
             shape: Further fields of `struct Launcher`.
         """
+        self._library.ks_renew_launcher(self.number, *self._described(launch, state, tables, shape))
+
+    def _described(
+        self,
+        launch: ctypes.Structure,
+        state: Mapping[str, torch.Tensor],
+        tables: Mapping[str, torch.Tensor],
+        shape: Mapping[str, int],
+    ) -> tuple[Any, Any]:
+        """Take over the tensors, and return what the library is told."""
         assert len(state) + len(tables) <= _MOST_TENSORS
         self.state, self.tables, self.named = list(state.values()), list(tables.values()), dict(state)
         struct = _Struct(num_state=len(state), num_tables=len(tables), **shape)
         for place, (name, tensor) in enumerate((*state.items(), *tables.items())):
             struct.offsets[place] = getattr(layout.Launch, name).offset
             struct.bytes[place] = tensor.nbytes
-        self._library = library()
-        self.number: int = self._library.ks_new_launcher(ctypes.addressof(struct), ctypes.addressof(launch))
-        self.played = ctypes.c_int64.from_address(self._library.ks_played(self.number))  # launches by operators
-        weakref.finalize(self, self._library.ks_free_launcher, self.number).atexit = False
+        return ctypes.byref(struct), ctypes.byref(launch)
 
     def watch(self, live: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         """Say which tensors must stay where they are for `step`, and which of them `copies` copies."""

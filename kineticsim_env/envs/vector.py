@@ -149,8 +149,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         self._live: tuple[Any, ...] = self._views(core.tensors)
         self._observation = self._live[0]
         on_host = self.output == "numpy" and core.host
-        outputs = [view for view in self._live if view is not None]
-        core.expect(self._action_shape, torch.int64 if self._limit else torch.float32, outputs)
+        core.expect(self._action_shape, torch.int64 if self._limit else torch.float32, _without_none(self._live))
         if on_host:
             self._live = tuple(view if view is None else view.numpy() for view in self._live)
         self._host_arrays = on_host
@@ -238,13 +237,18 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         launcher = self.core.launcher
         torch.ops.kineticsim.step(launcher.state, launcher.tables, actions, launcher.number)
         live = self._views(launcher.named)
-        return tuple(view if view is None else view.clone() for view in live) if self._copy else live
+        if not self._copy:
+            return live
+        return self._in_place(torch.ops.kineticsim.copies_of(_without_none(live), launcher.number))
 
     def _copies(self) -> tuple[Any, ...]:
         """Return copies of observation, final observation, reward, terminated, truncated and over."""
         if self._host_arrays:
             return tuple(array if array is None else array.copy() for array in self._live)
-        copied = self.core.copies() if self.output == "torch" else host_copies(self.core.outputs)
+        return self._in_place(self.core.copies() if self.output == "torch" else host_copies(self.core.outputs))
+
+    def _in_place(self, copied: Sequence[Any]) -> tuple[Any, ...]:
+        """Return copies of the outputs in the order of `_views`."""
         return tuple(copied) if self._same_step else (copied[0], None, *copied[1:])
 
     def render(self) -> Any:
@@ -272,7 +276,13 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
     @property
     def observation(self) -> torch.Tensor:
-        """The present observations, float32 `[M, F]`, live."""
+        """The present observations, float32 `[M, F]`, live; a copy in a program that torch compiles, if `copy`.
+
+        Inductor may read a live tensor after the next step of the same program has changed it.
+        """
+        if torch.compiler.is_compiling() and self._copy and self.output == "torch":
+            launcher = self.core.launcher
+            return torch.ops.kineticsim.copies_of([self._views(launcher.named)[0]], launcher.number)[0]
         return self._observation
 
     def _was_loaded(self) -> None:
@@ -295,6 +305,10 @@ class TradingVectorEnv(MarketVectorEnv):
     """M markets with one learned trader each: `gymnasium.make_vec("KineticSim/Trading-v0", num_envs=M)`."""
 
     task_type = TradingTask
+
+
+def _without_none(views: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    return [view for view in views if view is not None]
 
 
 def host_copies(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:

@@ -36,6 +36,7 @@ CPU_FUNCTIONS: dict[str, list] = {  # all return int64
     "ks_register_operators": [],
     "ks_plan": [_ADDRESS, _ADDRESS],
     "ks_new_launcher": [_ADDRESS, _ADDRESS],
+    "ks_renew_launcher": [_INT, _ADDRESS, _ADDRESS],
     "ks_free_launcher": [_INT],
     "ks_played": [_INT],
     "ks_step": [_INT, _ADDRESS, _INT, _INT, _ADDRESS],
