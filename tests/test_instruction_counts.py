@@ -64,14 +64,14 @@ def test_the_record_has_every_variant_and_every_workload():
 def test_a_kernel_of_known_size(tmp_path, monkeypatch):
     """Each thread holds LIVE products at a time: eight times as many are about eight times the instructions."""
     (tmp_path / "kernel.cu").write_text(
-        'extern "C" __global__ void __launch_bounds__(32) k(float* x) {\n'
+        'extern "C" __global__ void __launch_bounds__(32) ks_market_kernel(float* x) {\n'
         "  float y[LIVE];\n"
         "#pragma unroll\n  for (int i = 0; i < LIVE; ++i) y[i] = x[i] * x[LIVE + i];\n  __syncthreads();\n"
         "#pragma unroll\n  for (int i = 0; i < LIVE; ++i) x[i] = y[i];\n}\n"
     )
     monkeypatch.setattr(counts.build, "cuda_dir", lambda: tmp_path)
-    monkeypatch.setattr(counts.build, "KERNEL_SOURCE", "kernel.cu")
-    nvcc = counts.find_nvcc()
+    monkeypatch.setattr(counts.kernels, "SOURCE", "kernel.cu")
+    nvcc = counts.kernels.find_nvcc()
     small, large, spilled = (counts.count_kernel(nvcc, {"LIVE": live}) for live in (25, 200, 300))
     assert 6 < large["instructions"] / small["instructions"] < 9
     assert 25 <= small["registers"] < 60 and 200 <= large["registers"] < 255

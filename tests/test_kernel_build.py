@@ -18,7 +18,7 @@ from kineticsim_env.runtime import build, doctor, kernels, layout
 
 __all__ = ["place", "sources"]  # fixtures
 
-ARCHS = [90, *(pytest.param(arch, marks=slow) for arch in (75, 80, 86, 89, 120))]
+ARCHS = (90, 75, 80, 86, 89, 120)
 PLAIN = dict.fromkeys(("KS_BINS", "KS_OPTIONS", "KS_SLOTS", "KS_TASK"), 0)
 FULL = {"KS_BINS": 128, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
 # Of its own: constants, and one parameter that is still read for each market.
@@ -30,9 +30,15 @@ each_builder = pytest.mark.parametrize("builder", [nvrtc, nvcc])
 
 
 def by_nvcc_too(*values) -> list:
-    """Return parameters (builder, value): each for NVRTC, and the first for nvcc, which takes five times as long."""
+    """Return parameters (builder, value): each for NVRTC, and the first for nvcc, which takes five times as long.
+
+    All but the first are slow.
+    """
     pairs = [(builder, value) for builder in (nvrtc, nvcc) for value in values[: 1 if builder is nvcc else None]]
-    return [pytest.param(builder.values[0], value, marks=builder.marks) for builder, value in pairs]
+    return [
+        pytest.param(builder.values[0], value, marks=[*builder.marks, *([slow] if value != values[0] else [])])
+        for builder, value in pairs
+    ]
 
 
 def assert_is_kernel(builder: str, image: bytes) -> None:
@@ -59,25 +65,15 @@ def test_the_real_kernel_compiles(builder, arch, defines):
         assert_is_kernel(builder, compile_kernel(builder, arch, {**defines, **forced}))
 
 
+@slow
 @nvrtc.marks[0]
 @pytest.mark.parametrize("bins", [16, 32, 64])
 def test_the_real_kernel_compiles_with_other_bins(bins):
     assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**PLAIN, "KS_BINS": bins}))
 
 
-@pytest.mark.parametrize(
-    "builder",
-    [
-        nvrtc,
-        pytest.param(
-            "nvcc",
-            marks=[
-                *nvcc.marks,
-                pytest.mark.xfail(strict=True, reason="in nvcc's host pass KS_RULE functions call KS_ON_LANE ones"),
-            ],
-        ),
-    ],
-)
+@slow
+@each_builder
 def test_the_real_kernel_compiles_for_an_environment_per_lane(builder):
     assert_is_kernel(builder, compile_kernel(builder, 90, LANES))
 

@@ -54,7 +54,7 @@ def reset(args: dict[str, Any], rows: np.ndarray) -> None:
 
 def flag_ends(args: dict[str, Any], rows: np.ndarray) -> None:
     """Say where an episode ended one way or the other."""
-    if args["over"] is not None:
+    if args.get("over") is not None:
         args["over"][rows] = args["terminated"][rows] | args["truncated"][rows]
 
 
