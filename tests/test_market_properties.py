@@ -229,8 +229,10 @@ def test_every_auction_conserves_quantity_and_cash(engine, style, seed):
             for k in range(6):
                 bought, sold = fills[m, k].tolist()
                 held = before["inventory"][m][k]
-                door = plain_rules.admitted(quotes[m, k].tolist(), held, config.inventory_limit, config.max_quote_qty)
-                standing = [door[0], door[1] - bought, door[2], door[3] - sold]
+                limited = plain_rules.apply_pre_trade_limits(
+                    quotes[m, k].tolist(), held, config.inventory_limit, config.max_quote_qty
+                )
+                standing = [limited[0], limited[1] - bought, limited[2], limited[3] - sold]
                 assert sim.quotes[m, k].tolist() == standing and bought >= 0 and sold >= 0
                 assert int(sim.inventory[m, k]) == held + bought - sold
                 paid = (bought - sold) * int(sim.last_price[m])

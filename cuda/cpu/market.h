@@ -300,7 +300,7 @@ struct Market : Book, MarketNumbers {
       for (int k = 0; launch.new_quotes && k < slots; ++k) {
         Quote asked;
         std::memcpy(&asked, launch.new_quotes + 4 * (row + k), sizeof(Quote));
-        fresh[k] = through_door(asked, accounts[k].inventory, p);
+        fresh[k] = apply_pre_trade_limits(asked, accounts[k].inventory, p);
       }
       decision(launch.new_quotes ? fresh : nullptr, (int64_t)d * launch.auctions);
       if (!stopped()) write_fills(row);

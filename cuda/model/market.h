@@ -218,7 +218,7 @@ struct Account {
 };
 
 // What a slot may quote: clamped prices, capped quantities, and never against itself.
-KS_RULE Quote through_door(Quote q, int64_t inventory, const MarketParams& p) {
+KS_RULE Quote apply_pre_trade_limits(Quote q, int64_t inventory, const MarketParams& p) {
   q.bid_price = clamp_to(q.bid_price, -kMaxPrice, kMaxPrice);
   q.ask_price = clamp_to(q.ask_price, -kMaxPrice, kMaxPrice);
   int64_t bid_cap = p.max_quote_qty, ask_cap = p.max_quote_qty;

@@ -89,7 +89,7 @@ struct EnvironmentTile {
     return make_float4(stride > 0 ? row[0] : 0.0f, stride > 1 ? row[1] : 0.0f, stride > 2 ? row[2] : 0.0f, 0.0f);
   }
 
-  // This lane's action, turned into a quote that the door lets through.
+  // This lane's action, turned into a quote within the pre-trade limits.
   __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory,
                                           const float4& row) {
     int32_t error = 0;

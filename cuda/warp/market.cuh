@@ -355,7 +355,7 @@ struct MarketOnChip : MarketState<kBins> {
       const bool has_fresh = kSlots && launch.new_quotes != nullptr;
       if (has_fresh && has_slot()) {
         const int32_t* q = launch.new_quotes + 4 * (row + slot());
-        fresh = through_door(Quote{q[0], q[1], q[2], q[3]}, account.inventory, p);
+        fresh = apply_pre_trade_limits(Quote{q[0], q[1], q[2], q[3]}, account.inventory, p);
       }
       play(has_fresh, fresh, (int64_t)d * launch.auctions);
       if (!stopped()) write_fills(row);

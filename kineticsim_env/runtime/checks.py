@@ -46,7 +46,7 @@ def engine_input(
     *,
     from_anywhere: bool = False,
 ) -> torch.Tensor:
-    """Return what a user hands to an engine as a contiguous tensor on its device; the one door to the engines.
+    """Return what a user hands to an engine as a contiguous tensor on its device; all input goes through here.
 
     Order, strides, byte order and ownership of the memory may be any: the result has the same elements at the same
     indices. It may share memory with what was given.

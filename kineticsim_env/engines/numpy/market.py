@@ -203,8 +203,8 @@ def slide_window(m: Markets) -> None:
     m.price_origin = m.price_origin + shift
 
 
-def admit_quotes(m: Markets, new_quotes: np.ndarray) -> np.ndarray:
-    """Return quotes [m, K, 4] as they come through the door."""
+def apply_pre_trade_limits(m: Markets, new_quotes: np.ndarray) -> np.ndarray:
+    """Return quotes [m, K, 4] as the pre-trade limits leave them."""
     largest, limit = m.params["max_quote_qty"][:, None], m.params["inventory_limit"][:, None]
     bid_price, ask_price = (np.clip(new_quotes[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
     bid_qty, ask_qty = (np.clip(new_quotes[..., i].astype(np.int64), 0, largest) for i in (1, 3))
@@ -283,7 +283,7 @@ def auction(m: Markets, new_quotes: np.ndarray | None = None) -> tuple[np.ndarra
 
     Args:
         m: the markets, which change; on an error they are left half done.
-        new_quotes: int [m, K, 4] already through the door, or None: standing quotes stay.
+        new_quotes: int [m, K, 4] already within the pre-trade limits, or None: standing quotes stay.
     """
     walk_fundamental(m)
     cancel_resting(m)
@@ -333,10 +333,10 @@ def marked_mid2(m: Markets) -> np.ndarray:
 
 
 def decision(m: Markets, auctions: int, quotes: np.ndarray | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield volume and fills of each auction of one decision; quotes [m, K, 4] come before the door, or None."""
+    """Yield volume and fills of each auction of one decision; quotes [m, K, 4] are not yet limited, or None."""
     for i in range(auctions):
-        # Accounts do not change before the quotes are replaced, so the door may come before the auction.
-        yield auction(m, admit_quotes(m, quotes) if i == 0 and quotes is not None else None)
+        # Accounts do not change before the quotes are replaced, so the limits may come before the auction.
+        yield auction(m, apply_pre_trade_limits(m, quotes) if i == 0 and quotes is not None else None)
 
 
 # ------------------------------------------------------------------------------------------------------ a run

@@ -104,7 +104,7 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
     m.store(args)
     for _ in range(task["forced_auctions"]):
         some = Markets(args, m.rows[late])
-        admitted = market.admit_quotes(some, forced_quotes(some, task))
+        admitted = market.apply_pre_trade_limits(some, forced_quotes(some, task))
         goes_on = (admitted[..., 1::2] > 0).any(axis=(1, 2))
         late = late[goes_on]
         if not late.size:
