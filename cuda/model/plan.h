@@ -17,7 +17,7 @@ constexpr int kLevelsOfFullBlocks = 1024;  // beyond, a block is one warp, so th
 // Sizes, in ints of shared memory -------------------------------------------------------------------------------------
 
 KS_RULE int book_ints(int levels) { return 2 * max_of(levels, kWarpLanes); }
-KS_RULE int tile_ints(int tile, int slots) { return tile * (kDeskInts + kDeskSlotInts * slots); }
+KS_RULE int tile_ints(int tile, int slots) { return tile * (kTileMarketInts + kTileSlotInts * slots); }
 // A warp's: two books, as the next one is on its way while one is played.
 KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
 KS_RULE int environment_ints(int levels, int tile, int slots) {

@@ -1,8 +1,8 @@
 """Scripted makers to beat: they quote both sides.
 
 A maker is called with observations float32 `[M, 37]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
-offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a
-learner sees, and the same limits hold for it.
+offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold
+for it.
 """
 
 from __future__ import annotations
