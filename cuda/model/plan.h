@@ -23,20 +23,20 @@ KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
 KS_RULE int environment_ints(int levels, int tile, int slots) {
   return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots);
 }
-// With a market per lane: rows of numbers of 16 bits, or of 32 for half the lanes, and a window of `room` ticks, whose place
-// observations take over.
+// With a market per lane: per lane a row and the bins of `room` ticks, in 16 bits, or in 32 for half the lanes. Observations
+// later take the bins' memory.
 KS_RULE int lane_row_ints(int levels, bool wide) { return (levels + kRowPadding) * (wide ? 4 : 2) / 4; }
-KS_RULE int lane_window_ints(int room, bool wide) { return (room + 1) * (wide ? 2 : 1); }
+KS_RULE int lane_bin_ints(int room, bool wide) { return (room + 1) * (wide ? 2 : 1); }
 KS_RULE int lane_ints(int levels, int room, bool wide) {
   const int lanes = wide ? kWarpLanes / 2 : kWarpLanes;
-  return lanes * (lane_row_ints(levels, wide) + max_of(lane_window_ints(room, wide), kObservation));
+  return lanes * (lane_row_ints(levels, wide) + max_of(lane_bin_ints(room, wide), kObservation));
 }
 KS_RULE int lane_ints(int levels, int room) {
   return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
 }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
-KS_RULE int bins_a_side(int reach) { return (2 * reach + 5) & ~3; }
+KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }
 
 // Choices -------------------------------------------------------------------------------------------------------------
 

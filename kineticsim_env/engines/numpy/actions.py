@@ -20,7 +20,7 @@ ORDER_OFFSETS = np.array([-6, -3, -1, 0, 1, 3, 6])
 
 
 def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
-    """Return the quotes [m, K, 4] that the actions ask for, before the pre-trade limits; note bad actions in `m.error`."""
+    """Return the quotes [m, K, 4] that actions ask for, before the pre-trade limits; note bad actions in `m.error`."""
     task, quotes, alive = args["task"], m.quotes.copy(), m.ended == 0
     for k in range(args["slots"]):
         role = task["role"][k]
