@@ -128,7 +128,7 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
 
 
 def price_improvement(envs: MarketVectorEnv) -> torch.Tensor:
-    """Return executors' price improvement on the arrival price, leftover and fees included: ticks per unit, float64 `[M]`."""
+    """Return executors' price improvement after fees and the penalty for leftovers, ticks per unit, float64 `[M]`."""
     simulator, task = envs.simulator, envs.core.task
     cash, inventory, fees = (simulator.tensors[name][:, 0].double() for name in ("cash", "inventory", "fees"))
     money = cash + inventory * envs.core.tensors["arrival2"] / 2 - fees / 1000

@@ -250,8 +250,8 @@ class Simulator(LiveMarkets):
         """Restore the opening book of all markets, or of those in `mask`.
 
         Args:
-            seed: None starts the next episode of the same tape; an int s seeds market m with s + m, at episode 0; or
-                one seed per market.
+            seed: None starts the next episode of the same random stream; an int s seeds market m with s + m, at episode
+                0; or one seed per market.
             mask: bool `[M]`; None is all.
 
         Raises:

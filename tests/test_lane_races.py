@@ -1,4 +1,4 @@
-"""The CUDA step of a market per lane, with a thread per lane, under ThreadSanitizer: lanes synchronise where they must."""
+"""The CUDA step of a market per lane, with a thread per lane, under ThreadSanitizer."""
 
 import os
 import platform

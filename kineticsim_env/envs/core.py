@@ -228,7 +228,7 @@ class EnvCore:
 
     @one_at_a_time
     def reset(self, seed: Any = None, mask: Any = None) -> None:
-        """Begin an episode: with a seed at episode 0, else the next one of the tape.
+        """Begin an episode: with a seed episode 0, else the next one of the same random stream.
 
         Args:
             seed: None, an int s (market m is seeded s + m), or one per market.

@@ -174,7 +174,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     @one_at_a_time
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
-        """Begin an episode: with a seed the first of its tape, without one the next.
+        """Begin an episode: with a seed the first of its random stream, without one the next.
 
         Args:
             seed: An int, or None; the first time None draws one.

@@ -85,7 +85,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin an episode: with a seed the first of its tape, without one the next.
+        """Begin an episode: with a seed the first of its random stream, without one the next.
 
         Args:
             seed: An int, or None; the first time None draws a seed from `np_random`.

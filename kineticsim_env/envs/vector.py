@@ -31,9 +31,9 @@ _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs mor
 class MarketVectorEnv(BaseMarketEnv, VectorEnv):
     """M markets with one learner each: what `MarketMakingVectorEnv`, `ExecutionVectorEnv`, `TradingVectorEnv` share.
 
-    The task, its spaces and its arguments: `MarketMakingTask` and so on. Market m of an environment seeded s plays the
-    tape of seed s + m, whatever M is; only where fields are given per market do its warm starts depend on m too. Beyond
-    Gymnasium's interface, `simulator`, `fills`, `observation` and `scenario` show the markets live.
+    The task, its spaces and its arguments: `MarketMakingTask` and so on. Market m of an environment seeded s has the
+    random stream of seed s + m, whatever M is; only where fields are given per market do its warm starts depend on m
+    too. Beyond Gymnasium's interface, `simulator`, `fills`, `observation` and `scenario` show the markets live.
 
     With `output="torch"` nothing waits for the GPU: actions and results are tensors on `device`, in the order of the
     current stream. With `copy=False` a step also allocates nothing and returns the same tensors every time, so that it
@@ -170,8 +170,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         """Begin episodes.
 
         Args:
-            seed: An int s seeds market m with s + m and starts its tape at episode 0; so does one int per market. None
-                goes on to the next episode; the first time it draws a seed from `np_random`.
+            seed: An int s seeds market m with s + m and starts its random stream at episode 0; so does one int per
+                market. None goes on to the next episode; the first time it draws a seed from `np_random`.
             options: None, or `{"reset_mask": mask}` with a bool array or tensor `[M]` (at least one True): only those
                 markets are reset.
 
