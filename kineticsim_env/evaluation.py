@@ -1,6 +1,6 @@
-"""Judging traders by money that is really there: inventory unwound through the market before profit is counted.
+"""Judging policies by money that is really there: inventory is unwound through the market before profit is counted.
 
-An executor is judged by its block: what its trades made against the arrival price, a unit.
+An executor is judged by its block: the price improvement on the arrival price, per unit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Evaluation:
     # unit of its block
     pnl: np.ndarray
     episode_return: np.ndarray  # float64 [M]: sum of rewards
-    traded: np.ndarray  # float64 [M]: units bought and sold a decision
+    traded: np.ndarray  # float64 [M]: units bought and sold per decision
     inventory: np.ndarray  # float64 [M]: mean absolute inventory at decisions
 
     def pnl_interval(self) -> tuple[float, float]:

@@ -34,7 +34,7 @@ _REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_e
 
 
 class Rollout(NamedTuple):
-    """What `Simulator.rollout` returns; T decisions, M markets, K slots, n auctions a decision."""
+    """What `Simulator.rollout` returns; T decisions, M markets, K slots, n auctions per decision."""
 
     fills: torch.Tensor  # int64 [T, M, K, 2]: units bought and sold in each decision
     value: torch.Tensor  # int64 [T, M, K]: 2 * cash + inventory * mid2 after each decision, in half ticks

@@ -71,7 +71,7 @@ def test_the_last_step_is_that_of_a_simulator_by_hand(engine, roles, auctions):
         core.reset(seed)
         for _ in range(11):
             actions = generator.uniform(-1, 1, (1, len(roles), 4)).astype(np.float32)
-            actions[:, executors, 1] = -0.75  # one unit a decision
+            actions[:, executors, 1] = -0.75  # one unit per decision
             core.step(actions=torch.from_numpy(actions))
         assert not core.tensors["ended"].any()
         side = core.tensors["observation"][0, executors, 33].long()
@@ -159,7 +159,7 @@ def test_a_one_sided_market_leaves_the_rest_which_is_paid_for(engine, reward):
 
 @both_engines
 def test_an_overflow_in_a_forced_auction_leaves_the_state_untouched(engine):
-    config = ks.MarketConfig(num_agents=4096, max_order_qty=65535)  # the book grows by 10^8 units an auction
+    config = ks.MarketConfig(num_agents=4096, max_order_qty=65535)  # the book grows by 10^8 units per auction
     envs = make(2, engine=engine, config=config, bank_size=0, horizon=2, forced_qty=1, block_qty=200)
     envs.reset(seed=1)
     hold = np.tile(HOLD, (2, 1))
@@ -205,7 +205,7 @@ def test_rewards_sum_to_minus_the_implementation_shortfall(scale, fee):
 
 
 def test_fills_times_prices_are_the_cash():
-    """One auction a decision, and no forced ones as long as the episode lasts: each fill was at the last price."""
+    """One auction per decision, and no forced ones as long as the episode lasts: each fill was at the last price."""
     envs = make(16, horizon=40, block_qty=200)
     envs.reset(seed=2)
     cash, rewards, arrival = np.zeros(16), np.zeros(16), envs.simulator.mid2.numpy() / 2

@@ -24,7 +24,7 @@ struct Scratch {
   }
 };
 
-// One market: its scalars, loaded once a launch and stored once, and its book in place.
+// One market: its scalars, loaded once per launch and stored once, and its book in place.
 struct Market : Book, MarketNumbers {
   const Launch& launch;
   const int64_t m;

@@ -13,10 +13,10 @@ namespace ks {
 constexpr int kBlock = 512;       // agents whose words are drawn together; they stay in the first cache
 constexpr int kLanes = 8;         // numbers that loops handle together; rows of bins are a multiple of it
 constexpr int kCopies = 4;        // of the bins, so that an order need not wait for its neighbour's store to the same bin:
-constexpr int kCopiedBins = 16;   // 2% where bins are this few a side or fewer,
+constexpr int kCopiedBins = 16;   // 2% where there are at most this many bins per side,
 constexpr int kCopiesPayFrom = 64;  // and noise agents this many or more; else copies cost more than they save
 
-// Halves of random words, one an agent; written two agents at a time.
+// Halves of random words, one per agent; written two agents at a time.
 struct Words {
   alignas(64) uint32_t low[kBlock], high[kBlock];
 

@@ -117,7 +117,7 @@ KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choi
   return directional_quote(mid2, target.side, kDirectionalOffsets[order / 2], at_most(qty, target.remaining));
 }
 
-// At the deadline the rest of a block goes into the market at any price, so much an auction.
+// At the deadline the rest of a block goes into the market at any price, `forced_qty` units per auction.
 KS_RULE Quote forced_quote(const TaskParams& task, const Target& target) {
   const int32_t qty = at_most(task.forced_qty, target.remaining);
   if (qty <= 0) return Quote{0, 0, 0, 0};

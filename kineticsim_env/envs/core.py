@@ -1,7 +1,7 @@
 """`EnvCore`: what the vector, the single and the parallel environment share.
 
 It owns a `Simulator` with learned slots, the environment's tensors and the warm-start bank, checks actions, and makes
-one launch a step. How results are handed out (NumPy or torch, copied or live, per agent) is left to those who use it.
+one launch per step. How results are handed out (NumPy or torch, copied or live, per agent) is left to those who use it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class EnvCore:
             prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
             autoreset: `NEXT_STEP`, `SAME_STEP` or `DISABLED`.
             stagger: Whether first episodes start at a hashed elapsed time.
-            auctions_per_step: Auctions a decision.
+            auctions_per_step: Auctions per decision.
             validate: Check the error words before every step.
             randomise: What differs from episode to episode, as in `make_scenarios`; None is nothing.
             num_scenarios: Scenarios to draw from.

@@ -117,7 +117,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             preset: The market where `config` is None.
             engine: As in `Simulator`; `"auto"` is the C++ engine.
             device: As in `Simulator`.
-            auctions_per_step: Auctions a decision.
+            auctions_per_step: Auctions per decision.
             randomise: As in `MarketVectorEnv`.
             num_scenarios: As in `MarketVectorEnv`.
             scenario_seed: As in `MarketVectorEnv`.

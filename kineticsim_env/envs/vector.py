@@ -48,11 +48,11 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         output: `"numpy"` or `"torch"`.
         autoreset_mode: SAME_STEP (`final_obs` and `_final_obs` are in the infos of every step), NEXT_STEP, or DISABLED
             (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
-        auctions_per_step: Auctions a decision.
+        auctions_per_step: Auctions per decision.
         replace: The class of built-in agent whose place the learner takes, as the task says; None adds a trader.
         randomise: What differs from episode to episode: for each field of `MarketConfig` a `(low, high)`, drawn
-            uniformly, or a list of values; or an ensemble, one value a scenario. Each episode of each market draws one
-            of the scenarios, on the device, and starts from that scenario's warm starts. See also `set_scenarios`.
+            uniformly, or a list of values; or an ensemble, one value per scenario. Each episode of each market draws
+            one of the scenarios, on the device, and starts from that scenario's warm starts. See also `set_scenarios`.
         num_scenarios: How many scenarios are drawn of `randomise`, up to 65536.
         scenario_seed: Of these draws.
         stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.

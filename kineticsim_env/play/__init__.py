@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--horizon", type=whole(1), help="decisions to make (default: the task's)")
     parser.add_argument(
-        "--speed", type=number(0.01, 1000.0), default=2.0, help="decisions a second at the start (default: 2)"
+        "--speed", type=number(0.01, 1000.0), default=2.0, help="decisions per second at the start (default: 2)"
     )
     parser.set_defaults(command=play)
 

@@ -55,7 +55,7 @@ class Game:
             preset: As in `MarketConfig.preset`.
             seed: Of the market.
             horizon: Decisions; the task's own if None.
-            speed: Decisions a second at the start.
+            speed: Decisions per second at the start.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -103,7 +103,7 @@ class Game:
         """Return whether and how fast time passes."""
         if self.over:
             return "the episode is over"
-        return "paused" if self.controls.paused else f"{self.controls.speed:g} decisions a second"
+        return "paused" if self.controls.paused else f"{self.controls.speed:g} decisions per second"
 
     def result(self) -> str:
         """Return a table of what the player and others have in the end, each in the same market.

@@ -110,7 +110,7 @@ class GueantLehalleFernandezTapia(ScriptedPolicy):
         task: The task.
         gamma: Risk aversion, per tick and lot.
         kappa: Their k: how fast fills thin out with the distance, per tick.
-        arrivals: Their A: lots filled a decision and side by a quote at the mid.
+        arrivals: Their A: lots filled per decision and side by a quote at the mid.
         sigma: Deviation of the price's change in a decision, ticks.
         qty: Units on each side, a lot.
     """

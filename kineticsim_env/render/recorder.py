@@ -1,6 +1,6 @@
 """`MarketRecorder`: what one market of an `EnvCore` did, decision by decision, on the host; made only to be looked at.
 
-Reading changes nothing in the markets. On a GPU it is one small copy a decision.
+Reading changes nothing in the markets. On a GPU it is one small copy per decision.
 """
 
 from __future__ import annotations
