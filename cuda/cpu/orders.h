@@ -1,5 +1,5 @@
-// orders.h: what the built-in agents of one market submit in one auction, on one core. All agents' words are drawn
-// first, in a form that compilers vectorise; then each class is summed up. Included by cpu/market.h.
+// orders.h: what the built-in agents of one market submit in one auction, on one core. All agents' random words are drawn
+// first, in loops that compilers vectorise; then each class is summed up. Included by cpu/market.h.
 #pragma once
 
 #include <algorithm>
@@ -108,7 +108,8 @@ struct Orders {
     }
   }
 
-  // One pass decides, eight agents at a time; a second adds up, which no vector unit can: orders may meet in a bin.
+  // One pass decodes the words, eight agents at a time. A second adds quantities to bins; it is not vectorised, as several
+  // orders may have the same bin.
   void bin_noise(const MarketParams& p, int from, int count, int32_t mid2) {
     const uint32_t *low = words.low + from, *high = words.high + from;
     const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty;
@@ -158,7 +159,7 @@ struct Orders {
     for (int i = 0; i < count; ++i) rows[word_is_buy(low[i])][place[i]] += qty[i];
   }
 
-  // Momentum or fundamental agents: four places, so sums will do.
+  // Momentum or fundamental agents: they use four ticks only, so sums suffice.
   void directional(const MarketParams& p, int from, int count, int32_t direction) {
     const uint32_t *low = words.low + from, *high = words.high + from;
     const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty;

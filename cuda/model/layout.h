@@ -1,6 +1,6 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K learned slots, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
+// M markets, L levels, K slots, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // NVRTC brings no system headers
@@ -144,7 +144,7 @@ struct Launch {
   int64_t* volume;                 // [M]
   int64_t* trades;                 // [M]
   int32_t* error;                  // [M]
-  // State of its learned slots.
+  // State of its slots.
   int32_t* quotes;                 // [M, K, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
   int64_t* inventory;              // [M, K]

@@ -59,7 +59,7 @@ struct MarketOnChip : MarketState<kBins> {
     launch.fees[row] = account.fees;
   }
 
-  // The whole interest at the ticks of this lane's quotes, before it trades.
+  // All interest at the ticks of this lane's quotes, before it trades.
   __device__ __forceinline__ void read_totals(const Cleared& cleared, int at_bid, int at_ask, int32_t& bid_total,
                                               int32_t& ask_total) const {
     if (cleared.holds(at_bid)) bid_total = buy[at_bid];
@@ -73,7 +73,7 @@ struct MarketOnChip : MarketState<kBins> {
   __device__ __forceinline__ void ration_quotes(const Cleared& cleared, uint64_t word, int at_bid, int at_ask,
                                                 int32_t bid_total, int32_t ask_total) {
     const bool bids = cleared.holds(at_bid), asks = cleared.holds(at_ask);
-    uint32_t bid_before = 0, ask_before = 0;  // learned quantity of lower slots at the same tick
+    uint32_t bid_before = 0, ask_before = 0;  // quantity of lower slots at the same tick
 #pragma unroll 1
     for (int j = 0; !kOneSlot && j + 1 < launch.slots; ++j) {
       const int other_bid = __shfl_sync(kAllLanes, at_bid, j), other_ask = __shfl_sync(kAllLanes, at_ask, j);
@@ -139,9 +139,9 @@ struct MarketOnChip : MarketState<kBins> {
     Cleared cleared;
     Clearing clearing;
     int at_bid, at_ask;             // of this lane's slot, -1 and kNoTick where it has no quote on the grid
-    int32_t bid_total, ask_total;   // the whole interest there
+    int32_t bid_total, ask_total;   // all interest there
     int32_t far_buys, far_sells;    // marketable orders
-    bool quoted;                    // somebody has a quote on the grid
+    bool quoted;                    // a slot has a quote on the grid
     bool full;                      // a side may overflow
     bool off_grid;                  // a single slot's quotes stay in registers
     bool in_registers;              // and so does the residual

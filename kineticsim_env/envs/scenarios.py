@@ -1,8 +1,8 @@
 """Domain randomisation: a table of scenarios, of which every episode of every market draws one, on the device.
 
 `make_scenarios` turns what users ask for into an ensemble `MarketConfig`, one row per scenario, checked like any
-config. The engines hold its rows; a reset picks one by the episode's own random word (`kScenarioWord`), with warm starts
-of its own.
+config. The engines hold its rows; a reset picks one by the episode's own random word (`kScenarioWord`), with warm
+starts of its own.
 """
 
 from __future__ import annotations
