@@ -42,7 +42,7 @@ class Rollout(NamedTuple):
 
 
 class Simulator(LiveMarkets):
-    """An ensemble of M markets with K learned slots each.
+    """An ensemble of M markets with K slots each.
 
     The model is in `docs/model.md`. All prices are absolute ticks; `bid` and `ask` are on the grid, whose tick 0 is at
     `price_origin`. Tensors that properties return are live unless they say otherwise: clone what you keep.
@@ -67,7 +67,7 @@ class Simulator(LiveMarkets):
             engine: `"auto"`, `"cuda"`, `"cpu"` or `"numpy"`. `"auto"` takes the C++ engine for a single market.
             device: For CUDA, which GPU.
             seed: Market m is seeded `seed + m`; or one seed per market.
-            slots: How many learned traders are added, or for each one the class (`"noise"`, `"momentum"`, `"maker"`,
+            slots: How many learners are added, or for each one the class (`"noise"`, `"momentum"`, `"maker"`,
                 `"fundamental"`) of the agent that it replaces, None for one that replaces nobody. At most 32.
             validate: Check the error words before every call, at the price of a synchronisation on CUDA.
 

@@ -2,7 +2,7 @@
 
     python scripts/performance_figures.py --output docs/benchmarks/performance_h200.json
 
-Beside the suite (`python -m kineticsim_env bench`): presets, learned slots, and shapes up to their limits; next to the
+Beside the suite (`python -m kineticsim_env bench`): presets, slots, and shapes up to their limits; next to the
 rates of the paper's kernel and to the ceiling that the hash alone has.
 """
 

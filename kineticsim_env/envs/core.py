@@ -1,6 +1,6 @@
 """`EnvCore`: what the vector, the single and the parallel environment share.
 
-It owns a `Simulator` with learned slots, the environment's tensors and the warm-start bank, checks actions, and makes
+It owns a `Simulator` with slots, the environment's tensors and the warm-start bank, checks actions, and makes
 one launch per step. How results are handed out (NumPy or torch, copied or live, per agent) is left to those who use it.
 """
 
@@ -35,7 +35,7 @@ _SAVED = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
 
 
 class EnvCore:
-    """M markets with K learned slots each, and the task that the slots have.
+    """M markets with K slots each, and the task that the slots have.
 
     Attributes:
         simulator: The markets. Its tensors are live; stepping it past the environment is the caller's own affair.

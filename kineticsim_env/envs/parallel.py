@@ -1,4 +1,4 @@
-"""`parallel_env`: several learned agents in one market, as a PettingZoo `ParallelEnv`.
+"""`parallel_env`: several learners in one market, as a PettingZoo `ParallelEnv`.
 
 | | |
 |---|---|
@@ -67,7 +67,7 @@ if hasattr(pettingzoo, "register"):  # from 1.27 on
 
 
 def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
-    """Make a market with several learned agents; see `MarketParallelEnv` for the arguments."""
+    """Make a market with several learners; see `MarketParallelEnv` for the arguments."""
     return MarketParallelEnv(learners, **arguments)
 
 

@@ -158,7 +158,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
 
 
 class MarketMakingEnv(MarketEnv):
-    """One market with a learned maker; `MarketMakingTask` describes the task."""
+    """One market with one learner, a maker; `MarketMakingTask` describes the task."""
 
     task_type = MarketMakingTask
 
@@ -170,6 +170,6 @@ class ExecutionEnv(MarketEnv):
 
 
 class TradingEnv(MarketEnv):
-    """One market with a learned trader; `TradingTask` describes the task."""
+    """One market with one learner, a trader; `TradingTask` describes the task."""
 
     task_type = TradingTask

@@ -49,7 +49,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         autoreset_mode: SAME_STEP (`final_obs` and `_final_obs` are in the infos of every step), NEXT_STEP, or DISABLED
             (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
         auctions_per_step: Auctions per decision.
-        replace: The class of built-in agent whose place the learner takes, as the task says; None adds a trader.
+        replace: The class of built-in agent whose place the learner takes, as the task says; None adds the learner.
         randomise: What differs from episode to episode: for each field of `MarketConfig` a `(low, high)`, drawn
             uniformly, or a list of values; or an ensemble, one value per scenario. Each episode of each market draws
             one of the scenarios, on the device, and starts from that scenario's warm starts. See also `set_scenarios`.
@@ -280,7 +280,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
 
 class MarketMakingVectorEnv(MarketVectorEnv):
-    """M markets with one learned maker each: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`."""
+    """M markets with one learner each, a maker: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`."""
 
     task_type = MarketMakingTask
 
@@ -292,7 +292,7 @@ class ExecutionVectorEnv(MarketVectorEnv):
 
 
 class TradingVectorEnv(MarketVectorEnv):
-    """M markets with one learned trader each: `gymnasium.make_vec("KineticSim/Trading-v0", num_envs=M)`."""
+    """M markets with one learner each, a trader: `gymnasium.make_vec("KineticSim/Trading-v0", num_envs=M)`."""
 
     task_type = TradingTask
 

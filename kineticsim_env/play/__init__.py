@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "play",
         help="trade in a market yourself, in a window or a terminal",
-        description="Trade in a market yourself. At the end your result is compared with scripted traders' in "
+        description="Trade in a market yourself. At the end your result is compared with scripted policies' in "
         "the same market.",
     )
     parser.add_argument("--terminal", action="store_true", help="play in this terminal; needs no further library")

@@ -63,7 +63,7 @@ class Viewer:
         core: The environment's core.
         mode: One of `RENDER_MODES`.
         market: Which market.
-        slot: Which of its learned slots.
+        slot: Which of its slots.
     """
 
     def __init__(self, core: EnvCore, mode: str, market: int = 0, slot: int = 0) -> None:

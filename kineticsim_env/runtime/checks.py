@@ -179,7 +179,7 @@ def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
 
 
 def check_slots(slots: Any) -> tuple[str | None, ...]:
-    """Return the class that each learned slot replaces, or None."""
+    """Return the class that each slot replaces, or None."""
     most = layout.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):
         raise TypeError(f"slots: got the string {slots!r}, allowed is a count, or a sequence such as ({slots!r},)")

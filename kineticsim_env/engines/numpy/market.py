@@ -1,7 +1,7 @@
 """The readable oracle: docs/model.md in NumPy, vectorised over markets, on its own.
 
 The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are worked off in blocks
-that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per learned slot. The
+that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per slot. The
 functions stand in the order of one auction; what needs no state is in rules.py, the environment's part in tasks.py.
 """
 
@@ -115,7 +115,7 @@ class Markets:
         self.names = [n for n in MARKET_STATE + SLOT_STATE + ENV_STATE if args.get(n) is not None]
         for name in self.names:
             setattr(self, name, args[name][rows].astype(np.int64))
-        if "quotes" not in self.names:  # no learned slots
+        if "quotes" not in self.names:  # no slots
             self.quotes = np.zeros((len(rows), 0, 4), np.int64)
             self.cash, self.inventory, self.fees = (np.zeros((len(rows), 0), np.int64) for _ in range(3))
 
