@@ -66,7 +66,7 @@ def check_worked_case(sim, at):
 @every_engine
 @pytest.mark.parametrize("at", [0, 3])
 def test_worked_case_as_quotes(engine, at):
-    """Its ticks 0 to 4 lie at grid ticks `at` and up; every order is a quote of a slot, those of 8 and 7 in two parts."""
+    """Its ticks 0 to 4 are grid ticks `at` and up; every order is a slot's quote, those of 8 and 7 in two parts."""
     buys = [(at, 10), (at + 1, 5), (at + 2, 3), (at + 2, 5), (at + 4, 2)]
     sells = [(at + 1, 4), (at + 2, 2), (at + 2, 5), (at + 3, 6), (at + 4, 3)]
     sim = only_slots(engine, slots=len(buys) + len(sells))

@@ -70,7 +70,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS, "autoreset_mode": AutoresetMode.SAME_STEP}
 
-    @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
         self,
         num_envs: int = 1,

@@ -1,4 +1,4 @@
-"""What actions mean, in the NumPy oracle: quotes of each role, and what blocks and targets ask for.
+"""Actions in the NumPy oracle: the quotes that each role's action asks for, and what blocks and targets have left.
 
 The part "Actions" of docs/environment.md; tasks.py calls `decode_actions` in every
 decision, and `forced_quotes` at a deadline.

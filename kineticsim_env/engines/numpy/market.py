@@ -1,8 +1,8 @@
-"""The readable oracle: docs/model.md in NumPy, vectorised over markets, on its own.
+"""The readable oracle: docs/model.md in NumPy, vectorised over markets. It shares no code with the other engines.
 
-The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are worked off in blocks
-that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per slot. The
-functions stand in the order of one auction; what needs no state is in rules.py, the environment's part in tasks.py.
+The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are computed in blocks
+that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per slot. The functions
+are in the order of one auction; what needs no state is in rules.py, the environment's part in tasks.py.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from kineticsim_env.errors import MarketError
 ERROR_OVERFLOW, ERROR_NAN_ACTION, ERROR_ACTION_RANGE, ERROR_ORIGIN = 1, 2, 4, 8
 ERROR_STOPPED = ERROR_OVERFLOW | ERROR_ORIGIN
 
-# Indices of random words that are not an agent's.
+# Indices of random words that belong to no agent.
 WORD_WALK, WORD_RATIONING, WORD_WARM_START, WORD_STAGGER, WORD_SCENARIO = (2**30 + i for i in range(5))
 WORD_SLOT, WORD_CANCEL = 2**30 + 64, 2**31
 
@@ -49,7 +49,7 @@ def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = No
     """Run one launch, updating the state and output arrays in place, or leave them all as they were.
 
     Args:
-        commit: held while the arrays are updated, so that nothing comes between.
+        commit: entered while the arrays are updated, so that no signal interrupts that.
         args: the fields of `struct Launch`: integers, NumPy arrays of the shapes given there (None for null), `params`
             as a dict of int64 arrays [M] and `task` as a dict of the fields of `struct TaskParams`, or None.
 
@@ -343,7 +343,7 @@ def decision(m: Markets, auctions: int, quotes: np.ndarray | None = None) -> Ite
 
 
 def run(args: dict[str, Any], rows: np.ndarray) -> None:
-    """Run `decisions` x `auctions` auctions of some markets; those that have stopped only report how they stand."""
+    """Run `decisions` x `auctions` auctions of some markets; of those that have stopped only the state is reported."""
     stopped = (args["error"][rows] & ERROR_STOPPED) != 0
     for some, frozen in ((rows[~stopped], False), (rows[stopped], True)):
         if not some.size:

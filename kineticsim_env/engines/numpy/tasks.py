@@ -92,7 +92,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
 
 
 def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np.ndarray) -> Markets:
-    """After the last decision, put what is left of blocks into the market; add to volume [m] and fills [m, K, 2].
+    """After the last decision, trade what is left of blocks; add to volume [m] and fills [m, K, 2].
 
     Returns:
         The markets after it: those at their deadline went on, the others are as they were.
