@@ -20,7 +20,7 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
   const int64_t cost = (int64_t)launch->decisions * launch->auctions * (2 * agents + 300) + launch->levels;
   const int64_t grain = std::max<int64_t>(1, 20000 / cost);
   at::parallel_for(0, launch->markets, grain, [&](int64_t begin, int64_t end) {
-    static thread_local ks::Scratch scratch;  // an allocation a launch would show in small steps
+    static thread_local ks::Scratch scratch;  // one allocation per launch would show in small steps
     scratch.fit(launch->levels);
     for (int64_t m = begin; m < end; ++m) {
       ks::Environment market(*launch, m, scratch);

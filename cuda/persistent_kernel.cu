@@ -1,11 +1,11 @@
 // persistent_kernel.cu: the kernel that is launched. Compiled just in time by NVRTC or nvcc, once for each variant
 // (model/plan.h and kineticsim_env/engines/cuda.py choose; kineticsim_env/runtime/kernels.py compiles):
 //   KS_BINS     order bins: 16, 32, 64, 128, or 0 where orders have too many offsets for bins
-//   KS_OPTIONS  any option of the model on   KS_SLOTS    learned slots: 0, 1, or 2 for more   KS_TASK  environment step
+//   KS_OPTIONS  any option of the model on   KS_SLOTS    slots: 0, 1, or 2 for more   KS_TASK  environment step
 //   KS_PARAMETERS, KS_LEVELS (optional)      a market's parameters and levels, for a kernel of their own
 //   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
-//   KS_SINGLE, KS_BLOCKS (optional)         an environment of one slot a warp; blocks that a multiprocessor must hold
-//   KS_LANES (optional)                      an environment of one slot a lane; ticks around the mid that it has room for
+//   KS_SINGLE, KS_BLOCKS (optional)         one environment of one slot per warp; blocks that a multiprocessor must hold
+//   KS_LANES (optional)                      one environment of one slot per lane; ticks around the mid that it has room for
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
@@ -30,7 +30,7 @@
 #endif
 #endif
 
-// A block is one to four warps; a warp has one market, or steps a tile of environments, or one on each lane
+// A block is one to four warps. A warp has one market, or steps a tile of environments, or one environment per lane
 // (model/plan.h chooses).
 extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCKS)
     ks_market_kernel(const __grid_constant__ ks::Launch launch) {

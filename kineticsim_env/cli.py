@@ -112,7 +112,7 @@ def impact(options: argparse.Namespace) -> int:
     points = price_impact.measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
     fit = price_impact.fit_power(points)
     print(
-        f"{markets:,} markets with and without a {options.side} order, {options.per_auction} units an auction; ticks\n"
+        f"{markets:,} markets with and without a {options.side} order, {options.per_auction} units per auction; ticks\n"
     )
     names = ("at_end", "permanent", "temporary", "shortfall", "impact_cost")
     print(

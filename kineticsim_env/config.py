@@ -77,9 +77,9 @@ class MarketConfig:
         residue: Whether unfilled marketable orders `"rest"` at the grid's edge or are cancelled, `"cancel"`.
         fundamental_price: Fundamental at the start, absolute ticks; None is `init_price`.
         population: `"fixed"` counts by largest remainder, or `"multinomial"` counts drawn per market when seeded.
-        max_quote_qty: Largest quote of a learned slot, at most 2^20.
-        inventory_limit: A learned slot's largest inventory, long or short; None is no limit.
-        fee: What a learned slot pays per unit traded, in thousandths of a tick.
+        max_quote_qty: Largest quote of a slot, at most 2^20.
+        inventory_limit: A slot's largest inventory, long or short; None is no limit.
+        fee: What a slot pays per unit traded, in thousandths of a tick.
     """
 
     num_levels: int = 128
@@ -328,7 +328,7 @@ def parameter_rows(
         config: The market.
         num_rows: 1 if all markets share their parameters, else the number of markets.
         counts: int64 `[num_rows, 4]`, agents per class before replacement.
-        replaced: How many agents of each class learned slots replace.
+        replaced: How many agents of each class slots replace.
 
     Returns:
         int64 arrays of shape `[num_rows]`, one per field.

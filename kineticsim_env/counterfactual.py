@@ -108,7 +108,7 @@ def counterfactual(
             with the decision's number and the `Simulator` of the arm in which it trades (`simulator.mid2`,
             `simulator.inventory` and so on), which returns int32 `[M, K, 4]`, or `[1, K, 4]`.
         num_markets: M, as in `Simulator`.
-        auctions: Auctions a decision.
+        auctions: Auctions per decision.
         seed: As in `Simulator`.
         decisions: T, if `orders` is a function.
         after: Auctions to go on for behind the last decision, with all quotes withdrawn.
@@ -178,8 +178,8 @@ class BlockImpact(NamedTuple):
     at_end: Mean  # impact when the order ends
     permanent: Mean  # what is left of it: the mean over the last quarter of the auctions behind it
     temporary: Mean  # what has gone by then, paired: at_end - permanent
-    shortfall: Mean  # implementation shortfall: ticks a unit paid over the mid at arrival, with fees
-    impact_cost: Mean  # ticks a unit paid over the other arm's mid before the same auction: free of the price's drift
+    shortfall: Mean  # implementation shortfall: ticks per unit paid over the mid at arrival, with fees
+    impact_cost: Mean  # ticks per unit paid over the other arm's mid before the same auction: free of the price's drift
     filled: Mean  # share of the block that was executed
     participation: Mean  # own units as a share of the market's volume while the order lasted
     variance_ratio: float  # of the impact at the end: paired over unpaired (`Counterfactual.variance_ratio`)
@@ -285,7 +285,7 @@ def _measure(arms: Counterfactual, side: str, block: int, per_auction: int, dura
     impact = np.concatenate([np.zeros_like(impact[:, :1]), impact], axis=1)  # [M, S + 1], after s auctions
     path, interval = _mean_path(impact)
     at_end, tail = impact[:, duration], impact[:, -max(1, (impact.shape[1] - 1 - duration) // 4) :].mean(1)
-    fills = traded.fills.sum(3)[:, :, 0].T.cpu().numpy()  # [M, T], one auction a decision
+    fills = traded.fills.sum(3)[:, :, 0].T.cpu().numpy()  # [M, T], one auction per decision
     filled = fills.sum(1)
     before = torch.cat([arms.arrival[:, None], alone.series["mid2"]], dim=1)  # the other arm's, before each auction
     mid, price = before.cpu().numpy()[:, :duration] / 2, traded.series["last_price"].cpu().numpy()

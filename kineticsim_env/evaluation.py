@@ -1,6 +1,6 @@
-"""Judging traders by money that is really there: inventory unwound through the market before profit is counted.
+"""Judging policies by money that is really there: inventory is unwound through the market before profit is counted.
 
-An executor is judged by its block: what its trades made against the arrival price, a unit.
+An executor is judged by its block: the price improvement on the arrival price, per unit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Evaluation:
     # unit of its block
     pnl: np.ndarray
     episode_return: np.ndarray  # float64 [M]: sum of rewards
-    traded: np.ndarray  # float64 [M]: units bought and sold a decision
+    traded: np.ndarray  # float64 [M]: units bought and sold per decision
     inventory: np.ndarray  # float64 [M]: mean absolute inventory at decisions
 
     def pnl_interval(self) -> tuple[float, float]:
@@ -116,7 +116,7 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
         if may_terminate and bool(terminated.any()):
             # Such an episode is over here: take its account, unwound in a copy of the market. The market itself must
             # start anew to take further steps; they no longer count.
-            settled = saved(envs) if task.role == "executor" else _liquidated_pnl(simulator.branch())
+            settled = price_improvement(envs) if task.role == "executor" else _liquidated_pnl(simulator.branch())
             pnl = torch.where(terminated & alive, settled, pnl)
             alive &= ~terminated
             envs.reset(options={"reset_mask": terminated})
@@ -127,8 +127,8 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
     return Evaluation(*(value.cpu().numpy() for value in (pnl, total, traded / lived, held / lived)))
 
 
-def saved(envs: MarketVectorEnv) -> torch.Tensor:
-    """Return what executors' trades made against the arrival price, ticks per unit of the block, float64 `[M]`."""
+def price_improvement(envs: MarketVectorEnv) -> torch.Tensor:
+    """Return executors' price improvement after fees and the penalty for leftovers, ticks per unit, float64 `[M]`."""
     simulator, task = envs.simulator, envs.core.task
     cash, inventory, fees = (simulator.tensors[name][:, 0].double() for name in ("cash", "inventory", "fees"))
     money = cash + inventory * envs.core.tensors["arrival2"] / 2 - fees / 1000

@@ -34,7 +34,7 @@ _REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_e
 
 
 class Rollout(NamedTuple):
-    """What `Simulator.rollout` returns; T decisions, M markets, K slots, n auctions a decision."""
+    """What `Simulator.rollout` returns; T decisions, M markets, K slots, n auctions per decision."""
 
     fills: torch.Tensor  # int64 [T, M, K, 2]: units bought and sold in each decision
     value: torch.Tensor  # int64 [T, M, K]: 2 * cash + inventory * mid2 after each decision, in half ticks
@@ -42,7 +42,7 @@ class Rollout(NamedTuple):
 
 
 class Simulator(LiveMarkets):
-    """An ensemble of M markets with K learned slots each.
+    """An ensemble of M markets with K slots each.
 
     The model is in `docs/model.md`. All prices are absolute ticks; `bid` and `ask` are on the grid, whose tick 0 is at
     `price_origin`. Tensors that properties return are live unless they say otherwise: clone what you keep.
@@ -67,7 +67,7 @@ class Simulator(LiveMarkets):
             engine: `"auto"`, `"cuda"`, `"cpu"` or `"numpy"`. `"auto"` takes the C++ engine for a single market.
             device: For CUDA, which GPU.
             seed: Market m is seeded `seed + m`; or one seed per market.
-            slots: How many learned traders are added, or for each one the class (`"noise"`, `"momentum"`, `"maker"`,
+            slots: How many learners are added, or for each one the class (`"noise"`, `"momentum"`, `"maker"`,
                 `"fundamental"`) of the agent that it replaces, None for one that replaces nobody. At most 32.
             validate: Check the error words before every call, at the price of a synchronisation on CUDA.
 
@@ -250,8 +250,8 @@ class Simulator(LiveMarkets):
         """Restore the opening book of all markets, or of those in `mask`.
 
         Args:
-            seed: None starts the next episode of the same tape; an int s seeds market m with s + m, at episode 0; or
-                one seed per market.
+            seed: None starts the next episode of the same random stream; an int s seeds market m with s + m, at episode
+                0; or one seed per market.
             mask: bool `[M]`; None is all.
 
         Raises:

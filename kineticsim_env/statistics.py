@@ -144,7 +144,7 @@ class RunSummary:
             ("last price, ticks", mean_and_error(last)),
             ("spread of the book, ticks", mean_and_error(market_spread)),
             ("two-sided books, share", mean_and_error(seen.mean(0))),
-            ("volatility, ticks an auction", mean_and_error(volatility(change))),
+            ("volatility, ticks per auction", mean_and_error(volatility(change))),
             ("excess kurtosis of returns", mean_and_error(excess_kurtosis(change))),
             ("autocorrelation of returns", mean_and_error(autocorrelation(change))),
             ("autocorrelation of |returns|", mean_and_error(autocorrelation(np.abs(change)))),

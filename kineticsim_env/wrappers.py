@@ -39,7 +39,7 @@ class RunningMeanStd:
         count: float64, rows seen, `epsilon` at first.
     """
 
-    @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(self, shape: tuple[int, ...], device: torch.device, epsilon: float = 1e-4) -> None:
         """Start with no rows, mean 0 and variance 1 of weight `epsilon`, as Gymnasium does."""
         if not isinstance(shape, (tuple, list)):

@@ -2,7 +2,7 @@
 
     python scripts/performance_figures.py --output docs/benchmarks/performance_h200.json
 
-Beside the suite (`python -m kineticsim_env bench`): presets, learned slots, and shapes up to their limits; next to the
+Beside the suite (`python -m kineticsim_env bench`): presets, slots, and shapes up to their limits; next to the
 rates of the paper's kernel and to the ceiling that the hash alone has.
 """
 
@@ -90,7 +90,7 @@ def memory_row() -> dict:
 
 
 def main() -> None:
-    """Measure everything, write the file, print a line a row."""
+    """Measure everything, write the file, print one line per row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="the JSON file")
     output = parser.parse_args().output
@@ -121,7 +121,7 @@ def main() -> None:
         figure = f"{row['events_per_s'] / 1e9:.1f} G/s" if "events_per_s" in row else f"{row['bytes'] / 1e6:.2f} MB"
         shape = f"M={row['markets']} A={row['agents']} L={row.get('levels', 128)}"
         kind = "" if row.get("specialised", True) else " (kernel for all parameters)"
-        print(f"{row['what']}{kind}: {shape}: {figure} {row.get('us_per_step', 0):.3f} us a step")
+        print(f"{row['what']}{kind}: {shape}: {figure} {row.get('us_per_step', 0):.3f} us per step")
 
 
 if __name__ == "__main__":

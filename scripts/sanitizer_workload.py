@@ -1,7 +1,7 @@
 """A small run of every kernel variant, for `make sanitize` to watch with compute-sanitizer on a CUDA GPU.
 
 Any number of order bins, windows of one chunk and of many, books that overflow, kernels of their own, all options,
-learned slots at one tick, window shifts, environment steps of every role across episode ends and resets, in sizes
+slots at one tick, window shifts, environment steps of every role across episode ends and resets, in sizes
 that leave part of the last block without a market.
 """
 

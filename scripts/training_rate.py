@@ -134,7 +134,7 @@ def training_rates(
         "step_and_inference": steps / phases["rollout"],
         "training": steps / whole,
         "phase_ms": {name: 1e3 * value for name, value in phases.items()} | {"update": 1e3 * whole},
-        "ns_a_step": {name: 1e9 * value / steps for name, value in phases.items()} | {"update": 1e9 * whole / steps},
+        "ns_per_step": {name: 1e9 * value / steps for name, value in phases.items()} | {"update": 1e9 * whole / steps},
         "compile_and_capture_seconds": preparing,
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None,
         "kernels": kernels,
@@ -287,7 +287,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 f"{what.replace('_', ' ')} {row[what] / 1e6:.2f} M steps/s"
                 for what in ("step_only", "step_and_inference", "training")
             )
-            parts = ", ".join(f"{phase} {value:.2f}" for phase, value in row["ns_a_step"].items())
+            parts = ", ".join(f"{phase} {value:.2f}" for phase, value in row["ns_per_step"].items())
             print(f"{name}: {rates}\n    ns per step: {parts}; prepared in {row['compile_and_capture_seconds']:.0f} s")
             for phase, kernels in row["kernels"].items():
                 print(f"    kernels of {phase}: {json.dumps(kernels)}")

@@ -121,7 +121,7 @@ def build_kernel_on_host(name: str, folder: Path) -> Any:
 
 
 def build_lanes(built: Path, include: Path, *flags: str) -> None:
-    """Build the CUDA environment step of a market a lane for a CPU, with the headers in `include`."""
+    """Build the CUDA environment step of a market per lane for a CPU, with the headers in `include`."""
     build_on_host("lanes_on_host.cpp", built, include, *flags)
 
 

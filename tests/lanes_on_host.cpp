@@ -1,5 +1,5 @@
-// lanes_on_host.cpp: the CUDA environment step of a market a lane (cuda/lane/environment.cuh), built as a library for a
-// CPU: a warp has one lane there, or a thread a lane (lanes_on_threads.cuh). Runs without steps are the C++ engine's.
+// lanes_on_host.cpp: the CUDA environment step of a market per lane (cuda/lane/environment.cuh), built as a library for a
+// CPU: a warp has one lane there, or a thread per lane (lanes_on_threads.cuh). Runs without steps are the C++ engine's.
 // For tests/test_lane_environment.py and tests/test_lane_races.py.
 #include <cmath>
 #include <vector>

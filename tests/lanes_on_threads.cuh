@@ -1,5 +1,5 @@
-// lanes_on_threads.cuh: what cuda/lane/lanes.cuh has, with a thread a lane, for tests/test_lane_races.py, which puts it in that
-// file's place. Only meet() orders what lanes write and read; votes and shuffles do not promise that, and do not here.
+// lanes_on_threads.cuh: what cuda/lane/lanes.cuh has, with a thread per lane, for tests/test_lane_races.py, which puts it in
+// that file's place. Only sync_warp() orders what lanes write and read; votes and shuffles do not promise that, and do not here.
 #pragma once
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ inline thread_local int lane_index;
 inline thread_local uint64_t turns;
 
 inline int this_lane() { return lane_index; }
-inline void meet() { pthread_barrier_wait(&warp->barrier); }
+inline void sync_warp() { pthread_barrier_wait(&warp->barrier); }
 
 inline void exchange(uint64_t mine, uint64_t* all) {
   const uint64_t turn = ++turns;
@@ -49,7 +49,7 @@ inline void exchange(uint64_t mine, uint64_t* all) {
   }
 }
 
-inline unsigned lanes_where(bool holds) {
+inline unsigned ballot(bool holds) {
   uint64_t all[kLaneCount];
   exchange(holds, all);
   unsigned bits = 0;
@@ -58,7 +58,7 @@ inline unsigned lanes_where(bool holds) {
 }
 
 template <typename T>
-T of_lane(T x, int lane) {
+T shuffle(T x, int lane) {
   uint64_t all[kLaneCount];
   exchange((uint64_t)(int64_t)x, all);
   return (T)all[lane];

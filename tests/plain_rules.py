@@ -72,8 +72,8 @@ def order(moment: Moment, kind: str, agent: int, fields: dict) -> Order:
     return Order(side > 0, tick, quantity, marketable)
 
 
-def admitted(quote: list[int], inventory: int, limit: int | None, largest: int) -> list[int]:
-    """Return a quote (bid price, bid quantity, ask price, ask quantity) as it comes through the door."""
+def apply_pre_trade_limits(quote: list[int], inventory: int, limit: int | None, largest: int) -> list[int]:
+    """Return a quote (bid price, bid quantity, ask price, ask quantity) as the pre-trade limits leave it."""
     bid, bid_qty, ask, ask_qty = quote
     bid, ask = (min(max(price, -(2**30)), 2**30) for price in (bid, ask))
     room_to_buy = largest if limit is None else max(0, limit - inventory)

@@ -354,7 +354,7 @@ def test_what_an_executor_does_to_its_markets(side, sign):
     make = make_task_env(ExecutionVectorEnv, side=side, block_qty=240, horizon=60)
     found = env_counterfactual(make, policies.TimeWeighted(make().core.task), seed=5, decisions=55)
     mean, half = found.mean_difference("mid2")
-    assert mean[0] == 0 and sign * mean[10:55].mean() / 2 > 1.0  # 4 units a decision, as in docs/price_impact.md
+    assert mean[0] == 0 and sign * mean[10:55].mean() / 2 > 1.0  # 4 units per decision, as in docs/price_impact.md
     assert not np.nan_to_num(found.difference["fundamental"]).any()
     bought, sold = np.nansum(found.fills, axis=(0, 1))
     assert min(bought, sold) == 0 and (bought > 0) == (side == "buy")
@@ -440,7 +440,7 @@ def test_command(tmp_path, capsys):
     path = tmp_path / "impact.json"
     assert main([*SMALL, "--side", "sell", "--seed", "3", "--set", "num_agents=31", "--output", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "8 markets with and without a sell order, 4 units an auction" in out and str(path) in out
+    assert "8 markets with and without a sell order, 4 units per auction" in out and str(path) in out
     saved = json.loads(path.read_text())
     config = MarketConfig.preset("trading", num_agents=31)
     for row, block in zip(saved["orders"], (4, 8), strict=True):

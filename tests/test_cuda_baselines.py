@@ -212,7 +212,7 @@ def test_equals_the_engines_on_a_gpu(backend, engine, shape):
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(2**17 + 2**14 + 5, 15, 8, 20), (20001, 65, 128, 30)], ids=str)
 def test_many_markets(shape):
-    """Naive takes larger blocks when there are more than 1024 markets a multiprocessor."""
+    """Naive takes larger blocks when there are more than 1024 markets per multiprocessor."""
     markets, agents, levels, steps = shape
     for backend in (NaiveCuda(), PaperBlock()):
         check(backend, Workload(markets, agents, levels, steps), "cuda")

@@ -20,7 +20,7 @@ def make(num_envs=4, **kwargs):
     return MarketMakingVectorEnv(num_envs, **{"engine": "cuda", **SMALL, **kwargs})
 
 
-def tape(steps, num_envs=4):
+def random_actions(steps, num_envs=4):
     return np.random.default_rng(0).uniform(-1, 1, (steps, num_envs, 4)).astype(np.float32)
 
 
@@ -75,7 +75,7 @@ def test_vector_environment_has_the_cpus_bits(mode, kwargs):
     one, two = make(300, autoreset_mode=mode, **kwargs), make(300, autoreset_mode=mode, engine="cpu")
     first, second = one.reset(seed=3)[0], two.reset(seed=3)[0]
     np.testing.assert_array_equal(first if kwargs["output"] == "numpy" else first.cpu().numpy(), second)
-    for action in tape(15, 300):
+    for action in random_actions(15, 300):
         given_ = action if kwargs["output"] == "numpy" else torch.from_numpy(action).cuda()
         for mine, theirs in zip(host(one.step(given_)), host(two.step(action)), strict=True):
             np.testing.assert_array_equal(mine, theirs)
@@ -86,7 +86,7 @@ def test_a_kernel_of_its_own_has_the_cpus_bits(num_envs):
     one, two = make(num_envs), make(num_envs, engine="cpu")
     one.simulator.specialise()
     np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
-    for action in tape(15, num_envs):
+    for action in random_actions(15, num_envs):
         for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
@@ -99,7 +99,7 @@ def test_ways_to_step_few_environments_agree(force, specialised):
     if specialised:
         one.simulator.specialise()
     np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
-    for action in tape(15, 40):
+    for action in random_actions(15, 40):
         for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
@@ -107,7 +107,7 @@ def test_ways_to_step_few_environments_agree(force, specialised):
 def test_settings_that_change_are_no_constants():
     one, two = make(3000, config=ks.MarketConfig.preset("trading")), make(3000, engine="cpu")
     np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
-    for reward, action in zip(("inventory", "pnl", "asymmetric", "per_unit"), tape(4, 3000), strict=True):
+    for reward, action in zip(("inventory", "pnl", "asymmetric", "per_unit"), random_actions(4, 3000), strict=True):
         for envs in (one, two):
             envs.set_task(reward=reward, mark="mid" if reward == "pnl" else "fundamental")
         for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
@@ -141,7 +141,7 @@ def test_a_captured_step_plays_on():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = captured.step(actions)
-    for action in tape(15, 64):
+    for action in random_actions(15, 64):
         actions.copy_(torch.from_numpy(action))
         graph.replay()
         for mine, theirs in zip(host(result), host(eager.step(actions)), strict=True):
@@ -187,7 +187,7 @@ def test_which_engine_auto_takes():
 def test_a_checkpoint_goes_on_on_another_engine():
     one, two = make(), make(engine="cpu")
     one.reset(seed=4)
-    actions = tape(12)
+    actions = random_actions(12)
     for action in actions[:4]:
         one.step(action)
     two.load_state_dict(one.state_dict())
@@ -289,7 +289,7 @@ def test_a_captured_step_draws_of_the_table_there_is_now(kind, kwargs):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = captured.step(actions)
-    for t, action in enumerate(tape(24, 64)[..., :size]):
+    for t, action in enumerate(random_actions(24, 64)[..., :size]):
         if t == 8:
             for envs in (captured, eager):
                 envs.set_scenarios({"fee": [1000, 2000, 3000]})
@@ -307,10 +307,10 @@ def test_a_checkpoint_with_scenarios_goes_on_on_another_engine(engines):
     kwargs = {**SMALL, "randomise": RANDOMISE, "num_scenarios": 7, "block_qty": 12}
     one, two = (ExecutionVectorEnv(8, engine=engine, **kwargs) for engine in engines)
     one.reset(seed=4)
-    for action in tape(4, 8)[..., :2]:
+    for action in random_actions(4, 8)[..., :2]:
         one.step(action)
     two.load_state_dict(one.state_dict())
-    for action in tape(14, 8)[..., :2]:
+    for action in random_actions(14, 8)[..., :2]:
         for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
@@ -410,7 +410,7 @@ def test_set_task_has_effect_at_the_next_step():
 def test_single_and_parallel_environments_on_the_gpu():
     one, two = (gym.make("KineticSim/MarketMaking-v0", engine=engine, **SMALL).unwrapped for engine in ("cuda", "cpu"))
     np.testing.assert_array_equal(one.reset(seed=1)[0], two.reset(seed=1)[0])
-    for action in tape(6, 1)[:, 0]:
+    for action in random_actions(6, 1)[:, 0]:
         mine, theirs = one.step(action), two.step(action)
         np.testing.assert_array_equal(mine[0], theirs[0])
         assert mine[1:] == theirs[1:]

@@ -113,7 +113,7 @@ def test_a_terminated_episode_keeps_its_money():
     ends = np.full(24, -1)
     returns = np.zeros(24)
     now, _ = endless.reset(seed=9)
-    for t in range(40):  # the same tape without the limit, until it would have struck
+    for t in range(40):  # the same episodes without the limit, until it would have struck
         now, reward, *_ = endless.step(policy(now))
         returns += np.where(ends < 0, reward.numpy().astype(float), 0.0)
         simulator = endless.simulator

@@ -41,7 +41,7 @@ def make_core(roles, num_markets=1, engine="cpu", config=None, auctions=1, **tas
     )
 
 
-def tape(steps, num_envs, seed=0):
+def random_actions(steps, num_envs, seed=0):
     """Actions [T, M, 2] that leave something for the deadline."""
     actions = np.random.default_rng(seed).uniform(-1, 1, (steps, num_envs, 2)).astype(np.float32)
     actions[..., 1] = -1 + 0.6 * (actions[..., 1] + 1) / 2  # up to 2 of 8 units
@@ -71,7 +71,7 @@ def test_the_last_step_is_that_of_a_simulator_by_hand(engine, roles, auctions):
         core.reset(seed)
         for _ in range(11):
             actions = generator.uniform(-1, 1, (1, len(roles), 4)).astype(np.float32)
-            actions[:, executors, 1] = -0.75  # one unit a decision
+            actions[:, executors, 1] = -0.75  # one unit per decision
             core.step(actions=torch.from_numpy(actions))
         assert not core.tensors["ended"].any()
         side = core.tensors["observation"][0, executors, 33].long()
@@ -159,7 +159,7 @@ def test_a_one_sided_market_leaves_the_rest_which_is_paid_for(engine, reward):
 
 @both_engines
 def test_an_overflow_in_a_forced_auction_leaves_the_state_untouched(engine):
-    config = ks.MarketConfig(num_agents=4096, max_order_qty=65535)  # the book grows by 10^8 units an auction
+    config = ks.MarketConfig(num_agents=4096, max_order_qty=65535)  # the book grows by 10^8 units per auction
     envs = make(2, engine=engine, config=config, bank_size=0, horizon=2, forced_qty=1, block_qty=200)
     envs.reset(seed=1)
     hold = np.tile(HOLD, (2, 1))
@@ -180,7 +180,7 @@ def whole_episodes(fee=0, seed=5, **kwargs):
     envs = make(32, config=ks.MarketConfig.preset("trading", fee=fee), horizon=12, **kwargs)
     envs.reset(seed=seed)
     rewards, alive = [], np.ones(32, bool)
-    for action in tape(12, 32):
+    for action in random_actions(12, 32):
         _, reward, terminated, truncated, _ = envs.step(action)
         rewards.append(np.where(alive, reward, 0))
         assert not truncated.any()
@@ -205,12 +205,12 @@ def test_rewards_sum_to_minus_the_implementation_shortfall(scale, fee):
 
 
 def test_fills_times_prices_are_the_cash():
-    """One auction a decision, and no forced ones as long as the episode lasts: each fill was at the last price."""
+    """One auction per decision, and no forced ones as long as the episode lasts: each fill was at the last price."""
     envs = make(16, horizon=40, block_qty=200)
     envs.reset(seed=2)
     cash, rewards, arrival = np.zeros(16), np.zeros(16), envs.simulator.mid2.numpy() / 2
     np.testing.assert_array_equal(envs.core.tensors["arrival2"].numpy() / 2, arrival)
-    for action in tape(30, 16):
+    for action in random_actions(30, 16):
         _, reward, *_ = envs.step(action)
         bought, sold = envs.fills.numpy().T
         price = envs.simulator.last_price.numpy()
@@ -229,7 +229,7 @@ def test_the_terminal_reward_is_the_same_sum_and_the_risk_averse_one_less_its_pe
 
     envs = make(32, reward="risk_averse", risk_aversion=0.4, config=ks.MarketConfig.preset("trading", fee=0))
     envs.reset(seed=5)
-    for t, action in enumerate(tape(12, 32)):
+    for t, action in enumerate(random_actions(12, 32)):
         _, reward, *_ = envs.step(action)
         share = (30 - np.abs(envs.simulator.inventory[:, 0].numpy())) / 30
         np.testing.assert_allclose(sums[t] - reward, 0.4 * share**2, rtol=1e-4, atol=1e-5)
@@ -340,7 +340,7 @@ def test_sides(side, signs):
         assert 90 < (observation[:, 33] > 0).sum() < 166  # 4 standard errors
         again, _ = envs.reset()
         assert 90 < (observation[:, 33] == again[:, 33]).sum() < 166  # drawn anew in each episode
-    for action in tape(6, 256):
+    for action in random_actions(6, 256):
         observation = envs.step(action)[0]
         bought, sold = envs.fills.numpy().T
         assert not np.where(observation[:, 33] > 0, sold, bought).any()

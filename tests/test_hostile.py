@@ -26,7 +26,7 @@ def test_an_iterator_of_names_is_recorded():
     "slots", [{"maker": 2}, {"maker", "noise"}, frozenset(["maker"])], ids=["mapping", "set", "frozenset"]
 )
 def test_slots_without_an_order(slots):
-    """A dict in the manner of `parallel_env(learners=...)` was taken for one slot a key."""
+    """A dict in the manner of `parallel_env(learners=...)` was taken for one slot per key."""
     with pytest.raises(TypeError, match=r"slots: got .*, allowed is a count up to 32, or a sequence"):
         ks.Simulator(engine="numpy", slots=slots)
 

@@ -136,7 +136,7 @@ def test_a_graph_captured_by_one_thread_and_replayed_by_another():
     for env in (envs, wanted):
         env.reset(seed=4)
     wide = torch.rand((1024, 8), device="cuda") * 2 - 1
-    action = wide[:, ::2]  # a view: the copy that the door makes is part of the graph
+    action = wide[:, ::2]  # a view: the copy that the engine makes is part of the graph
     graph, shown, stream = torch.cuda.CUDAGraph(), [], torch.cuda.Stream()
 
     def capture():

@@ -139,9 +139,9 @@ def test_plans_fit_the_markets_the_device_and_the_kernel():
             assert ask["slots"] == 1 and ask["task"] and not got.single and not got.bins and got.tile == 32
             assert 2 * ask["reach"] + 2 <= got.lanes and got.shared >= 32 * 2 * ask["levels"], "16 bits for each tick"
         elif ask["task"]:
-            slot, market = (4 * layout.CONSTANTS[name] for name in ("kDeskSlotInts", "kDeskInts"))
-            desks = warps * got.tile * (market + slot * ask["slots"])
-            assert got.tile * ask["slots"] <= 32 and got.shared == 2 * books + warps * 4 * BIN_INTS + desks
+            slot, market = (4 * layout.CONSTANTS[name] for name in ("kTileSlotInts", "kTileMarketInts"))
+            tiles = warps * got.tile * (market + slot * ask["slots"])
+            assert got.tile * ask["slots"] <= 32 and got.shared == 2 * books + warps * 4 * BIN_INTS + tiles
         else:
             assert got.tile == 1 and got.shared == books + warps * 4 * BIN_INTS
         if not got.fits and not lanes:

@@ -1,4 +1,4 @@
-"""The CUDA environment step of a market a lane, run on a CPU: every tensor the C++ engine's, bit for bit."""
+"""The CUDA environment step of a market per lane, run on a CPU: every tensor the C++ engine's, bit for bit."""
 
 import pytest
 from env_helpers import (

@@ -1,4 +1,4 @@
-"""The CUDA step of a market a lane, with a thread a lane, under ThreadSanitizer: lanes meet wherever they must."""
+"""The CUDA step of a market per lane, with a thread per lane, under ThreadSanitizer."""
 
 import os
 import platform
@@ -61,7 +61,7 @@ def play(folder: Path, runtime: str) -> str:
 
 @pytest.fixture
 def sources(tmp_path):
-    """The sources in cuda/, with a thread a lane."""
+    """The sources in cuda/, with a thread per lane."""
     folder = shutil.copytree(build.cuda_dir(), tmp_path / "cuda")
     shutil.copy(TESTS / "lanes_on_threads.cuh", folder / "lane" / "lanes.cuh")
     return folder
@@ -80,6 +80,6 @@ def test_lanes_do_not_race(sources):
     tile = sources / "lane" / "tile.cuh"
     text = tile.read_text()
     # Features are read by other lanes than wrote them.
-    tile.write_text(text.replace("    meet();\n    if (wanted ==", "    if (wanted =="))
+    tile.write_text(text.replace("    sync_warp();\n    if (wanted ==", "    if (wanted =="))
     assert tile.read_text() != text
     assert "WARNING: ThreadSanitizer: data race" in play(sources, runtime), "a race that is there is seen"

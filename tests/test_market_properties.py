@@ -66,7 +66,7 @@ def check_worked_case(sim, at):
 @every_engine
 @pytest.mark.parametrize("at", [0, 3])
 def test_worked_case_as_quotes(engine, at):
-    """Its ticks 0 to 4 lie at grid ticks `at` and up; every order is a learned quote, those of 8 and 7 in two parts."""
+    """Its ticks 0 to 4 are grid ticks `at` and up; every order is a slot's quote, those of 8 and 7 in two parts."""
     buys = [(at, 10), (at + 1, 5), (at + 2, 3), (at + 2, 5), (at + 4, 2)]
     sells = [(at + 1, 4), (at + 2, 2), (at + 2, 5), (at + 3, 6), (at + 4, 3)]
     sim = only_slots(engine, slots=len(buys) + len(sells))
@@ -229,8 +229,10 @@ def test_every_auction_conserves_quantity_and_cash(engine, style, seed):
             for k in range(6):
                 bought, sold = fills[m, k].tolist()
                 held = before["inventory"][m][k]
-                door = plain_rules.admitted(quotes[m, k].tolist(), held, config.inventory_limit, config.max_quote_qty)
-                standing = [door[0], door[1] - bought, door[2], door[3] - sold]
+                limited = plain_rules.apply_pre_trade_limits(
+                    quotes[m, k].tolist(), held, config.inventory_limit, config.max_quote_qty
+                )
+                standing = [limited[0], limited[1] - bought, limited[2], limited[3] - sold]
                 assert sim.quotes[m, k].tolist() == standing and bought >= 0 and sold >= 0
                 assert int(sim.inventory[m, k]) == held + bought - sold
                 paid = (bought - sold) * int(sim.last_price[m])

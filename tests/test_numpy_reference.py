@@ -256,11 +256,11 @@ def test_error_leaves_the_state(name, bound):
     assert (args["bid"][1] == before["bid"][1]).all() and (args["value"][0, 1] == 0).all()
 
 
-def test_door():
+def test_pre_trade_limits():
     m = engine.Markets(make(markets=1, slots=5, max_quote_qty=100, inventory_limit=50), np.arange(1))
     m.inventory[0] = [20, -60, 0, 0, 0]
     quotes = [[7, 90, 9, 200], [7, 5, 9, 5], [9, 5, 9, 8], [9, 5, 8, 5], [2**31 - 1, -4, -(2**31), 3]]
-    assert engine.admit_quotes(m, np.array([quotes], np.int32))[0].tolist() == [
+    assert engine.apply_pre_trade_limits(m, np.array([quotes], np.int32))[0].tolist() == [
         [7, 30, 9, 70], [7, 5, 9, 0], [9, 0, 9, 8], [9, 0, 8, 0], [2**30, 0, -(2**30), 3],
     ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Attackers must earn nothing: no reward is paid for moving the price, trading with oneself, or the way time runs out.
 
-All play tapes of the evaluation; "nothing" is an upper 95% bound of the mean return at or below zero. What honest
+All play episodes of the evaluation; "nothing" is an upper 95% bound of the mean return at or below zero. What honest
 quotes earn is told from what a moved price pays by the edge over the fundamental price, leg by leg: a manipulator loses
 on the leg that moves the price and gains on the other, a maker gains on both.
 """

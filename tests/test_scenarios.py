@@ -29,7 +29,7 @@ def make(num_envs=8, kind=TradingVectorEnv, **kwargs):
     return kind(num_envs, **{**SMALL, "stagger": False, "randomise": RANDOMISE, "num_scenarios": 5, **kwargs})
 
 
-def tape(steps, num_envs=8, size=2, seed=0):
+def random_actions(steps, num_envs=8, size=2, seed=0):
     return np.random.default_rng(seed).uniform(-1, 1, (steps, num_envs, size)).astype(np.float32)
 
 
@@ -96,7 +96,7 @@ def test_every_episode_draws_by_its_word(engine, mode):
         for name, values in parameters(envs).items():
             np.testing.assert_array_equal(values, table[name][wanted], err_msg=name)
         seen |= {(m, scenario) for m, scenario in enumerate(wanted)}
-        _, _, terminated, truncated, _ = envs.step(tape(1, 16, seed=step)[0])
+        _, _, terminated, truncated, _ = envs.step(random_actions(1, 16, seed=step)[0])
         if mode == "disabled" and truncated.any():
             envs.reset(options={"reset_mask": truncated})
     assert max(episodes) >= 3 and len(seen) > 30
@@ -160,7 +160,7 @@ def test_the_market_plays_by_its_scenario(engine):
     envs.reset(seed=8)
     filled = np.zeros(12)
     results = []
-    for action in tape(6, 12):
+    for action in random_actions(6, 12):
         results.append(envs.step(action))
         filled += envs.fills.sum(1).numpy()
     np.testing.assert_array_equal(envs.simulator.fees[:, 0].numpy(), filled * envs.core.scenarios.fee[envs.scenario])
@@ -170,7 +170,7 @@ def test_the_market_plays_by_its_scenario(engine):
         own = {name: getattr(table, name)[envs.scenario[m]].item() for name in table.per_market}
         alone = TradingVectorEnv(1, TRADING.replace(**own), **{**SMALL, "bank_size": 0, "stagger": False})
         alone.reset(seed=8 + m)
-        for t, action in enumerate(tape(6, 12)[:, m : m + 1]):
+        for t, action in enumerate(random_actions(6, 12)[:, m : m + 1]):
             observation, reward, _, _, infos = alone.step(action)
             np.testing.assert_array_equal(infos["final_obs"][0], results[t][0][m])
             assert reward[0] == results[t][1][m]
@@ -219,7 +219,7 @@ def test_running_episodes_keep_their_parameters(engine, rows):
     untouched.reset(seed=4)
     before = {name: values.copy() for name, values in parameters(envs).items()}
     fresh = ks.MarketConfig.preset("trading", noise_spread=(np.arange(rows) % 5 + 25).tolist())
-    for t, action in enumerate(tape(20)):
+    for t, action in enumerate(random_actions(20)):
         if t == 3:
             envs.set_scenarios(fresh)
             assert envs.core.scenarios.noise_spread.tolist() == fresh.noise_spread.tolist()
@@ -265,7 +265,7 @@ def test_a_refused_table_changes_nothing(engine):
         with pytest.raises(error, match=match):
             envs.set_scenarios(wrong)
     assert envs.core.scenarios is not None and envs.core.scenarios.per_market.keys() == RANDOMISE.keys()
-    for action in tape(15):
+    for action in random_actions(15):
         for mine, theirs in zip(envs.step(action)[:4], untouched.step(action)[:4], strict=True):
             np.testing.assert_array_equal(mine, theirs)
     with pytest.raises(
@@ -322,13 +322,13 @@ def test_a_checkpoint_goes_on_with_its_scenarios(kind, engines):
     more = {"block_qty": 8} if kind is ExecutionVectorEnv else {}
     envs, other = (make(kind=kind, engine=engine, **more) for engine in engines)
     envs.reset(seed=6)
-    for action in tape(8):
+    for action in random_actions(8):
         envs.step(action)
     saved = envs.state_dict()
     assert saved["parameters"].shape == (8, len(layout.PARAMS_FIELDS))
     other.load_state_dict(saved)
     assert torch.equal(other.scenario, envs.scenario)
-    for action in tape(20, seed=1):
+    for action in random_actions(20, seed=1):
         for mine, theirs in zip(envs.step(action)[:4], other.step(action)[:4], strict=True):
             np.testing.assert_array_equal(mine, theirs)
     for name, value in envs.state_dict().items():
@@ -339,7 +339,7 @@ def test_a_checkpoint_goes_on_with_its_scenarios(kind, engines):
 def test_a_branch_has_the_markets_parameters(engine):
     envs = make(engine=engine)
     envs.reset(seed=6)
-    for action in tape(3):
+    for action in random_actions(3):
         envs.step(action)
     twin = envs.simulator.branch()
     assert torch.equal(twin.parameter("noise_spread"), envs.simulator.parameter("noise_spread"))
@@ -354,7 +354,7 @@ def test_a_branch_has_the_markets_parameters(engine):
 def test_a_bad_state_is_refused_and_changes_nothing(engine):
     envs = make(engine=engine)
     envs.reset(seed=1)
-    envs.step(tape(1)[0])
+    envs.step(random_actions(1)[0])
     saved = envs.state_dict()
     wrong = saved["parameters"].clone()
     wrong[3, 0] += 1
@@ -394,13 +394,13 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
     envs = make(32, num_scenarios=40)
     envs.reset(seed=1)
     envs.set_scenarios({"noise_spread": (25, 26), "fee": [0, 7]})
-    for action in tape(steps, 32):
+    for action in random_actions(steps, 32):
         envs.step(action)
     saved = envs.state_dict()
     elsewhere = make(32, randomise=ks.MarketConfig.preset("trading", noise_spread=[3, 4]), engine=engine)
     elsewhere.reset(seed=9)
     elsewhere.load_state_dict(saved)
-    for action in tape(20, 32, seed=1):
+    for action in random_actions(20, 32, seed=1):
         for mine, theirs in zip(envs.step(action)[:4], elsewhere.step(action)[:4], strict=True):
             np.testing.assert_array_equal(mine, theirs)
     last = envs.state_dict()

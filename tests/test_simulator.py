@@ -108,18 +108,18 @@ def test_market_m_of_an_ensemble_is_a_single_market(engine, population):
 
 @every_engine
 def test_episodes_are_numbered(engine):
-    """No seed: the next episode, of a tape of its own; a seed: episode 0; a mask: only there."""
+    """No seed: the next episode, with random words of its own; a seed: episode 0; a mask: only there."""
     sim, fresh = (trading(engine, markets=3, seed=50, slots=1) for _ in range(2))
     quotes = make_quotes(sim, "near", 0)[0]
     assert sim.tensors["episode"].tolist() == [0, 0, 0] and sim.tensors["seed"].tolist() == [50, 51, 52]
-    tapes = []
+    series = []
     for episode in range(3):
         assert sim.tensors["episode"].tolist() == [episode] * 3 and sim.t.tolist() == [0] * 3
         sim.step(quotes, auctions=20)
-        tapes.append(sim.run(20, record=("last_price",))["last_price"])
+        series.append(sim.run(20, record=("last_price",))["last_price"])
         sim.reset()
         same_state(sim, fresh, [name for name in fresh.tensors if name != "episode"])
-    assert not any(torch.equal(tapes[i], tapes[j]) for i, j in ((0, 1), (1, 2), (0, 2)))
+    assert not any(torch.equal(series[i], series[j]) for i, j in ((0, 1), (1, 2), (0, 2)))
 
     sim.run(4)
     sim.reset(mask=[False, True, False])
@@ -129,11 +129,11 @@ def test_episodes_are_numbered(engine):
     sim.reset(seed=50)
     same_state(sim, fresh)
     sim.step(quotes, auctions=20)
-    assert torch.equal(sim.run(20, record=("last_price",))["last_price"], tapes[0])
+    assert torch.equal(sim.run(20, record=("last_price",))["last_price"], series[0])
 
 
 @every_engine
-def test_the_episodes_tape_is_the_same_under_every_policy(engine):
+def test_the_episodes_random_words_are_the_same_under_every_policy(engine):
     """The words of episode 1 do not depend on how long episode 0 was."""
     short, long = trading(engine), trading(engine)
     short.run(3)
@@ -163,7 +163,7 @@ def test_a_slot_that_never_trades_is_not_there(engine, slots):
 
 @every_engine
 @pytest.mark.parametrize("name", CLASSES)
-def test_replacement_keeps_the_other_tapes(engine, name):
+def test_replacement_keeps_the_others_random_words(engine, name):
     """A slot that does what the last agent of its class would have done leaves the auction as it was."""
     agents = [index for index, count in enumerate((8, 4, 4, 4)) for _ in range(count)]
     kind = CLASSES.index(name)

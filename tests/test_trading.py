@@ -15,7 +15,7 @@ def make(num_envs=4, kind=TradingVectorEnv, **kwargs):
     return kind(num_envs, **{**SMALL, "stagger": False, "autoreset_mode": "disabled", **kwargs})
 
 
-def tape(steps, num_envs, seed=0, size=2):
+def random_actions(steps, num_envs, seed=0, size=2):
     return np.random.default_rng(seed).uniform(-1, 1, (steps, num_envs, size)).astype(np.float32)
 
 
@@ -46,7 +46,7 @@ def test_orders_and_observations_by_hand(action_type, engine):
     for t in range(12):
         mid2 = envs.core.tensors["mid_history"][:, 0].numpy().astype(int)
         held = envs.simulator.inventory[:, 0].numpy()
-        action = generator.integers(0, 15, 32) if action_type == "discrete" else tape(1, 32, t)[0]
+        action = generator.integers(0, 15, 32) if action_type == "discrete" else random_actions(1, 32, t)[0]
         side, offset, quantity = asked_for(action)
         cut += int((quantity > 12 - side * held).sum())
         quantity = np.minimum(quantity, 12 - side * held)
@@ -142,7 +142,7 @@ def test_orders_stop_at_the_limit():
     assert int(unlimited.simulator.inventory.min()) > 60
 
 
-def test_replacing_a_momentum_trader_keeps_the_other_tapes():
+def test_replacing_a_momentum_agent_keeps_the_others_random_words():
     added, replaced = make(1, bank_size=0), make(1, bank_size=0, replace="momentum")
     one, two = added.simulator.rows, replaced.simulator.rows
     assert two["num_momentum"][0] == one["num_momentum"][0] - 1
@@ -158,7 +158,7 @@ def played(seed=5, kind=TradingVectorEnv, **kwargs):
     envs.reset(seed=seed)
     rewards, values, held, filled = [], [np.zeros(16)], [np.zeros(16)], []
     simulator = envs.simulator
-    for t, action in enumerate(tape(30, 16, size=envs.single_action_space.shape[0])):
+    for t, action in enumerate(random_actions(30, 16, size=envs.single_action_space.shape[0])):
         if t % 5 == 4:
             action[...] = [0.0, 0.0] if kind is TradingVectorEnv else -1.0  # no order
         rewards.append(envs.step(action)[1])
@@ -200,7 +200,7 @@ def test_truncation_at_the_horizon_and_termination_at_a_loss():
     envs = make(16, max_loss=25.0, horizon=40, reward="pnl", reward_scale=1.0, autoreset_mode="same_step")
     envs.reset(seed=1)
     total, elapsed, terminations, truncations = np.zeros(16), np.zeros(16), 0, 0
-    for action in tape(120, 16):
+    for action in random_actions(120, 16):
         _, reward, terminated, truncated, infos = envs.step(action)
         total += reward
         elapsed += 1
@@ -218,7 +218,7 @@ def test_boundaries(kwargs):
     for engine in ("cpu", "numpy"):
         envs = make(6, engine=engine, autoreset_mode="same_step", **kwargs)
         envs.reset(seed=3)
-        steps = [envs.step(action) for action in np.sign(tape(8, 6)) * tape(8, 6, 1).round()]
+        steps = [envs.step(action) for action in np.sign(random_actions(8, 6)) * random_actions(8, 6, 1).round()]
         assert all(envs.observation_space.contains(step[0]) for step in steps)
         results.append(np.concatenate([np.column_stack([*step[:4]]).ravel() for step in steps]))
     np.testing.assert_array_equal(*results)
@@ -246,7 +246,7 @@ def test_set_task_has_effect_at_the_next_step(engine):
     def play(changes, at=7):
         envs, rewards = make(8, engine=engine, reward="pnl", reward_scale=1.0), []
         envs.reset(seed=3)
-        for t, action in enumerate(tape(15, 8)):
+        for t, action in enumerate(random_actions(15, 8)):
             if t == at:
                 envs.set_task(**changes)
             rewards.append(envs.step(action)[1])

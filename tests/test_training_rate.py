@@ -41,7 +41,7 @@ def test_parts_of_training(measure):
     for name in ("default", "fast"):
         row = found[name]
         assert row["step_only"] > row["step_and_inference"] > row["training"] > 0
-        assert row["ns_a_step"]["rollout"] == pytest.approx(1e9 / row["step_and_inference"])
+        assert row["ns_per_step"]["rollout"] == pytest.approx(1e9 / row["step_and_inference"])
         assert f"{name}: step only" in printed
     assert found["default"]["settings"]["update_epochs"] == "4" and found["fast"]["settings"]["update_epochs"] == "1"
 

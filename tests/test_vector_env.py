@@ -20,7 +20,7 @@ def make(num_envs=4, kind=MarketMakingVectorEnv, **kwargs):
     return kind(num_envs, **{**SMALL, **kwargs})
 
 
-def tape(steps, num_envs=4, seed=0):
+def random_actions(steps, num_envs=4, seed=0):
     """Continuous actions [T, M, 4]."""
     return np.random.default_rng(seed).uniform(-1, 1, (steps, num_envs, 4)).astype(np.float32)
 
@@ -90,7 +90,7 @@ def test_make_vec_makes_every_task(task):
 
 @every_task
 def test_market_m_of_every_task_is_the_single_environment(kind, seen, size):
-    actions = tape(20, 3)[..., :size]
+    actions = random_actions(20, 3)[..., :size]
     envs = make(3, kind, stagger=False)
     envs.reset(seed=40)
     steps = [envs.step(action) for action in actions]
@@ -118,7 +118,7 @@ def test_make_vec_and_its_spec():
 def test_observations_stay_in_their_space():
     for kwargs in ({}, {"inventory_limit": None, "max_qty": 500}, {"max_offset": 300, "auctions_per_step": 3}):
         envs = make(8, horizon=50, **kwargs)
-        observations = play(envs, tape(60, 8), seed=2)[0]
+        observations = play(envs, random_actions(60, 8), seed=2)[0]
         assert all(envs.observation_space.contains(row) for row in observations)
         assert observations[..., 30].min() < 0 < observations[..., 30].max()
 
@@ -127,7 +127,7 @@ def test_record_episode_statistics():
     envs = RecordEpisodeStatistics(make(3, stagger=False))
     envs.reset(seed=1)
     returns = np.zeros(3)
-    for action in tape(6, 3):
+    for action in random_actions(6, 3):
         _, reward, _, truncated, infos = envs.step(action)
         returns += reward
     assert truncated.all()
@@ -142,7 +142,7 @@ def test_array_conversion_of_torch_output():
     envs = ArrayConversion(make(3, output="torch"), env_xp=torch, target_xp=np)
     plain = make(3)
     assert_bits(envs.reset(seed=4)[0], plain.reset(seed=4)[0])
-    for action in tape(8, 3):
+    for action in random_actions(8, 3):
         for first, second in zip(envs.step(action)[:4], plain.step(action)[:4], strict=True):
             assert_bits(first, second)
 
@@ -161,7 +161,7 @@ def test_array_conversion_of_torch_output():
 )
 def test_autoreset_modes_across_the_boundary(kind, kwargs):
     """What DISABLED shows, step by step, is what the other modes must show around their resets."""
-    actions = tape(20)[..., : 4 if kind is MarketMakingVectorEnv else 2]
+    actions = random_actions(20)[..., : 4 if kind is MarketMakingVectorEnv else 2]
     same, following, disabled = (
         make(kind=kind, autoreset_mode=mode, **kwargs) for mode in ("same_step", "next_step", "disabled")
     )
@@ -233,7 +233,7 @@ def test_max_loss_terminates():
     envs = make(16, horizon=200, max_loss=20.0, stagger=False, reward="pnl", reward_scale=1.0)
     envs.reset(seed=1)
     total, terminations = np.zeros(16), 0
-    for action in tape(60, 16):
+    for action in random_actions(60, 16):
         _, reward, terminated, truncated, infos = envs.step(action)
         total += reward
         assert not truncated.any()
@@ -246,12 +246,12 @@ def test_max_loss_terminates():
 
 def test_rewards_add_up_to_marked_value():
     envs = make(8, horizon=50, stagger=False, reward="pnl", reward_scale=4.0, autoreset_mode="disabled")
-    rewards = play(envs, tape(50, 8), seed=5)[1]
+    rewards = play(envs, random_actions(50, 8), seed=5)[1]
     simulator = envs.simulator
     value = simulator.cash[:, 0] + simulator.inventory[:, 0] * simulator.fundamental_price
     np.testing.assert_allclose(rewards.astype(np.float64).sum(axis=0) * 4, value.numpy(), rtol=1e-5, atol=1e-3)
     penalised = make(8, horizon=50, stagger=False, reward_scale=4.0, inventory_penalty=0.5)
-    observation, with_penalty, *_ = play(penalised, tape(50, 8)[:49], seed=5)
+    observation, with_penalty, *_ = play(penalised, random_actions(50, 8)[:49], seed=5)
     inventory = np.rint(observation[1:, :, 30] * 40)
     np.testing.assert_allclose(rewards[:49] - with_penalty, inventory**2 * 0.5 / 4, rtol=1e-3, atol=1e-3)
 
@@ -260,7 +260,7 @@ def test_rewards_add_up_to_marked_value():
 
 
 def test_replay_is_bitwise():
-    actions = tape(25)
+    actions = random_actions(25)
     first = play(make(), actions, seed=9)
     for envs in (make(), make(output="torch")):
         for given in (actions, torch.from_numpy(actions)):
@@ -282,16 +282,16 @@ def test_a_reset_without_a_seed_goes_on():
 
 
 def test_rows_do_not_depend_on_the_number_of_markets():
-    few, many = play(make(2), tape(15, 5)[:, 1:3], seed=21), play(make(5), tape(15, 5), seed=20)
+    few, many = play(make(2), random_actions(15, 5)[:, 1:3], seed=21), play(make(5), random_actions(15, 5), seed=20)
     for one, two in zip(few, many, strict=True):
         assert_bits(one, two[:, 1:3])
-    seeds = play(make(2), tape(15, 5)[:, [4, 0]], seed=[24, 20])
+    seeds = play(make(2), random_actions(15, 5)[:, [4, 0]], seed=[24, 20])
     for one, two in zip(seeds, many, strict=True):
         assert_bits(one, two[:, [4, 0]])
 
 
 def test_market_m_is_the_single_environment_seeded_s_plus_m():
-    actions = tape(20, 3)
+    actions = random_actions(20, 3)
     envs = make(3, stagger=False, autoreset_mode="disabled", horizon=20)
     together = play(envs, actions, seed=40)
     for m in range(3):
@@ -306,7 +306,7 @@ def test_market_m_is_the_single_environment_seeded_s_plus_m():
 def test_reset_mask_with_seed_and_as_torch():
     envs = make(stagger=False)
     start, _ = envs.reset(seed=5)
-    for action in tape(3):
+    for action in random_actions(3):
         before = envs.step(action)[0]
     mask = np.array([True, False, True, False])
     after, _ = envs.reset(seed=5, options={"reset_mask": torch.from_numpy(mask)})
@@ -345,7 +345,7 @@ def test_markets_with_their_own_parameters():
         bank = ks.Simulator(own, 4, engine="cpu", seed=2**61 + 4 * m)
         bank.run(20)
         assert envs.simulator.bid[m].tolist() in bank.bid.tolist()
-    for action in tape(20):
+    for action in random_actions(20):
         envs.step(action)
     volume = envs.simulator.volume.numpy()
     assert min(volume[2:]) > 2 * max(volume[:2])
@@ -356,9 +356,9 @@ def test_markets_with_their_own_parameters():
 def test_multinomial_populations_follow_the_seed():
     config = ks.MarketConfig.preset("trading", population="multinomial")
     envs, other = make(4, config=config), make(4, config=config)
-    first = play(envs, tape(10), seed=3)
-    play(other, tape(10), seed=77)
-    for one, two in zip(first, play(other, tape(10), seed=3), strict=True):
+    first = play(envs, random_actions(10), seed=3)
+    play(other, random_actions(10), seed=77)
+    for one, two in zip(first, play(other, random_actions(10), seed=3), strict=True):
         assert_bits(one, two)
 
 
@@ -369,7 +369,7 @@ def test_multinomial_populations_follow_the_seed():
 def test_copy(output):
     for copy in (True, False):
         envs = make(output=output, copy=copy)
-        action = torch.from_numpy(tape(1)[0])
+        action = torch.from_numpy(random_actions(1)[0])
         envs.reset(seed=1)
         first, second = envs.step(action), envs.step(action)
         flat = [[*result[:4], result[4]["final_obs"], result[4]["_final_obs"]] for result in (first, second)]
@@ -386,7 +386,7 @@ def test_what_a_step_returned_never_changes(kind, seen, size, mode):
     envs, live = (make(5, kind, copy=copy, **kwargs) for copy in (True, False))
     kept = []
     for played in range(6):
-        action = torch.from_numpy(tape(1, 5, seed=played)[0, :, :size].copy())
+        action = torch.from_numpy(random_actions(1, 5, seed=played)[0, :, :size].copy())
         results = [one.step(action) if played else one.reset(seed=2) for one in (envs, live)]
         copies, shown = ([*result[:-1], *result[-1].values()] for result in results)
         for one, two in zip(copies, shown, strict=True):
@@ -447,7 +447,7 @@ def test_a_step_asks_torch_for_little(kind, seen, size, mode, copy, copies):
 
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])
 def test_a_checkpoint_goes_on_bit_for_bit(engine):
-    actions = tape(20)
+    actions = random_actions(20)
     envs = make()
     envs.reset(seed=6)
     for action in actions[:8]:
@@ -472,7 +472,7 @@ def test_a_checkpoint_goes_on_bit_for_bit(engine):
         other.load_state_dict({name: value for name, value in saved.items() if name != "done"})
 
 
-def test_replacing_a_maker_changes_the_market_not_the_tape():
+def test_replacing_a_maker_changes_the_market_not_the_random_words():
     added, replaced = make(1, bank_size=0), make(1, bank_size=0, replace="maker")
     assert replaced.simulator.rows["num_maker"][0] == added.simulator.rows["num_maker"][0] - 1
     assert replaced.simulator.rows["first_fundamental"][0] == added.simulator.rows["first_fundamental"][0]

@@ -101,7 +101,7 @@ def test_bad_resets_and_steps():
 
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])
 def test_an_overflow_leaves_the_state_untouched(engine):
-    config = ks.MarketConfig(num_agents=4096, max_order_qty=65535)  # the book grows by 10^8 units an auction
+    config = ks.MarketConfig(num_agents=4096, max_order_qty=65535)  # the book grows by 10^8 units per auction
     envs = make(config=config, engine=engine, bank_size=0, horizon=500, auctions_per_step=4)
     start, _ = envs.reset(seed=1)
     hold = np.zeros((4, 4), np.float32)

@@ -201,7 +201,7 @@ def test_a_full_market_stops_alone_on_cuda(bins, launches, levels, tick, side, s
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_standing_quote_above_a_smaller_cap_fills_a_side(engine):
-    """A saved state may hold quotes that its new market would not let through the door; they stand, and they count."""
+    """A saved state may hold quotes beyond the pre-trade limits of its new market; they stand, and they count."""
     config = ks.MarketConfig(num_levels=64, init_price=32, **ONE_UNIT)
     before = ks.Simulator(config, 1, engine="numpy", slots=1)
     before.step(np.array([[[3, 2**20, 60, 0]]], np.int32))

@@ -1,5 +1,5 @@
 // warp_on_fibers.h: what cuda/warp/warp.cuh has, on a CPU: the 32 threads of a warp are fibers that take turns, from one
-// place where they meet to the next. For tests/test_warp_on_host.py, which puts it in that file's place.
+// synchronisation to the next. For tests/test_warp_on_host.py, which puts it in that file's place.
 //
 // Lanes that do not all come to the same place end the program. Between two places lanes run in rising order, and the
 // next time in falling order, so that a lane that reads what another one has yet to write gets another result than the
@@ -159,19 +159,19 @@ inline int warp_sum(int x) {
   return (int)sum;
 }
 inline int warp_min(int x) { return -warp_max(-x); }
-inline uint32_t sum_from_here_up(uint32_t x) {
-  const uint64_t* all = exchange(x, "sum up");
+inline uint32_t suffix_sum(uint32_t x) {
+  const uint64_t* all = exchange(x, "suffix sum");
   for (int i = threadIdx.x + 1; i < kWarpLanes; ++i) x += (uint32_t)all[i];
   return x;
 }
-inline uint32_t sum_up_to_here(uint32_t x) {
-  const uint64_t* all = exchange(x, "sum down");
+inline uint32_t prefix_sum(uint32_t x) {
+  const uint64_t* all = exchange(x, "prefix sum");
   for (int i = 0; i < (int)threadIdx.x; ++i) x += (uint32_t)all[i];
   return x;
 }
-inline int from_lane(int x, int lane) { return (int)exchange((uint64_t)x, "from lane")[lane & (kWarpLanes - 1)]; }
-inline uint64_t word_from_lane(uint64_t word, int lane) { return exchange(word, "word from lane")[lane & (kWarpLanes - 1)]; }
-inline int warp_count(bool holds) { return __popc(__ballot_sync(kAllLanes, holds)); }
+inline int shuffle(int x, int lane) { return (int)exchange((uint64_t)x, "shuffle")[lane & (kWarpLanes - 1)]; }
+inline uint64_t shuffle(uint64_t word, int lane) { return exchange(word, "shuffle")[lane & (kWarpLanes - 1)]; }
+inline int count_lanes(bool holds) { return __popc(__ballot_sync(kAllLanes, holds)); }
 
 // Copies arrive when they are waited for, and not before.
 inline void copy_16_bytes_ahead(int* to, const int32_t* from) { warp.fibers[threadIdx.x].copies.push_back({to, from, 16}); }

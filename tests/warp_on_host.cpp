@@ -1,4 +1,4 @@
-// warp_on_host.cpp: the CUDA kernel of a market a warp (cuda/warp/), built as a library for a CPU with the C++ engine's
+// warp_on_host.cpp: the CUDA kernel of a market per warp (cuda/warp/), built as a library for a CPU with the C++ engine's
 // functions; a warp's threads are fibers (warp_on_fibers.h). For tests/test_warp_on_host.py.
 #include "engine_on_host.h"
 #include "warp/environment.cuh"

@@ -1,5 +1,5 @@
 // layout.h of the baselines: the argument of their launches. kineticsim_env/benchmarks/cuda_backends.py reads it from
-// this text. The baselines run the preset "paper" alone: no options, no learned slots, one set of parameters for all
+// this text. The baselines run the preset "paper" alone: no options, no slots, one set of parameters for all
 // markets, market m seeded with seed + m. M markets, L levels, A agents.
 #pragma once
 

@@ -1,5 +1,5 @@
-// book.h: the resting book of one market on one core: two rows of memory, and where in them there is anything, so that
-// no auction has to walk over empty ticks. Included by cpu/market.h.
+// book.h: the resting book of one market on one core: one row of ticks per side, and the part of it that is not empty, so
+// that no auction walks over empty ticks. Included by cpu/market.h.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline int64_t sum_of(const int32_t* side, int levels) {
   return sum;
 }
 
-// Bit i: something rests at the i-th of kStep ticks. Without a branch, as where the best price is no CPU can predict.
+// Bit i: something rests at the i-th of kStep ticks. Without a branch: no CPU can predict where the best price is.
 inline uint32_t occupied(const int32_t* side) {
   uint32_t bits = 0;
   for (int i = 0; i < kStep; ++i) bits |= (uint32_t)(side[i] > 0) << i;
@@ -36,7 +36,7 @@ struct Book {
 
   Book(int32_t* bid, int32_t* ask, int levels) : bid(bid), ask(ask), levels(levels) { measure(); }
 
-  // After somebody else has written the book.
+  // After the book was written from outside.
   void measure() {
     bid_low = 0, ask_high = levels - 1;
     bid_bound = ask_bound = (int64_t)1 << 40;  // found out when it is asked for
@@ -73,7 +73,7 @@ struct Book {
     ask_high = std::max(ask_high, high / kStep * kStep + kStep - 1);
   }
 
-  // An empty tick loses nothing, so words are drawn only from the outermost to the best order.
+  // An empty tick loses nothing, so random words are drawn only for ticks from the outermost to the best order.
   void cancel(int32_t threshold, uint64_t counter) {
     if (best_bid >= 0) {
       int32_t lowest = best_bid;
@@ -105,7 +105,7 @@ struct Book {
     measure();
   }
 
-  // What a side holds beside `more` reaches 2^31 or not; the bound is made exact only when it cannot tell.
+  // Whether a side's quantity and `more` reach 2^31 together. The bound is made exact only when it cannot tell.
   static bool would_overflow(const int32_t* side, int levels, int64_t& bound, int64_t more) {
     if (bound + more < (int64_t)1 << 31) return false;
     bound = sum_of(side, levels);
@@ -113,7 +113,7 @@ struct Book {
   }
 
  private:
-  // Cancel at kStep ticks; whether anything is left. `counter` is word_counter's for kCancelWord. Ticks beyond the best
+  // Cancel at kStep ticks; returns whether anything is left. `counter` is word_counter's for kCancelWord. Ticks beyond the best
   // price are empty and stay so; four words at a time are one vector.
   static bool cancel_step(int32_t* side, int first, int32_t threshold, uint64_t counter, int which) {
     uint64_t words[kStep / 2];

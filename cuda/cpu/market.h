@@ -15,7 +15,7 @@ namespace ks {
 // A thread's memory, kept from launch to launch.
 struct Scratch {
   Orders orders;
-  std::vector<int32_t> buy, sell;       // whole interest per tick, where it is looked at
+  std::vector<int32_t> buy, sell;       // all interest per tick of the clearing range
   std::vector<int32_t> demand, supply;  // D[p] and S[p]
 
   void fit(int levels) {
@@ -24,7 +24,7 @@ struct Scratch {
   }
 };
 
-// One market: its scalars, loaded once a launch and stored once, and its book in place.
+// One market: its scalars, loaded once per launch and stored once, and its book in place.
 struct Market : Book, MarketNumbers {
   const Launch& launch;
   const int64_t m;
@@ -66,9 +66,9 @@ struct Market : Book, MarketNumbers {
 
   int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
 
-  // What model/auction.h asks for -----------------------------------------------------------------------------------
+  // What model/auction.h asks for ------------------------------------------------------------------------------------
 
-  // The ticks that are looked at, and what comes of it.
+  // The clearing range, and what clearing it has found.
   struct Cleared {
     int low, high;
     int32_t volume, lowest, highest;
@@ -96,8 +96,8 @@ struct Market : Book, MarketNumbers {
     return best;
   }
 
-  // Orders, and the ticks that they, the quotes and the crossing part of the book lie within. Marketable orders, at the
-  // ends of the grid, are left out: most often they trade as a whole, and the ends need no look.
+  // Draw the orders, and find the clearing range, which holds them, the quotes and the crossing part of the book. Marketable
+  // orders, at the ends of the grid, are left out: most often all of them trade, and the ends need not be looked at.
   Auction submit_orders(const Seen& seen, int32_t value) {
     const int32_t mid2 = seen.mid2, offset = order_reach(p);
     const int32_t near_low = price_near_mid(mid2, -offset, levels), near_high = price_near_mid(mid2, offset, levels);
@@ -126,8 +126,8 @@ struct Market : Book, MarketNumbers {
     return auction;
   }
 
-  // Marketable orders that go no further than the ticks looked at trade there, or the whole grid is looked at. With V
-  // above both of them, no tick outside can clear V, and nothing out there is filled in part.
+  // Clear the range if all marketable orders trade in it, else the whole grid. If the range's volume V is above the
+  // marketable quantity of each side, no tick outside can clear V, and nothing outside is filled in part.
   bool clear(const Seen&, Auction& auction) {
     const Orders& orders = scratch.orders;
     const int64_t buys = orders.total[0] + auction.quoted[0], sells = orders.total[1] + auction.quoted[1];
@@ -166,7 +166,7 @@ struct Market : Book, MarketNumbers {
     t += 1;
   }
 
-  // And how it does that -----------------------------------------------------------------------------------------------
+  // Helpers of the above ---------------------------------------------------------------------------------------------
 
   void copy_book(int low, int high) {
     std::memcpy(scratch.buy.data() + low, bid + low, (high + 1 - low) * sizeof(int32_t));
@@ -231,14 +231,14 @@ struct Market : Book, MarketNumbers {
     return {low, high, best, lowest, highest};
   }
 
-  // Give each learned quote its share of what traded at its tick; built-in interest keeps the rest.
+  // Give each quote its share of what traded at its tick; built-in interest keeps the rest.
   void ration_quotes(int64_t price) {
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     const uint64_t word = random_word(key, t, kRationWord);
     int32_t fills[2][kMaxSlots] = {}, ticks[2][kMaxSlots];
     for (int side = 0; side < 2; ++side) {
       const int32_t* total = side ? sell : buy;
-      const int32_t* left = side ? ask : bid;  // whole residual interest so far
+      const int32_t* left = side ? ask : bid;  // residual of all interest, so far
       for (int k = 0; k < slots; ++k) {
         const Quote& q = quotes[k];
         int32_t tick = side ? ask_tick(q, origin, levels) : bid_tick(q, origin, levels);
@@ -262,7 +262,7 @@ struct Market : Book, MarketNumbers {
     }
   }
 
-  // Decisions ----------------------------------------------------------------------------------------------------------
+  // Decisions --------------------------------------------------------------------------------------------------------
 
   // One auction; `fresh` are new quotes or null. Returns false if the market has to stop.
   bool auction(const Quote* fresh) {
@@ -300,7 +300,7 @@ struct Market : Book, MarketNumbers {
       for (int k = 0; launch.new_quotes && k < slots; ++k) {
         Quote asked;
         std::memcpy(&asked, launch.new_quotes + 4 * (row + k), sizeof(Quote));
-        fresh[k] = through_door(asked, accounts[k].inventory, p);
+        fresh[k] = apply_pre_trade_limits(asked, accounts[k].inventory, p);
       }
       decision(launch.new_quotes ? fresh : nullptr, (int64_t)d * launch.auctions);
       if (!stopped()) write_fills(row);

@@ -1,5 +1,5 @@
-// orders.h: what the built-in agents of one market submit in one auction, on one core. All agents' words are drawn
-// first, in a form that compilers vectorise; then each class is summed up. Included by cpu/market.h.
+// orders.h: what the built-in agents of one market submit in one auction, on one core. All agents' random words are drawn
+// first, in loops that compilers vectorise; then each class is summed up. Included by cpu/market.h.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace ks {
 constexpr int kBlock = 512;       // agents whose words are drawn together; they stay in the first cache
 constexpr int kLanes = 8;         // numbers that loops handle together; rows of bins are a multiple of it
 constexpr int kCopies = 4;        // of the bins, so that an order need not wait for its neighbour's store to the same bin:
-constexpr int kCopiedBins = 16;   // 2% where bins are this few a side or fewer,
+constexpr int kCopiedBins = 16;   // 2% where there are at most this many bins per side,
 constexpr int kCopiesPayFrom = 64;  // and noise agents this many or more; else copies cost more than they save
 
-// Halves of random words, one an agent; written two agents at a time.
+// Halves of random words, one per agent; written two agents at a time.
 struct Words {
   alignas(64) uint32_t low[kBlock], high[kBlock];
 
@@ -108,7 +108,8 @@ struct Orders {
     }
   }
 
-  // One pass decides, eight agents at a time; a second adds up, which no vector unit can: orders may meet in a bin.
+  // One pass decodes the words, eight agents at a time. A second adds quantities to bins; it is not vectorised, as several
+  // orders may have the same bin.
   void bin_noise(const MarketParams& p, int from, int count, int32_t mid2) {
     const uint32_t *low = words.low + from, *high = words.high + from;
     const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty;
@@ -158,7 +159,7 @@ struct Orders {
     for (int i = 0; i < count; ++i) rows[word_is_buy(low[i])][place[i]] += qty[i];
   }
 
-  // Momentum or fundamental agents: four places, so sums will do.
+  // Momentum or fundamental agents: they use four ticks only, so sums suffice.
   void directional(const MarketParams& p, int from, int count, int32_t direction) {
     const uint32_t *low = words.low + from, *high = words.high + from;
     const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty;

@@ -1,10 +1,10 @@
-// book.cuh: what a lane keeps of its market in shared memory: the resting book, and the orders of one auction around
-// the mid. Memory only; the rules are model/market.h's.
+// book.cuh: what a lane keeps of its market in shared memory: the resting book, and bins for the orders of one auction.
+// Memory only; the rules are model/market.h's.
 //
-// How many warps a multiprocessor holds is how much shared memory they take, so numbers are as short as they can be: both
-// sides of the book are one row, as after an auction no tick has both (a crossed state is refused by
-// kineticsim_env/runtime/checks.py), and the row has 16 bits a tick and the window 16 bits a tick and side. Markets whose numbers
-// may not fit take all 32 bits (kWide), and half the lanes at a time.
+// Shared memory limits how many warps a multiprocessor holds, so numbers are as short as they can be. Both sides of the
+// book are one row, as after an auction no tick has both (kineticsim_env/runtime/checks.py refuses a crossed state). The
+// row has 16 bits per tick, the bins 16 bits per offset and side. Markets whose numbers may not fit use 32 bits (kWide), on
+// half the lanes at a time.
 #pragma once
 
 #include "lane/lanes.cuh"
@@ -15,8 +15,8 @@ namespace ks {
 
 constexpr int kWideLanes = kLaneCount > 1 ? kLaneCount / 2 : 1;
 static_assert(kNarrowResting + kNarrowOrders + kNarrowQuote <= 0x7fff, "so that what may be left at a tick fits");
-static_assert((kNarrowResting & (kNarrowResting + 1)) == 0, "so that all bits of quantities tell");
-constexpr int kMaskedTicks = 64;  // whose pairs have a bit each in half a word
+static_assert((kNarrowResting & (kNarrowResting + 1)) == 0, "so that bits set in any quantity tell");
+constexpr int kMaskedTicks = 64;  // ticks whose pairs have one bit each in 32 bits
 
 template <bool kWide>
 struct CellOf {
@@ -42,7 +42,7 @@ struct SideOfRow {
 template <bool kWide>
 struct LaneBook {
   using Cell = typename CellOf<kWide>::Type;
-  static constexpr int kStride = kWide ? kWideLanes : kLaneCount;  // from a place of the window to the next
+  static constexpr int kStride = kWide ? kWideLanes : kLaneCount;  // from one place of a lane's bins to the next
   struct alignas(4 * sizeof(Cell)) Cells {
     Cell a, b, c, d;
   };
@@ -52,35 +52,35 @@ struct LaneBook {
 
   const int levels;
   Cell* const row;                    // [levels]
-  int32_t* const window;              // [places], or [places, 2] if wide: sells and buys
+  int32_t* const bins;                // [places], or [places, 2] if wide: sells and buys
   int32_t best_bid, best_ask;         // of the resting built-in book; -1 and kNoTick where a side is empty
   uint32_t resting;                   // of both sides together, when the row was last looked at
   int32_t changed_low, changed_high;  // ticks that may have changed
 
-  KS_ON_LANE LaneBook(int levels, Cell* row, int32_t* window)
-      : levels(levels), row(row), window(window), best_bid(-1), best_ask(kNoTick), resting(0), changed_low(levels),
+  KS_ON_LANE LaneBook(int levels, Cell* row, int32_t* bins)
+      : levels(levels), row(row), bins(bins), best_bid(-1), best_ask(kNoTick), resting(0), changed_low(levels),
         changed_high(-1) {}
 
   KS_ON_LANE SideOfRow<Cell> bids() const { return {row, 1}; }
   KS_ON_LANE SideOfRow<Cell> asks() const { return {row, -1}; }
 
-  // Orders by place. Lanes' places follow each other in memory, so that no two lanes meet in a bank.
+  // Orders by place. The same place of all lanes is contiguous, so that no two lanes use the same bank.
   KS_ON_LANE Interest ordered(int place) const {
-    if (kWide) return {window[kStride * (2 * place + 1)], window[kStride * 2 * place]};
-    const uint32_t both = (uint32_t)window[kStride * place];
+    if (kWide) return {bins[kStride * (2 * place + 1)], bins[kStride * 2 * place]};
+    const uint32_t both = (uint32_t)bins[kStride * place];
     return {(int32_t)(both >> 16), (int32_t)(both & 0xffffu)};
   }
   KS_ON_LANE void put(int place, const Interest& orders) const {
-    if (kWide) window[kStride * (2 * place + 1)] = orders.buy, window[kStride * 2 * place] = orders.sell;
-    else window[kStride * place] = (int32_t)((uint32_t)orders.buy << 16 | (uint32_t)orders.sell);
+    if (kWide) bins[kStride * (2 * place + 1)] = orders.buy, bins[kStride * 2 * place] = orders.sell;
+    else bins[kStride * place] = (int32_t)((uint32_t)orders.buy << 16 | (uint32_t)orders.sell);
   }
   KS_ON_LANE void add(int place, int32_t buy, int32_t sell) const {
     const Interest before = ordered(place);
     put(place, {before.buy + buy, before.sell + sell});
   }
   KS_ON_LANE void add_order(int place, bool buys, int32_t qty) const {
-    if (kWide) add_to(window + kStride * (2 * place + (buys ? 1 : 0)), qty);
-    else add_to(window + kStride * place, qty * (buys ? 1 << 16 : 1));
+    if (kWide) add_to(bins + kStride * (2 * place + (buys ? 1 : 0)), qty);
+    else add_to(bins + kStride * place, qty * (buys ? 1 << 16 : 1));
   }
 
   KS_ON_LANE void change(int32_t low, int32_t high) {
@@ -123,8 +123,8 @@ struct LaneBook {
       row[tick] = (Cell)(tick == p.init_price - 1 ? p.init_depth : tick == p.init_price + 1 ? -p.init_depth : 0);
   }
 
-  // Two ticks share a word, and where nothing rests nothing is hashed: each lane first finds its own pairs of ticks that
-  // hold something, and then all do their first, their second and so on together.
+  // Two ticks share a random word, and where nothing rests nothing is hashed. Each lane first finds its own occupied pairs
+  // of ticks; then all lanes take their first pair together, then their second, and so on.
   KS_ON_LANE void cancel(uint64_t first_word, int32_t threshold) {
     start_looking();
     for (int low = 0; low < levels; low += 2 * kMaskedTicks) {
@@ -135,7 +135,7 @@ struct LaneBook {
       for (; occupied != 0; occupied &= occupied - 1) cancel_pair(low / 2 + lowest_bit(occupied), first_word, threshold);
     }
   }
-  // A bit for each pair of ticks from `low` on.
+  // One bit per pair of ticks from `low` on.
   KS_ON_LANE uint32_t occupied_pairs(int low) const {
     struct alignas(4 * sizeof(Cell)) Words {
       uint32_t words[sizeof(Cell)];

@@ -1,6 +1,6 @@
-// environment.cuh: one environment step or reset of 32 markets with one learned slot each, a lane each, in one
-// launch. The counterpart of warp/environment.cuh for many environments of one slot. Loops and memory only: actions,
-// rewards and observations are model/tasks.h's, in the order of docs/environment.md.
+// environment.cuh: one environment step or reset of 32 markets with one slot each, one lane per market, in one launch. The
+// counterpart of warp/environment.cuh for many environments of one slot. Loops and memory only: actions, rewards and
+// observations are model/tasks.h's, in the order of docs/environment.md.
 #pragma once
 
 #include "lane/market.cuh"
@@ -19,7 +19,7 @@ struct LaneEnvironment {
   const Tile tile;
   Task task;
   const int role;
-  const bool exists;            // lanes beyond those taken have no market, nor have the last warp's last lanes
+  const bool exists;            // false for lanes beyond those taken, and beyond the last market
   const int64_t m;              // this lane's market
   Market market;
   int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2, fundamental_before;
@@ -45,7 +45,7 @@ struct LaneEnvironment {
                               market.origin, mids, volumes, arrival2, role, elapsed, market.p.inventory_limit,
                               target_of(task, role, mids, market.key, market.t, 0, market.account.inventory),
                               market.quote, market.account};
-    meet();  // windows are done with
+    sync_warp();  // features take the bins' memory
     if (tile.lane >= Tile::kTaken) return;
 #pragma unroll
     for (int i = 0; i < 2 * kDepth; ++i) {
@@ -71,9 +71,9 @@ struct LaneEnvironment {
                            market.error);
   }
 
-  // What model/step.h asks for. All lanes take part in all of it, as they load, move and store each other's rows. ------
+  // What model/step.h asks for. All lanes call all of it, as they load, move and store each other's rows. --------------
 
-  KS_ON_LANE bool any(bool holds) const { return lanes_where(holds) != 0; }
+  KS_ON_LANE bool any(bool holds) const { return ballot(holds) != 0; }
 
   KS_ON_LANE void load() {
     static_cast<MarketNumbers&>(market) = numbers_of(launch, m);
@@ -102,7 +102,7 @@ struct LaneEnvironment {
     if (part.plays && !ended) fresh = decode();
   }
 
-  // False if the markets' numbers do not fit.
+  // False if a market's quantities do not fit.
   KS_ON_LANE bool play(Part& part) {
     bool plays = part.plays;
     const int auctions = launch.auctions + task.forced_auctions;
@@ -116,7 +116,7 @@ struct LaneEnvironment {
         fresh = forced_order(task, role, ended, market.p, aim, market.account.inventory);
         plays = a - launch.auctions < forced_auctions(task, elapsed) && has_quantity(fresh);
       }
-      const unsigned playing = lanes_where(plays);
+      const unsigned playing = ballot(plays);
       if (playing == 0) break;
       if (plays) market.draw(market.key, market.t);
       if (a > 0) {
@@ -157,10 +157,10 @@ struct LaneEnvironment {
 
   KS_ON_LANE void observe(const Part& part) const {
     find_features();
-    tile.write_features(lanes_where(part.plays), launch.final_observation, launch.observation);
+    tile.write_features(ballot(part.plays), launch.final_observation, launch.observation);
   }
 
-  // False if the numbers of what they begin with do not fit.
+  // False if the quantities of an opening book do not fit.
   KS_ON_LANE bool begin_episodes(const Part& part) {
     Opening opening = {0, 0, 0};
     if (part.restarts) {
@@ -170,7 +170,7 @@ struct LaneEnvironment {
       if (task.scenarios > 0) market.p = copy_of(launch.scenario_params[opening.scenario]);
     }
     if (task.bank_size > 0) {
-      if (!tile.load_warm_starts(lanes_where(part.restarts), opening.bank_row)) return false;
+      if (!tile.load_warm_starts(ballot(part.restarts), opening.bank_row)) return false;
     } else if (!tile.fit(part.restarts ? market.p.init_depth : 0)) {
       return false;
     }
@@ -197,7 +197,7 @@ struct LaneEnvironment {
 
   KS_ON_LANE void observe_opening(const Part& part) const {
     find_features();
-    tile.write_features(lanes_where(part.restarts), launch.observation, nullptr);
+    tile.write_features(ballot(part.restarts), launch.observation, nullptr);
   }
 
   KS_ON_LANE void store(const Part& part) const {
@@ -231,13 +231,13 @@ struct LaneEnvironment {
   }
 };
 
-// A warp's environments, from `first` on: all at a time if their numbers are short enough, else half of them.
+// A warp's environments, from `first` on: all at a time if their quantities fit in 16 bits, else half of them at a time.
 template <bool kOptions>
 KS_ON_LANE void step_lanes(const Launch& launch, int64_t first, int* shared) {
   LaneEnvironment<kOptions, false> all(launch, first, shared);
   if (step_or_reset(all)) return;
   for (int64_t part = first; part < first + kLaneCount && part < launch.markets; part += kWideLanes) {
-    meet();
+    sync_warp();
     LaneEnvironment<kOptions, true> half(launch, part, shared);
     step_or_reset(half);
   }

@@ -1,12 +1,12 @@
-// lanes.cuh: the few things that the lanes of a warp do together where each has a market of its own. Without a CUDA
-// compiler a warp has one lane, so that what is built on this also runs, and is tested, on a CPU. Holds no rule.
+// lanes.cuh: warp primitives for code where each lane has a market of its own. Without a CUDA compiler a warp has one
+// lane, so that this code also runs, and is tested, on a CPU. Holds no rule.
 #pragma once
 
 #include "model/layout.h"
 
 namespace ks {
 
-struct alignas(16) Four {  // numbers that are moved at once
+struct alignas(16) Four {  // numbers that one instruction loads or stores
   int32_t a, b, c, d;
 };
 
@@ -15,20 +15,20 @@ struct alignas(16) Four {  // numbers that are moved at once
 #define KS_ON_LANE __device__ __forceinline__
 constexpr int kLaneCount = kWarpLanes;
 KS_ON_LANE int this_lane() { return threadIdx.x % kLaneCount; }
-KS_ON_LANE void meet() { __syncwarp(); }
-KS_ON_LANE unsigned lanes_where(bool holds) { return __ballot_sync(0xffffffffu, holds); }
+KS_ON_LANE void sync_warp() { __syncwarp(); }
+KS_ON_LANE unsigned ballot(bool holds) { return __ballot_sync(0xffffffffu, holds); }
 template <typename T>
-KS_ON_LANE T of_lane(T x, int lane) {
+KS_ON_LANE T shuffle(T x, int lane) {
   return __shfl_sync(0xffffffffu, x, lane);
 }
-// Write what is not read again soon, and need not stay in a cache.
+// Write numbers that are not read again soon, and need not stay in a cache.
 KS_ON_LANE void write_out(Four* to, const Four& x) {
   asm volatile("st.global.cs.v4.s32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(x.a), "r"(x.b),
                "r"(x.c), "r"(x.d) : "memory");
 }
 KS_ON_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
 KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
-// Add to a number in shared memory that no other lane reads or writes: nothing waits for it.
+// Add to a number in shared memory that no other lane reads or writes, without waiting for the result.
 KS_ON_LANE void add_to(int32_t* place, int32_t x) {
   asm volatile("red.shared.add.s32 [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(place)), "r"(x) : "memory");
 }
@@ -38,10 +38,10 @@ KS_ON_LANE void add_to(int32_t* place, int32_t x) {
 #define KS_ON_LANE inline
 constexpr int kLaneCount = 1;
 KS_ON_LANE int this_lane() { return 0; }
-KS_ON_LANE void meet() {}
-KS_ON_LANE unsigned lanes_where(bool holds) { return holds; }
+KS_ON_LANE void sync_warp() {}
+KS_ON_LANE unsigned ballot(bool holds) { return holds; }
 template <typename T>
-KS_ON_LANE T of_lane(T x, int) {
+KS_ON_LANE T shuffle(T x, int) {
   return x;
 }
 KS_ON_LANE void write_out(Four* to, const Four& x) { *to = x; }

@@ -1,9 +1,8 @@
-// market.cuh: one market with one learned slot on one lane, so 32 on a warp. Loops only: the rules are
-// model/market.h's.
+// market.cuh: one market with one slot on one lane, so 32 markets per warp. Loops only: the rules are model/market.h's.
 //
-// A warp that shares a market pays for every scan and vote with all its lanes, and for every number there is one of with
-// 31 idle ones. A lane of its own walks over the ticks around the mid in a third of the instructions, and an environment's
-// step has 32 times its accounts, rewards and features at once.
+// Where a warp shares a market, every scan and vote takes all its lanes, and for what is one number per market 31 lanes
+// idle. One lane walks over the ticks of the clearing range in a third of the instructions, and a warp then computes the
+// accounts, rewards and features of 32 markets at once.
 #pragma once
 
 #include "lane/orders.cuh"
@@ -29,12 +28,13 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
   Account account;
 
   KS_ON_LANE LaneMarket(const MarketParams& p, const LaneTile<kWide>& tile)
-      : Orders(p, tile.levels, tile.row_of(tile.lane), tile.windows + tile.lane), tile(tile), added(0), volume(0), bought(0), sold(0), trades(0) {}
+      : Orders(p, tile.levels, tile.row_of(tile.lane), tile.bins + tile.lane), tile(tile), added(0), volume(0),
+        bought(0), sold(0), trades(0) {}
 
   KS_ON_LANE bool stopped() const { return market_has_stopped(error); }
   KS_ON_LANE int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
 
-  // Whether narrow numbers do for an auction, given a row that does.
+  // Whether 16 bits suffice for an auction's quantities, if they do for the row's.
   KS_ON_LANE bool is_narrow(int32_t largest_quote) const {
     const int32_t largest = max_of(max_of(quote.bid_qty, quote.ask_qty), largest_quote);
     return num_agent_indices(p) * p.max_order_qty <= kNarrowOrders && largest <= kNarrowQuote;
@@ -50,20 +50,20 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     return !overflows(total_buy, total_sell);
   }
 
-  // All interest at a tick of the window, in which quotes are already.
+  // All interest at a tick that has bins, in which quotes are already.
   KS_ON_LANE Interest near_interest(int32_t tick) const {
     const Interest orders = ordered(tick - low);
     const int32_t here = row[tick];
     return {max_of(here, 0) + orders.buy, max_of(-here, 0) + orders.sell};
   }
-  // Beyond it on the natural side.
+  // At a tick beyond the bins: the side that rests there.
   KS_ON_LANE int32_t bids_beyond(int32_t tick, int at_bid) const {
     return bids()[tick] + (tick == at_bid ? quote.bid_qty : 0);
   }
   KS_ON_LANE int32_t asks_beyond(int32_t tick, int at_ask) const {
     return asks()[tick] + (tick == at_ask ? quote.ask_qty : 0);
   }
-  // And at any tick of the grid, marketable orders included.
+  // At any tick of the grid, marketable orders included.
   KS_ON_LANE Interest interest(int32_t tick, int at_bid, int at_ask) const {
     if (tick >= near_low && tick <= near_high) {
       Interest here = near_interest(tick);
@@ -75,11 +75,11 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
             asks()[tick] + (tick == at_ask ? quote.ask_qty : 0) + (tick == 0 ? ordered(width).sell : 0)};
   }
 
-  // What is known of the ticks that were cleared, from low to high. Demand falls and supply rises, so the prices that
-  // clear follow from counting.
+  // The clearing range, from low to high, and what is known of it. Demand falls and supply rises, so the clearing prices
+  // are found by counting ticks.
   struct Cleared {
     int32_t low, high;
-    int32_t volume, demand, supply;  // demand at the tick that comes next, supply below it
+    int32_t volume, demand, supply;  // demand at the next tick to clear, supply below it
     int32_t lowest, highest;
 
     KS_ON_LANE Cleared() {}
@@ -94,7 +94,7 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     Cleared cleared;
   };
 
-  // Leave what does not trade of the next tick's interest.
+  // Leave in the book what does not trade of the next tick's interest.
   KS_ON_LANE void leave_residual(Cleared& cleared, int32_t tick, const Interest& here) {
     cleared.supply += here.sell;
     const int32_t bid = residual_at_tick(cleared.volume, cleared.demand, here.buy);
@@ -107,10 +107,10 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     cleared.demand -= here.buy;
   }
 
-  // Clear the window around the mid, and as much beyond it as marketable orders reach; false, and nothing has happened,
-  // if that is not enough. Beyond the window rest only asks above and bids below it, and there are `above` to buy and
-  // `below` to sell. So at least these trade as soon as the range has as much of the other side, or else it reaches to the
-  // grid's end, where marketable orders are.
+  // Clear the ticks that have bins, and as far beyond them as marketable orders reach. Returns false, and has changed
+  // nothing, if more of the grid is needed. Beyond the bins only asks rest above and only bids below, and there are `above`
+  // to buy and `below` to sell. All of `above` trades once the range holds as much supply, and all of `below` once it holds
+  // as much demand; or else the range reaches the grid's end, where marketable orders are.
   KS_ON_LANE bool clear_near(int at_bid, int at_ask, Cleared& cleared) {
     const int32_t top = levels - 1;
     const int32_t above = ordered(width).buy + (at_bid > near_high ? quote.bid_qty : 0);
@@ -200,7 +200,7 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
   }
   KS_ON_LANE void replace_quotes(const Quote& fresh) { quote = fresh; }
 
-  // The orders have been drawn before, see LaneOrders.
+  // The orders are drawn already, see LaneOrders.
   KS_ON_LANE Auction submit_orders(const Seen& seen, int32_t value) {
     Auction auction;
     auction.at_bid = bid_tick(quote, origin, levels), auction.at_ask = ask_tick(quote, origin, levels);
@@ -208,8 +208,8 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     return auction;
   }
 
-  // The ticks around the mid, if they are all that can trade, or all. A quote at the grid's end shares its tick with
-  // marketable orders.
+  // Clear the ticks around the mid if no others can trade, else the whole grid. A quote at the grid's end shares its tick
+  // with marketable orders, which takes the whole grid.
   KS_ON_LANE bool clear(const Seen&, Auction& auction) {
     const int at_bid = auction.at_bid, at_ask = auction.at_ask;
     if (!has_room(at_bid, at_ask)) return false;
@@ -223,8 +223,8 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
     return true;
   }
 
-  // Quotes outside of the ticks that were cleared have traded wholly or not at all; what is left of those inside does not
-  // rest on the grid.
+  // Quotes outside the clearing range have traded wholly or not at all. What is left of those inside is taken off the grid,
+  // which holds built-in interest only.
   KS_ON_LANE void fill_quotes(const Auction& auction) {
     const int at_bid = auction.at_bid, at_ask = auction.at_ask;
     const int32_t low = auction.cleared.low, high = auction.cleared.high;

@@ -1,8 +1,8 @@
 // orders.cuh: what the built-in agents of a lane's market submit in one auction. Loops only: the rules are
 // model/market.h's, and memory is lane/book.cuh's.
 //
-// Hashing needs neither the book nor its mid, so it comes first: noise agents' orders are summed by their offset, the
-// others' into a few numbers. What the mid decides is then decided for sums, not for orders.
+// Hashing needs neither the book nor its mid, so it comes first: noise agents' orders are summed in bins by their offset,
+// the others' into a few sums. Once the mid is known, prices and sides are found for sums, not for orders.
 #pragma once
 
 #include "lane/book.cuh"
@@ -14,19 +14,20 @@ struct LaneOrders : LaneBook<kWide> {
   using Book = LaneBook<kWide>;
   using Book::add, Book::add_order, Book::levels, Book::ordered, Book::put;
 
-  // What momentum or fundamental agents do if they follow their coin, and what all of them do together.
+  // Quantities of momentum or fundamental agents: what they buy if they follow their coin, and what all of them order.
   struct Directed {
     int32_t coin, coin_far, all, all_far;  // buys, marketable buys, orders, marketable orders
   };
 
   MarketParams p;                  // changes when an episode begins, after the last auction of a launch
-  const int reach, width;          // width: ticks of the window around the mid; marketable orders are at place `width`
-  int32_t low, near_low, near_high;  // where the window begins, on the grid or not, and what of it is on the grid
-  Directed momentum, fundamentals;  // orders that wait for their side
-  int32_t made, made_other;        // by makers: of the first one's side, and of the other
+  const int reach, width;          // width: ticks that have bins; marketable orders are at place `width`
+  int32_t low;                     // tick of place 0, on the grid or not
+  int32_t near_low, near_high;     // first and last tick of the bins that are on the grid
+  Directed momentum, fundamentals;  // their side is not known yet
+  int32_t made, made_other;        // makers' orders: on the first maker's side, and on the other
 
-  KS_ON_LANE LaneOrders(const MarketParams& p, int levels, typename Book::Cell* row, int32_t* window)
-      : Book(levels, row, window), p(p), reach(order_reach(p)), width(2 * reach + 2) {}
+  KS_ON_LANE LaneOrders(const MarketParams& p, int levels, typename Book::Cell* row, int32_t* bins)
+      : Book(levels, row, bins), p(p), reach(order_reach(p)), width(2 * reach + 2) {}
 
   KS_ON_LANE Directed draw_directed(uint64_t counter, int count) const {
     Directed sums = {0, 0, 0, 0};
@@ -43,7 +44,7 @@ struct LaneOrders : LaneBook<kWide> {
     return sums;
   }
 
-  // Draw all orders of an auction, by what is known without its mid: noise agents' by their offset, and sums.
+  // Draw all orders of an auction, before its mid is known.
   KS_ON_LANE void draw(uint64_t key, int64_t t) {
 #pragma unroll 4
     for (int place = 0; place <= width; ++place) put(place, {0, 0});
@@ -70,7 +71,7 @@ struct LaneOrders : LaneBook<kWide> {
     }
   }
 
-  // Now that the mid is known, put them where they belong. Momentum agents follow `ret`, fundamental ones `value`.
+  // Put them at their ticks, now that the mid is known. Momentum agents follow `ret`, fundamental agents `value`.
   KS_ON_LANE void place_orders(int32_t mid2, int32_t ret, int32_t value, int64_t t) {
     low = (mid2 >> 1) - reach;
     near_low = max_of(low, 0), near_high = min_of(low + width, levels) - 1;

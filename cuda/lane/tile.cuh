@@ -1,5 +1,5 @@
-// tile.cuh: the markets that a warp has on its lanes at a time: where their books, orders and features lie in shared
-// memory, and how books and features get there and back. Here lanes work together, on one market's row after another.
+// tile.cuh: the markets that a warp has on its lanes at a time: where their books, bins and features are in shared
+// memory, and how books and features are loaded and stored. All lanes work on one market's row, then on the next.
 #pragma once
 
 #include "model/compiled_in.cuh"
@@ -13,22 +13,22 @@ struct LaneTile {
   using Cell = typename Book::Cell;
   using Cells = typename Book::Cells;
   static constexpr int kTaken = Book::kStride;  // lanes that have a market
-  static constexpr int kRowsAtOnce = kLaneCount > 1 ? 2 : 1, kLanesARow = kLaneCount / kRowsAtOnce;  // where books go back
+  static constexpr int kRowsAtOnce = kLaneCount > 1 ? 2 : 1, kLanesPerRow = kLaneCount / kRowsAtOnce;  // when books are stored
 
   const Launch& launch;
   const int lane, levels;
   const int64_t first;
   Cell* const rows;             // shared [taken, row]
-  int32_t* const windows;       // shared [KS_LANES + 1, taken] or [KS_LANES + 1, 2, taken]
-  float* const features;        // shared [taken, kObservation], in the windows' place
+  int32_t* const bins;          // shared [KS_LANES + 1, taken] or [KS_LANES + 1, 2, taken]
+  float* const features;        // shared [taken, kObservation], in the same memory as the bins
 
   KS_ON_LANE LaneTile(const Launch& launch, int64_t first, int* shared)
       : launch(launch), lane(this_lane()), levels(KS_LEVELS), first(first), rows(reinterpret_cast<Cell*>(shared)),
-        windows(shared + kTaken * lane_row_ints(levels, kWide)), features(reinterpret_cast<float*>(windows)) {}
+        bins(shared + kTaken * lane_row_ints(levels, kWide)), features(reinterpret_cast<float*>(bins)) {}
 
   KS_ON_LANE Cell* row_of(int i) const { return rows + i * (levels + kRowPadding); }
 
-  // Lane i's book comes to shared memory. All lanes take part; returns all bits of this lane's quantities.
+  // Load lane i's book into shared memory, with all lanes. Returns the bitwise or of the quantities that this lane read.
   KS_ON_LANE int32_t load_book(int i, const int32_t* bids, const int32_t* asks) const {
     int32_t bits = 0;
     for (int tick = 4 * lane; tick < levels; tick += 4 * kLaneCount) {
@@ -39,45 +39,45 @@ struct LaneTile {
     }
     return bits;
   }
-  static KS_ON_LANE bool fit(int32_t bits) { return kWide || lanes_where(bits > kNarrowResting) == 0; }
+  static KS_ON_LANE bool fit(int32_t bits) { return kWide || ballot(bits > kNarrowResting) == 0; }
 
-  // The books of markets in `wanted`; false if they do not fit.
+  // Load the books of the markets in `wanted`; false if a quantity does not fit.
   KS_ON_LANE bool load_books(unsigned wanted) const {
     const int32_t *bids = launch.bid + first * levels, *asks = launch.ask + first * levels;
     int32_t bits = 0;
-#pragma unroll 8  // so many are on their way at a time
+#pragma unroll 8  // loads in flight at a time
     for (int i = 0; i < kTaken; ++i)
       if (wanted >> i & 1) bits |= load_book(i, bids + i * levels, asks + i * levels);
-    meet();
+    sync_warp();
     return fit(bits);
   }
 
-  // Each lane's warm start, from a row of the bank.
+  // Load each lane's warm start, from a row of the bank.
   KS_ON_LANE bool load_warm_starts(unsigned wanted, int64_t row) const {
     int32_t bits = 0;
 #pragma unroll 4
     for (int i = 0; i < kTaken; ++i) {
-      const int64_t from = of_lane(row, i) * levels;
+      const int64_t from = shuffle(row, i) * levels;
       if (wanted >> i & 1) bits |= load_book(i, launch.bank_bid + from, launch.bank_ask + from);
     }
-    meet();
+    sync_warp();
     return fit(bits);
   }
 
   static KS_ON_LANE Four positive(int32_t a, int32_t b, int32_t c, int32_t d) {
     return {max_of(a, 0), max_of(b, 0), max_of(c, 0), max_of(d, 0)};
   }
-  // Only what a lane has changed goes back.
+  // Only the ticks that a lane has changed are stored.
   KS_ON_LANE void store_books(const Book& book) const {
     const int32_t changed = book.changed_low / 8 | (book.changed_high / 8) << 16;  // 32 bytes are written as one
-    meet();
+    sync_warp();
 #pragma unroll 4  // half the lanes for a market, as most change less than half of 128 ticks
     for (int i = 0; i < kTaken; i += kRowsAtOnce) {
-      const int row = i + lane / kLanesARow;
-      const int32_t part = of_lane(changed, row), low = 8 * (part & 0xffff), high = 8 * (part >> 16) + 7;
+      const int row = i + lane / kLanesPerRow;
+      const int32_t part = shuffle(changed, row), low = 8 * (part & 0xffff), high = 8 * (part >> 16) + 7;
       const int64_t to = (first + row) * levels;
 #pragma unroll 1
-      for (int tick = low + 4 * (lane % kLanesARow); tick <= high; tick += 4 * kLanesARow) {
+      for (int tick = low + 4 * (lane % kLanesPerRow); tick <= high; tick += 4 * kLanesPerRow) {
         const Cells x = *reinterpret_cast<const Cells*>(row_of(row) + tick);
         *reinterpret_cast<Four*>(launch.bid + to + tick) = positive(x.a, x.b, x.c, x.d);
         *reinterpret_cast<Four*>(launch.ask + to + tick) = positive(-x.a, -x.b, -x.c, -x.d);
@@ -87,26 +87,26 @@ struct LaneTile {
 
   // new[tick] = old[tick + by], of each lane's row; read a chunk ahead of what is written.
   KS_ON_LANE void shift_books(int32_t by) const {
-    for (unsigned left = lanes_where(by != 0); left != 0; left &= left - 1) {
-      meet();
-      const int i = lowest_bit(left), shift = of_lane(by, i);
+    for (unsigned left = ballot(by != 0); left != 0; left &= left - 1) {
+      sync_warp();
+      const int i = lowest_bit(left), shift = shuffle(by, i);
       Cell* const row = row_of(i);
       for (int low = 0; low < levels; low += kLaneCount) {
         const int tick = shift > 0 ? low + lane : levels - 1 - low - lane, from = tick + shift;
         const bool on_grid = tick >= 0 && tick < levels;
         const Cell x = on_grid && from >= 0 && from < levels ? row[from] : (Cell)0;
-        meet();
+        sync_warp();
         if (on_grid) row[tick] = x;
-        meet();
+        sync_warp();
       }
     }
   }
 
-  // The rows of lanes in `wanted`, to one or two places.
+  // Write the rows of the lanes in `wanted`, to one or two places.
   KS_ON_LANE void write_features(unsigned wanted, float* out, float* copy) const {
     out += first * kObservation;
     if (copy) copy += first * kObservation;
-    meet();
+    sync_warp();
     if (wanted == 0xffffffffu) {
 #pragma unroll 5
       for (int i = lane; i < kLaneCount * kObservation / 4; i += kLaneCount) {
@@ -122,7 +122,7 @@ struct LaneTile {
         if (copy) copy[i] = features[i];
       }
     }
-    meet();
+    sync_warp();
   }
 };
 

@@ -1,4 +1,4 @@
-// auction.h: one auction in the order of docs/model.md, for whoever plays it: a core (cpu/market.h), a warp
+// auction.h: one auction in the order of docs/model.md, for all that play one: a core (cpu/market.h), a warp
 // (warp/market.cuh) or a lane of a warp (lane/market.cuh). The order of things is here, the rules are market.h's; books,
 // orders and loops are the market's own.
 //
@@ -9,11 +9,11 @@
 //   best_prices()                   of the book and of standing quotes
 //   move_grid(shift)                called by all lanes of a warp, by those too whose market does not play
 //   replace_quotes(fresh)
-//   submit_orders(seen, value)      put all orders and quotes together; returns its own Auction, with a `cleared`
+//   submit_orders(seen, value)      collect all orders and quotes; returns its own Auction, with a `cleared`
 //   clear(seen, auction)            find volume, lowest and highest of `cleared`; false if a side would overflow
-//   fill_quotes(auction)            learned quotes' shares, and what is left of the book
+//   fill_quotes(auction)            the quotes' fills, and what is left of the book
 //   cancel_residue(auction)         of marketable orders that rest at the grid's ends
-//   end_auction()                   find the best prices that are left, and go on to the next step
+//   end_auction()                   find the best prices that are left, and add one to t
 #pragma once
 
 #include "model/market.h"
@@ -30,7 +30,7 @@ struct BestPrices {
   int32_t bid, ask;  // -1 and kNoTick where there is none
 };
 
-// 0. Options before the market opens. 1. The mid that everyone sees.
+// 0. Options: walk and cancellation. 1. The mid that all agents see.
 template <bool kOptions, typename Market>
 KS_PLAY Seen open_auction(Market& market) {
   market.begin_auction();
@@ -67,7 +67,7 @@ KS_PLAY bool trade(Market& market, const Seen& seen, bool has_fresh, const Quote
   return true;
 }
 
-// One auction of a market that `plays`, with new quotes or with those that stand. A market that has to stop plays no more.
+// One auction of a market that `plays`, with new or standing quotes. A market that has to stop plays no more.
 template <bool kOptions, typename Market, typename Quotes>
 KS_PLAY void play_auction(Market& market, bool& plays, bool has_fresh, const Quotes& fresh) {
   Seen seen = {0, 0, 0};

@@ -1,5 +1,5 @@
-// launcher.h: what operators.cpp knows of one way to launch: the function, its shape, and the tensors that a launch works
-// on. Python fills these structs (kineticsim_env/engines/operators.py), and reads them from this text as it does layout.h.
+// launcher.h: all that operators.cpp knows of a launch beside its tensors: the function, its shape, and the sizes of the
+// tensors. Python fills these structs (kineticsim_env/engines/operators.py), and reads them from this text as it does layout.h.
 #pragma once
 
 #include "model/layout.h"

@@ -1,6 +1,6 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
-// so a field is declared once: one field a line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K learned slots, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
+// so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
+// M markets, L levels, K slots, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // NVRTC brings no system headers
@@ -15,9 +15,9 @@ typedef unsigned char uint8_t;
 
 namespace ks {
 
-constexpr int kMaxSlots = 32;         // one lane of a warp a slot
+constexpr int kMaxSlots = 32;         // one lane of a warp per slot
 constexpr int kHistory = 4;           // past decisions that an observation shows
-constexpr int kDepth = 10;            // ticks a side that an observation shows
+constexpr int kDepth = 10;            // ticks per side that an observation shows
 constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kHistory returns, kHistory volumes
 constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of every observation
@@ -29,11 +29,11 @@ constexpr int kMaxOrigin = 1 << 29;   // so that doubled absolute prices of the 
 constexpr int kMaxQuoteQty = 1 << 20;
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
-constexpr int kMarketsPerBlock = 4;   // at most, a warp each
+constexpr int kMarketsPerBlock = 4;   // at most, one warp each
 constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many ticks
 constexpr int kBinInts = 128;         // of a market's order bins
-constexpr int kDeskInts = 60;         // of an environment's market
-constexpr int kDeskSlotInts = 24;     // and of each of its slots
+constexpr int kTileMarketInts = 60;   // of an environment's market
+constexpr int kTileSlotInts = 24;     // and of each of its slots
 constexpr int kRowPadding = 4;        // of a lane's book, or equal ticks of all lanes would be in one bank
 constexpr int kNarrowOrders = 8191;   // all orders of an auction, for a lane to have numbers of 16 bits,
 constexpr int kNarrowQuote = 8192;    // each side of its quote,
@@ -84,15 +84,15 @@ struct MarketParams {
   int32_t fundamental_price;       // at the start of an episode, absolute
   int32_t max_quote_qty;
   int32_t inventory_limit;         // -1: none
-  int32_t fee;                     // thousandths of a tick a unit
+  int32_t fee;                     // thousandths of a tick per unit
 };
 
 // The task's settings, alike for all markets (kineticsim_env/tasks/ checks and fills them).
 struct TaskParams {
-  int32_t horizon;                 // decisions an episode
+  int32_t horizon;                 // decisions per episode
   int32_t action_type;             // enum ActionType
   int32_t max_offset;              // ticks from the mid
-  int32_t max_qty;                 // units a side
+  int32_t max_qty;                 // units per side
   int32_t reward;                  // maker, trader, momentum: enum Reward
   int32_t execution_reward;        // executor: enum ExecutionReward
   int32_t mark;                    // enum Mark
@@ -101,9 +101,9 @@ struct TaskParams {
   int32_t max_target;              // units a noise learner has to trade at most
   int32_t block_side;              // of an executor: enum Side; random: drawn in each episode
   int32_t block_qty;               // units an executor has to trade
-  int32_t forced_qty;              // units an auction in which the rest of a block is executed at the deadline
+  int32_t forced_qty;              // units per auction in which the rest of a block is executed at the deadline
   int32_t forced_auctions;         // that this may take at most; 0: there is no executor
-  int32_t bank_size;               // warm-start snapshots a market can draw from; 0: cold opening book
+  int32_t bank_size;               // warm-start snapshots that a market can draw from; 0: cold opening book
   int32_t bank_owner;              // of bank_size rows each: enum BankOwner
   int32_t scenarios;               // rows of scenario_params, of which each episode draws one; 0: none
   int32_t role[32];                // of each slot: enum Role
@@ -113,7 +113,7 @@ struct TaskParams {
   double risk_aversion;            // of an executor
   double reward_scale;
   double max_loss;                 // 0: no termination
-  double leftover_penalty;         // ticks a unit that a noise learner or an executor leaves undone
+  double leftover_penalty;         // ticks per unit that a noise learner or an executor leaves undone
 };
 
 // The argument of one launch. A pointer that is not needed is null.
@@ -144,7 +144,7 @@ struct Launch {
   int64_t* volume;                 // [M]
   int64_t* trades;                 // [M]
   int32_t* error;                  // [M]
-  // State of its learned slots.
+  // State of its slots.
   int32_t* quotes;                 // [M, K, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
   int64_t* inventory;              // [M, K]

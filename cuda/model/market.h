@@ -1,4 +1,4 @@
-// market.h: THE rules of the market, for host and device: random words, decisions, quotes, clearing and fills.
+// market.h: the rules of the market, for host and device: random words, decisions, quotes, clearing and fills.
 // Pure functions on integers; no torch, threads, allocation or I/O. The engines (market_cpu.cpp,
 // warp/market.cuh) own the loops, scans and memory. The same rules in words: docs/model.md.
 #pragma once
@@ -34,7 +34,7 @@ constexpr uint64_t kScenarioWord = kWalkWord + 4;
 constexpr uint64_t kSlotWord = kWalkWord + 64;
 constexpr uint64_t kCancelWord = 1ull << 31;
 
-// SplitMix64's finaliser; for the stream of seed 0 it gives e220a8397b1dcdaf, 6e789e6aa1b965f4, 06c45d188009454f.
+// SplitMix64's finaliser; for its stream of seed 0 it gives e220a8397b1dcdaf, 6e789e6aa1b965f4, 06c45d188009454f.
 KS_RULE uint64_t mix64(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -45,15 +45,15 @@ KS_RULE uint64_t episode_key(int64_t seed, int64_t episode) {
   return mix64((uint64_t)seed + kGolden + (uint64_t)episode * kEpisodeStride);
 }
 
-// The argument of mix64 for word `index` at step t; consecutive indices differ by kGolden.
+// The argument of mix64 for word `index` at auction t; consecutive indices differ by kGolden.
 KS_RULE uint64_t word_counter(uint64_t key, int64_t t, uint64_t index) {
   return key + (((uint64_t)t << 32) + index + 1) * kGolden;
 }
 
 KS_RULE uint64_t random_word(uint64_t key, int64_t t, uint64_t index) { return mix64(word_counter(key, t, index)); }
 
-// Halves of a word, and (u16 * n) >> 16 of the fields in its high half. In CUDA the compiler must not see through them: it
-// would turn them into 64-bit shifts and masks, for the pipe that the hash already fills. A CPU's vector unit multiplies
+// Halves of a word, and (u16 * n) >> 16 of the fields in its high half. In CUDA they are assembly, as the compiler would
+// turn them into 64-bit shifts and masks, on the pipe that the hash already fills. A CPU's vector unit multiplies
 // twice as many if all stays in 32 bits.
 #ifdef __CUDA_ARCH__
 KS_RULE uint32_t low_half(uint64_t word) {
@@ -80,7 +80,7 @@ KS_RULE uint32_t scale_lower_field(uint32_t high, uint32_t n) { return (high & 0
 KS_RULE uint32_t scale_upper_field(uint32_t high, uint32_t n) { return (high >> 16) * n >> 16; }
 #endif
 
-// Fields of a word: disjoint, so one hash serves all of an agent's draws.
+// Fields of a word: disjoint, so one hash suffices for all of an agent's draws.
 KS_RULE bool word_is_buy(uint64_t word) { return (low_half(word) >> 31) != 0; }
 KS_RULE bool word_is_marketable(uint64_t word, int32_t threshold) {
 #ifdef __CUDA_ARCH__  // a shift can be a multiplication, which a mask cannot
@@ -140,8 +140,8 @@ KS_RULE int32_t walk_fundamental(const MarketParams& p, uint64_t word, int32_t p
   return clamp_to(price, -kMaxPrice, kMaxPrice);
 }
 
-// What cancellation leaves of quantity q at tick p; side 0 bid, 1 ask; word kCancelWord + p / 2, or only its half for
-// the tick: the low one for an even tick, the high one for an odd one.
+// What cancellation leaves of quantity q at tick p; side 0 is bid, 1 is ask. It takes word kCancelWord + p / 2, or only the
+// tick's half of it: the low half for an even tick, the high half for an odd one.
 KS_RULE int32_t after_cancel_half(int32_t q, int32_t threshold, uint32_t half, int32_t side) {
   uint32_t r = (half >> (16 * side)) & 0xffffu;
   return q - (int32_t)(((uint64_t)(uint32_t)q * (uint32_t)threshold + r) >> 16);
@@ -182,8 +182,8 @@ KS_RULE void store_numbers(const Launch& launch, int64_t m, const MarketNumbers&
   launch.t[m] = market.t;
 }
 
-// What the agents of an auction see: the doubled mid and the direction of the last return. Above it, how far the grid has
-// to move for that, and has not moved yet.
+// What the agents of an auction see: the doubled mid and the direction of the last return. `shift`: how far the grid has to
+// move for that, and has not moved yet.
 struct Seen {
   int32_t mid2, ret, shift;
 };
@@ -207,7 +207,7 @@ KS_RULE Seen see_mid(const MarketParams& p, int32_t levels, int32_t best_bid, in
   return seen;
 }
 
-// Learned quotes -----------------------------------------------------------------------------------------------------
+// Quotes -------------------------------------------------------------------------------------------------------------
 
 struct Quote {
   int32_t bid_price, bid_qty, ask_price, ask_qty;  // absolute ticks; quantity 0: no order
@@ -217,8 +217,8 @@ struct Account {
   int64_t cash, inventory, fees;  // ticks x units, units, thousandths of a tick
 };
 
-// What a slot may quote: clamped prices, capped quantities, and never against itself.
-KS_RULE Quote through_door(Quote q, int64_t inventory, const MarketParams& p) {
+// Pre-trade limits: prices and sizes are cut, room for inventory is kept, and a quote does not cross itself.
+KS_RULE Quote apply_pre_trade_limits(Quote q, int64_t inventory, const MarketParams& p) {
   q.bid_price = clamp_to(q.bid_price, -kMaxPrice, kMaxPrice);
   q.ask_price = clamp_to(q.ask_price, -kMaxPrice, kMaxPrice);
   int64_t bid_cap = p.max_quote_qty, ask_cap = p.max_quote_qty;
@@ -253,7 +253,7 @@ KS_RULE int32_t ask_tick(const Quote& q, int32_t origin, int32_t levels) {
 // Most quotients are of small numbers, and a GPU has no 64-bit division.
 KS_RULE uint64_t divide(uint64_t a, uint32_t b) { return a >> 32 ? a / b : (uint32_t)a / b; }
 
-// What a quote of qty gets at a tick where `traded` of `total` trades and learned quotes of lower slots are `before`.
+// What a quote of qty gets at a tick where `traded` of `total` trades and quotes of lower slots add up to `before`.
 KS_RULE int32_t ration(uint32_t before, uint32_t qty, uint32_t traded, uint32_t total, uint32_t u32) {
   if (traded == 0) return 0;
   if (traded == total) return (int32_t)qty;
@@ -261,7 +261,7 @@ KS_RULE int32_t ration(uint32_t before, uint32_t qty, uint32_t traded, uint32_t 
   return (int32_t)(divide((uint64_t)(before + qty) * traded + r, total) - divide((uint64_t)before * traded + r, total));
 }
 
-// The same for the first slot, whose quotient of what is before it is r / total, and so 0; 0 < traded < total.
+// The same for the first slot: `before` is 0, and so is its quotient r / total. 0 < traded < total.
 KS_RULE int32_t ration_first(uint32_t qty, uint32_t traded, uint32_t total, uint32_t u32) {
   return (int32_t)divide((uint64_t)qty * traded + (((uint64_t)u32 * total) >> 32), total);
 }
@@ -277,7 +277,7 @@ KS_RULE void settle(Account& account, int32_t bought, int32_t sold, int64_t pric
 // demand: buy quantity at this tick and above; supply: sell quantity at this tick and below.
 KS_RULE int32_t executable_volume(int32_t demand, int32_t supply) { return min_of(demand, supply); }
 
-// Price priority: what is left of `here` when the volume has served everything better first. The published rule
+// Price priority: what is left of `here` when the volume has filled all better prices first. The published rule is
 // here - clamp(volume - better, 0, here), with cumulative = better + here; one instruction on sm_90.
 KS_RULE int32_t residual_at_tick(int32_t volume, int32_t cumulative, int32_t here) {
   return max_of(min_of(cumulative - volume, here), 0);

@@ -1,5 +1,5 @@
-// plan.h: which variant of the CUDA kernel an engine needs, and the shape of its launches: the needs of the kernels, said
-// beside them. Their own sizes are here, too, so that nobody counts them twice. Called by the C++ library
+// plan.h: which variant of the CUDA kernel an engine needs, and the shape of its launches. The sizes of shared memory that
+// kernels use are here, too, so that they are stated once. Called by the C++ library
 // (operators.cpp), or, where there is no C++ compiler, by a kernel of one thread (plan.cu).
 #pragma once
 
@@ -9,38 +9,38 @@ namespace ks {
 
 constexpr int kBlocks = 5;                 // of an environment on a multiprocessor, which bounds a thread's registers
 constexpr int kReserved = 1024;            // bytes of shared memory that CUDA takes for each block
-constexpr int kMostLaneRoom = 64;          // ticks: beyond that, lanes would walk too far
+constexpr int kMostLaneRoom = 64;          // ticks: with more, a lane's loops over them are too slow
 constexpr int kLaneWarps = 8;              // with a market per lane, at least so many should fit on a multiprocessor,
-constexpr int kLaneMarkets = 128;          // and there should be so many markets for each: with fewer, lanes are slower
-constexpr int kLevelsOfFullBlocks = 1024;  // beyond, a block is one warp, so that as many books as fit are resident
+constexpr int kLaneMarkets = 128;          // and so many markets for each multiprocessor: with fewer, lanes are slower
+constexpr int kLevelsOfFullBlocks = 1024;  // with more, a block is one warp, so that as many books as fit are resident
 
 // Sizes, in ints of shared memory -------------------------------------------------------------------------------------
 
 KS_RULE int book_ints(int levels) { return 2 * max_of(levels, kWarpLanes); }
-KS_RULE int tile_ints(int tile, int slots) { return tile * (kDeskInts + kDeskSlotInts * slots); }
-// A warp's: two books, as the next one is on its way while one is played.
+KS_RULE int tile_ints(int tile, int slots) { return tile * (kTileMarketInts + kTileSlotInts * slots); }
+// Per warp. A step has two books: one is copied while the other is played.
 KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
 KS_RULE int environment_ints(int levels, int tile, int slots) {
   return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots);
 }
-// With a market per lane: rows of numbers of 16 bits, or of 32 for half the lanes, and a window of `room` ticks, whose place
-// observations take over.
+// With a market per lane: per lane a row and the bins of `room` ticks, in 16 bits, or in 32 for half the lanes. Observations
+// later take the bins' memory.
 KS_RULE int lane_row_ints(int levels, bool wide) { return (levels + kRowPadding) * (wide ? 4 : 2) / 4; }
-KS_RULE int lane_window_ints(int room, bool wide) { return (room + 1) * (wide ? 2 : 1); }
+KS_RULE int lane_bin_ints(int room, bool wide) { return (room + 1) * (wide ? 2 : 1); }
 KS_RULE int lane_ints(int levels, int room, bool wide) {
   const int lanes = wide ? kWarpLanes / 2 : kWarpLanes;
-  return lanes * (lane_row_ints(levels, wide) + max_of(lane_window_ints(room, wide), kObservation));
+  return lanes * (lane_row_ints(levels, wide) + max_of(lane_bin_ints(room, wide), kObservation));
 }
 KS_RULE int lane_ints(int levels, int room) {
   return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
 }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
-KS_RULE int bins_a_side(int reach) { return (2 * reach + 5) & ~3; }
+KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }
 
 // Choices -------------------------------------------------------------------------------------------------------------
 
-// What an engine asks.
+// What an engine asks for.
 struct PlanRequest {
   int64_t markets;
   int32_t levels;
@@ -56,7 +56,7 @@ struct PlanRequest {
   int32_t shared_of_multiprocessor; // bytes; 0: unknown
 };
 
-// What it gets.
+// What it is given.
 struct Plan {
   int64_t blocks;                 // of a launch
   int32_t threads;                // per block
@@ -74,8 +74,8 @@ struct PlanLaunch {
   Plan* plan;
 };
 
-// The fewest bins that hold both sides, so that there are most copies of each; none if there are too many offsets, or no
-// more agents than it takes to make up for pricing the bins.
+// The fewest bins that hold both sides, so that there are most copies of each. None if there are too many offsets, or too
+// few agents for pricing bins to be faster than pricing orders.
 KS_RULE int32_t bins_for(int32_t reach, int32_t agents) {
   const int64_t needed = 2 * (((int64_t)2 * reach + 5) & ~(int64_t)3);
   int32_t bins = 16;
@@ -83,10 +83,11 @@ KS_RULE int32_t bins_for(int32_t reach, int32_t agents) {
   return needed <= bins && agents > bins ? bins : 0;
 }
 
-// Ticks around the mid that a market on a lane has room for: orders lie within reach, the mid may be between two ticks.
+// Ticks around the mid that a market on a lane has bins for: orders lie within reach, the mid may be between two ticks.
 KS_RULE int32_t lane_room(int32_t reach) { return reach > kMostLaneRoom || 2 * reach + 2 > kMostLaneRoom ? 0 : 2 * reach + 2; }
 
-// What makes a step of single slots short: a warp for each of few, with more registers, or a lane for each of many.
+// The fastest form of a step of single slots: a warp for each of few markets, with more registers, or a lane for each of
+// many.
 KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
   if (!ask.task || ask.slots != 1) return;
   const int64_t per_round = (int64_t)kMarketsPerBlock * ask.multiprocessors;
@@ -102,8 +103,8 @@ KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
   if (fits && narrow && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
 }
 
-// So many environments per warp that all warps run at a time, and no more slots than a warp has lanes; fewer, if then all
-// warps that registers suffice for fit in shared memory, too.
+// Environments per warp: as many as let all warps run at a time, and no more slots than a warp has lanes. Fewer, if shared
+// memory then holds all the warps that registers suffice for.
 KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   const int64_t resident = (int64_t)kBlocks * kMarketsPerBlock * ask.multiprocessors;
   const int64_t wanted = (ask.markets + resident - 1) / resident;

@@ -29,7 +29,7 @@ KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int3
   const Quote fresh = task.action_type == kActionTypeContinuous
                           ? decode_continuous(task, role, action, mid2, target, standing, error)
                           : decode_discrete(task, role, launch.choices[row], mid2, target, error);
-  return through_door(fresh, inventory, p);
+  return apply_pre_trade_limits(fresh, inventory, p);
 }
 
 // Auctions behind those of the last decision, at most, in which what is left of blocks is executed.
@@ -40,7 +40,7 @@ KS_RULE int32_t forced_auctions(const TaskParams& task, int32_t elapsed_before) 
 KS_RULE Quote forced_order(const TaskParams& task, int32_t role, bool ended, const MarketParams& p, const Target& target,
                            int64_t inventory) {
   if (role != kRoleExecutor || ended) return Quote{0, 0, 0, 0};
-  return through_door(forced_quote(task, target), inventory, p);
+  return apply_pre_trade_limits(forced_quote(task, target), inventory, p);
 }
 KS_RULE bool has_quantity(const Quote& quote) { return quote.bid_qty + quote.ask_qty > 0; }
 

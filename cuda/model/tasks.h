@@ -13,7 +13,7 @@ namespace ks {
 
 enum End { kEndGoesOn = 0, kEndTerminated = 1, kEndTruncated = 2 };
 
-// The side that a slot trades on, +1 or -1 (0: the action tells), and how much of it at most.
+// The side that a slot trades on, +1 or -1 (0: the action says), and the most that it may trade.
 struct Target {
   int32_t side;
   int64_t remaining;
@@ -30,7 +30,7 @@ KS_RULE Target block_target(const TaskParams& task, int32_t role, uint64_t key, 
   return target;
 }
 
-// The side of a momentum learner's next order: that of the last return, or a coin when the price stood still.
+// The side of a momentum learner's next order: the last return's sign, or a random side when the mid did not move.
 KS_RULE int32_t momentum_side(const int32_t* mid_history, uint64_t key, int64_t t, int slot) {
   int32_t side = sign_of((int64_t)mid_history[0] - mid_history[1]);
   if (side != 0) return side;
@@ -54,7 +54,7 @@ KS_RULE Quote maker_quote(int32_t mid2, int32_t bid_offset, int32_t bid_qty, int
   return quote;
 }
 
-// `offset` ticks through the mid for side +1 or -1.
+// An order `offset` ticks through the mid, on side +1 or -1.
 KS_RULE Quote directional_quote(int32_t mid2, int32_t side, int32_t offset, int32_t qty) {
   Quote quote = {0, 0, 0, 0};
   if (qty <= 0) return quote;
@@ -117,7 +117,7 @@ KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choi
   return directional_quote(mid2, target.side, kDirectionalOffsets[order / 2], at_most(qty, target.remaining));
 }
 
-// At the deadline the rest of a block goes into the market at any price, so much an auction.
+// At the deadline the rest of a block goes into the market at any price, `forced_qty` units per auction.
 KS_RULE Quote forced_quote(const TaskParams& task, const Target& target) {
   const int32_t qty = at_most(task.forced_qty, target.remaining);
   if (qty <= 0) return Quote{0, 0, 0, 0};
@@ -126,7 +126,7 @@ KS_RULE Quote forced_quote(const TaskParams& task, const Target& target) {
 
 // Episodes ------------------------------------------------------------------------------------------------------------
 
-// How an episode of market m begins: all that is drawn is drawn by its own key.
+// How an episode of market m begins: all is drawn by the episode's own key.
 struct Opening {
   int32_t elapsed, scenario;
   int64_t bank_row;  // its warm start, where there are any
@@ -148,12 +148,12 @@ KS_RULE Opening opening_of(const Launch& launch, const TaskParams& task, int64_t
 
 // Rewards ------------------------------------------------------------------------------------------------------------
 
-// The cash from crossing the resting book with a whole inventory; what exceeds its depth trades at its last tick.
+// The cash from crossing the resting book with a whole inventory. What exceeds its depth trades at its worst price.
 template <typename Book>
 KS_RULE int64_t liquidation_cash(const Book& bid, const Book& ask, int32_t levels, int64_t inventory, int32_t origin,
                                  int32_t last_tick) {
   int64_t left = inventory < 0 ? -inventory : inventory, cash = 0;
-  int64_t price = (int64_t)last_tick + origin;  // of endless depth, should the side be empty
+  int64_t price = (int64_t)last_tick + origin;  // for all of it if the side is empty
   for (int32_t i = 0; i < levels && left > 0; ++i) {
     int32_t tick = inventory > 0 ? levels - 1 - i : i;
     int64_t depth = inventory > 0 ? bid[tick] : ask[tick];
@@ -183,7 +183,7 @@ struct Decision {
   bool ends;
 };
 
-// What the trades between two accounts brought beyond a doubled price, in ticks x units.
+// What the trades between two accounts made against a doubled price, in ticks x units.
 KS_RULE double money_against(const Account& before, const Account& after, int64_t price2) {
   return (double)(2000 * (after.cash - before.cash) + 1000 * (after.inventory - before.inventory) * price2 -
                   2 * (after.fees - before.fees)) /
@@ -215,8 +215,7 @@ KS_RULE double trading_reward(const TaskParams& task, const Decision& d) {
   return reward;
 }
 
-// Per unit at stake: what was filled, or what was held if that is more. Fills are with others, as no slot can trade with
-// itself.
+// Per unit at stake: units filled, or units held if they are more. Fills are with others, as no slot can trade with itself.
 KS_RULE double per_unit_reward(const TaskParams& task, const Decision& d, int64_t filled) {
   const int64_t held = d.before.inventory < 0 ? -d.before.inventory : d.before.inventory;
   int64_t units = filled > held ? filled : held;
@@ -240,7 +239,7 @@ KS_RULE float reward_of(const TaskParams& task, int32_t role, const Decision& d,
   return (float)(reward / task.reward_scale);
 }
 
-// How a slot's episode stands after a decision. A block's deadline is no cut in time, but the end of the matter.
+// Whether a slot's episode ends with a decision. A block's deadline terminates its episode, and does not truncate it.
 KS_RULE End end_of(const TaskParams& task, int32_t role, int64_t value, int64_t remaining, int32_t elapsed) {
   if (task.max_loss > 0.0 && (double)value / 2000.0 <= -task.max_loss) return kEndTerminated;
   if (role == kRoleExecutor && (remaining == 0 || elapsed >= task.horizon)) return kEndTerminated;
@@ -249,7 +248,7 @@ KS_RULE End end_of(const TaskParams& task, int32_t role, int64_t value, int64_t 
 
 // Observations -------------------------------------------------------------------------------------------------------
 
-// Everything one slot's observation is made of. Book is whatever can be indexed by tick.
+// All inputs of one slot's observation. Book is anything that can be indexed by tick.
 template <typename Book>
 struct View {
   Book bid, ask;  // resting, built-in
@@ -262,13 +261,13 @@ struct View {
   Account account;
 };
 
-// A feature is one division, whichever it is, so that the lanes of a warp that compute different ones stay together.
+// Every feature is one division, so that lanes of a warp that compute different features do not diverge.
 struct Ratio {
   float numerator, denominator;
 };
 
-// The quotient, correctly rounded. A GPU's division takes a slow way round for zeros, which are common; this is its fast
-// way alone, which is exact as neither number comes near the ends of the float32 range.
+// The quotient, correctly rounded. A GPU's division takes a slow path for zeros, which are common. This is its fast path
+// alone, which is exact as neither number comes near the ends of the float32 range.
 KS_RULE float feature_of(Ratio ratio) {
 #ifdef __CUDA_ARCH__
   const float a = ratio.numerator, b = ratio.denominator;
@@ -284,14 +283,14 @@ KS_RULE float feature_of(Ratio ratio) {
 
 KS_RULE Ratio squash(float x, float scale) { return Ratio{x, fabsf(x) + scale}; }
 
-// The tick, on the grid or not, whose quantity is place i of the book's part: bids from the mid down, then asks up.
+// The tick, on the grid or not, of the book's feature i: bids from the mid down, then asks from the mid up.
 KS_RULE int32_t depth_tick(int32_t mid2, int32_t origin, int i) {
   return i < kDepth ? (mid2 >> 1) - origin - i : ((mid2 + 1) >> 1) - origin + i - kDepth;
 }
-// A number that all slots see: the book's and prices' in units or ticks, the last kHistory volumes.
+// Feature i that all slots see, scaled: of the book and of prices in units or ticks; the last kHistory are volumes.
 KS_RULE Ratio scaled(int32_t x, int i) { return squash((float)x, i < kMarketFeatures - kHistory ? 8.0f : 32.0f); }
 
-// Places rather than branches: the lanes of a warp that compute different features read different places.
+// An address instead of branches: lanes of a warp that compute different features read different addresses.
 template <typename Book>
 KS_RULE Ratio market_ratio(const View<Book>& view, int i) {
   const bool of_book = i < 2 * kDepth;

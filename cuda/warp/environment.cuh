@@ -1,19 +1,20 @@
 // environment.cuh: one environment step or reset, in the same launch as its auctions. Loops and memory only:
 // actions, rewards and observations are model/tasks.h's, in the order of docs/environment.md.
 //
-// A warp has a tile of markets. What is one number a market or a slot (actions, rewards, flags, own features) is worked
-// out for the whole tile at once, a lane each; auctions and books are for one market at a time, a tick a lane. With one
-// market a warp, 31 lanes would idle through four fifths of a step. In between, the tile lies on a desk in shared memory.
+// A warp has a tile of markets. What is one number per market or per slot (actions, rewards, flags, own features) is
+// computed for the whole tile at once, one lane each. Auctions and books are computed for one market at a time, one tick
+// per lane. With one market per warp, 31 lanes would idle through four fifths of a step. In between, the tile's state is in
+// shared memory (warp/tile_state.cuh).
 #pragma once
 
 #include "model/compiled_in.cuh"
 #include "model/step.h"
-#include "warp/desk.cuh"
 #include "warp/market.cuh"
+#include "warp/tile_state.cuh"
 
 namespace ks {
 
-// KS_SINGLE: one market with one slot a warp. Every lane then works for the slot, and has a feature of its own.
+// KS_SINGLE: one market with one slot per warp. Every lane then works for the slot, and has a feature of its own.
 #ifndef KS_SINGLE
 #define KS_SINGLE 0
 #endif
@@ -27,20 +28,20 @@ struct EnvironmentTile {
   Task task;
   const int lane, slots, count;  // count: markets of this tile
   const int64_t first;
-  int* const shared;             // two books: one is played, the next one is on its way
+  int* const shared;             // two books: one is played, the next one is being copied
   int* const bins;
-  DeskMarket* const markets;     // shared [tile]
-  DeskSlot* const rows;          // shared [tile * slots]
+  TileMarket* const markets;     // shared [tile]
+  TileSlot* const rows;          // shared [tile * slots]
   const bool has_market, has_slot;
-  const int slot_market, k;      // this lane's slot: its market in the tile, and its number there
-  // What is read of this lane's market and slot and does not wait on the desk.
+  const int slot_market, k;      // this lane's slot: its market in the tile, and its index there
+  // State of this lane's market and slot that stays in registers.
   int64_t seed, episode;
   bool done, masked, ended_before;
   Quote standing;
   float4 action;
   int64_t inventory;
-  // What comes of a decision for this lane's slot.
-  unsigned playing;              // markets that began to play, a bit each
+  unsigned playing;              // markets that began to play, one bit each
+  // What came of a decision for this lane's slot.
   float reward;
   End end;
 
@@ -52,18 +53,18 @@ struct EnvironmentTile {
       : launch(launch), task(task_of(launch)), lane(threadIdx.x % kWarpLanes), slots(kSlots == 1 ? 1 : launch.slots),
         count(kSingle ? 1 : (int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)),
         first(first), shared(shared), bins(shared + 2 * Market::book_ints(launch)),
-        markets(reinterpret_cast<DeskMarket*>(bins + kBinInts)),
-        rows(reinterpret_cast<DeskSlot*>(markets + launch.tile)), has_market(lane < count),
+        markets(reinterpret_cast<TileMarket*>(bins + kBinInts)),
+        rows(reinterpret_cast<TileSlot*>(markets + launch.tile)), has_market(lane < count),
         has_slot(kSingle || lane < count * slots), slot_market(kSingle || !has_slot ? 0 : lane / slots),
         k(kSlots == 1 ? 0 : lane - slot_market * slots), seed(0), episode(0), done(false), masked(true), ended_before(false),
         standing{0, 0, 0, 0}, action(make_float4(0.0f, 0.0f, 0.0f, 0.0f)), inventory(0), playing(0), reward(0.0f),
         end(kEndGoesOn) {}
 
-  __device__ __forceinline__ DeskMarket& my_market() const { return markets[has_market ? lane : 0]; }
-  __device__ __forceinline__ DeskSlot& my_slot() const { return rows[!kSingle && has_slot ? lane : 0]; }
+  __device__ __forceinline__ TileMarket& my_market() const { return markets[has_market ? lane : 0]; }
+  __device__ __forceinline__ TileSlot& my_slot() const { return rows[!kSingle && has_slot ? lane : 0]; }
   __device__ __forceinline__ bool is_in(unsigned of_markets) const { return has_slot && (of_markets >> slot_market & 1); }
 
-  // Where lane 0's slot lies: a tile's slots follow each other in memory.
+  // This lane's row among all slots: a tile's slots follow each other in memory.
   __device__ __forceinline__ int64_t slot_row() const { return first * slots + (kSingle ? 0 : lane); }
 
   __device__ __forceinline__ MarketParams params_of(int market) const {
@@ -76,7 +77,7 @@ struct EnvironmentTile {
     Market::fetch_book(launch, book, launch.bid + (first + i) * levels, launch.ask + (first + i) * levels);
   }
 
-  __device__ __forceinline__ Target target(const DeskMarket& market, const int32_t* mid_history, int slot,
+  __device__ __forceinline__ Target target(const TileMarket& market, const int32_t* mid_history, int slot,
                                            int64_t inventory) const {
     return target_of(task, role_of(launch, slot), mid_history, market.key, market.t, slot, inventory);
   }
@@ -89,8 +90,8 @@ struct EnvironmentTile {
     return make_float4(stride > 0 ? row[0] : 0.0f, stride > 1 ? row[1] : 0.0f, stride > 2 ? row[2] : 0.0f, 0.0f);
   }
 
-  // This lane's action, turned into a quote that the door lets through.
-  __device__ __forceinline__ Quote decode(DeskMarket& market, const Quote& standing, int64_t inventory,
+  // This lane's action, turned into a quote within the pre-trade limits.
+  __device__ __forceinline__ Quote decode(TileMarket& market, const Quote& standing, int64_t inventory,
                                           const float4& row) {
     int32_t error = 0;
     const Target aim = target(market, market.mid_history + 1, k, inventory);
@@ -102,12 +103,12 @@ struct EnvironmentTile {
     return fresh;
   }
 
-  // The features that all slots of a market share, one a lane, to `out` and (not null) to `copy`.
+  // The features that all slots of a market share, one per lane, to `out` and (not null) to `copy`.
   __device__ __forceinline__ void write_market_features(const Market& market, int i, float* out, float* copy) const {
-    const DeskMarket& desk = markets[i];
+    const TileMarket& state = markets[i];
     const View<const int32_t*> view{market.buy, market.sell, market.levels, market.best_bid, market.best_ask,
-                                    desk.mid_history[0], market.last_tick, market.origin, desk.mid_history,
-                                    desk.volume_history, 0, 0, 0, 0, {0, 0}, {0, 0, 0, 0}, {0, 0, 0}};
+                                    state.mid_history[0], market.last_tick, market.origin, state.mid_history,
+                                    state.volume_history, 0, 0, 0, 0, {0, 0}, {0, 0, 0, 0}, {0, 0, 0}};
     if (lane < kMarketFeatures) {
       const float feature = feature_of(market_ratio(view, lane));
       const int64_t at = first * slots * kObservation + i * slots * kObservation + lane;
@@ -122,16 +123,16 @@ struct EnvironmentTile {
   // This lane's slot's own features.
   __device__ __forceinline__ void write_own_features(const Quote& quote, const Account& account, float* out,
                                                      float* copy) const {
-    const DeskMarket& desk = markets[slot_market];
+    const TileMarket& state = markets[slot_market];
     View<const int32_t*> view{};
-    view.mid2 = desk.mid_history[0];
-    view.arrival2 = desk.arrival2;
+    view.mid2 = state.mid_history[0];
+    view.arrival2 = state.arrival2;
     view.role = role_of(launch, k);
-    view.elapsed = desk.elapsed;
+    view.elapsed = state.elapsed;
     view.inventory_limit = params_of(slot_market).inventory_limit;
     view.quote = quote;
     view.account = account;
-    view.target = target(desk, desk.mid_history, k, account.inventory);
+    view.target = target(state, state.mid_history, k, account.inventory);
     const int64_t at = slot_row() * kObservation + kMarketFeatures;
     if (kSingle) {
       Ratio ratio{0.0f, 1.0f};
@@ -155,24 +156,24 @@ struct EnvironmentTile {
     }
   }
 
-  __device__ __forceinline__ void put_on_desk(const Market& market, int i) const {
+  __device__ __forceinline__ void store_in_tile(const Market& market, int i) const {
     if (lane != 0) return;
-    DeskMarket& desk = markets[i];
-    desk.prev_mid2 = market.prev_mid2;
-    desk.last_tick = market.last_tick;
-    desk.origin = market.origin;
-    desk.fundamental = market.fundamental;
-    desk.t = market.t;
-    desk.volume += market.volume;
-    desk.trades += market.trades;
-    desk.error = market.error;
-    desk.mid_history[0] = market.mark();
-    desk.volume_history[0] = recorded_volume(market.volume);
+    TileMarket& state = markets[i];
+    state.prev_mid2 = market.prev_mid2;
+    state.last_tick = market.last_tick;
+    state.origin = market.origin;
+    state.fundamental = market.fundamental;
+    state.t = market.t;
+    state.volume += market.volume;
+    state.trades += market.trades;
+    state.error = market.error;
+    state.mid_history[0] = market.mark();
+    state.volume_history[0] = recorded_volume(market.volume);
   }
 
-  // The auctions of one decision, and after the last one those that its blocks are forced through.
-  __device__ __forceinline__ void play_auctions(Market& market, const DeskMarket& desk, Quote fresh) {
-    const int forced = task.forced_auctions > 0 ? forced_auctions(task, desk.elapsed) : 0;
+  // The auctions of one decision, and after the last decision the forced ones, in which what is left of blocks trades.
+  __device__ __forceinline__ void play_auctions(Market& market, const TileMarket& state, Quote fresh) {
+    const int forced = task.forced_auctions > 0 ? forced_auctions(task, state.elapsed) : 0;
     market.bought = market.sold = 0;
 #pragma unroll 1
     for (int a = 0; a < launch.auctions + forced; ++a) {
@@ -180,9 +181,9 @@ struct EnvironmentTile {
         fresh = Quote{0, 0, 0, 0};
         const int slot = market.slot();
         if (market.has_slot()) {
-          const int64_t inventory = rows[market_index(desk) * slots + slot].inventory + market.bought - market.sold;
-          const Target aim = target(desk, desk.mid_history + 1, slot, inventory);
-          fresh = forced_order(task, role_of(launch, slot), desk.ended >> slot & 1, market.p, aim, inventory);
+          const int64_t inventory = rows[market_index(state) * slots + slot].inventory + market.bought - market.sold;
+          const Target aim = target(state, state.mid_history + 1, slot, inventory);
+          fresh = forced_order(task, role_of(launch, slot), state.ended >> slot & 1, market.p, aim, inventory);
         }
         if (!market.any_slot(has_quantity(fresh))) return;
       }
@@ -190,20 +191,20 @@ struct EnvironmentTile {
     }
   }
 
-  __device__ __forceinline__ int market_index(const DeskMarket& desk) const { return (int)(&desk - markets); }
+  __device__ __forceinline__ int market_index(const TileMarket& state) const { return (int)(&state - markets); }
 
-  // The auctions of one decision in market i of the tile, whose book is on its way; `next` (-1: none) follows it.
+  // The auctions of one decision in market i of the tile, whose book is being copied. `next` is the market after it, or -1.
   __device__ __forceinline__ void play_market(int i, int* book, int next, int* next_book) {
-    const DeskMarket& desk = markets[i];
+    const TileMarket& state = markets[i];
     Market market(launch, first + i, markets[i].params, book, bins);
-    market.prev_mid2 = desk.prev_mid2;
-    market.last_tick = desk.last_tick;
-    market.origin = desk.origin;
-    market.fundamental = desk.fundamental;
-    market.error = desk.error;
-    market.start_prepared(desk.key, desk.t, desk.counter, &desk.ration_word);
+    market.prev_mid2 = state.prev_mid2;
+    market.last_tick = state.last_tick;
+    market.origin = state.origin;
+    market.fundamental = state.fundamental;
+    market.error = state.error;
+    market.start_prepared(state.key, state.t, state.counter, &state.ration_word);
     Quote fresh{0, 0, 0, 0};
-    DeskSlot& row = rows[i * slots + market.slot()];
+    TileSlot& row = rows[i * slots + market.slot()];
     if (market.has_slot()) {
       market.quote = row.quote;
       fresh = row.fresh;
@@ -211,9 +212,9 @@ struct EnvironmentTile {
     market.accept_book();
     if (next >= 0) fetch(next, next_book);
     if (!kOptions || market.p.cancel_threshold == 0) market.find_best();  // cancellation does so, too
-    play_auctions(market, desk, fresh);
+    play_auctions(market, state, fresh);
     __syncwarp();
-    put_on_desk(market, i);
+    store_in_tile(market, i);
     market.store_book();
     if (lane < slots) {
       row.quote = market.quote;
@@ -231,25 +232,25 @@ struct EnvironmentTile {
     write_market_features(market, i, launch.final_observation, launch.observation);
   }
 
-  // Put market i of the tile at the start of the episode that is on the desk.
+  // Put market i of the tile at the start of the episode that its state names.
   __device__ __forceinline__ void open(int i) {
-    DeskMarket& desk = markets[i];
+    TileMarket& state = markets[i];
     __syncwarp();
     Market market(launch, first + i, markets[i].params, shared, bins);
     if (task.bank_size > 0) {
-      const int64_t at = desk.bank_row * market.levels;
+      const int64_t at = state.bank_row * market.levels;
       Market::fetch_book(launch, shared, launch.bank_bid + at, launch.bank_ask + at);
       market.accept_book();
       market.find_best();
     } else {
       market.open_book();
     }
-    Opening opening = {0, 0, desk.bank_row};
-    static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, desk.key, desk.error);
-    put_on_desk(market, i);
+    Opening opening = {0, 0, state.bank_row};
+    static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, state.key, state.error);
+    store_in_tile(market, i);
     market.store_book();
-    if (lane < 2 * kHistory + 3) desk.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
-    if (lane == 0) desk.arrival2 = market.mark();
+    if (lane < 2 * kHistory + 3) state.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
+    if (lane == 0) state.arrival2 = market.mark();
     __syncwarp();
     write_market_features(market, i, launch.observation, nullptr);
   }
@@ -258,7 +259,7 @@ struct EnvironmentTile {
 
   __device__ __forceinline__ bool any(bool holds) const { return __any_sync(kAllLanes, holds); }
 
-  // All that is read comes at once, and waits for nothing else.
+  // All reads are issued at once, and none waits for another.
   __device__ __forceinline__ void load() {
     constexpr int kPieces = sizeof(MarketParams) / 16;
     static_assert(sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
@@ -268,26 +269,26 @@ struct EnvironmentTile {
       copy_16_bytes_ahead(reinterpret_cast<int*>(&markets[i / kPieces].params) + 4 * (i % kPieces),
                           from + 4 * (launch.params_stride ? i : i % kPieces));
     if (has_market) {
-      DeskMarket& desk = my_market();
+      TileMarket& state = my_market();
       const int64_t m = first + lane;
-      copy_ahead(&desk.prev_mid2, launch.prev_mid2 + m);
-      copy_ahead(&desk.last_tick, launch.last_tick + m);
-      copy_ahead(&desk.origin, launch.price_origin + m);
-      copy_ahead(&desk.fundamental, launch.fundamental_price + m);
-      copy_ahead(&desk.fundamental_before, launch.fundamental_price + m);
-      copy_ahead(&desk.t, launch.t + m);
-      copy_ahead(&desk.volume, launch.volume + m);
-      copy_ahead(&desk.trades, launch.trades + m);
-      copy_ahead(&desk.error, launch.error + m);
-      copy_ahead(&desk.elapsed, launch.elapsed + m);
-      copy_ahead(&desk.arrival2, launch.arrival2 + m);
-      copy_ahead(&desk.scenario, launch.scenario + m);
+      copy_ahead(&state.prev_mid2, launch.prev_mid2 + m);
+      copy_ahead(&state.last_tick, launch.last_tick + m);
+      copy_ahead(&state.origin, launch.price_origin + m);
+      copy_ahead(&state.fundamental, launch.fundamental_price + m);
+      copy_ahead(&state.fundamental_before, launch.fundamental_price + m);
+      copy_ahead(&state.t, launch.t + m);
+      copy_ahead(&state.volume, launch.volume + m);
+      copy_ahead(&state.trades, launch.trades + m);
+      copy_ahead(&state.error, launch.error + m);
+      copy_ahead(&state.elapsed, launch.elapsed + m);
+      copy_ahead(&state.arrival2, launch.arrival2 + m);
+      copy_ahead(&state.scenario, launch.scenario + m);
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i)
-        copy_ahead(desk.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
+        copy_ahead(state.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
 #pragma unroll
       for (int i = 0; i < kHistory; ++i)
-        copy_ahead(desk.volume_history + 1 + i, launch.volume_history + m * kHistory + i);
+        copy_ahead(state.volume_history + 1 + i, launch.volume_history + m * kHistory + i);
       seed = launch.seed[m];
       episode = launch.episode[m];
       done = launch.done[m];
@@ -296,7 +297,7 @@ struct EnvironmentTile {
     const bool steps = launch.env_mode == kLaunchModeEnvStep;
     if (steps) fetch(0, shared);  // most likely the first that plays
     if (has_slot) {
-      DeskSlot& row = my_slot();
+      TileSlot& row = my_slot();
       const int4 four = reinterpret_cast<const int4*>(launch.quotes)[slot_row()];
       standing = Quote{four.x, four.y, four.z, four.w};
       inventory = launch.inventory[slot_row()];
@@ -314,24 +315,24 @@ struct EnvironmentTile {
     return part_of(launch, task, market_has_stopped(my_market().error), done, masked);
   }
 
-  // The desk, and what the first auction needs of a market's own words: here a lane hashes for a market.
+  // The tile's state, and the market's own random words for the first auction: here one lane hashes for one market.
   __device__ __forceinline__ void begin(const Part& part) {
     if (has_market) {
-      DeskMarket& desk = my_market();
-      desk.ended = 0;
-      desk.key = episode_key(seed, episode);
+      TileMarket& state = my_market();
+      state.ended = 0;
+      state.key = episode_key(seed, episode);
       if (part.plays) {
         const MarketParams p = params_of(lane);
-        desk.counter = word_counter(desk.key, desk.t, 0);
-        desk.ration_word = mix64(desk.counter + kRationWord * kGolden);
+        state.counter = word_counter(state.key, state.t, 0);
+        state.ration_word = mix64(state.counter + kRationWord * kGolden);
         if (kOptions && (p.walk_threshold | p.jump_threshold) != 0)
-          desk.fundamental = walk_fundamental(p, mix64(desk.counter + kWalkWord * kGolden), desk.fundamental);
+          state.fundamental = walk_fundamental(p, mix64(state.counter + kWalkWord * kGolden), state.fundamental);
       }
     }
     __syncwarp();
     playing = __ballot_sync(kAllLanes, part.plays);
     if (has_slot) {
-      DeskSlot& row = my_slot();
+      TileSlot& row = my_slot();
       row.quote = standing;
       row.inventory = inventory;
       row.cash = row.liquidation = row.bought = row.sold = 0;
@@ -345,7 +346,7 @@ struct EnvironmentTile {
     __syncwarp();
   }
 
-  // Market after market.
+  // One market after another.
   __device__ __forceinline__ bool play(Part& part) {
     int *book = shared, *next_book = shared + Market::book_ints(launch);
     if (!(playing & 1)) fetch(__ffs(playing) - 1, book);
@@ -361,14 +362,14 @@ struct EnvironmentTile {
     return true;
   }
 
-  // Accounts waited on the desk, as registers are what auctions are short of, and go back there: after all lanes have
-  // read them, as several may work for one slot.
+  // Accounts are in the tile's state, as auctions need the registers. They are written back after all lanes have read
+  // them, as several lanes may work for one slot.
   __device__ __forceinline__ void judge(const Part& part) {
     const unsigned played = __ballot_sync(kAllLanes, part.plays);
     if (part.plays) my_market().elapsed += 1;
     __syncwarp();
-    DeskSlot& row = my_slot();
-    DeskMarket& market = markets[slot_market];
+    TileSlot& row = my_slot();
+    TileMarket& market = markets[slot_market];
     Account account{0, 0, 0};
     Outcome outcome{0, 0.0f, kEndGoesOn};
     if (is_in(playing)) {
@@ -401,24 +402,24 @@ struct EnvironmentTile {
     return my_market().ended == market_slots;
   }
 
-  // Features are written while what they are made of is at hand: the book's in play_market, slots' own in judge.
+  // Features are written where their inputs are at hand: the book's in play_market, slots' own in judge.
   __device__ __forceinline__ void observe(const Part&) const {}
 
   __device__ __forceinline__ bool begin_episodes(const Part& part) {
     if (part.restarts) {
-      DeskMarket& desk = my_market();
+      TileMarket& state = my_market();
       const int64_t m = first + lane, next = launch.episode[m] + 1;
       launch.episode[m] = next;
       done = false;
-      desk.key = episode_key(launch.seed[m], next);
-      const Opening opening = opening_of(launch, task, m, desk.key, next);
-      desk.elapsed = opening.elapsed;
-      desk.bank_row = opening.bank_row;
-      desk.ended = 0;
-      if (launch.env_mode == kLaunchModeEnvReset) desk.error = 0;
+      state.key = episode_key(launch.seed[m], next);
+      const Opening opening = opening_of(launch, task, m, state.key, next);
+      state.elapsed = opening.elapsed;
+      state.bank_row = opening.bank_row;
+      state.ended = 0;
+      if (launch.env_mode == kLaunchModeEnvReset) state.error = 0;
       if (task.scenarios > 0) {
-        desk.scenario = opening.scenario;
-        launch.params[m] = desk.params = launch.scenario_params[opening.scenario];
+        state.scenario = opening.scenario;
+        launch.params[m] = state.params = launch.scenario_params[opening.scenario];
       }
     }
     __syncwarp();
@@ -427,7 +428,7 @@ struct EnvironmentTile {
     for (unsigned left = restarting; left != 0; left &= left - 1) open(__ffs(left) - 1);
     __syncwarp();
     if (is_in(restarting)) {
-      DeskSlot& row = my_slot();
+      TileSlot& row = my_slot();
       row.quote = Quote{0, 0, 0, 0};
       row.cash_before = row.inventory = row.fees = row.prev_value = 0;
       write_own_features(row.quote, Account{0, 0, 0}, launch.observation, nullptr);
@@ -439,28 +440,28 @@ struct EnvironmentTile {
   __device__ __forceinline__ void store(const Part& part) const {
     const unsigned untouched = __ballot_sync(kAllLanes, part.frozen);
     if (has_market && !part.frozen) {
-      const DeskMarket& desk = my_market();
+      const TileMarket& state = my_market();
       const int64_t m = first + lane;
-      launch.prev_mid2[m] = desk.prev_mid2;
-      launch.last_tick[m] = desk.last_tick;
-      launch.price_origin[m] = desk.origin;
-      launch.fundamental_price[m] = desk.fundamental;
-      launch.t[m] = desk.t;
-      launch.volume[m] = part.restarts ? 0 : desk.volume;
-      launch.trades[m] = part.restarts ? 0 : desk.trades;
-      launch.error[m] = desk.error;
-      launch.elapsed[m] = desk.elapsed;
+      launch.prev_mid2[m] = state.prev_mid2;
+      launch.last_tick[m] = state.last_tick;
+      launch.price_origin[m] = state.origin;
+      launch.fundamental_price[m] = state.fundamental;
+      launch.t[m] = state.t;
+      launch.volume[m] = part.restarts ? 0 : state.volume;
+      launch.trades[m] = part.restarts ? 0 : state.trades;
+      launch.error[m] = state.error;
+      launch.elapsed[m] = state.elapsed;
       launch.done[m] = done;
-      launch.arrival2[m] = desk.arrival2;
-      launch.scenario[m] = desk.scenario;
+      launch.arrival2[m] = state.arrival2;
+      launch.scenario[m] = state.scenario;
       const int moved = part.plays || part.restarts ? 0 : 1;  // whether the front of the histories was filled
 #pragma unroll
-      for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = desk.mid_history[moved + i];
+      for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = state.mid_history[moved + i];
 #pragma unroll
-      for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = desk.volume_history[moved + i];
+      for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = state.volume_history[moved + i];
     }
     if (has_slot) {
-      const DeskSlot& row = my_slot();
+      const TileSlot& row = my_slot();
       const int64_t at = slot_row();
       if (launch.env_mode == kLaunchModeEnvStep) {
         launch.fills[2 * at] = row.bought;

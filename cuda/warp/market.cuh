@@ -1,5 +1,5 @@
-// market.cuh: one market on one warp. The book is loaded once a launch into shared memory, lives there through
-// every auction, and is stored once. Thread map, memory and chunk loop only: the rules are model/market.h's.
+// market.cuh: one market on one warp. The book is loaded into shared memory once per launch, stays there through all
+// auctions, and is stored once. Thread map, memory and chunk loop only: the rules are model/market.h's.
 #pragma once
 
 #include "model/auction.h"
@@ -8,8 +8,8 @@
 
 namespace ks {
 
-// kSlots: no learned slots, one, or several (2). A lane holds a slot; a single one is held by all lanes alike, so that
-// nothing about it has to be asked of other lanes.
+// kSlots: no slots, one, or several (2). Each lane holds one slot; if there is only one, all lanes hold it, so that none has
+// to read it from another.
 template <int kBins, bool kOptions, int kSlots>
 struct MarketOnChip : MarketState<kBins> {
   using State = MarketState<kBins>;
@@ -20,14 +20,14 @@ struct MarketOnChip : MarketState<kBins> {
   using State::cancel, State::count_room, State::find_ask, State::find_bid, State::growth, State::hash_market_words,
       State::mark, State::market_word, State::next_auction, State::ration_word, State::shift_grid, State::store_book;
 
-  const int32_t chunks;          // of the window that is cleared
+  const int32_t chunks;          // of the clearing range
   int32_t traded;                // in the last auction
   Quote quote;                   // of this lane's slot
   Account account;
   int64_t bought, sold;
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
-      : State(launch, m, row, book, bins), chunks(fixed(window_chunks(reach, grid))), traded(0), quote{0, 0, 0, 0},
+      : State(launch, m, row, book, bins), chunks(fixed(range_chunks(reach, grid))), traded(0), quote{0, 0, 0, 0},
         account{0, 0, 0}, bought(0), sold(0) {}
 
   static constexpr bool kOneSlot = kSlots == 1;
@@ -59,7 +59,7 @@ struct MarketOnChip : MarketState<kBins> {
     launch.fees[row] = account.fees;
   }
 
-  // The whole interest at the ticks of this lane's quotes, before it trades.
+  // All interest at the ticks of this lane's quotes, before it trades.
   __device__ __forceinline__ void read_totals(const Cleared& cleared, int at_bid, int at_ask, int32_t& bid_total,
                                               int32_t& ask_total) const {
     if (cleared.holds(at_bid)) bid_total = buy[at_bid];
@@ -67,13 +67,13 @@ struct MarketOnChip : MarketState<kBins> {
     __syncwarp();
   }
 
-  // Each learned quote's share of what traded at its tick; built-in interest keeps the rest. On the grid is what is left
-  // of the whole interest; on return that of built-in interest alone. Quotes outside the cleared ticks have traded
-  // wholly or not at all.
+  // Each quote's share of what traded at its tick; built-in interest keeps the rest. Before, the grid holds what is left of
+  // all interest; on return, of built-in interest alone. Quotes outside the clearing range have traded wholly or not at
+  // all.
   __device__ __forceinline__ void ration_quotes(const Cleared& cleared, uint64_t word, int at_bid, int at_ask,
                                                 int32_t bid_total, int32_t ask_total) {
     const bool bids = cleared.holds(at_bid), asks = cleared.holds(at_ask);
-    uint32_t bid_before = 0, ask_before = 0;  // learned quantity of lower slots at the same tick
+    uint32_t bid_before = 0, ask_before = 0;  // quantity of lower slots at the same tick
 #pragma unroll 1
     for (int j = 0; !kOneSlot && j + 1 < launch.slots; ++j) {
       const int other_bid = __shfl_sync(kAllLanes, at_bid, j), other_ask = __shfl_sync(kAllLanes, at_ask, j);
@@ -96,18 +96,18 @@ struct MarketOnChip : MarketState<kBins> {
     __syncwarp();
   }
 
-  // What a single slot's quote of one side gets in the chunk that was looked at, and what built-in interest keeps of the
-  // residual there. `here`: of this lane's tick, the whole interest; `left`: what is left of it.
+  // What one side of a single slot's quote gets in the chunk that was looked at. `here`: all interest at this lane's tick;
+  // `left`: what is left of it, and on return what built-in interest keeps of that.
   __device__ __forceinline__ int32_t ration_one(int32_t at, int32_t base, int32_t qty, int32_t here, int32_t& left,
                                                 int half) const {
-    const int32_t total = from_lane(here, at - base), traded = total - from_lane(left, at - base);
+    const int32_t total = shuffle(here, at - base), traded = total - shuffle(left, at - base);
     int32_t fill = traded == total ? qty : 0;
     if (traded > 0 && traded < total) fill = ration_first(qty, traded, total, (uint32_t)(ration_word() >> half));
     if (lane == at - base) left -= qty - fill;
     return fill;
   }
 
-  // The same of both sides, on registers, and the residual's way to the grid.
+  // The same for both sides, in registers; then the residual is written to the grid.
   __device__ __forceinline__ void leave_residual_of_one(const Clearing& clearing, Cleared& cleared, int at_bid,
                                                         int at_ask) {
     int32_t buy_left = residual_at_tick(cleared.volume, clearing.demand, clearing.here_buy);
@@ -139,9 +139,9 @@ struct MarketOnChip : MarketState<kBins> {
     Cleared cleared;
     Clearing clearing;
     int at_bid, at_ask;             // of this lane's slot, -1 and kNoTick where it has no quote on the grid
-    int32_t bid_total, ask_total;   // the whole interest there
+    int32_t bid_total, ask_total;   // all interest there
     int32_t far_buys, far_sells;    // marketable orders
-    bool quoted;                    // somebody has a quote on the grid
+    bool quoted;                    // a slot has a quote on the grid
     bool full;                      // a side may overflow
     bool off_grid;                  // a single slot's quotes stay in registers
     bool in_registers;              // and so does the residual
@@ -197,13 +197,13 @@ struct MarketOnChip : MarketState<kBins> {
     return auction;
   }
 
-  // The ticks around the mid if they are all that can trade, else the whole grid.
+  // Clear the ticks around the mid if no others can trade, else the whole grid.
   __device__ __forceinline__ bool clear(const Seen& seen, Auction& auction) {
     Cleared& cleared = auction.cleared;
     Clearing& clearing = auction.clearing;
     const int at_bid = auction.at_bid, at_ask = auction.at_ask;
     cleared.chunks = chunks;
-    cleared.base = window_base(seen.mid2, chunks, grid);
+    cleared.base = range_base(seen.mid2, chunks, grid);
     bool here = !auction.full && best_bid <= cleared.top() && best_ask >= cleared.base;
     const bool off_grid = auction.off_grid = kOneSlot && chunks == 1;
     if (off_grid) {
@@ -238,7 +238,7 @@ struct MarketOnChip : MarketState<kBins> {
     return here || clear_all(auction);
   }
 
-  // The whole grid, marketable orders and all quotes on it.
+  // Clear the whole grid, with marketable orders and all quotes on it.
   __device__ __forceinline__ bool clear_all(Auction& auction) {
     Cleared& cleared = auction.cleared;
     Clearing& clearing = auction.clearing;
@@ -355,7 +355,7 @@ struct MarketOnChip : MarketState<kBins> {
       const bool has_fresh = kSlots && launch.new_quotes != nullptr;
       if (has_fresh && has_slot()) {
         const int32_t* q = launch.new_quotes + 4 * (row + slot());
-        fresh = through_door(Quote{q[0], q[1], q[2], q[3]}, account.inventory, p);
+        fresh = apply_pre_trade_limits(Quote{q[0], q[1], q[2], q[3]}, account.inventory, p);
       }
       play(has_fresh, fresh, (int64_t)d * launch.auctions);
       if (!stopped()) write_fills(row);

@@ -1,5 +1,5 @@
-// market_state.cuh: a market's numbers in the registers of a warp and its book in shared memory: how they get there and back,
-// cancellation, the grid's move, and the words that belong to the market itself. Holds no rule.
+// market_state.cuh: a market's numbers in the registers of a warp and its book in shared memory: loading and storing them,
+// cancellation, the grid's move, and the market's own random words. Holds no rule.
 #pragma once
 
 #include "warp/order_flow.cuh"
@@ -15,15 +15,15 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   const int64_t m;
 
   int32_t best_bid, best_ask;    // of the resting built-in book; -1 and kNoTick where a side is empty
-  int32_t room;                  // what either side can certainly still take in before it overflows
-  bool roomy;                    // more than this launch can add
+  int32_t room;                  // quantity that either side can take at least before it overflows
+  bool roomy;                    // room for all that this launch can add
   uint64_t first_word;           // the counter of this lane's first word in this auction
   uint64_t words;                // see hash_market_words
-  int32_t words_left;            // auctions that they still serve
+  int32_t words_left;            // auctions that they still suffice for
   const uint64_t* prepared;      // see start_prepared; null from the second auction on
   int64_t volume;                // volume and trades are of this launch
   uint32_t trades;
-  bool book_is_stored;           // the book in global memory is the valid one: an overflow spoilt the one on chip
+  bool book_is_stored;           // the book in global memory is the valid one: an overflow spoilt the one in shared memory
 
   __device__ __forceinline__ MarketState(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
       : Flow(launch, row, book, bins), launch(launch), m(m), volume(0), trades(0), book_is_stored(false) {
@@ -38,7 +38,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
     prepared = nullptr;
   }
 
-  // Somebody else has hashed for the first auction: its walk is done, and here is its word for rationing.
+  // The caller has hashed for the first auction: its walk is done, and `ration_word` is its word for rationing.
   __device__ __forceinline__ void start_prepared(uint64_t market_key, int64_t time, uint64_t counter,
                                                  const uint64_t* ration_word) {
     key = market_key;
@@ -68,7 +68,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   __device__ __forceinline__ bool leads() const { return lane == 0; }
   __device__ __forceinline__ bool stopped() const { return market_has_stopped(error); }
 
-  // Begin to bring a book to shared memory. Rows of 8 ticks and more begin at multiples of 16 bytes.
+  // Begin to copy a book to shared memory. Rows of 8 ticks and more begin at multiples of 16 bytes.
   static __device__ __forceinline__ void fetch_book(const Launch& launch, int* book, const int32_t* from_bid,
                                                     const int32_t* from_ask) {
     const int levels = KS_LEVELS, grid = Flow::grid_of(levels);
@@ -83,7 +83,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
     }
   }
 
-  // The book has arrived: count the room that it leaves.
+  // Wait for the book, and count the room that it leaves.
   __device__ __forceinline__ void accept_book() {
     copies_done();
     uint32_t sum = 0;
@@ -134,7 +134,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
     roomy = launch.growth <= room;
   }
 
-  // The words that belong to the market itself: both of them for the next 16 auctions, hashed at once, a word a lane.
+  // The market's own random words: both of them for the next 16 auctions, hashed at once, one word per lane.
   __device__ __forceinline__ void hash_market_words() {
     static_assert(kRationWord == kWalkWord + 1, "odd lanes have rationing's");
     words = random_word(key, t + lane / 2, kWalkWord + lane % 2);
@@ -142,7 +142,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   }
   __device__ __forceinline__ uint64_t ration_word() const { return prepared ? *prepared : market_word(kRationWord); }
   __device__ __forceinline__ uint64_t market_word(uint64_t index) const {
-    return word_from_lane(words, kWarpLanes - 2 * words_left + (int)(index - kWalkWord));
+    return shuffle(words, kWarpLanes - 2 * words_left + (int)(index - kWalkWord));
   }
 
   __device__ __forceinline__ void next_auction() {
@@ -176,7 +176,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
     return kNoTick;
   }
 
-  // Two ticks a lane, as they share a word, from those around the mid on: where nothing rests nothing is hashed.
+  // Two ticks per lane, as they share a random word, starting around the mid. Where nothing rests nothing is hashed.
   __device__ __forceinline__ void cancel() {
     const int pairs = grid / 2, first = (prev_mid2 >> 2) - kWarpLanes / 2 + lane;
     int32_t bid_tick = -1, ask_tick = kNoTick;

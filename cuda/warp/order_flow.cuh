@@ -1,11 +1,11 @@
-// order_flow.cuh: from the built-in agents' words to quantities per tick. Most of an auction is spent here, and most of
-// that in the hash, so what follows a hash is as short as can be: sums of products and one select, as the pipe for
-// shifts and comparisons is busy with hashes.
+// order_flow.cuh: from the built-in agents' random words to quantities per tick. Most of an auction's time is spent here,
+// most of it in the hash. So the code after a hash is short: sums of products and one select, as the pipe for shifts and
+// comparisons is busy with hashes.
 //
 // A price depends on the mid, and otherwise on the side and on an offset of at most `reach` ticks or on being
 // marketable. So quantities are first summed in a few bins of shared memory (kBins of them, in several copies, as lanes
-// that meet in one word wait for each other), and only the bins are priced: 5 operations a bin and auction instead of an
-// order. Where offsets are too many for that (kBins 0), each order is priced and meets the others at its tick.
+// that add to the same address wait for each other), and only the bins are priced: 5 operations per bin and auction instead
+// of per order. Where there are too many offsets for that (kBins 0), each order is priced and added at its tick.
 #pragma once
 
 #include "model/compiled_in.cuh"
@@ -19,9 +19,9 @@ template <int kBins>
 struct OrderFlow {
   static constexpr int kCopies = kBins > 0 ? kBinInts / kBins : 1;
   static constexpr uint32_t kBin = 4 * kCopies;  // bytes
-  static constexpr int kBinsALane = kBins > 32 ? kBins / 32 : 1;
+  static constexpr int kBinsPerLane = kBins > 32 ? kBins / 32 : 1;
   static constexpr uint32_t kNoTicks = 0xffffffffu;  // not 0, where shared memory begins on some devices
-  static constexpr uint64_t kRound = kWarpLanes * kGolden;  // from a lane's word to its next
+  static constexpr uint64_t kRound = kWarpLanes * kGolden;  // from a lane's random word to its next
 
   const MarketParams p;
   const int lane, levels, grid;  // grid: ticks in shared memory, a multiple of a warp
@@ -29,12 +29,12 @@ struct OrderFlow {
   int* const buy;                // shared [grid], follows sell
   int* const bins;               // shared: [sells, buys][width][kCopies], or of kBins 0 [sells, buys] of marketable orders
   const int reach, width;
-  // Addresses that every auction needs, kept rather than found again.
-  const uint32_t far_bin;        // this lane's copy of the sells' marketable bin
-  const uint32_t side;           // from there to the buys'
+  // Addresses that every auction needs.
+  const uint32_t far_bin;        // of this lane's copy of the sells' marketable bin
+  const uint32_t side;           // from there to the buys' marketable bin
   const int bin_offset;          // of the first bin that this lane prices
-  const uint32_t bin_ticks;      // and the address of its side's tick 0, or kNoTicks
-  const int far_buys_lane;       // has summed the buys' marketable bin
+  const uint32_t bin_ticks;      // the address of its side's tick 0, or kNoTicks
+  const int far_buys_lane;       // the lane that has summed the buys' marketable bin
 
   static __device__ __forceinline__ int grid_of(int levels) { return levels > kWarpLanes ? levels : kWarpLanes; }
 
@@ -44,7 +44,7 @@ struct OrderFlow {
   __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* book, int* bins)
       : p{KS_PARAMETERS}, lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),
         buy(book + grid), bins(bins), reach(order_reach(p)),
-        width(kBins > 0 ? bins_a_side(reach) : 1),
+        width(kBins > 0 ? bins_per_side(reach) : 1),
         far_bin(kBins > 0 ? fixed(shared_address(bins + lane % kCopies)) : 0), side(kBins > 0 ? fixed(kBin * width) : 0),
         bin_offset(kBins > 0 ? fixed(offset_of(first_bin())) : 0),
         bin_ticks(kBins > 0 ? fixed(ticks_of(first_bin())) : kNoTicks),
@@ -52,7 +52,7 @@ struct OrderFlow {
     clear_bins();
   }
 
-  // What a bin holds: the offset from the mid, and where ticks of its side begin; kNoTicks if it is no near bin.
+  // A bin's offset from the mid, and where its side's ticks begin: kNoTicks for a marketable bin, or for none.
   __device__ __forceinline__ int first_bin() const { return lane * 4 / kCopies; }
   __device__ __forceinline__ int offset_of(int bin) const { return bin - (bin >= width ? width : 0) - 1 - reach; }
   __device__ __forceinline__ uint32_t ticks_of(int bin) const {
@@ -67,7 +67,7 @@ struct OrderFlow {
 
   __device__ __forceinline__ uint32_t near_bin(int offset) const { return far_bin + kBin * (1 + reach + offset); }
 
-  // Where an order goes: to a bin, given its near one on the sells' side, or to its tick.
+  // The address that an order is added at: its bin, given the sells' bin of its offset, or its tick.
   __device__ __forceinline__ uint32_t address(uint32_t buys, uint32_t near, bool marketable) const {
     return multiply_add(buys, side, marketable ? far_bin : near);
   }
@@ -97,7 +97,7 @@ struct OrderFlow {
     add_at(at, word_quantity(word, p.max_order_qty));
   }
 
-  // Momentum or fundamental agents, in rounds that have one for every lane.
+  // Momentum or fundamental agents, in rounds of one agent per lane.
   __device__ __forceinline__ void directional_rounds(uint64_t counter, int count, int32_t mid2, int32_t direction) {
     const uint32_t cheapest = kBins > 0 ? fixed(near_bin(-1)) : 0;
 #pragma unroll kUnroll
@@ -105,7 +105,7 @@ struct OrderFlow {
       directional_order(mix64(counter), mid2, direction, cheapest);
   }
 
-  // An order of a round that classes share: what tells them apart is selected, so that all go the same way.
+  // An order of a round that classes share. Their differences are selects, so that lanes do not diverge.
   __device__ __forceinline__ void mixed_order(uint64_t word, int32_t mid2, int32_t direction, bool noise, bool makes) {
     const uint32_t buys = directional_buys(direction, word);
     const bool marketable = word_is_marketable(word, makes ? 0 : p.market_order_threshold);
@@ -116,8 +116,8 @@ struct OrderFlow {
     add_at(at, word_quantity(word, p.max_order_qty));
   }
 
-  // All orders of an auction. `first_word` is the counter of this lane's first word. Each class first goes through rounds
-  // that have an agent of it for every lane; what is left of the classes then shares the last rounds.
+  // All orders of an auction. `first_word` is the counter of this lane's first random word. Each class first takes rounds of
+  // one agent per lane; the remainders of all classes then share the last rounds.
   __device__ __forceinline__ void submit_orders(uint64_t first_word, int64_t t, int32_t mid2, int32_t ret, int32_t value) {
     const uint32_t lowest = kBins > 0 ? fixed(near_bin(-p.noise_spread)) : 0;
     uint64_t counter = first_word;
@@ -131,7 +131,7 @@ struct OrderFlow {
     directional_rounds(first_word + (uint64_t)p.first_momentum * kGolden, p.num_momentum, mid2, ret);
     directional_rounds(first_word + (uint64_t)p.first_fundamental * kGolden, p.num_fundamental, mid2, value);
 
-    if (p.num_maker >= kWarpLanes) {  // a lane's makers all take the same side, as rounds are even: one sum serves them
+    if (p.num_maker >= kWarpLanes) {  // all makers of a lane are on the same side, as rounds are even: one sum suffices
       counter = first_word + (uint64_t)p.first_maker * kGolden;
       int32_t sum = 0;
 #pragma unroll kUnroll
@@ -142,7 +142,7 @@ struct OrderFlow {
       add_at(kBins > 0 ? address(buys, near_bin(offset), false) : address_on_grid(mid2, buys, offset, false), sum);
     }
 
-    // Leftovers, by their numbers: the classes' in the order noise, momentum, maker, fundamental.
+    // The remainders, numbered from 0 in the order noise, momentum, maker, fundamental.
     const int momentum = p.num_noise % kWarpLanes, maker = momentum + p.num_momentum % kWarpLanes,
               fundamental = maker + p.num_maker % kWarpLanes, end = fundamental + p.num_fundamental % kWarpLanes;
 #pragma unroll kUnroll
@@ -159,7 +159,7 @@ struct OrderFlow {
     __syncwarp();
   }
 
-  // Price what is in the bins, and empty them; marketable quantity is returned, not put on the grid.
+  // Price the bins' quantities, and clear the bins. Marketable quantity is returned, not added to the grid.
   __device__ __forceinline__ void price_bins(int32_t mid2, int32_t& far_buys, int32_t& far_sells) {
     if (kBins == 0) {
       far_sells = bins[0];
@@ -178,10 +178,10 @@ struct OrderFlow {
       sums[0] = four.x + four.y;
       sums[1] = four.z + four.w;
     }
-    far_sells = from_lane(sums[0], 0);
-    far_buys = from_lane(sums[0], far_buys_lane);
+    far_sells = shuffle(sums[0], 0);
+    far_buys = shuffle(sums[0], far_buys_lane);
 #pragma unroll
-    for (int i = 0; i < kBinsALane; ++i) {
+    for (int i = 0; i < kBinsPerLane; ++i) {
       const uint32_t ticks = i == 0 ? bin_ticks : ticks_of(first_bin() + i);
       const int offset = i == 0 ? bin_offset : offset_of(first_bin() + i);
       if (ticks != kNoTicks && sums[i] > 0) add_at(ticks + 4 * price_near_mid(mid2, offset, levels), sums[i]);

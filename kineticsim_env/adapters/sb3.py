@@ -99,7 +99,7 @@ class _MarketsVecEnv(VecEnv):
         return list({id(frame): np.asarray(frame) for frame in frames}.values())
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of the vector environment for some markets: its row, where it has one a market."""
+        """Return an attribute of the vector environment for some markets: its row, where it has one per market."""
         value = getattr(self.envs, "render_mode", None) if attr_name == "render_mode" else _find(self.envs, attr_name)
         rows = list(self._get_indices(indices))
         if isinstance(value, (np.ndarray, torch.Tensor)) and value.ndim and len(value) == self.num_envs:

@@ -167,12 +167,12 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
 
     @property
     def num_agents(self) -> int:
-        """How many learners a market has."""
+        """The number of learners of a market."""
         return len(self._place)
 
     @property
     def max_num_agents(self) -> int:
-        """How many learners a market has."""
+        """The number of learners of a market."""
         return len(self._place)
 
     @property

@@ -4,7 +4,7 @@ It is the model of docs/model.md at the preset `"paper"`, rewritten so that a st
 or [M, L], with the same bits:
 
 - *Orders.* A price depends on the mid, and otherwise on the side and on an offset of at most `reach` ticks or on being
-  marketable. So quantities are first summed in `2 * (2 * reach + 2)` bins a market, and only the bins are priced.
+  marketable. So quantities are first summed in `2 * (2 * reach + 2)` bins per market, and only the bins are priced.
 - *Book.* It is kept as demand at or above, and supply at or below, each tick, counted from the opening: neither is ever
   reduced by fills, but raised to the volume V traded so far. With D and S so, orders included, the new V is
   `max(min(D, S))`, the new book `max(D, V)`, `max(S, V)`, and the ticks are counts, as both are monotone: the best bid

@@ -1,6 +1,6 @@
 """What the suite can time: a `Workload`, and the `Backend` that runs it.
 
-A backend computes the market of docs/model.md at the preset `"paper"` (no options, no learned slots, fixed populations)
+A backend computes the market of docs/model.md at the preset `"paper"` (no options, no slots, fixed populations)
 and must end with the same bits as the engines, or its time is not reported.
 """
 

@@ -1,4 +1,4 @@
-"""The CUDA baselines of `cuda/baselines`: a thread a market, the paper's block a market, and the hash alone.
+"""The CUDA baselines of `cuda/baselines`: a thread per market, the paper's block per market, and the hash alone.
 
 They are compiled and launched as the engine's kernel is, and their launches take `struct BaselineLaunch`, which is read
 from `cuda/baselines/layout.h`. All memory is torch's, so its allocator knows the peak.
@@ -135,14 +135,14 @@ class _CudaBackend:
 
 
 class NaiveCuda(_CudaBackend):
-    """One thread a market, the book in global memory, one launch a step."""
+    """One thread per market, the book in global memory, one launch per step."""
 
     name = "naive CUDA"
     _source, _entry = "baselines/naive.cu", "ks_naive_step"
     _levels_first, _scratch, _max_levels = True, ("orders",), 8192
 
     def run(self, steps: int) -> None:
-        """Advance by `steps` auctions, a launch each; returns before the device is done."""
+        """Advance by `steps` auctions, one launch each; returns before the device is done."""
         kernel, struct, stream, markets = self._kernel, self._struct, self._stream(), self._sizes["M"]
         block = 32 if markets <= 1024 * self._multiprocessors else 128  # small, so that few markets reach every one
         grid, struct.steps = -(-markets // block), 1
@@ -152,7 +152,7 @@ class NaiveCuda(_CudaBackend):
 
 
 class PaperBlock(_CudaBackend):
-    """The paper's kernel after its Algorithm 1: one block a market, a thread a tick, all steps in one launch."""
+    """The paper's kernel after its Algorithm 1: one block per market, one thread per tick, all steps in one launch."""
 
     name = "paper's kernel"
     _source, _entry = "baselines/paper_block.cu", "ks_paper_block"
@@ -167,7 +167,7 @@ class PaperBlock(_CudaBackend):
 
 
 def hash_sums(device: torch.device, markets: int, agents: int, steps: int, seed: int = 0) -> tuple[torch.Tensor, float]:
-    """Xor the random words of all agents and steps of each market, one thread a market, alone on the GPU.
+    """Xor the random words of all agents and steps of each market, one thread per market, alone on the GPU.
 
     Returns:
         int64 `[markets]`, and the seconds that it took at best of five, after a launch to warm up.
@@ -191,8 +191,8 @@ def hash_sums(device: torch.device, markets: int, agents: int, steps: int, seed:
 
 
 def hash_ceiling(device: torch.device | str = "cuda") -> float:
-    """Measure how many of the model's random words a second a GPU makes when it does nothing else."""
+    """Measure how many of the model's random words per second a GPU makes when it does nothing else."""
     device = torch.device(device)
-    # 8 waves of 2048 threads a multiprocessor (more where one holds fewer): tens of milliseconds a launch.
+    # 8 waves of 2048 threads per multiprocessor (more where one holds fewer): tens of milliseconds per launch.
     markets, agents, steps = 8 * 2048 * torch.cuda.get_device_properties(device).multi_processor_count, 256, 64
     return markets * agents * steps / hash_sums(device, markets, agents, steps)[1]

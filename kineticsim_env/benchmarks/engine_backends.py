@@ -1,4 +1,4 @@
-"""The package's own engines as backends of the suite: one launch a run, through `Simulator`."""
+"""The package's own engines as backends of the suite: one launch per run, through `Simulator`."""
 
 from __future__ import annotations
 

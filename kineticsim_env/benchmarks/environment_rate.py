@@ -1,4 +1,4 @@
-"""Environment steps a second: `gym.make_vec` with torch output and random actions drawn on the device.
+"""Environment steps per second: `gym.make_vec` with torch output and random actions drawn on the device.
 
 Two ways to step it, as the suite's backends: a plain Python loop, and a captured CUDA graph. Before it is timed, every
 observation, reward and flag of its first steps is compared with an engine of another kind.
@@ -23,7 +23,7 @@ _NAMES = ("observation", "reward", "terminated", "truncated")
 
 
 class EnvironmentSteps:
-    """`KineticSim/MarketMaking-v0` under random actions, one auction a step, SAME_STEP autoreset."""
+    """`KineticSim/MarketMaking-v0` under random actions, one auction per step, SAME_STEP autoreset."""
 
     def __init__(self, device: str, graph: bool = False) -> None:
         """Name it; nothing is allocated.

@@ -170,7 +170,7 @@ class Measurements:
         return row | more
 
     def add_ceiling(self) -> None:
-        """Measure how many random words a second this GPU makes, once a machine."""
+        """Measure how many random words per second this GPU makes, once per machine."""
         from kineticsim_env.benchmarks.cuda_backends import hash_ceiling
 
         ceilings = self.data.setdefault("ceilings", [])

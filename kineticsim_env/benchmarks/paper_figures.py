@@ -38,7 +38,7 @@ AGENTS = {
 # M=8192, A=256.
 FIXED = dict(zip(BACKENDS, (1.528e7, 1.871e9, 3.852e9, 4.984e9, 1.216e9, 6.189e9, 5.203e10), strict=True))
 
-# Microseconds a step at M=4096, A=256, medians of 11 trials.
+# Microseconds per step at M=4096, A=256, medians of 11 trials.
 LATENCY = dict(zip(_SWEPT, (63468.5, 1150.7, 1704.1, 339.3, 22.1), strict=True))
 
 # Peak megabytes of global memory at A=256, by M.

@@ -147,7 +147,7 @@ def _title(measured: Measured, name: str) -> str:
         best = max((row["events_per_s"] or 0 for row in measured.rows if row["agrees"]), default=0)
         rate = ceiling["hashes_per_s"]
         reached = f"{_rate(rate)}/s; the best row has {best / rate:.2f} of it"
-        lines.append(f"- Ceiling, one hash an event and nothing else: {reached}")
+        lines.append(f"- Ceiling, one hash per event and nothing else: {reached}")
     lines.append(
         "\nMedians of the trials. M markets, A agents, L levels, S steps. A rate with a number of steps behind it ran "
         "only these: the backend is too slow for all of them, and nothing is extrapolated."
@@ -235,7 +235,7 @@ def _environment(measured: Measured) -> list[str]:
             for at, rows in measured.by_point(sweep).items()
         ]
         shape = _fixed_shape(measured.of(sweep), axis)
-        parts.append(f"Environment steps/s (microseconds a step); {shape}.\n\n{_table([axis, *names], body)}")
+        parts.append(f"Environment steps/s (microseconds per step); {shape}.\n\n{_table([axis, *names], body)}")
     text = (
         "Market making, preset `trading` with parameters that differ from market to market, torch output, random "
         "actions drawn on the device."

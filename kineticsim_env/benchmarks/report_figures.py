@@ -38,7 +38,7 @@ def draw(measured: Measured, folder: Path) -> list[Path]:
         "speedups": _speedups(measured),
         "memory_and_cost": [
             *_curves(measured, (("markets", "peak_bytes"),), "peak device memory, bytes"),
-            *_curves(measured, (("markets", "ns_per_event"),), "ns an agent-event"),
+            *_curves(measured, (("markets", "ns_per_event"),), "ns per agent-event"),
         ],
         "latency": _latency(measured),
         "agreement": [
@@ -160,7 +160,7 @@ def _latency(measured: Measured) -> list[Panel]:
         bars = axes.barh(names, middle, xerr=[low, high], color=colours, capsize=3, ecolor="black")
         axes.bar_label(bars, [f"{value:,.4g}" for value in middle], fontsize=7, padding=8)
         first = rows[names[0]]
-        axes.set(xscale="log", xlabel=f"us a step, median and min to max; M={first['markets']:,} A={first['agents']}")
+        axes.set(xscale="log", xlabel=f"us per step, median and min to max; M={first['markets']:,} A={first['agents']}")
         axes.margins(x=0.15)
 
     return [panel]

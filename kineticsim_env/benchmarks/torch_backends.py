@@ -142,7 +142,7 @@ class _TorchBackend:
 
 
 class TorchEager(_TorchBackend):
-    """About 55 operations a step, into preallocated tensors.
+    """About 55 operations per step, into preallocated tensors.
 
     Agents are [A, M], markets innermost: classes are contiguous rows, and neighbouring threads add into different
     markets' bins. Words are int64; fields are read through an int32 view of their halves, at half the memory traffic.

@@ -93,7 +93,7 @@ def _cuda_device(wanted: torch.device | None) -> torch.device:
 
 
 def _say(text: str) -> None:
-    """Say a line once a process."""
+    """Print a line once per process."""
     if text not in _said:
         _said.add(text)
         notice(text)

@@ -54,7 +54,7 @@ class Engine:
         self.bind(tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Point at tensors that live as long as the engine."""
+        """Use these tensors from now on; they live as long as the engine."""
         for name, tensor in tensors.items():
             self._tensors[name] = tensor
             self._bound[name] = tensor.data_ptr()
@@ -66,7 +66,7 @@ class Engine:
         self._ends = [start + size for start, size in places]
 
     def watch(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Look from now on whether tensors lie where they do, and are as large."""
+        """From now on check that these tensors keep their addresses and sizes."""
         self._watched |= tensors
         self._addresses = list(map(torch.Tensor.data_ptr, self._watched.values()))
         self._counts = list(map(torch.Tensor.numel, self._watched.values()))
@@ -106,7 +106,7 @@ class Engine:
         raise NotImplementedError
 
     def begin_call(self) -> None:
-        """Hear that a call begins, perhaps in another thread than the last one.
+        """Note that a call begins, perhaps in another thread than the last one.
 
         Raises:
             RuntimeError: If a tensor lies elsewhere by now: nobody ever reads or writes memory that was given back.
@@ -115,7 +115,7 @@ class Engine:
             self._refuse_replaced()
 
     def check_sizes(self) -> None:
-        """Look whether all tensors have the sizes that they had, before torch works on them; launches need not ask.
+        """Check that all tensors have their sizes still, before torch works on them; launches check for themselves.
 
         Raises:
             RuntimeError: If one has another: a `resize_` that torch refuses leaves the new size behind, without memory.
@@ -162,7 +162,7 @@ class Engine:
         raise TypeError(NO_COPY)
 
     def step_at_once(self, given: torch.Tensor) -> bool:
-        """Play a step of an environment with the least that it takes, where nothing stands in the way.
+        """Play a step of an environment with the fewest checks, if the short way is open.
 
         Args:
             given: Checked actions or choices, contiguous, on the engine's device.
@@ -183,7 +183,7 @@ class Engine:
     def prepare_launcher(self, mode: int, auctions: int = 1) -> None:
         """Get ready for programs that torch compiles; see `NativeEngine.prepare_launcher`."""
 
-    # What engines may have to do besides ------------------------------------------------------------------------------
+    # What some engines do besides ------------------------------------------------------------------------------
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
@@ -211,7 +211,7 @@ class Engine:
         """Prepare for these very parameters, where that makes an engine faster; see `CudaEngine.specialise`."""
 
     def state_changed(self) -> None:
-        """Hear that tensors were changed outside a launch (reset, load_state_dict)."""
+        """Note that tensors were changed outside a launch (reset, load_state_dict)."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -226,7 +226,7 @@ def _expected(
 
 
 def pack(rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return parameter rows as they lie in memory, int32 `[rows, fields]`."""
+    """Return parameter rows as they are in memory, int32 `[rows, fields]`."""
     return np.stack([rows[name] for name in layout.PARAMS_FIELDS], axis=1).astype(np.int32)
 
 

@@ -38,14 +38,14 @@ class CpuEngine(NativeEngine):
         return super()._plan(rows)
 
     def state_changed(self) -> None:
-        """Forget how many auctions were known to be safe."""
+        """Forget how many auctions no market can overflow in."""
         self._safe_auctions = 0
 
     def _execute(self, mode: int, total_auctions: int) -> None:
-        """Run; if a market stops, put everything back and raise.
+        """Run; if a market stops, restore the state before the call and raise.
 
-        A copy of the state for that case is made only when it can come to it: while quantities are too small to
-        overflow within so many auctions, none is needed.
+        For that a copy of the state is made, but only if a market can stop: not while quantities are too small to
+        overflow within so many auctions.
         """
         saved: dict[str, torch.Tensor] = {}
         for launcher in self._former_launchers.values():
@@ -64,10 +64,10 @@ class CpuEngine(NativeEngine):
         self._safe_auctions -= total_auctions
 
     def _raise_stopped(self, market: int, saved: Mapping[str, torch.Tensor]) -> None:
-        """Put the state before the call back, and say why it came to no end."""
+        """Restore the state before the call, and raise with the reason why a market stopped."""
         reason = market_stopped(market, int(self._tensors["t"][market]), int(self._tensors["error"][market]))
         self._safe_auctions = 0
-        if not saved:  # its bounds said that it could not: somebody wrote to live tensors since
+        if not saved:  # no market could stop by the bounds: live tensors were written to since
             raise MarketError(f"{reason}; tensors were changed by hand, so the state before the call is lost")
         for name, tensor in saved.items():
             self._tensors[name].copy_(tensor)

@@ -14,8 +14,8 @@ from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import kernels, layout
 
-# Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200,
-# which the compilation takes too, so that it costs at most as much again as was spent by then.
+# Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200.
+# The compilation takes as long, so it at most doubles the time spent by then.
 _WORK_TO_SPECIALISE = 2 * 10**11
 
 
@@ -37,7 +37,7 @@ class CudaEngine(NativeEngine):
         self._raw_stream = -1  # that of the last call, by its number
 
     def begin_call(self) -> None:
-        """See `Engine.begin_call`; order what this call launches behind the last one, if it comes on another stream."""
+        """See `Engine.begin_call`; if the stream has changed, this call's launches wait for the last call's."""
         super().begin_call()
         if torch._C._cuda_getCurrentRawStream(self._index) == self._raw_stream:
             return
@@ -49,7 +49,9 @@ class CudaEngine(NativeEngine):
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`; a variant without options is used while no market has any."""
-        before = getattr(self, "_rows", rows)  # what a reset draws anew is no constant, or each reset would compile
+        before = getattr(
+            self, "_rows", rows
+        )  # what a reset draws anew is no constant, else each reset would compile a kernel
         # Scenarios' values change in a table that stays; the first of them come in another number of rows.
         if self._scenarios is None and len(rows["fee"]) == len(before["fee"]):
             self._changing |= {name for name in layout.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
@@ -97,7 +99,7 @@ class CudaEngine(NativeEngine):
                 self.prepare(mode)
 
     def _task_definitions(self) -> dict[str, int | str]:
-        """Return what is constant of the task: its integers, as one assignment, and the role that all slots have."""
+        """Return the task's constants: its integers, as assignments, and the role if all slots have the same."""
         constants, defines = [], {}
         for name, value in self._task.items():
             if name in self._changing_task:

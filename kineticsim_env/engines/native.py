@@ -1,4 +1,4 @@
-"""`NativeEngine`: what the two engines made of the shared sources have in common, `CpuEngine` and `CudaEngine`.
+"""`NativeEngine`: what `CpuEngine` and `CudaEngine` share, the two engines compiled from cuda/.
 
 Both fill one `struct Launch` with pointers to torch tensors and hand it over; they hold no rule. `Engine.launch` looks
 at every tensor before it gets here. For programs that torch compiles they register the same launch as a `Launcher`.
@@ -37,7 +37,7 @@ class NativeEngine(Engine):
         super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Point fields of the struct at tensors that live as long as the engine."""
+        """Point fields of the struct to tensors that live as long as the engine."""
         super().bind(tensors)
         self._launchers = {}
         for name in tensors:

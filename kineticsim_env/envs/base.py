@@ -30,7 +30,7 @@ class BaseMarketEnv:
 
     @property
     def simulator(self) -> Simulator:
-        """The markets, live: `simulator.inventory`, `simulator.cash`, `simulator.mid2` and so on, `[M, K]` a slot."""
+        """The markets, live: `simulator.inventory`, `simulator.cash`, `simulator.mid2` and so on, `[M, K]` per slot."""
         return self.core.simulator
 
     @property

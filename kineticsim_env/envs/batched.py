@@ -71,7 +71,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             engine: As in `Simulator`.
             device: As in `Simulator`.
             autoreset_mode: As in `MarketVectorEnv`.
-            auctions_per_step: Auctions a decision.
+            auctions_per_step: Auctions per decision.
             randomise: As in `MarketVectorEnv`.
             num_scenarios: As in `MarketVectorEnv`.
             scenario_seed: As in `MarketVectorEnv`.

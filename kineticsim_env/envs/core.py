@@ -1,7 +1,7 @@
 """`EnvCore`: what the vector, the single and the parallel environment share.
 
-It owns a `Simulator` with learned slots, the environment's tensors and the warm-start bank, checks actions, and makes
-one launch a step. How results are handed out (NumPy or torch, copied or live, per agent) is left to those who use it.
+It owns a `Simulator` with slots, the environment's tensors and the warm-start bank, checks actions, and makes
+one launch per step. How results are handed out (NumPy or torch, copied or live, per agent) is left to those who use it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAVED = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
 
 
 class EnvCore:
-    """M markets with K learned slots each, and the task that the slots have.
+    """M markets with K slots each, and the task that the slots have.
 
     Attributes:
         simulator: The markets. Its tensors are live; stepping it past the environment is the caller's own affair.
@@ -44,7 +44,7 @@ class EnvCore:
         host: Whether the tensors are in host memory.
     """
 
-    @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
         self,
         config: MarketConfig,
@@ -77,7 +77,7 @@ class EnvCore:
             prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
             autoreset: `NEXT_STEP`, `SAME_STEP` or `DISABLED`.
             stagger: Whether first episodes start at a hashed elapsed time.
-            auctions_per_step: Auctions a decision.
+            auctions_per_step: Auctions per decision.
             validate: Check the error words before every step.
             randomise: What differs from episode to episode, as in `make_scenarios`; None is nothing.
             num_scenarios: Scenarios to draw from.
@@ -121,7 +121,7 @@ class EnvCore:
         self._use_bank(self._run_bank(self.scenarios))
 
     def _allocate(self) -> None:
-        """Allocate the environment's tensors. No two share memory: a compiler takes each for one of its own."""
+        """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
         sizes = self.simulator.sizes
         names = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *layout.ENV_FLAGS]
         self.tensors = layout.LiveTensors(layout.allocate(names, sizes, self.device))
@@ -148,10 +148,10 @@ class EnvCore:
         self._bank_owner, self._bank_size = warm_starts.choose_owner(self.task, self.config, self.scenarios)
         if fresh:
             if self._bank and all(self._bank[name].shape == fresh[name].shape for name in fresh):
-                for name, tensor in fresh.items():  # a captured CUDA graph holds on to where the bank is
+                for name, tensor in fresh.items():  # a captured CUDA graph keeps the bank's address
                     self._bank[name].copy_(tensor)
             else:
-                self._banks.append(fresh)  # an old one may be what a captured CUDA graph holds on to
+                self._banks.append(fresh)  # a captured CUDA graph may use an old one
                 self._bank = fresh
                 self._engine.bind(fresh)
         self._hand_over_task()
@@ -173,7 +173,7 @@ class EnvCore:
 
     @one_at_a_time
     def set_scenarios(self, randomise: Any) -> None:
-        """Replace the scenarios: episodes that begin from now on draw of these; those that run go on as they are.
+        """Replace the scenarios: episodes that begin from now on draw one of these; running ones keep theirs.
 
         Args:
             randomise: As the constructor's argument; an environment made without it has none.
@@ -189,7 +189,7 @@ class EnvCore:
     def _use_scenarios(
         self, table: MarketConfig, fresh: dict[str, torch.Tensor], present: torch.Tensor | None = None
     ) -> None:
-        """Take over a table with its warm starts, and perhaps what markets play until their episodes end."""
+        """Set a table with its warm starts, and perhaps the parameters of running episodes."""
         with Uninterrupted():
             self.simulator._set_scenarios(table, present)
             self.scenarios = table
@@ -228,7 +228,7 @@ class EnvCore:
 
     @one_at_a_time
     def reset(self, seed: Any = None, mask: Any = None) -> None:
-        """Begin an episode: with a seed at episode 0, else the next one of the tape.
+        """Begin an episode: with a seed episode 0, else the next one of the same random stream.
 
         Args:
             seed: None, an int s (market m is seeded s + m), or one per market.
@@ -263,7 +263,7 @@ class EnvCore:
         self.prepare_step()
 
     def expect(self, shape: tuple[int, ...], dtype: torch.dtype, outputs: Sequence[torch.Tensor] = ()) -> None:
-        """Say what the environment over this core hands to `step_at_once`, and what it wants of `copies`.
+        """Set what `step_at_once` is given, and which outputs `copies` returns.
 
         Args:
             shape: Of actions or choices.

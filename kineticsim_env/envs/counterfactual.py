@@ -88,7 +88,7 @@ def env_counterfactual(
 def idle_action(envs: Any) -> torch.Tensor:
     """Return the action of a learner that does nothing, in the form `envs.step` takes."""
     if len(envs.core.roles) != 1:
-        raise ValueError(f"make: got an environment of {len(envs.core.roles)} learners, allowed is one a market")
+        raise ValueError(f"make: got an environment of {len(envs.core.roles)} learners, allowed is one per market")
     role, space = envs.core.roles[0], envs.single_action_space
     if hasattr(space, "n"):
         return torch.zeros(envs.num_envs, dtype=torch.int64, device=envs.device)  # choice 0 holds, for every role

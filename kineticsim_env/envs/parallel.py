@@ -1,4 +1,4 @@
-"""`parallel_env`: several learned agents in one market, as a PettingZoo `ParallelEnv`.
+"""`parallel_env`: several learners in one market, as a PettingZoo `ParallelEnv`.
 
 | | |
 |---|---|
@@ -67,7 +67,7 @@ if hasattr(pettingzoo, "register"):  # from 1.27 on
 
 
 def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
-    """Make a market with several learned agents; see `MarketParallelEnv` for the arguments."""
+    """Make a market with several learners; see `MarketParallelEnv` for the arguments."""
     return MarketParallelEnv(learners, **arguments)
 
 
@@ -117,7 +117,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             preset: The market where `config` is None.
             engine: As in `Simulator`; `"auto"` is the C++ engine.
             device: As in `Simulator`.
-            auctions_per_step: Auctions a decision.
+            auctions_per_step: Auctions per decision.
             randomise: As in `MarketVectorEnv`.
             num_scenarios: As in `MarketVectorEnv`.
             scenario_seed: As in `MarketVectorEnv`.
@@ -174,7 +174,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     @one_at_a_time
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
-        """Begin an episode: with a seed the first of its tape, without one the next.
+        """Begin an episode: with a seed the first of its random stream, without one the next.
 
         Args:
             seed: An int, or None; the first time None draws one.

@@ -1,8 +1,8 @@
 """Domain randomisation: a table of scenarios, of which every episode of every market draws one, on the device.
 
-`make_scenarios` turns what users ask for into an ensemble `MarketConfig`, one row a scenario, checked like any config.
-The engines hold its rows; a reset picks one by the episode's own random word (`kScenarioWord`), with warm starts of its
-own.
+`make_scenarios` turns what users ask for into an ensemble `MarketConfig`, one row per scenario, checked like any
+config. The engines hold its rows; a reset picks one by the episode's own random word (`kScenarioWord`), with warm
+starts of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROUNDED += ("window", "fundamental_price", "fee")
 def make_scenarios(
     randomise: Mapping[str, Any] | MarketConfig, config: MarketConfig, num_scenarios: int, seed: int
 ) -> MarketConfig:
-    """Return the table of scenarios as an ensemble, one value a scenario in at least one field.
+    """Return the table of scenarios as an ensemble, one value per scenario in at least one field.
 
     Args:
         randomise: For each field of `MarketConfig` that differs, `(low, high)`, drawn uniformly (both ends included),
@@ -63,7 +63,7 @@ def make_scenarios(
         if not np.array_equal(getattr(table, name), getattr(config, name)):
             raise ValueError(f"randomise: got another {name}, allowed is that of the config: {getattr(config, name)}")
     if not table.per_market:
-        raise ValueError("randomise: got one scenario, allowed are two or more: a field with one value a scenario")
+        raise ValueError("randomise: got one scenario, allowed are two or more: a field with one value per scenario")
     if num_rows(table) > MAX_SCENARIOS:
         raise ValueError(f"randomise: got {num_rows(table)} scenarios, allowed are up to {MAX_SCENARIOS}")
     return table
@@ -111,7 +111,7 @@ def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: i
 
 
 def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -> Any:
-    """Draw one value a scenario."""
+    """Draw one value per scenario."""
     if isinstance(choice, tuple):
         low, high = _range(name, choice)
         if name in _ROUNDED:

@@ -85,7 +85,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin an episode: with a seed the first of its tape, without one the next.
+        """Begin an episode: with a seed the first of its random stream, without one the next.
 
         Args:
             seed: An int, or None; the first time None draws a seed from `np_random`.
@@ -158,7 +158,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
 
 
 class MarketMakingEnv(MarketEnv):
-    """One market with a learned maker; `MarketMakingTask` describes the task."""
+    """One market with one learner, a maker; `MarketMakingTask` describes the task."""
 
     task_type = MarketMakingTask
 
@@ -170,6 +170,6 @@ class ExecutionEnv(MarketEnv):
 
 
 class TradingEnv(MarketEnv):
-    """One market with a learned trader; `TradingTask` describes the task."""
+    """One market with one learner, a trader; `TradingTask` describes the task."""
 
     task_type = TradingTask

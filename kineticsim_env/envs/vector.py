@@ -31,9 +31,9 @@ _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs mor
 class MarketVectorEnv(BaseMarketEnv, VectorEnv):
     """M markets with one learner each: what `MarketMakingVectorEnv`, `ExecutionVectorEnv`, `TradingVectorEnv` share.
 
-    The task, its spaces and its arguments: `MarketMakingTask` and so on. Market m of an environment seeded s plays the
-    tape of seed s + m, whatever M is; only where fields are given per market do its warm starts depend on m too. Beyond
-    Gymnasium's interface, `simulator`, `fills`, `observation` and `scenario` show the markets live.
+    The task, its spaces and its arguments: `MarketMakingTask` and so on. Market m of an environment seeded s has the
+    random stream of seed s + m, whatever M is; only where fields are given per market do its warm starts depend on m
+    too. Beyond Gymnasium's interface, `simulator`, `fills`, `observation` and `scenario` show the markets live.
 
     With `output="torch"` nothing waits for the GPU: actions and results are tensors on `device`, in the order of the
     current stream. With `copy=False` a step also allocates nothing and returns the same tensors every time, so that it
@@ -48,11 +48,11 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         output: `"numpy"` or `"torch"`.
         autoreset_mode: SAME_STEP (`final_obs` and `_final_obs` are in the infos of every step), NEXT_STEP, or DISABLED
             (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
-        auctions_per_step: Auctions a decision.
-        replace: The class of built-in agent whose place the learner takes, as the task says; None adds a trader.
+        auctions_per_step: Auctions per decision.
+        replace: The class of built-in agent whose place the learner takes, as the task says; None adds the learner.
         randomise: What differs from episode to episode: for each field of `MarketConfig` a `(low, high)`, drawn
-            uniformly, or a list of values; or an ensemble, one value a scenario. Each episode of each market draws one
-            of the scenarios, on the device, and starts from that scenario's warm starts. See also `set_scenarios`.
+            uniformly, or a list of values; or an ensemble, one value per scenario. Each episode of each market draws
+            one of the scenarios, on the device, and starts from that scenario's warm starts. See also `set_scenarios`.
         num_scenarios: How many scenarios are drawn of `randomise`, up to 65536.
         scenario_seed: Of these draws.
         stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.
@@ -70,7 +70,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS, "autoreset_mode": AutoresetMode.SAME_STEP}
 
-    @torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
         self,
         num_envs: int = 1,
@@ -169,8 +169,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         """Begin episodes.
 
         Args:
-            seed: An int s seeds market m with s + m and starts its tape at episode 0; so does one int per market. None
-                goes on to the next episode; the first time it draws a seed from `np_random`.
+            seed: An int s seeds market m with s + m and starts its random stream at episode 0; so does one int per
+                market. None goes on to the next episode; the first time it draws a seed from `np_random`.
             options: None, or `{"reset_mask": mask}` with a bool array or tensor `[M]` (at least one True): only those
                 markets are reset.
 
@@ -290,7 +290,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
 
 class MarketMakingVectorEnv(MarketVectorEnv):
-    """M markets with one learned maker each: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`."""
+    """M markets with one learner each, a maker: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`."""
 
     task_type = MarketMakingTask
 
@@ -302,7 +302,7 @@ class ExecutionVectorEnv(MarketVectorEnv):
 
 
 class TradingVectorEnv(MarketVectorEnv):
-    """M markets with one learned trader each: `gymnasium.make_vec("KineticSim/Trading-v0", num_envs=M)`."""
+    """M markets with one learner each, a trader: `gymnasium.make_vec("KineticSim/Trading-v0", num_envs=M)`."""
 
     task_type = TradingTask
 

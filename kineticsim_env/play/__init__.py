@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "play",
         help="trade in a market yourself, in a window or a terminal",
-        description="Trade in a market yourself. At the end your result is compared with scripted traders' in "
+        description="Trade in a market yourself. At the end your result is compared with scripted policies' in "
         "the same market.",
     )
     parser.add_argument("--terminal", action="store_true", help="play in this terminal; needs no further library")
@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--horizon", type=whole(1), help="decisions to make (default: the task's)")
     parser.add_argument(
-        "--speed", type=number(0.01, 1000.0), default=2.0, help="decisions a second at the start (default: 2)"
+        "--speed", type=number(0.01, 1000.0), default=2.0, help="decisions per second at the start (default: 2)"
     )
     parser.set_defaults(command=play)
 

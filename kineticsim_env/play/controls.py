@@ -11,7 +11,7 @@ import numpy as np
 
 from kineticsim_env.render.recorder import Moment
 
-SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # decisions a second
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # decisions per second
 Quotes = tuple[int, int, int, int]  # bid price and quantity, ask price and quantity
 
 
@@ -25,7 +25,7 @@ class Controls:
 
         Args:
             task: The task of the environment.
-            speed: Decisions a second.
+            speed: Decisions per second.
         """
         self.task = task
         self.paused, self.quit, self.single = True, False, False

@@ -10,7 +10,7 @@ import torch
 
 from kineticsim_env import policies
 from kineticsim_env.envs.vector import MarketVectorEnv
-from kineticsim_env.evaluation import MEASURES, evaluation_env, liquidate, saved
+from kineticsim_env.evaluation import MEASURES, evaluation_env, liquidate, price_improvement
 from kineticsim_env.play.controls import Controls, ExecutorControls, MakerControls, TraderControls
 from kineticsim_env.policies import Policy
 from kineticsim_env.render.recorder import MarketRecorder, Moment
@@ -55,7 +55,7 @@ class Game:
             preset: As in `MarketConfig.preset`.
             seed: Of the market.
             horizon: Decisions; the task's own if None.
-            speed: Decisions a second at the start.
+            speed: Decisions per second at the start.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -103,7 +103,7 @@ class Game:
         """Return whether and how fast time passes."""
         if self.over:
             return "the episode is over"
-        return "paused" if self.controls.paused else f"{self.controls.speed:g} decisions a second"
+        return "paused" if self.controls.paused else f"{self.controls.speed:g} decisions per second"
 
     def result(self) -> str:
         """Return a table of what the player and others have in the end, each in the same market.
@@ -140,7 +140,7 @@ class Game:
             observation, _, terminated, truncated, _ = envs.step((idle if stopped else policy)(observation))
             done, step = bool(terminated) or bool(truncated), step + 1
         if executes:
-            return float(saved(envs)[0])
+            return float(price_improvement(envs)[0])
         cash = liquidate(envs.simulator)
         return float(cash[0, 0]) - float(envs.simulator.fees[0, 0]) / 1000
 

@@ -1,7 +1,7 @@
 """Scripted policies: makers, executors and traders to beat, and attackers that must earn nothing.
 
 A policy is called with observations float32 `[M, F]` and returns continuous actions, float32 in [-1, 1]; it sees what a
-learner sees and acts through the same door. `Discretised` makes it play discrete actions.
+learner sees, and the same limits hold for it. `Discretised` makes it play discrete actions.
 """
 
 from kineticsim_env.policies.attackers import (

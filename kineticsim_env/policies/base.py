@@ -166,7 +166,7 @@ def recent_volumes(observation: torch.Tensor) -> torch.Tensor:
 
 
 def whole_units(rate: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
-    """Round units a decision so that a steady rate is met exactly over time, with no memory but the time `[M]`."""
+    """Round units per decision so that a steady rate is met exactly over time, with no memory but the time `[M]`."""
     small = 1e-4  # what float32 features may lack to a whole number
     return torch.floor(rate * (elapsed + 1) + small) - torch.floor(rate * elapsed + small)
 
@@ -226,7 +226,7 @@ class Discretised:
 
     Quantities go to the nearest that there is (none, half and all of `max_qty`, or none and all), a half of the way up;
     then prices to the nearest offset, the one nearer to the mid if two are as near. Exact where the policy
-    quotes what there is; a policy that wants few units a decision holds until they add up, if it follows a schedule.
+    quotes what there is; a policy that wants few units per decision holds until they add up, if it follows a schedule.
     """
 
     def __init__(self, policy: Policy, task: Any, role: str | None = None) -> None:

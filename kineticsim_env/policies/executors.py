@@ -113,7 +113,7 @@ class AlmgrenChriss(TimeWeighted):
         urgent: As in `TimeWeighted`.
         risk: Their lambda: ticks of cost that a variance of one (tick x unit)^2 is worth.
         sigma: Deviation of the price's change in a decision, ticks.
-        eta: Temporary impact: ticks a unit costs more for each unit ordered in a decision.
+        eta: Temporary impact: ticks that a unit costs more for each unit ordered in a decision.
     """
 
     risk: float = 1e-3

@@ -1,7 +1,8 @@
 """Scripted makers to beat: they quote both sides.
 
 A maker is called with observations float32 `[M, 37]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
-offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees and acts through the same door.
+offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold
+for it.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class GueantLehalleFernandezTapia(ScriptedPolicy):
         task: The task.
         gamma: Risk aversion, per tick and lot.
         kappa: Their k: how fast fills thin out with the distance, per tick.
-        arrivals: Their A: lots filled a decision and side by a quote at the mid.
+        arrivals: Their A: lots filled per decision and side by a quote at the mid.
         sigma: Deviation of the price's change in a decision, ticks.
         qty: Units on each side, a lot.
     """

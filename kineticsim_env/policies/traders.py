@@ -1,4 +1,4 @@
-"""Scripted traders to beat: one order a decision on one side, or none.
+"""Scripted traders to beat: one order per decision on one side, or none.
 
 A trader is called with observations float32 `[M, 36]` and returns continuous actions float32 `[M, 2]`: a signed size
 (-1 sells `max_qty` units, 0 holds, +1 buys them) and how far the order goes through the mid (-1 to 1 are

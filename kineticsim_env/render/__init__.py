@@ -2,7 +2,7 @@
 
 `recorder.py` reads the market, `picture.py` and `text.py` draw it, `viewer.py` is what an environment holds. Nothing is
 read or imported where no render mode is set. pygame is what Gymnasium's own environments draw with; it takes a few
-milliseconds a picture, needs no display for `rgb_array`, and brings its font.
+milliseconds per picture, needs no display for `rgb_array`, and brings its font.
 """
 
 from kineticsim_env.render.recorder import MarketRecorder, Moment

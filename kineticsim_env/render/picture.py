@@ -14,7 +14,7 @@ from kineticsim_env.runtime.values import check_instance
 
 WIDTH, HEIGHT = 960, 600
 RECENT = 100  # decisions that the price panel shows
-_ROW, _ROWS = 18, 27  # of the ladder: units a row, rows
+_ROW, _ROWS = 18, 27  # of the ladder: units per row, rows
 _LADDER_TOP = 94
 _MIDDLE_ROW = _ROWS // 2
 # Columns of the ladder, from left to right: own bid, bids, price, asks, own ask.
@@ -291,6 +291,6 @@ class Picture(Canvas):
 
 
 def _thinned(count: int) -> slice:
-    """Return which of `count` decisions to draw, about one a unit of the panel's width; the last is among them."""
+    """Return which of `count` decisions to draw, about one per unit of the panel's width; the last is among them."""
     step = -(-count // (_PANEL_RIGHT - _PANEL_LEFT))
     return slice((count - 1) % step, None, step)

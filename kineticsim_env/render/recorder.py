@@ -1,6 +1,6 @@
 """`MarketRecorder`: what one market of an `EnvCore` did, decision by decision, on the host; made only to be looked at.
 
-Reading changes nothing in the markets. On a GPU it is one small copy a decision.
+Reading changes nothing in the markets. On a GPU it is one small copy per decision.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLUMNS = tuple("elapsed mid2 last_price fundamental cash inventory fees bought 
 
 
 class Moment(NamedTuple):
-    """One market after a decision, seen by one of its learned slots. Prices are absolute ticks."""
+    """One market after a decision, seen by one of its slots. Prices are absolute ticks."""
 
     seed: int
     episode: int
@@ -65,7 +65,7 @@ class MarketRecorder:
     """
 
     def __init__(self, core: Any, market: int = 0, slot: int = 0) -> None:
-        """Choose a market and one of its learned slots.
+        """Choose a market and one of its slots.
 
         Args:
             core: The `EnvCore` of an environment: `env.unwrapped.core`.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kineticsim_env.envs.core import EnvCore
 
 RENDER_MODES = ["human", "rgb_array", "ansi"]
-RENDER_FPS = 10  # decisions a second in a window or a video
+RENDER_FPS = 10  # decisions per second in a window or a video
 
 
 def check_render_mode(mode: Any) -> str | None:
@@ -63,7 +63,7 @@ class Viewer:
         core: The environment's core.
         mode: One of `RENDER_MODES`.
         market: Which market.
-        slot: Which of its learned slots.
+        slot: Which of its slots.
     """
 
     def __init__(self, core: EnvCore, mode: str, market: int = 0, slot: int = 0) -> None:

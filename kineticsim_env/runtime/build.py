@@ -48,7 +48,7 @@ _thread_lock = threading.RLock()
 
 
 def _renew_lock() -> None:
-    """Replace the lock in a forked child: the thread that held it is not there to give it back."""
+    """Replace the lock in a forked child, which lacks the thread that may hold it."""
     global _thread_lock
     _thread_lock = threading.RLock()
 
@@ -81,7 +81,7 @@ def loaded(key: object) -> Any:
 
 
 def once(key: object, make: Callable[[], Any]) -> Any:
-    """Return `make()`, called once in this process: a failed compilation takes long and is not tried again either."""
+    """Return `make()`, called once per process. Failures are kept too, as a compilation takes long."""
     with _thread_lock:
         if key in _failed:
             raise EngineUnavailable(_failed[key])
@@ -95,7 +95,7 @@ def once(key: object, make: Callable[[], Any]) -> Any:
 
 
 def key(*parts: object) -> str:
-    """Return a name for what depends on these parts."""
+    """Return the cache key of code that depends on these parts."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
@@ -137,7 +137,7 @@ def _open_library(path: Path, _content: bytes) -> ctypes.CDLL:
 
 
 def close_library(library: ctypes.CDLL) -> None:
-    """Give a library back that is no good, or the one that is built next, at the same path, would be taken for it."""
+    """Unload a library that cannot be used; else the next build, at the same path, would not be loaded."""
     from _ctypes import dlclose  # not on Windows
 
     dlclose(library._handle)

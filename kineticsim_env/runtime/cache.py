@@ -1,4 +1,4 @@
-"""The cache of compiled code on disk: where it is, what of it is believed, how a file gets into it, and the locks.
+"""The cache of compiled code on disk: where it is, which entries are trusted, how files are written, and the locks.
 
 An entry is a file and, beside it, its digest. `obtain` is how `build` gets at one, be it a library or a cubin.
 """
@@ -20,18 +20,18 @@ from filelock import FileLock, Timeout
 
 from kineticsim_env.errors import EngineUnavailable
 
-LOCK_SECONDS = 600  # a build takes seconds; who holds a lock for longer is stopped or broken
+LOCK_SECONDS = 600  # a build takes seconds; a process that holds a lock for longer hangs
 DIGEST = ".sha256"  # what a digest's name adds to its entry's
 
 Loaded = TypeVar("Loaded")
 
 
 class Flawed(Exception):
-    """An entry is not to be used; says why."""
+    """An entry must not be used; the message says why."""
 
 
 class Blocked(EngineUnavailable):
-    """An entry can be neither used nor replaced in this folder: it takes another."""
+    """An entry can be neither used nor replaced in this folder; another folder has to be taken."""
 
 
 def notice(text: str) -> None:
@@ -76,7 +76,7 @@ def _writable_dir(wanted: Path | None) -> Path:
 @functools.cache
 def _private_dir(temporary: str) -> Path:
     folder = Path(temporary) / f"kineticsim_env-{os.getuid()}"
-    # Not through a link, which would be somebody else's to turn to another folder.
+    # Not through a link, whose owner could point it to another folder.
     return folder if _unfit(folder, links=False) is None else Path(tempfile.mkdtemp(prefix="kineticsim_env-"))
 
 
@@ -96,7 +96,7 @@ def _unfit(folder: Path, links: bool = True) -> str | None:
 
 
 def distrust(status: os.stat_result) -> str | None:
-    """Return why others may have a say in a file or folder, or None if only this user and root have one."""
+    """Return why others can change a file or folder, or None if only this user and root can."""
     if status.st_uid not in (os.geteuid(), 0):
         return f"it belongs to user {status.st_uid}"
     # In a sticky folder, such as /tmp, others may add files, but not rename, replace or remove ours.
@@ -137,7 +137,7 @@ def _digest(name: str, content: bytes) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    """Return the content of a file, and of the very file that was looked at: it is opened first."""
+    """Return the content of a file. It is opened before it is checked, so that the file checked is the file read."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would be waited for
     try:
         status = os.fstat(handle)
@@ -165,7 +165,7 @@ def obtain(name: str, load: Callable[[Path, bytes], Loaded], make: Callable[[Pat
     Raises:
         EngineUnavailable: If what was made cannot be loaded, or there is nowhere to keep it; and what `make` raises.
     """
-    # Without links: between the look at an entry and its use somebody might turn one to another folder.
+    # Without links: between the check of an entry and its use, a link could be pointed to another folder.
     wanted, flaw = wanted_dir(), None
     if wanted:
         wanted = Path(os.path.realpath(wanted))
@@ -225,7 +225,7 @@ def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
         content = make(folder)
         try:
             write(path, content, folder)
-            write(digest_path(path), _digest(path.name, content), folder)  # last: before, nothing is believed
+            write(digest_path(path), _digest(path.name, content), folder)  # last: without it the entry is not trusted
         except OSError as error:
             raise Blocked(f"{path} cannot be written ({error.strerror})") from error
     finally:

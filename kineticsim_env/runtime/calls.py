@@ -52,7 +52,7 @@ class CallLock:
         self.lock.release()
 
     def _renew_after_fork(self) -> None:
-        """In the child: another thread that is in a call is not here to end it."""
+        """In a forked child: a call that another thread was in will never end."""
         if self.lock.acquire(blocking=False):
             self.lock.release()
         else:
@@ -96,7 +96,7 @@ def one_at_a_time(
 
 
 class Uninterrupted:
-    """Holds signals back while a block changes several things that belong together, such as Ctrl-C.
+    """Delays signals such as Ctrl-C while a block changes several things that belong together.
 
     Python runs handlers of signals between any two operations of the main thread; those that came are run at the end.
     """

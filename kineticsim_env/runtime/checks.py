@@ -46,7 +46,7 @@ def engine_input(
     *,
     from_anywhere: bool = False,
 ) -> torch.Tensor:
-    """Return what a user hands to an engine as a contiguous tensor on its device; the one door to the engines.
+    """Return what a user hands to an engine as a contiguous tensor on its device; all input goes through here.
 
     Order, strides, byte order and ownership of the memory may be any: the result has the same elements at the same
     indices. It may share memory with what was given.
@@ -179,7 +179,7 @@ def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
 
 
 def check_slots(slots: Any) -> tuple[str | None, ...]:
-    """Return the class that each learned slot replaces, or None."""
+    """Return the class that each slot replaces, or None."""
     most = layout.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):
         raise TypeError(f"slots: got the string {slots!r}, allowed is a count, or a sequence such as ({slots!r},)")

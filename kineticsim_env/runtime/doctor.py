@@ -21,7 +21,7 @@ def diagnose() -> dict[str, Any]:
     """Look at this machine; nothing is compiled. `cpu` and `cuda` are None, or what the engine lacks."""
     compiler, compiler_error = _compiler()
     cuda_missing = kernels.cuda_unavailable()
-    # What is looked for where nothing can be written is used, too, and what is built then goes to another folder.
+    # Entries in a folder that cannot be written are used, too; new builds then go to another folder.
     folders = [folder for folder in dict.fromkeys((cache.wanted_dir(), cache.cache_dir())) if folder]
     return {
         "python": f"{platform.python_version()} ({sys.executable})",

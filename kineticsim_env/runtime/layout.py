@@ -132,7 +132,7 @@ TaskParams = structure("TaskParams", TASK_FIELDS, {})
 Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
 
 
-@torch.inference_mode(False)  # what is made inside inference mode cannot be written to outside of it
+@torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
 def allocate(names: Sequence[str], sizes: Mapping[str, int], device: torch.device) -> dict[str, torch.Tensor]:
     """Return zeroed tensors for the named fields of `Launch`."""
     return {

@@ -84,12 +84,12 @@ def exit_code(work: Callable[[], int | None], options: argparse.Namespace | None
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # no result is lost to a terminal that has not all signs
+            stream.reconfigure(errors="backslashreplace")  # so that a terminal without some characters loses no result
     try:
         code = work() or 0
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # who reads has had enough, as in `doctor | head -1`
+    except BrokenPipeError:  # the reader has stopped, as in `doctor | head -1`
         return 128 + 13
     except _REFUSALS as error:
         print(f"error: {_in_options(error, options or argparse.Namespace())}", file=sys.stderr)

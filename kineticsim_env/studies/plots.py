@@ -80,7 +80,7 @@ def traded_volume(axes: Any, volume: np.ndarray) -> None:
     if len(volume) > 1:
         mean = np.add.reduceat(volume.mean(0), edges[:-1]) / np.diff(edges)
         axes.plot(auctions[edges[:-1]], mean, color=GREY, lw=1.2, label=f"mean of {len(volume):,} markets")
-    axes.set(title="Volume", xlabel="auction", ylabel="units an auction", ylim=(0, 1.3 * max(bars.max(), 1)))
+    axes.set(title="Volume", xlabel="auction", ylabel="units per auction", ylim=(0, 1.3 * max(bars.max(), 1)))
     axes.legend(fontsize=8)
 
 

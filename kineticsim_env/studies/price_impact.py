@@ -53,7 +53,7 @@ def measure(
 
     Args:
         config: The market.
-        orders: (block, units an auction) of each.
+        orders: (block, units per auction) of each.
         progress: Whether to show a bar.
         label: What the bar is called.
         **arguments: Of `block_impact`: side, after, num_markets, seed, warmup, engine, device.

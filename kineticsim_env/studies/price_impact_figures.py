@@ -33,7 +33,7 @@ def draw_orders(path: Path, points: Sequence[Any], fit: Any) -> None:
 
 
 def paths(axes: Any, points: Sequence[Any]) -> None:
-    """Draw the mean impact after each auction, one line an order, darker with its size; dots where orders end."""
+    """Draw the mean impact after each auction, one line per order, darker with its size; dots where orders end."""
     from matplotlib import colormaps
 
     shades = colormaps["viridis_r"](np.linspace(0.08, 0.95, len(points)))
@@ -53,7 +53,7 @@ def paths(axes: Any, points: Sequence[Any]) -> None:
         axes.plot(auctions, found.path, color=shade, lw=1.5, label=label)
         axes.plot(found.duration, found.path[found.duration], "o", ms=5, color=shade)
     rates = {point.impact.per_auction for point in points}
-    rate = f", {rates.pop()} units an auction" if len(rates) == 1 else ""
+    rate = f", {rates.pop()} units per auction" if len(rates) == 1 else ""
     axes.set(
         title=f"Impact on the mid{rate}", xlabel="auctions since arrival (dot: the order ends)", ylabel="impact, ticks"
     )

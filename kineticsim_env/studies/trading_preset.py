@@ -26,7 +26,7 @@ class Game(NamedTuple):
     """What one maker did, one value per market."""
 
     pnl: np.ndarray  # liquidated, ticks x units
-    bought: np.ndarray  # units an auction
+    bought: np.ndarray  # units per auction
     sold: np.ndarray
     held: np.ndarray  # mean |inventory|
 

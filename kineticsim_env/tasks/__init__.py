@@ -1,4 +1,4 @@
-"""Tasks: what a learned trader sees, may do and is paid for. The arithmetic itself is in `cuda/model/tasks.h`."""
+"""Tasks: what a learner sees, may do and is paid for. The arithmetic itself is in `cuda/model/tasks.h`."""
 
 from kineticsim_env.tasks.execution import ExecutionTask
 from kineticsim_env.tasks.many_learners import ManyLearnersTask

@@ -90,7 +90,7 @@ class Task:
             object.__setattr__(self, field.name, self._checked(field.name, getattr(self, field.name)))
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
-        """Return the config with the task's limits on learned slots."""
+        """Return the config with the task's limits on slots."""
         check_instance("config", config, MarketConfig)
         limit = getattr(self, "inventory_limit", None) if config.inventory_limit is None else config.inventory_limit
         largest = np.minimum(np.asarray(config.max_quote_qty), self.max_qty)
@@ -102,7 +102,7 @@ class Task:
         """Return the values of `struct TaskParams` by name.
 
         Args:
-            roles: Of each learned slot, one of `ROLES`.
+            roles: Of each slot, one of `ROLES`.
             autoreset: Of `enum Autoreset`.
             stagger: Whether first episodes start at a hashed elapsed time.
             bank_size: Warm starts that a market draws from.

@@ -172,7 +172,7 @@ from each block to the next it is {steps}.
 
 **It decays over about {_median(half):.0f} auctions** (to one half), and nothing is left of it; behind the longest order
 it overshoots, to {lengths[-1].path.min():.2f} ticks. {speeds[0].block} units cost {pm(speeds[0].impact_cost, 3)} ticks
-a unit over {speeds[0].duration} auctions and {pm(speeds[-1].impact_cost, 3)} over {speeds[-1].duration}."""
+per unit over {speeds[0].duration} auctions and {pm(speeds[-1].impact_cost, 3)} over {speeds[-1].duration}."""
 
 
 def _order_table(points: Sequence[Any], digits: int, half: Mapping[int, float] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""What actions mean, in the NumPy oracle: quotes of each role, and what blocks and targets ask for.
+"""Actions in the NumPy oracle: the quotes that each role's action asks for, and what blocks and targets have left.
 
 The part "Actions" of docs/environment.md; tasks.py calls `decode_actions` in every
 decision, and `forced_quotes` at a deadline.
@@ -20,7 +20,7 @@ ORDER_OFFSETS = np.array([-6, -3, -1, 0, 1, 3, 6])
 
 
 def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
-    """Return the quotes [m, K, 4] that the actions ask for, before the door, and note bad actions in `m.error`."""
+    """Return the quotes [m, K, 4] that actions ask for, before the pre-trade limits; note bad actions in `m.error`."""
     task, quotes, alive = args["task"], m.quotes.copy(), m.ended == 0
     for k in range(args["slots"]):
         role = task["role"][k]
@@ -125,7 +125,7 @@ def remaining(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:
 
 
 def forced_quotes(m: Markets, task: dict[str, Any]) -> np.ndarray:
-    """Return the quotes [m, K, 4], before the door, by which what is left of blocks goes into the market."""
+    """Return the quotes [m, K, 4], before the pre-trade limits, that trade what is left of blocks."""
     quotes = np.zeros_like(m.quotes)
     for k in np.flatnonzero(task["role"][: quotes.shape[1]] == EXECUTOR):
         side = order_side(m, task, k)

@@ -1,8 +1,8 @@
-"""The readable oracle: docs/model.md in NumPy, vectorised over markets, on its own.
+"""The readable oracle: docs/model.md in NumPy, vectorised over markets. It shares no code with the other engines.
 
-The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are worked off in blocks
-that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per learned slot. The
-functions stand in the order of one auction; what needs no state is in rules.py, the environment's part in tasks.py.
+The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are computed in blocks
+that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per slot. The functions
+are in the order of one auction; what needs no state is in rules.py, the environment's part in tasks.py.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from kineticsim_env.errors import MarketError
 ERROR_OVERFLOW, ERROR_NAN_ACTION, ERROR_ACTION_RANGE, ERROR_ORIGIN = 1, 2, 4, 8
 ERROR_STOPPED = ERROR_OVERFLOW | ERROR_ORIGIN
 
-# Indices of random words that are not an agent's.
+# Indices of random words that belong to no agent.
 WORD_WALK, WORD_RATIONING, WORD_WARM_START, WORD_STAGGER, WORD_SCENARIO = (2**30 + i for i in range(5))
 WORD_SLOT, WORD_CANCEL = 2**30 + 64, 2**31
 
@@ -49,7 +49,7 @@ def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = No
     """Run one launch, updating the state and output arrays in place, or leave them all as they were.
 
     Args:
-        commit: held while the arrays are updated, so that nothing comes between.
+        commit: entered while the arrays are updated, so that no signal interrupts that.
         args: the fields of `struct Launch`: integers, NumPy arrays of the shapes given there (None for null), `params`
             as a dict of int64 arrays [M] and `task` as a dict of the fields of `struct TaskParams`, or None.
 
@@ -115,7 +115,7 @@ class Markets:
         self.names = [n for n in MARKET_STATE + SLOT_STATE + ENV_STATE if args.get(n) is not None]
         for name in self.names:
             setattr(self, name, args[name][rows].astype(np.int64))
-        if "quotes" not in self.names:  # no learned slots
+        if "quotes" not in self.names:  # no slots
             self.quotes = np.zeros((len(rows), 0, 4), np.int64)
             self.cash, self.inventory, self.fees = (np.zeros((len(rows), 0), np.int64) for _ in range(3))
 
@@ -203,8 +203,8 @@ def slide_window(m: Markets) -> None:
     m.price_origin = m.price_origin + shift
 
 
-def admit_quotes(m: Markets, new_quotes: np.ndarray) -> np.ndarray:
-    """Return quotes [m, K, 4] as they come through the door."""
+def apply_pre_trade_limits(m: Markets, new_quotes: np.ndarray) -> np.ndarray:
+    """Return quotes [m, K, 4] as the pre-trade limits leave them."""
     largest, limit = m.params["max_quote_qty"][:, None], m.params["inventory_limit"][:, None]
     bid_price, ask_price = (np.clip(new_quotes[..., i].astype(np.int64), -MAX_PRICE, MAX_PRICE) for i in (0, 2))
     bid_qty, ask_qty = (np.clip(new_quotes[..., i].astype(np.int64), 0, largest) for i in (1, 3))
@@ -283,7 +283,7 @@ def auction(m: Markets, new_quotes: np.ndarray | None = None) -> tuple[np.ndarra
 
     Args:
         m: the markets, which change; on an error they are left half done.
-        new_quotes: int [m, K, 4] already through the door, or None: standing quotes stay.
+        new_quotes: int [m, K, 4] already within the pre-trade limits, or None: standing quotes stay.
     """
     walk_fundamental(m)
     cancel_resting(m)
@@ -333,17 +333,17 @@ def marked_mid2(m: Markets) -> np.ndarray:
 
 
 def decision(m: Markets, auctions: int, quotes: np.ndarray | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield volume and fills of each auction of one decision; quotes [m, K, 4] come before the door, or None."""
+    """Yield volume and fills of each auction of one decision; quotes [m, K, 4] are not yet limited, or None."""
     for i in range(auctions):
-        # Accounts do not change before the quotes are replaced, so the door may come before the auction.
-        yield auction(m, admit_quotes(m, quotes) if i == 0 and quotes is not None else None)
+        # Accounts do not change before the quotes are replaced, so the limits may come before the auction.
+        yield auction(m, apply_pre_trade_limits(m, quotes) if i == 0 and quotes is not None else None)
 
 
 # ------------------------------------------------------------------------------------------------------ a run
 
 
 def run(args: dict[str, Any], rows: np.ndarray) -> None:
-    """Run `decisions` x `auctions` auctions of some markets; those that have stopped only report how they stand."""
+    """Run `decisions` x `auctions` auctions of some markets; of those that have stopped only the state is reported."""
     stopped = (args["error"][rows] & ERROR_STOPPED) != 0
     for some, frozen in ((rows[~stopped], False), (rows[stopped], True)):
         if not some.size:

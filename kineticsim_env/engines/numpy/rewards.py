@@ -86,7 +86,7 @@ def noise_reward(
 
 
 def execution_reward(m: Markets, task: dict[str, Any], k: int, account: Account, ends: np.ndarray) -> np.ndarray:
-    """The reward [m] of an executor: a unit of its block against the mid at arrival."""
+    """The reward [m] of an executor: price improvement on the mid at arrival, per unit of its block."""
     rest, block = remaining(m, task, k).astype(np.float64), np.float64(task["block_qty"])
     if task["execution_reward"] == EXECUTION_TERMINAL:
         reward = np.where(ends, money_against(m, k, NOTHING, m.arrival2), 0.0)

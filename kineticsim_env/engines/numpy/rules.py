@@ -93,7 +93,7 @@ def clear_auction(
 def ration(
     tick: np.ndarray, quantity: np.ndarray, total: np.ndarray, traded: np.ndarray, u32: np.ndarray
 ) -> np.ndarray:
-    """Return the fills [m, K] of learned quotes on one side, pro rata at their ticks.
+    """Return the fills [m, K] of quotes on one side, pro rata at their ticks.
 
     Args:
         tick: int64 [m, K].

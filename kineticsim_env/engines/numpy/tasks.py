@@ -92,7 +92,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
 
 
 def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np.ndarray) -> Markets:
-    """After the last decision, put what is left of blocks into the market; add to volume [m] and fills [m, K, 2].
+    """After the last decision, trade what is left of blocks; add to volume [m] and fills [m, K, 2].
 
     Returns:
         The markets after it: those at their deadline went on, the others are as they were.
@@ -104,7 +104,7 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
     m.store(args)
     for _ in range(task["forced_auctions"]):
         some = Markets(args, m.rows[late])
-        admitted = market.admit_quotes(some, forced_quotes(some, task))
+        admitted = market.apply_pre_trade_limits(some, forced_quotes(some, task))
         goes_on = (admitted[..., 1::2] > 0).any(axis=(1, 2))
         late = late[goes_on]
         if not late.size:
