@@ -123,7 +123,7 @@ struct Book {
     measure();
   }
 
-  // What a side holds beside `more` reaches 2^31 or not; the bound is made tighter, then exact, only when it cannot tell.
+  // What a side holds beside `more` reaches 2^31 or not; the bound is made tighter, then exact, only if it cannot.
   static bool would_overflow(const int32_t* side, int levels, int64_t& bound, int64_t more) {
     if (bound + more < (int64_t)1 << 31) return false;
     bound = (int64_t)levels * largest_of(side, levels);
