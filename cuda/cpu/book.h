@@ -20,6 +20,20 @@ inline int64_t sum_of(const int32_t* side, int levels) {
   return sum;
 }
 
+// What the fullest tick of a side holds, which is found faster than a sum.
+inline int32_t largest_of(const int32_t* side, int levels) {
+  int32_t largest = 0;
+  for (int tick = 0; tick < levels; ++tick) largest = std::max(largest, side[tick]);
+  return largest;
+}
+
+// Whether nothing rests at kStep ticks, where it does not matter at which.
+inline bool vacant(const int32_t* side) {
+  uint64_t words[kStep / 2];
+  std::memcpy(words, side, sizeof(words));
+  return (words[0] | words[1] | words[2] | words[3]) == 0;
+}
+
 // Bit i: something rests at the i-th of kStep ticks. Without a branch: no CPU can predict where the best price is.
 inline uint32_t occupied(const int32_t* side) {
   uint32_t bits = 0;
@@ -38,7 +52,9 @@ struct Book {
 
   // After the book was written from outside.
   void measure() {
-    bid_low = 0, ask_high = levels - 1;
+    // An environment's step comes here before its one auction, and cancellation draws words for all between these.
+    for (bid_low = 0; bid_low < levels - kStep && vacant(bid + bid_low);) bid_low += kStep;
+    for (ask_high = levels - 1; ask_high >= kStep && vacant(ask + ask_high + 1 - kStep);) ask_high -= kStep;
     bid_bound = ask_bound = (int64_t)1 << 40;  // found out when it is asked for
     find_best_bid(levels - 1);
     find_best_ask(0);
@@ -52,7 +68,8 @@ struct Book {
     }
     int32_t step = from / kStep * kStep;
     uint32_t bits = occupied(bid + step) & ((2u << (from - step)) - 1);
-    while (bits == 0 && step > bid_low) bits = occupied(bid + (step -= kStep));
+    while (bits == 0 && step > bid_low)
+      if (!vacant(bid + (step -= kStep))) bits = occupied(bid + step);
     best_bid = bits != 0 ? step + 31 - __builtin_clz(bits) : -1;
   }
 
@@ -63,7 +80,8 @@ struct Book {
     }
     int32_t step = from / kStep * kStep;
     uint32_t bits = occupied(ask + step) & (~0u << (from - step));
-    while (bits == 0 && step + kStep <= ask_high) bits = occupied(ask + (step += kStep));
+    while (bits == 0 && step + kStep <= ask_high)
+      if (!vacant(ask + (step += kStep))) bits = occupied(ask + step);
     best_ask = bits != 0 ? step + __builtin_ctz(bits) : kNoTick;
   }
 
@@ -105,8 +123,10 @@ struct Book {
     measure();
   }
 
-  // Whether a side's quantity and `more` reach 2^31 together. The bound is made exact only when it cannot tell.
+  // What a side holds beside `more` reaches 2^31 or not; the bound is made tighter, then exact, only if it cannot.
   static bool would_overflow(const int32_t* side, int levels, int64_t& bound, int64_t more) {
+    if (bound + more < (int64_t)1 << 31) return false;
+    bound = (int64_t)levels * largest_of(side, levels);
     if (bound + more < (int64_t)1 << 31) return false;
     bound = sum_of(side, levels);
     return bound + more >= (int64_t)1 << 31;
