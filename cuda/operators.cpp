@@ -103,7 +103,7 @@ bool is_at(const at::Tensor& tensor, int device) {
 void check(const char* name, const at::Tensor& tensor, const Launcher& launcher, int64_t bytes) {
   TORCH_CHECK(is_at(tensor, launcher.device) && tensor.is_contiguous() && (int64_t)tensor.nbytes() == bytes &&
                   (int64_t)tensor.data_ptr() % kAlignment == 0,
-              name, ": got ", tensor.toString(), " of ", tensor.nbytes(), " bytes on ", tensor.device(), ", allowed is a "
+              name, ": got ", tensor.scalar_type(), " of ", tensor.nbytes(), " bytes on ", tensor.device(), ", allowed is a "
               "contiguous tensor of ", bytes, " bytes on the engine's device");
 }
 
