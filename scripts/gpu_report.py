@@ -97,9 +97,9 @@ def check(path: Path) -> int:
 
 
 def builders() -> list[str]:
-    """Return the builders that this machine has, as the doctor prints them."""
-    found = []
-    for name in kernels.BUILDERS:
+    """Return the builders that this machine has, as the doctor prints them; or the one that the environment names."""
+    found, wanted = [], os.environ.get(kernels.BUILDER_VARIABLE)
+    for name in [wanted] if wanted else kernels.BUILDERS:
         os.environ[kernels.BUILDER_VARIABLE] = name
         try:
             found.append(str(kernels.choose_builder()))

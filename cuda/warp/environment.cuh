@@ -346,17 +346,18 @@ struct EnvironmentTile {
     __syncwarp();
   }
 
-  // One market after another.
+  // One market after another. The two books take turns by number: where pointers were swapped, ptxas 13.0 took one of them
+  // for the base of the warp's shared memory from then on.
   __device__ __forceinline__ bool play(Part& part) {
-    int *book = shared, *next_book = shared + Market::book_ints(launch);
-    if (!(playing & 1)) fetch(__ffs(playing) - 1, book);
+    const int book_ints = Market::book_ints(launch);
+    int turn = 0;
+    if (!(playing & 1)) fetch(__ffs(playing) - 1, shared);
 #pragma unroll 1
     for (unsigned left = playing; left != 0; left &= left - 1) {
+      int *const book = shared + turn * book_ints, *const next_book = shared + (1 - turn) * book_ints;
       play_market(__ffs(left) - 1, book, __ffs(left & (left - 1)) - 1, next_book);
       __syncwarp();
-      int* const played_book = book;
-      book = next_book;
-      next_book = played_book;
+      turn = 1 - turn;
     }
     part.plays = part.plays && !market_has_stopped(my_market().error);
     return true;
