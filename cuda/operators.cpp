@@ -29,6 +29,9 @@ using CpuFunction = int64_t(const Launch*);
 using LaunchOnGpu = int(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared,
                         void* stream, void** arguments, void** extra);
 
+using PushContext = int(void* context);
+using PopContext = int(void** context);
+
 struct Record {
   Launcher launcher;
   Launch launch;                   // with the pointers that are bound
@@ -72,12 +75,12 @@ int launch_kernel(const Launcher& launcher, int64_t function, unsigned grid, uns
   const auto launch = reinterpret_cast<LaunchOnGpu*>(launcher.launch_on_gpu);
   const unsigned shared = function == launcher.function ? launcher.shared : 0;
   int code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
-  if (code == 201 || code == 400) {  // another device is current, or none as this thread is new: rare, so not asked before
-    const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
-    const auto before = guard.exchangeDevice(c10::Device(c10::DeviceType::CUDA, (c10::DeviceIndex)launcher.device));
-    guard.setDevice(c10::Device(c10::DeviceType::CUDA, (c10::DeviceIndex)launcher.device));
+  if (code == 201 || code == 400) {  // another context is current, or none in a new thread: rare, so not asked before
+    code = reinterpret_cast<PushContext*>(launcher.push_context)((void*)launcher.context);
+    if (code != 0) return code;
     code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
-    guard.setDevice(before);
+    void* popped = nullptr;
+    reinterpret_cast<PopContext*>(launcher.pop_context)(&popped);
   }
   return code;
 }

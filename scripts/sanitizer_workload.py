@@ -7,9 +7,11 @@ that leave part of the last block without a market.
 
 from typing import Any, cast
 
+import gymnasium as gym
 import torch
 
 from kineticsim_env import MarketConfig, MarketError, Simulator
+from kineticsim_env.engines import variants
 from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.envs.core import SAME_STEP, EnvCore
 from kineticsim_env.tasks import ManyLearnersTask
@@ -85,6 +87,23 @@ def environments_on_lanes(levels: int, **changes: Any) -> None:
         core.close()
 
 
+def steps_and_copies(markets: int) -> None:
+    """Step as users do, with results copied by the kernel for it; and let the GPU choose a variant, as without C++."""
+    envs: Any = gym.make_vec(
+        "KineticSim/Trading-v0", num_envs=markets, engine="cuda", output="torch", horizon=3, warmup=5, bank_size=4
+    )
+    envs.reset(seed=3)
+    actions = torch.rand((markets, 2), device="cuda") * 2 - 1
+    for _ in range(5):
+        envs.step(actions)
+    envs.close()
+    request = variants.Request(
+        markets=markets, levels=128, slots=1, reach=3, agents=9, lanes=-1, shared_of_block=1 << 17
+    )
+    request.multiprocessors, request.shared_of_multiprocessor = 132, 1 << 17
+    assert variants.plan_on_device(request, torch.device("cuda")).fits
+
+
 if __name__ == "__main__":
     for bins, spread in ((0, 60), (16, 3), (32, 7), (64, 15), (128, 31)):
         for options in (False, True):
@@ -99,5 +118,6 @@ if __name__ == "__main__":
     environments_on_lanes(128)
     environments_on_lanes(8, noise_spread=2)
     environments_on_lanes(256, max_order_qty=4000)  # numbers that do not fit in 16 bits
+    steps_and_copies(33)
     torch.cuda.synchronize()
     print("the workload is done")

@@ -25,7 +25,7 @@ from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
-from kineticsim_env.engines import native
+from kineticsim_env.engines import cuda
 
 EVERYTHING = frozenset((*OPTIONS, "limit", "fee", "cap"))
 LIVELY = (("run", 3), ("rollout", 3, 2, "near", 1), ("step", 3, "wide", 2), ("reset", "next episode", True, 3))
@@ -83,7 +83,7 @@ def test_kernels_of_their_own(name):
 def test_a_kernel_of_its_own_after_much_work(monkeypatch):
     """It takes over between two launches."""
     play = Play(ks.MarketConfig.preset("trading", num_agents=20), 5, ("maker",), 8, ())
-    monkeypatch.setattr(native, "_WORK_TO_SPECIALISE", 5 * 20 * 30)
+    monkeypatch.setattr(cuda, "_WORK_TO_SPECIALISE", 5 * 20 * 30)
     sims = [open_simulator(engine, play) for engine in ("cpu", "cuda")]
     generic = None
     for number in range(6):

@@ -366,7 +366,7 @@ for context in (7, 0):  # a thread with the context, and one without
     print(out.value - (1 << 40) - (1 << 50))
 fake.set_current(7)
 refused(lambda: kernel.launch(0, 32, 0, argument, 0))
-assert kernels.launch_address() == ctypes.cast(fake.cuLaunchKernel, ctypes.c_void_p).value
+assert kernels.driver_call("cuLaunchKernel") == ctypes.cast(fake.cuLaunchKernel, ctypes.c_void_p).value
 """
 
 

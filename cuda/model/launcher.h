@@ -13,6 +13,9 @@ struct Launcher {
   int64_t function;                  // address: of ks_cpu_launch, or a CUfunction
   int64_t copy_function;             // the kernel that copies outputs, a CUfunction; 0: there is none
   int64_t launch_on_gpu;             // address of cuLaunchKernel; 0 on the CPU
+  int64_t push_context;              // address of cuCtxPushCurrent,
+  int64_t pop_context;               // of cuCtxPopCurrent,
+  int64_t context;                   // and the CUcontext that the functions are of
   int32_t device;                    // index of the GPU; -1 is the CPU
   int32_t grid;                      // blocks
   int32_t block;                     // threads per block

@@ -178,7 +178,10 @@ class CudaEngine(NativeEngine):
         return {
             "function": kernel.function,
             "copy_function": kernel.copy_function,
-            "launch_on_gpu": kernels.launch_address(),
+            "launch_on_gpu": kernels.driver_call("cuLaunchKernel"),
+            "push_context": kernels.driver_call("cuCtxPushCurrent"),
+            "pop_context": kernels.driver_call("cuCtxPopCurrent"),
+            "context": int(kernel.context),
             "device": self._index,
             "grid": grid,
             "block": block,

@@ -359,11 +359,10 @@ def check(result: tuple[Any, ...], call: str) -> Any:
 
 
 @functools.cache
-def launch_address() -> int:
-    """Return the address of the driver's cuLaunchKernel."""
-    driver = bindings()[0]
-    found = driver.cuGetProcAddress(b"cuLaunchKernel", 12000, 0)
-    return int(check(found[:2], "cuGetProcAddress(cuLaunchKernel)"))
+def driver_call(name: str) -> int:
+    """Return the address of one of the driver's functions, such as cuLaunchKernel, for C++ to call."""
+    found = bindings()[0].cuGetProcAddress(name.encode(), 12000, 0)
+    return int(check(found[:2], f"cuGetProcAddress({name})"))
 
 
 class Kernel:
@@ -374,6 +373,7 @@ class Kernel:
     Attributes:
         function: Its CUfunction.
         copy_function: That of the kernel that copies outputs, 0 if there is none with it.
+        context: The CUcontext that it is of.
         num_registers: Registers per thread.
         local_bytes: Local memory per thread.
         shared_limit: The most dynamic shared memory per block that a launch may ask for.
@@ -395,7 +395,7 @@ class Kernel:
         # Without this a launch may ask for 48 KiB only. It takes nothing from a launch that asks for less.
         largest = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         check(driver.cuFuncSetAttribute(self._handle, largest, self.shared_limit), "cuFuncSetAttribute")
-        self._context = check(driver.cuCtxGetCurrent(), "cuCtxGetCurrent")
+        self.context = check(driver.cuCtxGetCurrent(), "cuCtxGetCurrent")
 
     def _get(self, attribute: Any) -> int:
         return check(self._driver.cuFuncGetAttribute(attribute, self._handle), "cuFuncGetAttribute")
@@ -420,7 +420,7 @@ class Kernel:
         shape = (grid, 1, 1, block, 1, 1, shared_bytes, stream, ctypes.addressof(arguments), 0)
         (code,) = self._driver.cuLaunchKernel(self._handle, *shape)
         if int(code) in _WRONG_CONTEXT:  # a thread that has not used this device yet
-            check(self._driver.cuCtxPushCurrent(self._context), "cuCtxPushCurrent")
+            check(self._driver.cuCtxPushCurrent(self.context), "cuCtxPushCurrent")
             try:
                 (code,) = self._driver.cuLaunchKernel(self._handle, *shape)
             finally:
