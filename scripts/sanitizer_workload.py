@@ -66,7 +66,7 @@ def environment(mark: str, levels: int) -> None:
     for _ in range(5):
         core.step(actions=torch.rand((5, len(ROLES), 4), device="cuda") * 2 - 1)
     core.set_scenarios({"noise_spread": (14, 40)})
-    core.step(actions=torch.rand((5, len(ROLES), 2), device="cuda") * 2 - 1)
+    core.step(actions=torch.rand((5, len(ROLES), 4), device="cuda") * 2 - 1)
     core.close()
 
 
