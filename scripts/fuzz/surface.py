@@ -48,7 +48,7 @@ LEFT_OUT = {
     "check_kind, check_seed, check_render_mode, as_actions, make_config": "what others check their arguments with",
     "Viewer, make_viewer, render_with": "what environments render with",
     "to_params": "what environments hand to the engines",
-    "saved": "of an environment that was checked",
+    "price_improvement": "of an environment that was checked",
     "picture.box, picture.dashes, picture.fill, picture.outline, picture.path, picture.price_at, picture.quote_box, "
     "picture.row_middle, picture.segment, picture.shown_prices, picture.text, picture.triangles": "parts of a picture",
     "elapsed, share_left, signal": "parts of scripted policies",
