@@ -100,12 +100,10 @@ def builders() -> list[str]:
     """Return the builders that this machine has, as the doctor prints them; or the one that the environment names."""
     found, wanted = [], os.environ.get(kernels.BUILDER_VARIABLE)
     for name in [wanted] if wanted else kernels.BUILDERS:
-        os.environ[kernels.BUILDER_VARIABLE] = name
         try:
-            found.append(str(kernels.choose_builder()))
+            found.append(str(kernels.choose_builder(name)))
         except EngineUnavailable as error:
             print(f"make test-gpu: not with {name}: {error}", file=sys.stderr)
-    del os.environ[kernels.BUILDER_VARIABLE]
     return found
 
 

@@ -27,6 +27,7 @@ class Engine:
     """A set of tensors, and the launches that change them."""
 
     name = "none"
+    plays_at_once = False  # whether `step_at_once` ever does
 
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Bind the engine to a set of tensors.

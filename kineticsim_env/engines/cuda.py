@@ -23,6 +23,7 @@ class CudaEngine(NativeEngine):
     """The persistent kernel on one GPU, launched on torch's current stream, without synchronisation."""
 
     name = "cuda"
+    plays_at_once = True
 
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Bind to tensors on a CUDA device; see `NativeEngine`. Kernel variants are compiled when first needed."""
@@ -49,9 +50,8 @@ class CudaEngine(NativeEngine):
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`; a variant without options is used while no market has any."""
-        before = getattr(
-            self, "_rows", rows
-        )  # what a reset draws anew is no constant, else each reset would compile a kernel
+        # What a reset draws anew is no constant, else each reset would compile a kernel.
+        before = getattr(self, "_rows", rows)
         # Scenarios' values change in a table that stays; the first of them come in another number of rows.
         if self._scenarios is None and len(rows["fee"]) == len(before["fee"]):
             self._changing |= {name for name in layout.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
@@ -62,7 +62,7 @@ class CudaEngine(NativeEngine):
         self._reach = max(1, int(rows["noise_spread"].max()), int(rows["maker_half_spread"].max()))
         self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
         self._plans = {}
-        self._work, self._step_work = 0, self._sizes["M"] * self._agents
+        self._work, self._work_per_auction = 0, self._sizes["M"] * self._agents
         return was == [self._definitions(mode) for mode in (0, 1)]
 
     def specialise(self) -> None:
@@ -158,7 +158,7 @@ class CudaEngine(NativeEngine):
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         if not self._specialised:
-            self._work += self._sizes["M"] * self._agents * total_auctions
+            self._work += self._work_per_auction * total_auctions
             # Not while a CUDA graph is captured: no module can be loaded then.
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
@@ -200,7 +200,7 @@ class CudaEngine(NativeEngine):
         if launcher is None or stream != self._raw_stream:
             return False
         if not self._specialised:
-            self._work += self._step_work
+            self._work += self._work_per_auction
             if self._work > _WORK_TO_SPECIALISE:
                 return False
         code = launcher.step(given.data_ptr(), given.nbytes, given.shape[-1], stream)

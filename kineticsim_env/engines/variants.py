@@ -20,7 +20,6 @@ Request: Any = layout.structure("PlanRequest", layout.parse_struct(_TEXT, "PlanR
 Plan: Any = layout.structure("Plan", layout.parse_struct(_TEXT, "Plan"), {})
 _Launch: Any = layout.structure("PlanLaunch", layout.parse_struct(_TEXT, "PlanLaunch"), {"PlanRequest": Request})
 
-# An environment's settings become constants of its kernel, too.
 _SIZES = {"M": "markets", "L": "levels", "K": "slots"}
 
 

@@ -301,7 +301,8 @@ class EnvCore:
             Whether it was played; if not, nothing has happened, and `step` does it or says what is wrong.
         """
         return (
-            type(given) is torch.Tensor
+            self._engine.plays_at_once
+            and type(given) is torch.Tensor
             and given.dtype is self._input_dtype
             and not given.is_nested  # which has no shape
             and given.shape == self._input_shape

@@ -126,14 +126,17 @@ def nvcc_unsuitable() -> str | None:
     return None
 
 
-def choose_builder() -> Builder:
-    """Return the builder that KINETICSIM_CUDA_BUILDER names, else nvcc where it can serve, else NVRTC.
+def choose_builder(wanted: str | None = None) -> Builder:
+    """Return the builder that is wanted, or that KINETICSIM_CUDA_BUILDER names, else nvcc if it can serve, else NVRTC.
+
+    Args:
+        wanted: One of `BUILDERS`, whatever the variable says; None if any will do.
 
     Raises:
         ValueError: If the variable names another one.
         EngineUnavailable: Saying what is missing and how to get it.
     """
-    forced = os.environ.get(BUILDER_VARIABLE)
+    forced = wanted or os.environ.get(BUILDER_VARIABLE)
     if forced is not None and forced not in BUILDERS:
         raise ValueError(f"{BUILDER_VARIABLE}: got {forced!r}, allowed are {', '.join(BUILDERS)}")
     unsuitable = nvcc_unsuitable() if forced != "nvrtc" else "NVRTC was asked for"
