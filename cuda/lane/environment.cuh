@@ -10,18 +10,8 @@
 
 namespace ks {
 
-template <bool kOptions, bool kWide>
-struct LaneEnvironment {
-  using Market = LaneMarket<kOptions, kWide>;
-  using Tile = LaneTile<kWide>;
-
-  const Launch& launch;
-  const Tile tile;
-  Task task;
-  const int role;
-  const bool exists;            // false for lanes beyond those taken, and beyond the last market
-  const int64_t m;              // this lane's market
-  Market market;
+// An environment but for its market: what it goes on with in numbers of another width.
+struct LaneStep {
   int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2, fundamental_before;
   int64_t episode, prev_value;
   Account before;
@@ -29,24 +19,48 @@ struct LaneEnvironment {
   bool done, ended;
   float reward;
   End end;
+  int auction;                  // of the launch: the next that is played
+  bool trades;                  // whether its market plays that one too
+};
+
+template <bool kOptions, bool kWide>
+struct LaneEnvironment : LaneStep {
+  using Market = LaneMarket<kOptions, kWide>;
+  using Tile = LaneTile<kWide>;
+
+  const Launch& launch;
+  const Tile tile;
+  Task task;
+  const int role;
+  const bool exists;            // false for lanes without a market
+  const int64_t m;              // this lane's market
+  Market market;
 
   KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, int* shared)
-      : launch(launch), tile(launch, first, shared), task(task_of(launch)), role(role_of(launch, 0)),
-        exists(tile.lane < Tile::kTaken && first + tile.lane < launch.markets), m(exists ? first + tile.lane : first),
-        market(params(), tile) {}
+      : launch(launch), tile(launch, first, 0, shared), task(task_of(launch)), role(role_of(launch, 0)),
+        exists(first + tile.lane < launch.markets), m(exists ? first + tile.lane : first), market(params(), tile) {}
+
+  // Go on with the markets of some lanes, from `first_lane` on, whose books are in global memory.
+  KS_ON_LANE LaneEnvironment(const LaneEnvironment<kOptions, !kWide>& from, int first_lane, int* shared)
+      : LaneStep(from), launch(from.launch), tile(launch, from.tile.first + first_lane, first_lane, shared),
+        task(task_of(launch)), role(from.role), exists(tile.has_market && from.exists),
+        m(exists ? from.m : from.tile.first), market(from.market.p, tile) {
+    static_cast<LaneMarketState&>(market) = from.market;
+    trades &= exists;
+  }
 
   static KS_ON_LANE MarketParams copy_of(const MarketParams& row) { return MarketParams{KS_PARAMETERS}; }
   KS_ON_LANE MarketParams params() const { return copy_of(launch.params[m * launch.params_stride]); }
 
   // This lane's row of features.
   KS_ON_LANE void find_features() const {
-    float* const out = tile.features + tile.lane * kObservation;
+    float* const out = tile.features + tile.place * kObservation;
     View<const int32_t*> view{nullptr, nullptr, market.levels, market.best_bid, market.best_ask, mids[0], market.last_tick,
                               market.origin, mids, volumes, arrival2, role, elapsed, market.p.inventory_limit,
                               target_of(task, role, mids, market.key, market.t, 0, market.account.inventory),
                               market.quote, market.account};
     sync_warp();  // features take the bins' memory
-    if (tile.lane >= Tile::kTaken) return;
+    if (!tile.has_market) return;
 #pragma unroll
     for (int i = 0; i < 2 * kDepth; ++i) {
       const int32_t tick = depth_tick(view.mid2, view.origin, i);
@@ -87,13 +101,14 @@ struct LaneEnvironment {
     done = launch.done[m], ended = launch.ended[m];
     reward = 0.0f;
     end = kEndGoesOn;
+    auction = 0;
   }
 
   KS_ON_LANE Part part() const {
     if (!exists) return {false, false, true};
     return part_of(launch, task, market.stopped(), done, !launch.reset_mask || launch.reset_mask[m]);
   }
-  KS_ON_LANE void begin(const Part&) const {}
+  KS_ON_LANE void begin(const Part& part) { trades = part.plays; }
 
   KS_ON_LANE void decode_actions(const Part& part) {
     before = market.account;
@@ -102,30 +117,32 @@ struct LaneEnvironment {
     if (part.plays && !ended) fresh = decode();
   }
 
-  // False if a market's quantities do not fit.
+  // False if a market's quantities do not fit before the next auction.
   KS_ON_LANE bool play(Part& part) {
-    bool plays = part.plays;
     const int auctions = launch.auctions + task.forced_auctions;
     const int32_t largest = max_of(max_of(fresh.bid_qty, fresh.ask_qty), task.forced_auctions > 0 ? task.forced_qty : 0);
-    if (!kWide && any(plays && !market.is_narrow(largest))) return false;
+    if (!kWide && any(trades && !market.is_narrow(largest))) return false;
+    if (kWide) {
+      tile.load_books(ballot(part.plays));
+      if (part.plays) market.measure();
+    }
 #pragma unroll 1
-    for (int a = 0; a < auctions; ++a) {
-      const bool forced = a >= launch.auctions;
-      if (forced && plays) {
+    for (; auction < auctions; ++auction) {
+      const bool forced = auction >= launch.auctions;
+      if (forced && trades) {
         const Target aim = target_of(task, role, mids, market.key, market.t, 0, market.account.inventory);
         fresh = forced_order(task, role, ended, market.p, aim, market.account.inventory);
-        plays = a - launch.auctions < forced_auctions(task, elapsed) && has_quantity(fresh);
+        trades = auction - launch.auctions < forced_auctions(task, elapsed) && has_quantity(fresh);
       }
-      const unsigned playing = ballot(plays);
-      if (playing == 0) break;
-      if (plays) market.draw(market.key, market.t);
-      if (a > 0) {
-        if (!kWide && !tile.fit(plays ? market.bits() : 0)) return false;
-      } else {
-        if (!tile.load_books(playing)) return false;
-        if (plays && (!kOptions || market.p.cancel_threshold == 0)) market.measure();  // cancellation does so, too
+      const unsigned trading = ballot(trades);
+      if (trading == 0) break;
+      if (trades) market.draw(market.key, market.t);
+      if (!kWide && auction > 0 && !tile.fit(trades ? market.bits() : 0)) return false;
+      if (!kWide && auction == 0) {
+        if (!tile.load_books(trading)) return false;
+        if (trades && (!kOptions || market.p.cancel_threshold == 0)) market.measure();  // cancellation does so, too
       }
-      play_auction<kOptions>(market, plays, a == 0 || forced, fresh);
+      play_auction<kOptions>(market, trades, auction == 0 || forced, fresh);
     }
     part.plays = part.plays && !market.stopped();
     return true;
@@ -164,9 +181,8 @@ struct LaneEnvironment {
   KS_ON_LANE bool begin_episodes(const Part& part) {
     Opening opening = {0, 0, 0};
     if (part.restarts) {
-      episode += 1;
-      market.key = episode_key(launch.seed[m], episode);
-      opening = opening_of(launch, task, m, market.key, episode);
+      market.key = episode_key(launch.seed[m], episode + 1);
+      opening = opening_of(launch, task, m, market.key, episode + 1);
       if (task.scenarios > 0) market.p = copy_of(launch.scenario_params[opening.scenario]);
     }
     if (task.bank_size > 0) {
@@ -175,6 +191,7 @@ struct LaneEnvironment {
       return false;
     }
     if (!part.restarts) return true;
+    episode += 1;
     if (task.bank_size == 0) market.open(market.p);
     const int32_t error = launch.env_mode == kLaunchModeEnvReset ? 0 : market.error;
     static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, market.key, error);
@@ -231,15 +248,20 @@ struct LaneEnvironment {
   }
 };
 
-// A warp's environments, from `first` on: all at a time if their quantities fit in 16 bits, else half of them at a time.
+// A warp's environments, from `first` on: all at a time while their quantities fit in 16 bits, and from where they do not,
+// half of them at a time.
 template <bool kOptions>
 KS_ON_LANE void step_lanes(const Launch& launch, int64_t first, int* shared) {
   LaneEnvironment<kOptions, false> all(launch, first, shared);
-  if (step_or_reset(all)) return;
-  for (int64_t part = first; part < first + kLaneCount && part < launch.markets; part += kWideLanes) {
+  Part part = begin_step(all);
+  if (end_step(all, part)) return;
+  all.tile.store_books(all.market);
+#pragma unroll 1
+  for (int first_lane = 0; first_lane < kLaneCount; first_lane += kWideLanes) {
     sync_warp();
-    LaneEnvironment<kOptions, true> half(launch, part, shared);
-    step_or_reset(half);
+    LaneEnvironment<kOptions, true> half(all, first_lane, shared);
+    Part its = half.exists ? part : Part{false, false, true, part.judged};
+    end_step(half, its);
   }
 }
 

@@ -11,8 +11,16 @@
 
 namespace ks {
 
+// A market but for its parameters, book and orders: what it goes on with in numbers of another width.
+struct LaneMarketState : MarketNumbers {
+  int64_t volume, bought, sold;
+  int32_t trades;
+  Quote quote;
+  Account account;
+};
+
 template <bool kOptions, bool kWide>
-struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
+struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
   using Orders = LaneOrders<kWide>;
   using typename Orders::Cell;
   using Orders::best_ask, Orders::best_bid, Orders::levels, Orders::low, Orders::near_high, Orders::near_low, Orders::p,
@@ -22,14 +30,11 @@ struct LaneMarket : LaneOrders<kWide>, MarketNumbers {
 
   const LaneTile<kWide> tile;
   int64_t added;                   // to either side by orders since the row was looked at, at most
-  int64_t volume, bought, sold;
-  int32_t trades;
-  Quote quote;
-  Account account;
 
   KS_ON_LANE LaneMarket(const MarketParams& p, const LaneTile<kWide>& tile)
-      : Orders(p, tile.levels, tile.row_of(tile.lane), tile.bins + tile.lane), tile(tile), added(0), volume(0),
-        bought(0), sold(0), trades(0) {}
+      : Orders(p, tile.levels, tile.row_of(tile.place), tile.bins + tile.place), tile(tile), added(0) {
+    volume = bought = sold = 0, trades = 0;
+  }
 
   KS_ON_LANE bool stopped() const { return market_has_stopped(error); }
   KS_ON_LANE int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }

@@ -1,5 +1,6 @@
 // tile.cuh: the markets that a warp has on its lanes at a time: where their books, bins and features are in shared
 // memory, and how books and features are loaded and stored. All lanes work on one market's row, then on the next.
+// The tile's markets are those of `kTaken` lanes, from `first_lane` on.
 #pragma once
 
 #include "model/compiled_in.cuh"
@@ -12,23 +13,27 @@ struct LaneTile {
   using Book = LaneBook<kWide>;
   using Cell = typename Book::Cell;
   using Cells = typename Book::Cells;
-  static constexpr int kTaken = Book::kStride;  // lanes that have a market
+  static constexpr int kTaken = Book::kStride;  // lanes that have a market of the tile
   static constexpr int kRowsAtOnce = kLaneCount > 1 ? 2 : 1, kLanesPerRow = kLaneCount / kRowsAtOnce;  // when books are stored
 
   const Launch& launch;
-  const int lane, levels;
-  const int64_t first;
+  const int lane, levels, first_lane;
+  const bool has_market;        // whether this lane is one of those
+  const int place;              // of this lane's market in the tile; 0 if it has none
+  const int64_t first;          // market of the tile
   Cell* const rows;             // shared [taken, row]
   int32_t* const bins;          // shared [KS_LANES + 1, taken] or [KS_LANES + 1, 2, taken]
   float* const features;        // shared [taken, kObservation], in the same memory as the bins
 
-  KS_ON_LANE LaneTile(const Launch& launch, int64_t first, int* shared)
-      : launch(launch), lane(this_lane()), levels(KS_LEVELS), first(first), rows(reinterpret_cast<Cell*>(shared)),
+  KS_ON_LANE LaneTile(const Launch& launch, int64_t first, int first_lane, int* shared)
+      : launch(launch), lane(this_lane()), levels(KS_LEVELS), first_lane(kTaken < kLaneCount ? first_lane : 0),
+        has_market(lane >= this->first_lane && lane < this->first_lane + kTaken),
+        place(has_market ? lane - this->first_lane : 0), first(first), rows(reinterpret_cast<Cell*>(shared)),
         bins(shared + kTaken * lane_row_ints(levels, kWide)), features(reinterpret_cast<float*>(bins)) {}
 
   KS_ON_LANE Cell* row_of(int i) const { return rows + i * (levels + kRowPadding); }
 
-  // Load lane i's book into shared memory, with all lanes. Returns the bitwise or of the quantities that this lane read.
+  // Load the tile's book i into shared memory, with all lanes. Returns the bitwise or of the quantities that this lane read.
   KS_ON_LANE int32_t load_book(int i, const int32_t* bids, const int32_t* asks) const {
     int32_t bits = 0;
     for (int tick = 4 * lane; tick < levels; tick += 4 * kLaneCount) {
@@ -41,13 +46,13 @@ struct LaneTile {
   }
   static KS_ON_LANE bool fit(int32_t bits) { return kWide || ballot(bits > kNarrowResting) == 0; }
 
-  // Load the books of the markets in `wanted`; false if a quantity does not fit.
+  // Load the books of the lanes in `wanted`; false if a quantity does not fit.
   KS_ON_LANE bool load_books(unsigned wanted) const {
     const int32_t *bids = launch.bid + first * levels, *asks = launch.ask + first * levels;
     int32_t bits = 0;
 #pragma unroll 8  // loads in flight at a time
     for (int i = 0; i < kTaken; ++i)
-      if (wanted >> i & 1) bits |= load_book(i, bids + i * levels, asks + i * levels);
+      if (wanted >> (first_lane + i) & 1) bits |= load_book(i, bids + i * levels, asks + i * levels);
     sync_warp();
     return fit(bits);
   }
@@ -57,8 +62,8 @@ struct LaneTile {
     int32_t bits = 0;
 #pragma unroll 4
     for (int i = 0; i < kTaken; ++i) {
-      const int64_t from = shuffle(row, i) * levels;
-      if (wanted >> i & 1) bits |= load_book(i, launch.bank_bid + from, launch.bank_ask + from);
+      const int64_t from = shuffle(row, first_lane + i) * levels;
+      if (wanted >> (first_lane + i) & 1) bits |= load_book(i, launch.bank_bid + from, launch.bank_ask + from);
     }
     sync_warp();
     return fit(bits);
@@ -74,7 +79,7 @@ struct LaneTile {
 #pragma unroll 4  // half the lanes for a market, as most change less than half of 128 ticks
     for (int i = 0; i < kTaken; i += kRowsAtOnce) {
       const int row = i + lane / kLanesPerRow;
-      const int32_t part = shuffle(changed, row), low = 8 * (part & 0xffff), high = 8 * (part >> 16) + 7;
+      const int32_t part = shuffle(changed, first_lane + row), low = 8 * (part & 0xffff), high = 8 * (part >> 16) + 7;
       const int64_t to = (first + row) * levels;
 #pragma unroll 1
       for (int tick = low + 4 * (lane % kLanesPerRow); tick <= high; tick += 4 * kLanesPerRow) {
@@ -89,8 +94,8 @@ struct LaneTile {
   KS_ON_LANE void shift_books(int32_t by) const {
     for (unsigned left = ballot(by != 0); left != 0; left &= left - 1) {
       sync_warp();
-      const int i = lowest_bit(left), shift = shuffle(by, i);
-      Cell* const row = row_of(i);
+      const int owner = lowest_bit(left), shift = shuffle(by, owner);
+      Cell* const row = row_of(owner - first_lane);
       for (int low = 0; low < levels; low += kLaneCount) {
         const int tick = shift > 0 ? low + lane : levels - 1 - low - lane, from = tick + shift;
         const bool on_grid = tick >= 0 && tick < levels;
@@ -117,7 +122,7 @@ struct LaneTile {
     } else {
 #pragma unroll 1
       for (int i = lane; i < kTaken * kObservation; i += kLaneCount) {
-        if (!(wanted >> (i / kObservation) & 1)) continue;
+        if (!(wanted >> (first_lane + i / kObservation) & 1)) continue;
         out[i] = features[i];
         if (copy) copy[i] = features[i];
       }

@@ -14,6 +14,7 @@ namespace ks {
 // its flags. A market that has stopped does none of these: its flags are lowered.
 struct Part {
   bool plays, restarts, frozen;
+  bool judged = false;  // its decision is behind it
 };
 
 KS_RULE Part part_of(const Launch& launch, const TaskParams& task, bool stopped, bool done, bool masked) {
@@ -95,25 +96,37 @@ KS_RULE MarketNumbers opening_numbers(const Launch& launch, const TaskParams& ta
 //   observe(part)      what the decision has led to, as the final and as the next observation
 //   begin_episodes(part), observe_opening(part)
 //   store(part)
-// Returns false, and nothing but observations has been written, if play or begin_episodes could not go on.
 template <typename Host>
-KS_PLAY bool step_or_reset(Host& host) {
+KS_PLAY Part begin_step(Host& host) {
   host.load();
-  Part part = host.part();
+  const Part part = host.part();
   host.begin(part);
-  if (host.any(part.plays)) {
-    host.decode_actions(part);
+  if (host.any(part.plays)) host.decode_actions(part);
+  return part;
+}
+
+// Returns false if play or begin_episodes cannot go on, which may be called again then, of a Host that can.
+template <typename Host>
+KS_PLAY bool end_step(Host& host, Part& part) {
+  if (!part.judged && host.any(part.plays)) {
     if (!host.play(part)) return false;
     host.judge(part);
     if (part.plays) part.restarts = host.all_ended() && host.task.autoreset == kAutoresetSameStep;
     host.observe(part);
   }
+  part.judged = true;
   if (host.any(part.restarts)) {
     if (!host.begin_episodes(part)) return false;
     host.observe_opening(part);
   }
   host.store(part);
   return true;
+}
+
+template <typename Host>
+KS_PLAY void step_or_reset(Host& host) {
+  Part part = begin_step(host);
+  end_step(host, part);
 }
 
 }  // namespace ks

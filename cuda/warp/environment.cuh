@@ -63,6 +63,8 @@ struct EnvironmentTile {
   __device__ __forceinline__ TileMarket& my_market() const { return markets[has_market ? lane : 0]; }
   __device__ __forceinline__ TileSlot& my_slot() const { return rows[!kSingle && has_slot ? lane : 0]; }
   __device__ __forceinline__ bool is_in(unsigned of_markets) const { return has_slot && (of_markets >> slot_market & 1); }
+  // Whether this lane writes its slot's row: one does, where all lanes work for one slot.
+  __device__ __forceinline__ bool keeps_slot() const { return kSingle ? lane == 0 : has_slot; }
 
   // This lane's row among all slots: a tile's slots follow each other in memory.
   __device__ __forceinline__ int64_t slot_row() const { return first * slots + (kSingle ? 0 : lane); }
@@ -302,9 +304,11 @@ struct EnvironmentTile {
       standing = Quote{four.x, four.y, four.z, four.w};
       inventory = launch.inventory[slot_row()];
       ended_before = launch.ended[slot_row()];
-      copy_ahead(&row.cash_before, launch.cash + slot_row());
-      copy_ahead(&row.fees, launch.fees + slot_row());
-      copy_ahead(&row.prev_value, launch.prev_value + slot_row());
+      if (keeps_slot()) {
+        copy_ahead(&row.cash_before, launch.cash + slot_row());
+        copy_ahead(&row.fees, launch.fees + slot_row());
+        copy_ahead(&row.prev_value, launch.prev_value + slot_row());
+      }
       if (steps && task.action_type == kActionTypeContinuous) action = read_action();
     }
     copies_done();
@@ -331,7 +335,7 @@ struct EnvironmentTile {
     }
     __syncwarp();
     playing = __ballot_sync(kAllLanes, part.plays);
-    if (has_slot) {
+    if (keeps_slot()) {
       TileSlot& row = my_slot();
       row.quote = standing;
       row.inventory = inventory;
@@ -342,7 +346,10 @@ struct EnvironmentTile {
   }
 
   __device__ __forceinline__ void decode_actions(const Part&) {
-    if (is_in(playing) && !ended_before) my_slot().fresh = decode(markets[slot_market], standing, inventory, action);
+    if (is_in(playing) && !ended_before) {
+      const Quote fresh = decode(markets[slot_market], standing, inventory, action);
+      if (keeps_slot()) my_slot().fresh = fresh;
+    }
     __syncwarp();
   }
 
@@ -388,7 +395,7 @@ struct EnvironmentTile {
       }
     }
     __syncwarp();
-    if (is_in(playing)) {
+    if (is_in(playing) && keeps_slot()) {
       row.cash_before = account.cash, row.inventory = account.inventory, row.fees = account.fees;
       row.prev_value = outcome.value;
       if (outcome.end != kEndGoesOn) atomicOr(&market.ended, 1u << k);
@@ -429,10 +436,12 @@ struct EnvironmentTile {
     for (unsigned left = restarting; left != 0; left &= left - 1) open(__ffs(left) - 1);
     __syncwarp();
     if (is_in(restarting)) {
-      TileSlot& row = my_slot();
-      row.quote = Quote{0, 0, 0, 0};
-      row.cash_before = row.inventory = row.fees = row.prev_value = 0;
-      write_own_features(row.quote, Account{0, 0, 0}, launch.observation, nullptr);
+      if (keeps_slot()) {
+        TileSlot& row = my_slot();
+        row.quote = Quote{0, 0, 0, 0};
+        row.cash_before = row.inventory = row.fees = row.prev_value = 0;
+      }
+      write_own_features(Quote{0, 0, 0, 0}, Account{0, 0, 0}, launch.observation, nullptr);
     }
     return true;
   }
@@ -461,7 +470,7 @@ struct EnvironmentTile {
 #pragma unroll
       for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = state.volume_history[moved + i];
     }
-    if (has_slot) {
+    if (keeps_slot()) {
       const TileSlot& row = my_slot();
       const int64_t at = slot_row();
       if (launch.env_mode == kLaunchModeEnvStep) {
