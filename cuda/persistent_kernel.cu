@@ -6,6 +6,7 @@
 //   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
 //   KS_SINGLE, KS_BLOCKS (optional)         one environment of one slot per warp; blocks that a multiprocessor must hold
 //   KS_LANES (optional)                      one environment of one slot per lane; ticks around the mid that it has room for
+//   KS_DEADLINES (optional)                  with KS_LANES: markets at a block's deadline are stepped by whole warps
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
@@ -30,8 +31,8 @@
 #endif
 #endif
 
-// A block is one to four warps. A warp has one market, or steps a tile of environments, or one environment per lane
-// (model/plan.h chooses).
+// A block is one to four warps. A warp has one market, or steps a tile of environments; in a block of one warp each lane
+// may have an environment of its own (model/plan.h chooses).
 extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCKS)
     ks_market_kernel(const __grid_constant__ ks::Launch launch) {
   using namespace ks;
@@ -40,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
 #if KS_TASK && KS_LANES
   if (group * kLaneCount >= launch.markets) return;
-  step_lanes<KS_OPTIONS != 0>(launch, group * kLaneCount, shared + warp * lane_ints(KS_LEVELS, KS_LANES));
+  step_environments<KS_OPTIONS != 0>(launch, group * kLaneCount, gridDim.x, shared);
 #elif KS_TASK
   using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;

@@ -53,6 +53,13 @@ LOAD = "print('answer', build.load_cpu().ks_answer())"
 HOST_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
 HOST_KERNELS = {  # the source in tests/ and its flags
     "lanes": ["lanes_on_host.cpp", "-DKS_LANES=128"],
+    "lanes and deadlines": [
+        "lanes_on_host.cpp",
+        "-fno-strict-aliasing",
+        "-DKS_LANES=128",
+        "-DKS_DEADLINES=1",
+        "-DKS_BINS=64",
+    ],
     "warp": ["warp_on_host.cpp", "-fno-strict-aliasing", "-DKS_BINS=0"],
     "warp with bins": ["warp_on_host.cpp", "-fno-strict-aliasing", "-DKS_BINS=64"],
     "warp of one slot": ["warp_on_host.cpp", "-fno-strict-aliasing", "-DKS_BINS=64", "-DKS_SINGLE=1"],
@@ -109,13 +116,14 @@ def headers_with_fibers(folder: Path) -> Path:
     """Copy the sources in cuda/ to `folder`, and give the threads of a warp a fiber each; return the copy."""
     copy = Path(shutil.copytree(build.cuda_dir(), folder / "cuda"))
     shutil.copy(Path(__file__).with_name("warp_on_fibers.h"), copy / "warp" / "warp.cuh")
+    shutil.copy(Path(__file__).with_name("lanes_on_fibers.h"), copy / "lane" / "lanes.cuh")
     return copy
 
 
 def build_kernel_on_host(name: str, folder: Path) -> Any:
     """Build one of `HOST_KERNELS` in a folder, and load it."""
     source, *flags = HOST_KERNELS[name]
-    include = headers_with_fibers(folder) if source == "warp_on_host.cpp" else build.cuda_dir()
+    include = build.cuda_dir() if name == "lanes" else headers_with_fibers(folder)
     build_on_host(source, folder / "kernel.so", include, *flags)
     return build._open_library(folder / "kernel.so", b"")
 

@@ -1,7 +1,9 @@
 // lanes_on_host.cpp: the CUDA environment step of a market per lane (cuda/lane/environment.cuh), built as a library for a
-// CPU: a warp has one lane there, or a thread per lane (lanes_on_threads.cuh). Runs without steps are the C++ engine's.
-// For tests/test_lane_environment.py and tests/test_lane_races.py.
+// CPU: a warp has one lane there, or a thread per lane (lanes_on_threads.cuh), or, with a queue of deadlines, a fiber per
+// lane (lanes_on_fibers.h). Runs without steps are the C++ engine's. For tests/test_lane_environment.py and
+// tests/test_lane_races.py.
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "cpu/environment.h"
@@ -14,12 +16,17 @@ template <bool kOptions>
 void play(const ks::Launch& launch, int64_t first) {
   // At least what a warp asks for, whose lanes each count it.
   static thread_local std::vector<ks::Four> shared;
-  shared.resize(ks::kLaneCount * (launch.levels + ks::kRowPadding + 2 * (KS_LANES + 1) + ks::kObservation) / 4 + 1);
+  const int lanes = ks::kLaneCount * (launch.levels + ks::kRowPadding + 2 * (KS_LANES + 1) + ks::kObservation);
+  shared.resize(ks::max_of(lanes, ks::environment_ints(launch.levels, 1, 1)) / 4 + 1);
   int* const begin = &shared[0].a;
+  const int64_t warps = (launch.markets + ks::kLaneCount - 1) / ks::kLaneCount;
+  const auto act = [&launch, first, warps, begin] { ks::step_environments<kOptions>(launch, first, warps, begin); };
 #ifdef KS_THREADS
-  ks::on_all_lanes([&, begin] { ks::step_lanes<kOptions>(launch, first, begin); });
+  ks::on_all_lanes(act);
+#elif KS_DEADLINES
+  ks::on_all_lanes(begin, act);
 #else
-  ks::step_lanes<kOptions>(launch, first, begin);
+  act();
 #endif
 }
 
@@ -31,7 +38,12 @@ bool has_options(const ks::MarketParams& p) {
 
 extern "C" {
 
-int64_t ks_cpu_launch(const ks::Launch* launch) {
+int64_t ks_cpu_launch(const ks::Launch* given) {
+  ks::Launch copy = *given;
+  const ks::Launch* const launch = &copy;
+  static thread_local std::vector<int32_t> queue;
+  queue.assign(ks::kDeadlineCounts + launch->markets, 0);
+  copy.deadline_queue = queue.data();
   static thread_local ks::Scratch scratch;
   scratch.fit(launch->levels);
   bool options = false;
@@ -41,6 +53,8 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
     if (launch->env_mode == ks::kLaunchModeRun) ks::Environment(*launch, m, scratch).run();
     else if (m % ks::kLaneCount == 0) options ? play<true>(*launch, m) : play<false>(*launch, m);
   }
+  for (const int32_t left : queue)
+    if (left != 0) std::abort();
   for (int64_t m = 0; m < launch->markets; ++m)
     if (ks::market_has_stopped(launch->error[m])) return m;
   return -1;

@@ -18,6 +18,7 @@ struct alignas(16) Four {
 };
 
 #define KS_ON_LANE inline
+#define KS_CALLED_ON_LANE inline
 constexpr int kLaneCount = 32;
 
 struct Post {

@@ -4,12 +4,22 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from env_helpers import assert_same, check_agreement, check_cores_agree, environments, make_cores
+from env_helpers import (
+    assert_same,
+    check_agreement,
+    check_cores_agree,
+    draw_actions,
+    environments,
+    launch,
+    make_cores,
+    trading_market,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thorough import examples
 
 import kineticsim_env as ks
+from kineticsim_env.envs.core import NEXT_STEP, SAME_STEP
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 pytestmark = pytest.mark.gpu
@@ -44,6 +54,25 @@ def test_environments_on_lanes_agree_on_every_tensor(environment, bad):
     cores = make_cores(arguments, kwargs, ("cpu", "cuda"))
     cores[1].simulator.engine.force = {"KS_LANES": 32, "KS_BINS": 0}
     check_cores_agree(cores, environment, bad)
+
+
+@pytest.mark.parametrize("stagger", [True, False])
+@pytest.mark.parametrize("autoreset", [SAME_STEP, NEXT_STEP])
+def test_whole_warps_step_blocks_at_their_deadline(autoreset, stagger):
+    """Those that lanes leave to them; the queue is empty after each launch."""
+    (config, _, task, roles), kwargs = trading_market("executor")
+    kwargs |= {"autoreset": autoreset, "stagger": stagger}
+    cores = make_cores((config, 5000, task, roles), kwargs, ("cpu", "cuda"))
+    engine = cores[1].simulator.engine
+    engine.force = {"KS_LANES": 2 * engine._reach + 2}
+    for core in cores:
+        core.reset(3)
+    generator = np.random.default_rng(4)
+    for step in range(16):
+        launch(cores, draw_actions(cores[0], generator, 0.0))
+        assert_same(cores, f"after step {step}")
+        assert int(engine._queue.abs().sum()) == 0
+    assert engine._definitions(1)["KS_DEADLINES"] == 1 and int(cores[0].tensors["terminated"].sum()) > 0
 
 
 @pytest.mark.parametrize(("kind", "large"), [(MarketMakingVectorEnv, True), (ExecutionVectorEnv, False)])

@@ -70,6 +70,7 @@ def random_request(rng):
         "reach": max(1, int(2 ** rng.uniform(0, 15))) if rng.random() < 0.3 else int(rng.integers(1, 70)),
         "agents": int(2 ** rng.uniform(0, 14)),
         "orders": int(2 ** rng.uniform(0, 31)) - 1,
+        "forced_auctions": pick(0, 0, 66),
         "largest_quote": int(2 ** rng.uniform(0, 20)),
         "multiprocessors": pick(1, 16, 68, 108, 132, 148),
         "shared_of_block": shared,
@@ -136,7 +137,8 @@ def test_plans_fit_the_markets_the_device_and_the_kernel():
         assert bool(got.fits) == (got.shared <= ask["shared_of_block"])
         books = warps * 4 * 2 * max(ask["levels"], 32)
         if lanes:
-            assert ask["slots"] == 1 and ask["task"] and not got.single and not got.bins and got.tile == 32
+            assert ask["slots"] == 1 and ask["task"] and not got.single and got.tile == 32
+            assert got.deadlines == (ask["forced_auctions"] > 0) and (got.deadlines or not got.bins)
             assert 2 * ask["reach"] + 2 <= got.lanes and got.shared >= 32 * 2 * ask["levels"], "16 bits for each tick"
         elif ask["task"]:
             slot, market = (4 * layout.CONSTANTS[name] for name in ("kTileSlotInts", "kTileMarketInts"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from thorough import examples
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.core import SAME_STEP
+from kineticsim_env.envs.core import NEXT_STEP, SAME_STEP
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no 
 def make_pair(kernels, monkeypatch):
     """Make an environment twice: on the C++ engine, and on the lanes' step."""
 
-    def make(arguments, kwargs):
+    def make(arguments, kwargs, variant="lanes"):
         with monkeypatch.context() as patch:
-            patch.setattr(build, "load_cpu", lambda: kernels["lanes"])
+            patch.setattr(build, "load_cpu", lambda: kernels[variant])
             lanes = make_cores(arguments, kwargs, ("cpu",))
         return make_cores(arguments, kwargs, ("cpu",)) + lanes
 
@@ -40,6 +40,26 @@ def make_pair(kernels, monkeypatch):
 @given(environment=environments(most_slots=1), bad=st.sampled_from((0.0, 0.0, 0.05)))
 def test_lanes_agree_on_every_tensor(make_pair, environment, bad):
     check_cores_agree(make_pair(*environment[:2]), environment, bad)
+
+
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(environment=environments(most_slots=1), bad=st.sampled_from((0.0, 0.0, 0.05)))
+def test_a_warp_of_lanes_agrees_on_every_tensor(make_pair, environment, bad):
+    check_cores_agree(make_pair(*environment[:2], "lanes and deadlines"), environment, bad)
+
+
+@pytest.mark.parametrize("autoreset", [SAME_STEP, NEXT_STEP])
+@pytest.mark.parametrize("stagger", [True, False])
+@pytest.mark.parametrize("changes", [{}, {"max_order_qty": 4000}])
+def test_whole_warps_step_blocks_at_their_deadline(make_pair, autoreset, stagger, changes):
+    """Of each warp few deadlines come at a time, or all; the last warp has lanes without a market."""
+    (config, _, task, roles), kwargs = trading_market("executor")
+    kwargs |= {"autoreset": autoreset, "stagger": stagger}
+    cores = make_pair((config.replace(**changes), 70, task, roles), kwargs, "lanes and deadlines")
+    at_once = [0]
+    for _ in steps_alike(cores, 3, 4, 16):
+        at_once.append(int(cores[0].tensors["terminated"][:32].sum()))
+    assert 0 < max(at_once) and (max(at_once) < 12) == stagger
 
 
 @pytest.mark.parametrize("role", ROLES)

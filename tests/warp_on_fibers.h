@@ -142,6 +142,17 @@ template <typename T>
 T atomicSub(T* place, T x) {
   return atomicAdd(place, (T)-x);
 }
+inline int atomicExch(int* place, int x) {
+  const int before = *place;
+  *place = x;
+  return before;
+}
+inline int atomicCAS(int* place, int expected, int x) {
+  const int before = *place;
+  if (before == expected) *place = x;
+  return before;
+}
+inline void __threadfence() {}
 template <typename T>
 void atomicOr(T* place, T bits) {
   *place |= bits;

@@ -3,6 +3,7 @@
 // observations are model/tasks.h's, in the order of docs/environment.md.
 #pragma once
 
+#include "lane/deadlines.cuh"
 #include "lane/market.cuh"
 #include "lane/tile.cuh"
 #include "model/compiled_in.cuh"
@@ -10,7 +11,7 @@
 
 namespace ks {
 
-// An environment but for its market: what it goes on with in numbers of another width.
+// An environment but for its market.
 struct LaneStep {
   int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2, fundamental_before;
   int64_t episode, prev_value;
@@ -23,6 +24,14 @@ struct LaneStep {
   bool trades;                  // whether its market plays that one too
 };
 
+// What it goes on with in numbers of another width.
+struct LaneState : LaneStep {
+  LaneMarketState market;
+  MarketParams params;
+  Part part;
+  bool exists;
+};
+
 template <bool kOptions, bool kWide>
 struct LaneEnvironment : LaneStep {
   using Market = LaneMarket<kOptions, kWide>;
@@ -32,19 +41,20 @@ struct LaneEnvironment : LaneStep {
   const Tile tile;
   Task task;
   const int role;
-  const bool exists;            // false for lanes without a market
+  const bool exists;            // false for lanes without a market to step
   const int64_t m;              // this lane's market
   Market market;
 
-  KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, int* shared)
+  // A market for each lane, from `first` on, but for the lanes in `without`.
+  KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, unsigned without, int* shared)
       : launch(launch), tile(launch, first, 0, shared), task(task_of(launch)), role(role_of(launch, 0)),
-        exists(first + tile.lane < launch.markets), m(exists ? first + tile.lane : first), market(params(), tile) {}
+        exists(first + tile.lane < launch.markets && !(without >> tile.lane & 1)), m(exists ? first + tile.lane : first), market(params(), tile) {}
 
   // Go on with the markets of some lanes, from `first_lane` on, whose books are in global memory.
-  KS_ON_LANE LaneEnvironment(const LaneEnvironment<kOptions, !kWide>& from, int first_lane, int* shared)
-      : LaneStep(from), launch(from.launch), tile(launch, from.tile.first + first_lane, first_lane, shared),
-        task(task_of(launch)), role(from.role), exists(tile.has_market && from.exists),
-        m(exists ? from.m : from.tile.first), market(from.market.p, tile) {
+  KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, const LaneState& from, int first_lane, int* shared)
+      : LaneStep(from), launch(launch), tile(launch, first + first_lane, first_lane, shared), task(task_of(launch)),
+        role(role_of(launch, 0)), exists(tile.has_market && from.exists), m(exists ? first + tile.lane : first),
+        market(from.params, tile) {
     static_cast<LaneMarketState&>(market) = from.market;
     trades &= exists;
   }
@@ -248,21 +258,38 @@ struct LaneEnvironment : LaneStep {
   }
 };
 
-// A warp's environments, from `first` on: all at a time while their quantities fit in 16 bits, and from where they do not,
-// half of them at a time.
+// Half of a warp's environments at a time. A function that is called, so that what it takes over is in registers as long
+// as all fit in 16 bits.
 template <bool kOptions>
-KS_ON_LANE void step_lanes(const Launch& launch, int64_t first, int* shared) {
-  LaneEnvironment<kOptions, false> all(launch, first, shared);
-  Part part = begin_step(all);
-  if (end_step(all, part)) return;
-  all.tile.store_books(all.market);
+KS_CALLED_ON_LANE void end_step_in_halves(const Launch& launch, int64_t first, const LaneState& state, int* shared) {
 #pragma unroll 1
   for (int first_lane = 0; first_lane < kLaneCount; first_lane += kWideLanes) {
     sync_warp();
-    LaneEnvironment<kOptions, true> half(all, first_lane, shared);
-    Part its = half.exists ? part : Part{false, false, true, part.judged};
-    end_step(half, its);
+    LaneEnvironment<kOptions, true> half(launch, first, state, first_lane, shared);
+    Part part = half.exists ? state.part : Part{false, false, true, state.part.judged};
+    end_step(half, part);
   }
+}
+
+// A warp's environments, from `first` on and without some lanes: all at a time while their quantities fit in 16 bits, and from
+// where they do not, half of them at a time.
+template <bool kOptions>
+KS_ON_LANE void step_lanes(const Launch& launch, int64_t first, unsigned without, int* shared) {
+  LaneEnvironment<kOptions, false> all(launch, first, without, shared);
+  Part part = begin_step(all);
+  if (end_step(all, part)) return;
+  all.tile.store_books(all.market);
+  const LaneState state = {all, all.market, all.market.p, part, all.exists};
+  end_step_in_halves<kOptions>(launch, first, state, shared);
+}
+
+// The same, and markets at a block's deadline with all lanes. `warps` are all that the launch has.
+template <bool kOptions>
+KS_ON_LANE void step_environments(const Launch& launch, int64_t first, int64_t warps, int* shared) {
+  DeadlineQueue deadlines(launch);
+  const unsigned left = deadlines.leave(launch, first);
+  step_lanes<kOptions>(launch, first, left, shared);
+  deadlines.step<kOptions>(launch, warps, shared);
 }
 
 }  // namespace ks

@@ -13,6 +13,7 @@ struct alignas(16) Four {  // numbers that one instruction loads or stores
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
 #define KS_ON_LANE __device__ __forceinline__
+#define KS_CALLED_ON_LANE __device__ __noinline__
 constexpr int kLaneCount = kWarpLanes;
 KS_ON_LANE int this_lane() { return threadIdx.x % kLaneCount; }
 KS_ON_LANE void sync_warp() { __syncwarp(); }
@@ -36,6 +37,7 @@ KS_ON_LANE void add_to(int32_t* place, int32_t x) {
 #else
 
 #define KS_ON_LANE inline
+#define KS_CALLED_ON_LANE inline
 constexpr int kLaneCount = 1;
 KS_ON_LANE int this_lane() { return 0; }
 KS_ON_LANE void sync_warp() {}

@@ -213,8 +213,8 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
     return auction;
   }
 
-  // Clear the ticks around the mid if no others can trade, else the whole grid. A quote at the grid's end shares its tick
-  // with marketable orders, which takes the whole grid.
+  // Clear the ticks around the mid if no others can trade, else the whole grid. So, too, where a quote at the grid's end is
+  // among them, as it shares its tick with marketable orders.
   KS_ON_LANE bool clear(const Seen&, Auction& auction) {
     const int at_bid = auction.at_bid, at_ask = auction.at_ask;
     if (!has_room(at_bid, at_ask)) return false;
@@ -223,7 +223,8 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
     if (at_ask >= near_low && at_ask <= near_high) add(at_ask - low, 0, quote.ask_qty);
     auction.totals = {at_bid >= 0 ? interest(at_bid, at_bid, at_ask).buy : 0,
                       at_ask != kNoTick ? interest(at_ask, at_bid, at_ask).sell : 0};
-    const bool near = best_bid <= near_high && best_ask >= near_low && at_bid != levels - 1 && at_ask != 0;
+    const bool shared = (at_bid == levels - 1 && near_high == at_bid) || (at_ask == 0 && near_low == at_ask);
+    const bool near = best_bid <= near_high && best_ask >= near_low && !shared;
     if (!near || !clear_near(at_bid, at_ask, auction.cleared)) clear_all(at_bid, at_ask, auction.cleared);
     return true;
   }

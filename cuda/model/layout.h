@@ -35,6 +35,7 @@ constexpr int kBinInts = 128;         // of a market's order bins
 constexpr int kTileMarketInts = 60;   // of an environment's market
 constexpr int kTileSlotInts = 24;     // and of each of its slots
 constexpr int kRowPadding = 4;        // of a lane's book, or equal ticks of all lanes would be in one bank
+constexpr int kDeadlineCounts = 4;    // that come before the markets in a queue of deadlines
 constexpr int kNarrowOrders = 8191;   // all orders of an auction, for a lane to have numbers of 16 bits,
 constexpr int kNarrowQuote = 8192;    // each side of its quote,
 constexpr int kNarrowResting = 16383; // and what rests at a tick
@@ -176,6 +177,7 @@ struct Launch {
   uint8_t* terminated;             // [M, K]
   uint8_t* truncated;              // [M, K]
   uint8_t* over;                   // [M, K] terminated or truncated
+  int32_t* deadline_queue;         // the CUDA kernel's own, see lane/deadlines.cuh; kDeadlineCounts + M, or null
   // Warm starts.
   const int32_t* bank_bid;         // [B, L]
   const int32_t* bank_ask;         // [B, L]

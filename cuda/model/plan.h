@@ -50,6 +50,7 @@ struct PlanRequest {
   int32_t agents;                 // the most of a market
   int32_t orders;                 // the most quantity that they order in an auction
   int32_t largest_quote;
+  int32_t forced_auctions;        // that may follow a decision
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -67,6 +68,7 @@ struct Plan {
   int32_t single;                 // KS_SINGLE
   int32_t blocks_to_hold;         // KS_BLOCKS, 0 for the kernel's own choice
   int32_t lanes;                  // KS_LANES
+  int32_t deadlines;              // KS_DEADLINES
 };
 
 struct PlanLaunch {
@@ -117,18 +119,20 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
 }
 
 KS_RULE Plan plan_for(const PlanRequest& ask) {
-  Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0};
+  Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
   else plan.lanes = ask.task ? ask.lanes : 0;
-  if (plan.lanes > 0) plan.bins = 0;
+  plan.deadlines = plan.lanes > 0 && ask.forced_auctions > 0;
+  if (plan.lanes > 0 && !plan.deadlines) plan.bins = 0;
   const int32_t most = ask.levels <= kLevelsOfFullBlocks ? kMarketsPerBlock : 1;
   const int32_t tile = ask.task ? choose_tile(ask, most) : 1;
   const int32_t tiles[3] = {tile, tile, 1}, warps[3] = {most, 1, 1};
   for (int i = 0; i < 3 && !plan.fits; ++i) {
     const int32_t per_warp = plan.lanes > 0 ? kWarpLanes : tiles[i], per_block = plan.lanes > 0 ? 1 : warps[i];
-    const int ints = plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes)
-                     : ask.task     ? environment_ints(ask.levels, per_warp, ask.slots)
-                                    : run_ints(ask.levels);
+    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes), environment_ints(ask.levels, 1, 1))
+                     : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes)
+                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots)
+                                      : run_ints(ask.levels);
     plan.tile = per_warp;
     plan.threads = kWarpLanes * per_block;
     plan.blocks = (ask.markets + (int64_t)per_warp * per_block - 1) / ((int64_t)per_warp * per_block);

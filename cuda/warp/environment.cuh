@@ -19,10 +19,10 @@ namespace ks {
 #define KS_SINGLE 0
 #endif
 
-template <int kBins, bool kOptions, int kSlots>
+template <int kBins, bool kOptions, int kSlots, bool kAlone = KS_SINGLE != 0>
 struct EnvironmentTile {
   using Market = MarketOnChip<kBins, kOptions, kSlots>;
-  static constexpr bool kSingle = KS_SINGLE && kSlots == 1;
+  static constexpr bool kSingle = kAlone && kSlots == 1;
 
   const Launch& launch;
   Task task;
@@ -54,7 +54,7 @@ struct EnvironmentTile {
         count(kSingle ? 1 : (int)(launch.markets - first < launch.tile ? launch.markets - first : launch.tile)),
         first(first), shared(shared), bins(shared + 2 * Market::book_ints(launch)),
         markets(reinterpret_cast<TileMarket*>(bins + kBinInts)),
-        rows(reinterpret_cast<TileSlot*>(markets + launch.tile)), has_market(lane < count),
+        rows(reinterpret_cast<TileSlot*>(markets + (kSingle ? 1 : launch.tile))), has_market(lane < count),
         has_slot(kSingle || lane < count * slots), slot_market(kSingle || !has_slot ? 0 : lane / slots),
         k(kSlots == 1 ? 0 : lane - slot_market * slots), seed(0), episode(0), done(false), masked(true), ended_before(false),
         standing{0, 0, 0, 0}, action(make_float4(0.0f, 0.0f, 0.0f, 0.0f)), inventory(0), playing(0), reward(0.0f),

@@ -197,6 +197,11 @@ struct MarketOnChip : MarketState<kBins> {
     return auction;
   }
 
+  // Whether a quote of this lane's slot is among the ticks around the mid, at an end of the grid, where marketable orders are.
+  __device__ __forceinline__ bool shares_far_tick(const Cleared& cleared, int at_bid, int at_ask) const {
+    return (at_bid == levels - 1 && cleared.holds(at_bid)) || (at_ask == 0 && cleared.holds(at_ask));
+  }
+
   // Clear the ticks around the mid if no others can trade, else the whole grid.
   __device__ __forceinline__ bool clear(const Seen& seen, Auction& auction) {
     Cleared& cleared = auction.cleared;
@@ -209,15 +214,15 @@ struct MarketOnChip : MarketState<kBins> {
     if (off_grid) {
       cleared.above += at_bid > cleared.top() ? quote.bid_qty : 0;
       cleared.below += at_ask < cleared.base ? quote.ask_qty : 0;
-      here = here && at_bid != levels - 1 && at_ask != 0;
+      here = here && !shares_far_tick(cleared, at_bid, at_ask);
     } else if (auction.quoted) {
       if (owns_slot() && cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
       if (owns_slot() && cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
-      if (any_slot(at_bid > cleared.top() || at_bid == levels - 1 || at_ask < cleared.base || at_ask == 0)) {
+      if (any_slot(at_bid > cleared.top() || at_ask < cleared.base)) {
         cleared.above += slot_sum(at_bid > cleared.top() ? quote.bid_qty : 0);
         cleared.below += slot_sum(at_ask < cleared.base ? quote.ask_qty : 0);
-        if (any_slot(at_bid == levels - 1 || at_ask == 0)) here = false;  // marketable orders share that tick
       }
+      here = here && !any_slot(shares_far_tick(cleared, at_bid, at_ask));
       __syncwarp();
     }
     if (off_grid) {

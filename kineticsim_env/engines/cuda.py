@@ -36,6 +36,7 @@ class CudaEngine(NativeEngine):
         self._changing_task: set[str] = set()  # settings of the task likewise
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
         self._raw_stream = -1  # that of the last call, by its number
+        self._queue: torch.Tensor | None = None  # markets that lanes leave to whole warps
 
     def begin_call(self) -> None:
         """See `Engine.begin_call`; if the stream has changed, this call's launches wait for the last call's."""
@@ -121,6 +122,7 @@ class CudaEngine(NativeEngine):
             agents=self._agents,
             orders=min(self._orders, INT32_LIMIT - 1),
             largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
+            forced_auctions=self._task.get("forced_auctions", 0),
             lanes=int(self.force.get("KS_LANES", -1)),
         )
 
@@ -153,6 +155,10 @@ class CudaEngine(NativeEngine):
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines)
             if mode:
                 self._struct.tile = plan.tile
+            if plan.deadlines and self._queue is None:
+                counts = layout.CONSTANTS["kDeadlineCounts"] + self._sizes["M"]
+                self._queue = torch.zeros(counts, dtype=torch.int32, device=self.device)
+                self._struct.deadline_queue = self._queue.data_ptr()
             self._plans[mode] = (kernel, plan.blocks, plan.threads, plan.shared)
         return self._plans[mode]
 

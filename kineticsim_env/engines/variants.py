@@ -65,4 +65,6 @@ def definitions(plan: Any) -> dict[str, int | str]:
         chosen |= {"KS_SINGLE": 1, "KS_BLOCKS": plan.blocks_to_hold}
     if plan.lanes:
         chosen["KS_LANES"] = plan.lanes
+    if plan.deadlines:
+        chosen["KS_DEADLINES"] = 1
     return chosen
