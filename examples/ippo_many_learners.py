@@ -74,7 +74,7 @@ class Args:
         return {role: int(number) for role, _, number in pairs}
 
     def task(self) -> dict[str, Any]:
-        """Return what environments are told, those of the comparison too."""
+        """Return the arguments of environments, also of those for the comparison."""
         names = ("engine", "action_type", "horizon", "inventory_penalty")
         return {name: getattr(self, name) for name in names} | {"copy": False}
 
@@ -127,7 +127,7 @@ class Agent(nn.Module):
         return self.critic(observation).squeeze(-1)
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return what is evaluated: mean actions, or drawn ones if discrete, of which the likeliest may be poor."""
+        """Return the actions for evaluation: means, or draws if discrete, as the likeliest choice alone may be poor."""
         return self.sample(observation)[0] if self.discrete else self.actor(observation).clamp(-1.0, 1.0)
 
 
@@ -137,7 +137,7 @@ def advantages(
 ) -> torch.Tensor:  # fmt: skip
     """Generalised advantage estimation (Schulman et al. 2016, equation 16) over `[T, M, n]`.
 
-    `active` says who acted; the others, whose episodes are over while their markets' go on, get 0. `nexts` are values
+    `active` says who acted; others, whose episodes ended before their markets', get 0. `nexts` are values
     of what was seen next, before any reset: a learner that is truncated is bootstrapped, one that terminated is not.
     """
     delta = (rewards + gamma * nexts * ~terminated - values) * active
@@ -174,7 +174,7 @@ class Learners:
         self.mine = torch.tensor([slot not in partners for slot in range(shape[2])], device=envs.device)
 
     def note(self, t: int) -> None:
-        """Count what the results of a decision add up to."""
+        """Add the results of a decision to the running returns."""
         active, reward, ends = self.active[t], self.reward[t], self.terminated[t] | self.truncated[t]
         self.discounted.mul_(self.gamma).add_(reward)
         self.squares.add_(torch.stack([(self.discounted.square() * active).sum(), active.sum()]))
@@ -213,7 +213,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(sum(self.parameters, []), self.learning_rate, eps=1e-5, **flags)
 
     def prepare(self, seed: int) -> None:
-        """Begin the markets' episodes, and capture, with the networks left as they are."""
+        """Begin the markets' episodes, and capture the graphs; the networks stay as they are."""
         self.seen, infos = self.envs.reset(seed=seed)
         self.active = infos["active"]
         if not (self.cuda and self.args.cuda_graphs):

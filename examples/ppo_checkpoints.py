@@ -1,6 +1,6 @@
-"""What `ppo_fast.py --resume` goes on from: networks, optimiser, markets and random numbers, in one file.
+"""The checkpoint that `ppo_fast.py --resume` continues from: networks, optimiser, markets and generators in one file.
 
-A file that is damaged, foreign or of another run is refused with its name, before anything in the trainer changes.
+A file that is damaged, no checkpoint or of another run is refused by name, before anything in the trainer changes.
 """
 
 import json
@@ -144,7 +144,7 @@ def check_contents(saved: Mapping[str, Any], trainer: Any) -> dict[str, Any]:
 
 
 def check_tensors(entry: str, found: Any, here: Mapping[str, torch.Tensor]) -> None:
-    """Refuse tensors of other names, shapes or types than those here, and such that hold no numbers."""
+    """Refuse tensors of other names, shapes or types than those here, and tensors with values that are not finite."""
     if not isinstance(found, dict) or set(found) != set(here):
         odd = sorted(set(found) ^ set(here)) if isinstance(found, dict) else type(found).__name__
         raise ValueError(f"has an entry {entry!r} with missing or unknown names {odd}, allowed are {sorted(here)}")

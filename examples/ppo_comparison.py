@@ -1,4 +1,4 @@
-"""What `ppo_fast.py` does once it has trained: a comparison with scripted policies, and pictures."""
+"""What `ppo_fast.py` does after training: a comparison with scripted policies, and pictures."""
 
 import dataclasses
 import json
@@ -39,8 +39,8 @@ def machine_name(device: torch.device) -> str:
 def scripted(task: str, envs: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the scripted policies of a task with the best parameters of their grids, and what to say of these.
 
-    They are read from `scripted_policies.json`, or searched here and now if that is of another market: with other
-    auctions per step, say, or another size of block.
+    They are read from `scripted_policies.json`. If that file is of another market (other auctions per step, another
+    block size), they are searched now.
     """
     try:
         found = tune.load(task, envs)["policies"]

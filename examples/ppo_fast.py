@@ -120,7 +120,7 @@ class Args:
     """updates between evaluations during training; 0 makes about twenty"""
 
     def fill_in(self, on_gpu: bool) -> None:
-        """Replace what was left to the machine and to --fast."""
+        """Fill in the values that depend on the machine and on --fast."""
         self.num_envs = self.num_envs or (65536 if on_gpu else 256)
         self.num_steps = self.num_steps or ((16 if self.fast else 32) if on_gpu else 64)
         self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
@@ -221,7 +221,7 @@ def sample(
 
 
 def record(results: tuple[torch.Tensor, ...], buffers: tuple[torch.Tensor, ...]) -> None:
-    """Write reward, terminated, truncated and, where an episode was cut off, its last observation into the buffers."""
+    """Write reward, terminated, truncated and, if truncated, its last observation into the buffers."""
     *parts, truncated, final = results
     for buffer, part in zip(buffers, [*parts, truncated], strict=False):
         buffer.copy_(part)
@@ -235,7 +235,7 @@ def advantages(
 ) -> torch.Tensor:  # fmt: skip
     """Generalised advantage estimation (Schulman et al. 2016, equation 16) over `[T, M]`.
 
-    `nexts` are the values of the observations before any reset, so an episode that is cut off at its horizon is
+    `nexts` are the values of the observations before any reset, so an episode that is truncated at its horizon is
     bootstrapped, and only one that terminated is not.
     """
     delta = rewards + gamma * nexts * ~terminated - values
@@ -309,7 +309,7 @@ class Trainer:
                 tensor.zero_()
 
     def prepare(self) -> float:
-        """Compile and capture, with the networks left as they are; returns the seconds it took."""
+        """Compile and capture; the networks stay as they are. Returns the seconds it took."""
         self.wait()
         started = time.perf_counter()
         self.learning_rate.zero_()
@@ -366,8 +366,8 @@ class Trainer:
     def learn(self) -> None:
         """Improve the networks on the last rollout.
 
-        What is shuffled are blocks of neighbouring markets at one decision: rows that are read together lie together,
-        and markets do not know of each other, so a block is as good a sample as so many rows from anywhere.
+        Blocks of neighbouring markets at one decision are shuffled, as rows that are read together should lie together
+        in memory. Markets are independent, so a block is as good a sample as the same number of rows from anywhere.
         """
         batch = self.observations, self.actions, self.log_probs, self.advantages, self.targets
         blocks = self.rewards.numel() // self.block
@@ -398,7 +398,7 @@ class Trainer:
 
 
 def agree(device: torch.device, seconds: float) -> float:
-    """Return the first process's clock: all must take the same turns."""
+    """Return the first process's clock: all processes must decide alike."""
     if RANKS > 1:
         shared = torch.tensor(seconds, dtype=torch.float64, device=device)
         dist.broadcast(shared, 0)
@@ -509,7 +509,7 @@ def main(args: Args) -> dict[str, float]:
 
 
 def run(kind: type[Args], words: Sequence[str] | None = None) -> None:
-    """Do as the words of the command line say, or those given."""
+    """Run with the arguments of the command line, or with those given."""
     arguments = tyro.cli(kind, args=words)
     try:
         main(arguments)

@@ -82,7 +82,7 @@ class Agent(nn.Module):
         return Normal(self.actor(observation), self.log_std.exp(), validate_args=False)
 
     def value(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the discounted sum of rewards that is expected from here."""
+        """Return the expected discounted sum of future rewards."""
         return self.critic(observation).squeeze(-1)
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
@@ -91,7 +91,7 @@ class Agent(nn.Module):
 
 
 class Rollout(NamedTuple):
-    """What T decisions in each of M markets leave: float32 `[T, M]`, observations `[T, M, 37]`, actions `[T, M, 4]`."""
+    """T decisions in each of M markets: float32 `[T, M]`, observations `[T, M, 37]`, actions `[T, M, 4]`."""
 
     observation: torch.Tensor
     action: torch.Tensor
@@ -109,7 +109,7 @@ def play(args: Args, envs: Any, agent: Agent, observation: torch.Tensor) -> tupl
         policy, value = agent.policy(observation), agent.value(observation)
         action = policy.sample()
         following, reward, terminated, truncated, infos = envs.step(action.clamp(-1.0, 1.0))
-        # An episode that is cut off at its horizon would have gone on: what is left of it is worth its last value.
+        # A truncated episode would have gone on: the rest is worth the value of its last observation.
         reward = reward + args.gamma * truncated * agent.value(infos["final_obs"])
         going_on = (~(terminated | truncated)).float()
         decisions.append(Rollout(observation, action, policy.log_prob(action).sum(-1), value, reward, going_on))

@@ -16,13 +16,13 @@ from kineticsim_env.benchmarks.array_form import MULTIPLIERS, ArrayForm, signed
 from kineticsim_env.benchmarks.backend import Result, Workload
 
 _FIRST, _SECOND = (signed(multiplier) for multiplier in MULTIPLIERS)
-_GRAPH_STEPS = 20  # steps a replay; the rest of a run is replayed one by one
+_GRAPH_STEPS = 20  # steps per replay; the rest of a run is replayed one by one
 
 int32, int64 = torch.int32, torch.int64
 
 
 class _TorchBackend:
-    """What the three share: the device, the state of M markets, the cut of a run into calls."""
+    """What the three backends share: the device, the state of M markets, the cut of a run into calls."""
 
     name: str
     _state: tuple[str, ...]
@@ -179,7 +179,7 @@ class TorchEager(_TorchBackend):
         self._constant("marketable_place", 2 * width + 1, int32)
         self._constant("double_levels", 2 * levels, int32)
 
-        # A maker's bin changes between its buying and its selling bin at every step: it lives in its rows of `bin`.
+        # A maker's bin alternates between its buying and its selling bin: it is written directly to its rows of `bin`.
         self._tensors["maker_bins"] = self._tensors["bin"][takers:]
         maker = np.arange(takers, agents)
         buy, sell = reach - form.half_spread, reach + form.half_spread + width + 1

@@ -22,7 +22,7 @@ def ticks_text(value: float) -> str:
 
 
 def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
-    """Return what heads every picture: the market and its time, and the account of the slot."""
+    """Return the head of every picture: the market, its time, and the learner's account."""
     task = recorder.task
     time = f"decision {moment.elapsed} of {task.horizon}"
     agent = f" | agent {recorder.slot}" if len(recorder.core.roles) > 1 else ""
@@ -38,7 +38,7 @@ def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
 
 
 def text_picture(recorder: MarketRecorder, height: int = HEIGHT) -> str:
-    """Return the ladder around the mid with the slot's orders and fills.
+    """Return the ladder around the mid with the learner's orders and fills.
 
     Args:
         recorder: Which has recorded.

@@ -52,7 +52,7 @@ _NUMBERS = {  # name: whether zero is allowed
     "leftover_penalty": True,
 }
 _OPTIONAL = ("inventory_limit", "max_loss")
-# What may change while an environment runs: nothing that spaces, warm starts or the lengths of episodes follow from.
+# Settings that may change while an environment runs: spaces, warm starts and episode lengths do not depend on them.
 CHANGEABLE = (
     "reward",
     "execution_reward",
@@ -127,7 +127,7 @@ class Task:
 
     @property
     def forced_auctions(self) -> int:
-        """Auctions beyond the last decision's that an episode may take, see `ExecutionTask`; 0 without blocks."""
+        """Auctions after the last decision's that an episode may take, see `ExecutionTask`; 0 without blocks."""
         return 0
 
     def num_choices(self, role: str) -> int:
@@ -191,7 +191,7 @@ class ForBlocks:
 
     @property
     def forced_auctions(self) -> int:
-        """Auctions beyond the last decision's that a block may take: twice what it takes if every order fills."""
+        """Auctions after the last decision's that a block may take: twice what it takes if every order fills."""
         return 2 * -(-self.block_qty // self.forced_qty) + 16
 
 
