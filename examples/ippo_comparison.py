@@ -135,13 +135,13 @@ def play(
     }
 
 
-def compare(args: Any, learners: Mapping[str, int], agents: Mapping[str, Any], curve: list[dict]) -> dict[str, Any]:
+def compare(args: Any, learners: Mapping[str, int], trained: Mapping[str, Any], curve: list[dict]) -> dict[str, Any]:
     """Compare each role with its best scripted policy, while the other roles are learned; prints, writes and draws.
 
     Args:
         args: The `Args` of `ippo_many_learners.py`, filled in.
         learners: How many there are of each role.
-        agents: What was trained.
+        trained: The `ActorCritic` of each role.
         curve: The learning curve.
 
     Returns:
@@ -152,15 +152,15 @@ def compare(args: Any, learners: Mapping[str, int], agents: Mapping[str, Any], c
 
     def measure(role: str, policy: Policy, where: BatchedParallelEnv = envs, seed: int = HELD_OUT_SEED) -> np.ndarray:
         """Return the mean over a role's learners in each market, as these are no independent samples."""
-        played = {other: [policy if other == role else agents[other].act] * n for other, n in learners.items() if n}
+        played = {other: [policy if other == role else trained[other].act] * n for other, n in learners.items() if n}
         return play(where, played, seed)[role].mean(1)
 
     results: dict[str, dict[str, Any]] = {}
-    for role in tqdm(agents, desc="comparison", unit="role"):
+    for role in tqdm(trained, desc="comparison", unit="role"):
         scripted = stand_ins(training, role)
         scores = {name: measure(role, scripted[name], training, args.seed << 32).mean() for name in scripted}
         best = max((name for name in scores if name != "random"), key=scores.__getitem__)
-        learned = measure(role, agents[role].act)
+        learned = measure(role, trained[role].act)
         rows = {"learned": learned} | {
             kind: measure(role, scripted[name]) for kind, name in (("scripted", best), ("random", "random"))
         }

@@ -155,10 +155,10 @@ def learn(args: Args, rival: Policy | None, name: str) -> tuple[Policy, dict[str
     settings = args.training(name)
     settings.output.mkdir(parents=True, exist_ok=True)
     envs = BatchedParallelEnv(args.num_envs, {"maker": 2}, **settings.task())
-    agents, curve = ippo.train(settings, envs, {"maker": {1: rival}} if rival else None, name)
-    torch.save(agents["maker"].state_dict(), settings.output / "maker.pt")
+    trained, curve = ippo.train(settings, envs, {"maker": {1: rival}} if rival else None, name)
+    torch.save(trained["maker"].state_dict(), settings.output / "maker.pt")
     points = [[point["steps"], point["maker/return"]] for point in curve if "maker/return" in point]
-    return agents["maker"].act, {"seconds": curve[-1]["seconds"], "steps": curve[-1]["steps"], "curve": points}
+    return trained["maker"].act, {"seconds": curve[-1]["seconds"], "steps": curve[-1]["steps"], "curve": points}
 
 
 # Payoffs --------------------------------------------------------------------------------------------------------------
