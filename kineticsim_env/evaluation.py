@@ -145,7 +145,7 @@ def _check_envs(envs: MarketVectorEnv) -> None:
 
 
 def _liquidated_pnl(simulator: Simulator) -> torch.Tensor:
-    """Unwind, and return the first slot's money in ticks, float64 `[M]`."""
+    """Unwind, and return the learner's money in ticks, float64 `[M]`."""
     return liquidate(simulator)[:, 0].double() - simulator.fees[:, 0].double() / 1000
 
 

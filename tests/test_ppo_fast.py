@@ -454,7 +454,7 @@ def checkpoints(folder):
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_agent(ppo, tmp_path):
+def test_two_processes_train_one_policy(ppo, tmp_path):
     printed = torchrun(folder=tmp_path)
     assert printed.count("8 markets on 2 x") == printed.count("trained 768 steps") == 1
     first, second = checkpoints(tmp_path)

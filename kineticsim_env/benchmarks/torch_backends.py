@@ -368,7 +368,7 @@ def _logical_shift(x: torch.Tensor, by: int) -> torch.Tensor:
 def _compiled_step(form: ArrayForm) -> Callable[..., None]:
     """Return the function that `torch.compile` traces: it advances its arguments by a step."""
     reach, width, levels, bins = form.reach, form.width, form.levels, form.bins
-    lanes, lane_bits = form.lanes, form.lane_bits
+    per_integer, sum_bits = form.per_integer, form.sum_bits
     agents, noise, takers, max_quantity = form.agents, form.noise, form.takers, form.max_quantity
     spread, half_spread, threshold, key_step = form.spread, form.half_spread, form.threshold, form.key_step
 
@@ -403,12 +403,13 @@ def _compiled_step(form: ArrayForm) -> Callable[..., None]:
         other_place = reach + (2 * side - 1) * torch.where(is_maker, half_spread, -1)
         fired = ((low & 0xFFFFFF) < threshold) & ~is_maker
         place = torch.where(fired, width, torch.where(is_noise, noise_place, other_place)) + (width + 1) * side
-        lane, slot = place & (lanes - 1), place >> (lanes.bit_length() - 1)
-        packed = quantity.to(int64) << (lane * lane_bits)
-        slots = [torch.where(slot == i, packed, 0).sum(1) for i in range(-(-bins // lanes))]
+        position, integer = place & (per_integer - 1), place >> (per_integer.bit_length() - 1)
+        packed = quantity.to(int64) << (position * sum_bits)
+        integers = [torch.where(integer == i, packed, 0).sum(1) for i in range(-(-bins // per_integer))]
 
         def bin_sum(i: int) -> torch.Tensor:
-            return ((slots[i // lanes] >> (i % lanes * lane_bits)) & ((1 << lane_bits) - 1)).to(int32)[:, None]
+            shifted = integers[i // per_integer] >> (i % per_integer * sum_bits)
+            return (shifted & ((1 << sum_bits) - 1)).to(int32)[:, None]
 
         tick = torch.arange(levels, dtype=int32, device=base.device)
         higher, more = demand + bin_sum(width), supply + bin_sum(2 * width + 1)

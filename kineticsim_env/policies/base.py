@@ -17,7 +17,7 @@ from kineticsim_env.runtime.values import check_callable, check_choice, check_co
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, ForBlocks, ForProfit, Task
 
 MID_CHANGES, VOLUMES = slice(22, 26), slice(26, 30)  # places in the observation, newest first
-OWN = MARKET_FEATURES  # of the slot's own features the first: inventory, or what remains of a block
+OWN = MARKET_FEATURES  # a learner's own first feature: inventory, or what remains of a block
 TIME_LEFT, SIDE = OWN + 2, OWN + 3  # time; side of an executor's block
 MAKER_OFFSETS = layout.OFFSETS["kMakerOffsets"][1:]  # of discrete actions; the first choice is no order
 ORDER_OFFSETS = layout.OFFSETS["kDirectionalOffsets"]

@@ -21,7 +21,7 @@ from kineticsim_env.runtime.values import as_float, check_choice, check_instance
 ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
 OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role in ROLES}
-MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the slot's own follow
+MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
 _MAKER_CHOICES, _OFFSETS = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
 _NUM_CHOICES = {role: _MAKER_CHOICES**2 if role == "maker" else 1 + 2 * _OFFSETS for role in ROLES}
