@@ -1,8 +1,8 @@
-// operators.cpp: launches as torch sees them. Registered operators, for programs that torch.compile makes one graph
-// of, and one C call that plays a step outside of it in a microsecond. Part of the C++ library, which
-// kineticsim_env/engines/operators.py calls.
+// operators.cpp: launches as torch sees them. Operators are registered for programs that torch.compile makes one graph
+// of. For all other programs there is one C call, ks_step, which plays a step in a microsecond. This file is part of the
+// C++ library, which kineticsim_env/engines/operators.py calls.
 //
-// Nothing that is wrong with an argument reaches memory: an operator looks at each tensor's device, size and layout, takes
+// A wrong argument cannot reach other memory: an operator checks each tensor's device, size and layout, takes
 // pointers from the tensors that it is given, and everything else from a launcher that Python has registered.
 #include <ATen/Functions.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -34,12 +34,12 @@ using PopContext = int(void** context);
 
 struct Record {
   Launcher launcher;
-  Launch launch;                   // with the pointers that are bound
-  std::vector<at::Tensor> live;    // the tensors themselves: what becomes of their memory is seen
-  std::vector<const char*> starts; // where they lie
+  Launch launch;                   // with pointers to `live`
+  std::vector<at::Tensor> live;    // the tensors, whose memory may have been moved
+  std::vector<const char*> starts; // their addresses at binding
   std::vector<size_t> sizes;       // bytes
   std::vector<at::Tensor> outputs;
-  int64_t played = 0;              // launches by operators, which Python counts and sets back
+  int64_t played = 0;              // launches by operators, which Python reads and resets
   std::mutex mutex;
 
   bool on_gpu() const { return launcher.device >= 0; }
@@ -75,7 +75,7 @@ int launch_kernel(const Launcher& launcher, int64_t function, unsigned grid, uns
   const auto launch = reinterpret_cast<LaunchOnGpu*>(launcher.launch_on_gpu);
   const unsigned shared = function == launcher.function ? launcher.shared : 0;
   int code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
-  if (code == 201 || code == 400) {  // another context is current, or none in a new thread: rare, so not asked before
+  if (code == 201 || code == 400) {  // another context is current, or none in a new thread; rare, so not checked before
     code = reinterpret_cast<PushContext*>(launcher.push_context)((void*)launcher.context);
     if (code != 0) return code;
     code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
@@ -124,7 +124,7 @@ void place(Launch& launch, const Launcher& launcher, const char* name, at::Tenso
   }
 }
 
-// An input as the engine can read it. A compiler may hand on a state tensor where the program said a copy of it, and a
+// An input as the engine can read it. A compiler may pass a state tensor where the program has a copy of it, and a
 // launch writes to its state before it has read all of its input.
 at::Tensor readable(const char* name, const at::Tensor& given, at::TensorList state, int device) {
   TORCH_CHECK(is_at(given, device), name, ": got a tensor on ", given.device(), ", allowed is one on the engine's device");
@@ -232,7 +232,7 @@ void watch(at::TensorList live, at::TensorList outputs, int64_t id) {
   }
 }
 
-// Tensors of their own with what the outputs hold, whose rows are contiguous; one kernel copies them.
+// New tensors with copies of the outputs, whose rows are contiguous; one kernel makes all copies.
 std::vector<at::Tensor> copy_on_gpu(const Launcher& launcher, at::TensorList outputs) {
   Copies work = {};
   std::vector<at::Tensor> results;
@@ -260,8 +260,8 @@ std::vector<at::Tensor> copies(int64_t id) {
   return copy_on_gpu(record->launcher, record->outputs);
 }
 
-// Copies of outputs in a program that torch compiles. A plain clone will not do: inductor drops it as needless, since to
-// it no tensor changes, then lets the next step in the program write into what the clone was of.
+// Copies of outputs in a program that torch compiles. A plain clone is not enough: inductor sees no change of
+// the tensor, so it drops the clone, and the next step in the program overwrites the result.
 std::vector<at::Tensor> copies_of(at::TensorList outputs, int64_t id) {
   const auto record = get(id);
   const auto has_rows = [&record](const at::Tensor& output) {
@@ -317,7 +317,7 @@ int64_t ks_new_launcher(const ks::Launcher* launcher, const ks::Launch* launch) 
   return ks::next_id++;
 }
 
-// Change what a launcher's number stands for; programs that were compiled with it launch what it is from now on.
+// Replace the launcher behind a number; programs that were compiled with the number launch the new one from now on.
 int64_t ks_renew_launcher(int64_t id, const ks::Launcher* launcher, const ks::Launch* launch) {
   const std::shared_ptr<ks::Record> record = ks::find(id);
   if (!record) return ks::kMoved;
@@ -328,14 +328,14 @@ int64_t ks_renew_launcher(int64_t id, const ks::Launcher* launcher, const ks::La
 }
 
 void ks_free_launcher(int64_t id) {
-  std::shared_ptr<ks::Record> record = ks::find(id);  // its tensors are given back after the lock
+  std::shared_ptr<ks::Record> record = ks::find(id);  // its tensors are released after the lock
   const std::lock_guard<std::mutex> lock(ks::registry_mutex);
   ks::registry.erase(id);
 }
 
-// Play a step on `stream` with what is bound, reading `bytes` of input. Returns 0; kMoved, and nothing has happened, if a
-// tensor lies elsewhere by now or has another size; kShared, likewise, if the input is one of them or not aligned; else the
-// driver's error.
+// Play a step on `stream` with the tensors that are bound, reading `bytes` of input. Returns 0; or the driver's error; or,
+// without a launch, kMoved if a tensor has another address or size by now, kShared if the input is one of the tensors or
+// not aligned.
 int64_t ks_step(int64_t id, const char* input, int64_t bytes, int64_t stride, void* stream) {
   const std::shared_ptr<ks::Record> record = ks::find(id);
   if (!record) return ks::kMoved;

@@ -1,4 +1,4 @@
-"""What `ippo_many_learners.py` does once it has trained: each role against scripted policies in its place, a picture.
+"""What `ippo_many_learners.py` does after training: it compares each role with scripted policies, and draws a picture.
 
 `play` and `held_out` also serve `self_play_makers.py`.
 """
@@ -38,7 +38,7 @@ Policy = Callable[[torch.Tensor], torch.Tensor]
 class BuiltIn:
     """The rule of the market's built-in noise or momentum agents (docs/model.md), as a learner's policy.
 
-    A learner's side is given, its offsets end at `max_offset`, and it has a limit or a target: otherwise it is theirs.
+    It differs from theirs in three ways: the side is given, offsets end at `max_offset`, and a limit or target holds.
     """
 
     def __init__(self, task: Any, config: Any, role: str, seed: int = 0) -> None:
@@ -58,7 +58,7 @@ class BuiltIn:
 
 
 def stand_ins(envs: BatchedParallelEnv, role: str) -> dict[str, Policy]:
-    """Return what to compare the learners of a role with: what could stand in their place, and `random`."""
+    """Return the policies to compare the learners of a role with: scripted ones, and `random`."""
     task, config = envs.core.task, envs.core.config
     grid: dict[str, Callable[[], Any]]
     if role == "maker":
@@ -127,7 +127,7 @@ def play(
             first &= ~over[:, None]
             envs.reset(options={"reset_mask": over})
     for role in set(BLOCKS) & set(envs.groups):
-        simulator.inventory[:, envs.groups[role]] = 0  # what was traded was to be kept
+        simulator.inventory[:, envs.groups[role]] = 0  # their trades are meant to be kept
     money = liquidate(simulator).double() - simulator.fees.double() / 1000
     return {
         role: (total * task.reward_scale if role in BLOCKS else money[:, envs.groups[role]]).cpu().numpy()
@@ -135,13 +135,13 @@ def play(
     }
 
 
-def compare(args: Any, learners: Mapping[str, int], agents: Mapping[str, Any], curve: list[dict]) -> dict[str, Any]:
-    """Compare each role with the best of its stand-ins, the other roles learned; prints, writes and draws.
+def compare(args: Any, learners: Mapping[str, int], trained: Mapping[str, Any], curve: list[dict]) -> dict[str, Any]:
+    """Compare each role with its best scripted policy, while the other roles are learned; prints, writes and draws.
 
     Args:
         args: The `Args` of `ippo_many_learners.py`, filled in.
         learners: How many there are of each role.
-        agents: What was trained.
+        trained: The `ActorCritic` of each role.
         curve: The learning curve.
 
     Returns:
@@ -152,15 +152,15 @@ def compare(args: Any, learners: Mapping[str, int], agents: Mapping[str, Any], c
 
     def measure(role: str, policy: Policy, where: BatchedParallelEnv = envs, seed: int = HELD_OUT_SEED) -> np.ndarray:
         """Return the mean over a role's learners in each market, as these are no independent samples."""
-        played = {other: [policy if other == role else agents[other].act] * n for other, n in learners.items() if n}
+        played = {other: [policy if other == role else trained[other].act] * n for other, n in learners.items() if n}
         return play(where, played, seed)[role].mean(1)
 
     results: dict[str, dict[str, Any]] = {}
-    for role in tqdm(agents, desc="comparison", unit="role"):
+    for role in tqdm(trained, desc="comparison", unit="role"):
         scripted = stand_ins(training, role)
         scores = {name: measure(role, scripted[name], training, args.seed << 32).mean() for name in scripted}
         best = max((name for name in scores if name != "random"), key=scores.__getitem__)
-        learned = measure(role, agents[role].act)
+        learned = measure(role, trained[role].act)
         rows = {"learned": learned} | {
             kind: measure(role, scripted[name]) for kind, name in (("scripted", best), ("random", "random"))
         }

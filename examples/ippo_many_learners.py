@@ -74,7 +74,7 @@ class Args:
         return {role: int(number) for role, _, number in pairs}
 
     def task(self) -> dict[str, Any]:
-        """Return what environments are told, those of the comparison too."""
+        """Return the arguments of environments, also of those for the comparison."""
         names = ("engine", "action_type", "horizon", "inventory_penalty")
         return {name: getattr(self, name) for name in names} | {"copy": False}
 
@@ -88,7 +88,7 @@ def network(inputs: int, hidden: int, outputs: int, gain: float) -> nn.Sequentia
     return nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
 
 
-class Agent(nn.Module):
+class ActorCritic(nn.Module):
     """The policy and the value network of a role; discrete actions are drawn from logits, continuous from Gaussians."""
 
     def __init__(self, envs: BatchedParallelEnv, role: str, args: Args) -> None:
@@ -108,9 +108,9 @@ class Agent(nn.Module):
             action = (output - torch.empty_like(output).exponential_().log()).argmax(-1)
         else:
             action = output + self.log_std.exp() * torch.randn_like(output)
-        return action, self.judge(output, action)[0]
+        return action, self.log_prob_and_entropy(output, action)[0]
 
-    def judge(self, output: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def log_prob_and_entropy(self, output: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return log-probabilities and entropies of actions, given the actor's output."""
         if self.discrete:
             log_probs = output.log_softmax(-1)
@@ -127,7 +127,7 @@ class Agent(nn.Module):
         return self.critic(observation).squeeze(-1)
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return what is evaluated: mean actions, or drawn ones if discrete, of which the likeliest may be poor."""
+        """Return the actions for evaluation: means, or draws if discrete, as the likeliest choice alone may be poor."""
         return self.sample(observation)[0] if self.discrete else self.actor(observation).clamp(-1.0, 1.0)
 
 
@@ -137,7 +137,7 @@ def advantages(
 ) -> torch.Tensor:  # fmt: skip
     """Generalised advantage estimation (Schulman et al. 2016, equation 16) over `[T, M, n]`.
 
-    `active` says who acted; the others, whose episodes are over while their markets' go on, get 0. `nexts` are values
+    `active` says who acted; others, whose episodes ended before their markets', get 0. `nexts` are values
     of what was seen next, before any reset: a learner that is truncated is bootstrapped, one that terminated is not.
     """
     delta = (rewards + gamma * nexts * ~terminated - values) * active
@@ -155,9 +155,9 @@ class Learners:
     def __init__(self, role: str, envs: BatchedParallelEnv, args: Args, partners: Mapping[int, Any]) -> None:
         self.gamma = args.block_gamma if role in BLOCKS else args.gamma
         self.gae_lambda = args.block_gae_lambda if role in BLOCKS else args.gae_lambda
-        self.agent, self.partners = Agent(envs, role, args).to(envs.device), partners
+        self.networks, self.partners = ActorCritic(envs, role, args).to(envs.device), partners
         if args.start:
-            self.agent.load_state_dict(torch.load(args.start / f"{role}.pt", weights_only=True))
+            self.networks.load_state_dict(torch.load(args.start / f"{role}.pt", weights_only=True))
         shape = args.num_steps, envs.num_envs, len(envs.group_map[role])
 
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -165,7 +165,7 @@ class Learners:
 
         width, space = flatdim(envs.single_observation_spaces[role]), envs.single_action_spaces[role]
         self.observation = buffer(*shape, width)
-        self.action = buffer(*shape, dtype=torch.int64) if self.agent.discrete else buffer(*shape, flatdim(space))
+        self.action = buffer(*shape, dtype=torch.int64) if self.networks.discrete else buffer(*shape, flatdim(space))
         self.log_prob, self.value, self.next_value, self.reward = (buffer(*shape) for _ in range(4))
         self.advantage, self.target = buffer(*shape), buffer(*shape)
         self.terminated, self.truncated, self.active = (buffer(*shape, dtype=torch.bool) for _ in range(3))
@@ -174,7 +174,7 @@ class Learners:
         self.mine = torch.tensor([slot not in partners for slot in range(shape[2])], device=envs.device)
 
     def note(self, t: int) -> None:
-        """Count what the results of a decision add up to."""
+        """Add the results of a decision to the running returns."""
         active, reward, ends = self.active[t], self.reward[t], self.terminated[t] | self.truncated[t]
         self.discounted.mul_(self.gamma).add_(reward)
         self.squares.add_(torch.stack([(self.discounted.square() * active).sum(), active.sum()]))
@@ -188,12 +188,12 @@ class Learners:
         names = "observation", "action", "log_prob", "advantage", "target", "active"
         observation, action, log_prob, gain, target, active = (getattr(self, x).flatten(0, 1)[chosen] for x in names)
         weight = active / active.sum().clamp(min=1)
-        new, entropy = self.agent.judge(self.agent.actor(observation), action)
+        new, entropy = self.networks.log_prob_and_entropy(self.networks.actor(observation), action)
         log_ratio = torch.where(active, new - log_prob, 0.0)
         ratio = log_ratio.exp()
         clipped = gain * ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
         policy_loss = -(torch.min(gain * ratio, clipped) * weight).sum()
-        value_loss = 0.5 * ((self.agent.values(observation, state) - target).square() * weight).sum()
+        value_loss = 0.5 * ((self.networks.values(observation, state) - target).square() * weight).sum()
         entropy, divergence = (entropy * weight).sum(), ((ratio - 1 - log_ratio) * weight).sum()
         self.losses.copy_(torch.stack([policy_loss, value_loss, entropy, divergence]).detach())
         return policy_loss + args.vf_coef * value_loss - args.ent_coef * entropy
@@ -207,13 +207,13 @@ class Trainer:
         self.cuda = envs.device.type == "cuda"
         self.roles = {role: Learners(role, envs, args, (partners or {}).get(role, {})) for role in envs.group_map}
         self.state = envs.state().repeat(args.num_steps, 1, 1) if args.central_critic else None
-        self.parameters = [list(one.agent.parameters()) for one in self.roles.values()]
+        self.parameters = [list(one.networks.parameters()) for one in self.roles.values()]
         self.learning_rate = torch.zeros((), device=self.device)  # a tensor, so that a captured update reads it
         flags: dict[str, Any] = {"fused": True, "capturable": self.cuda}
         self.optimizer = torch.optim.Adam(sum(self.parameters, []), self.learning_rate, eps=1e-5, **flags)
 
     def prepare(self, seed: int) -> None:
-        """Begin the markets' episodes, and capture, with the networks left as they are."""
+        """Begin the markets' episodes, and capture the graphs; the networks stay as they are."""
         self.seen, infos = self.envs.reset(seed=seed)
         self.active = infos["active"]
         if not (self.cuda and self.args.cuda_graphs):
@@ -242,11 +242,11 @@ class Trainer:
             for role, one in self.roles.items():
                 observation = one.observation[t].copy_(self.seen[role])
                 torch.logical_and(self.active[role], one.mine, out=one.active[t])
-                action, log_prob = one.agent.sample(observation)
+                action, log_prob = one.networks.sample(observation)
                 one.action[t].copy_(action)
                 one.log_prob[t].copy_(log_prob)
-                one.value[t].copy_(one.agent.values(observation, state))
-                actions[role] = action if one.agent.discrete else action.clamp(-1.0, 1.0)
+                one.value[t].copy_(one.networks.values(observation, state))
+                actions[role] = action if one.networks.discrete else action.clamp(-1.0, 1.0)
                 for slot, policy in one.partners.items():
                     actions[role][:, slot] = policy(observation[:, slot])
             self.seen, *results, infos = self.envs.step(actions)
@@ -254,7 +254,7 @@ class Trainer:
             for role, one in self.roles.items():
                 for buffer, result in zip((one.reward, one.terminated, one.truncated), results, strict=True):
                     buffer[t].copy_(result[role])
-                one.next_value[t].copy_(one.agent.values(infos["final_obs"][role], state))  # before any reset
+                one.next_value[t].copy_(one.networks.values(infos["final_obs"][role], state))  # before any reset
                 one.note(t)
 
     @torch.no_grad()
@@ -306,7 +306,7 @@ class Trainer:
 def train(args: Args, envs: BatchedParallelEnv, partners: Partners | None = None, name: str = "training") -> Any:
     """Train all roles; `partners` play for learners, by role and number, that do not learn.
 
-    Returns the `Agent` of each role and the learning curve: what was logged, by role, and `steps` and `seconds`.
+    Returns the `ActorCritic` of each role and the learning curve: what was logged, by role, and `steps` and `seconds`.
     """
     torch.manual_seed(args.seed)
     trainer, batch, curve = Trainer(args, envs, partners), args.num_envs * args.num_steps, []
@@ -327,7 +327,7 @@ def train(args: Args, envs: BatchedParallelEnv, partners: Partners | None = None
                 writer.add_scalar(tag, value, steps)
     envs.check_errors()
     writer.close()
-    return {role: one.agent for role, one in trainer.roles.items()}, curve
+    return {role: one.networks for role, one in trainer.roles.items()}, curve
 
 
 def main(args: Args) -> dict[str, Any]:
@@ -339,10 +339,10 @@ def main(args: Args) -> dict[str, Any]:
     envs = BatchedParallelEnv(args.num_envs, learners, **args.task())
     args.output.mkdir(parents=True, exist_ok=True)
     print(f"{args.num_envs} markets with {' '.join(args.learners)} in each, on {envs.simulator}")
-    agents, curve = train(args, envs)
-    for role, agent in agents.items():
-        torch.save(agent.state_dict(), args.output / f"{role}.pt")
-    return compare(args, learners, agents, curve)
+    trained, curve = train(args, envs)
+    for role, networks in trained.items():
+        torch.save(networks.state_dict(), args.output / f"{role}.pt")
+    return compare(args, learners, trained, curve)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What `ppo_fast.py --resume` goes on from: networks, optimiser, markets and random numbers, in one file.
+"""The checkpoint that `ppo_fast.py --resume` continues from: networks, optimiser, markets and generators in one file.
 
-A file that is damaged, foreign or of another run is refused with its name, before anything in the trainer changes.
+A file that is damaged, no checkpoint or of another run is refused by name, before anything in the trainer changes.
 """
 
 import json
@@ -20,7 +20,7 @@ KINDS = {
     "ranks": int,
     "update": int,
     "progress": str,
-    "agent": dict,
+    "networks": dict,
     "optimizer": dict,
     "rng": torch.Tensor,
     "envs": dict,
@@ -39,7 +39,7 @@ def save(path: Path, trainer: Any, update: int, ranks: int, progress: dict[str, 
     """
     saved = {
         "settings": settings(trainer.args),
-        "agent": trainer.agent.state_dict(),
+        "networks": trainer.networks.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
         "envs": trainer.envs.state_dict(),
         "rng": torch.get_rng_state(),
@@ -72,7 +72,7 @@ def load(path: Path, trainer: Any, ranks: int) -> tuple[int, dict[str, Any]]:
             raise ValueError(f"its entry 'envs' is refused: {error}") from error
     except ValueError as error:
         raise SystemExit(f"--resume: {path} {error}; put that right, or start without --resume") from error
-    trainer.agent.load_state_dict(saved["agent"])
+    trainer.networks.load_state_dict(saved["networks"])
     for state, found in zip(trainer.optimizer.state.values(), saved["optimizer"]["state"].values(), strict=True):
         for name, tensor in state.items():
             tensor.copy_(found[name])
@@ -123,7 +123,7 @@ def check_contents(saved: Mapping[str, Any], trainer: Any) -> dict[str, Any]:
     """Refuse entries that do not fit the trainer; returns the progress."""
     if saved["update"] < 0:
         raise ValueError(f"has update = {saved['update']}, allowed is 0 or more")
-    check_tensors("agent", saved["agent"], trainer.agent.state_dict())
+    check_tensors("networks", saved["networks"], trainer.networks.state_dict())
     states, here = saved["optimizer"].get("state"), trainer.optimizer.state_dict()["state"]
     if not isinstance(states, dict) or list(states) != list(here):
         raise ValueError("has an entry 'optimizer' of other parameters than the networks have here")
@@ -144,7 +144,7 @@ def check_contents(saved: Mapping[str, Any], trainer: Any) -> dict[str, Any]:
 
 
 def check_tensors(entry: str, found: Any, here: Mapping[str, torch.Tensor]) -> None:
-    """Refuse tensors of other names, shapes or types than those here, and such that hold no numbers."""
+    """Refuse tensors of other names, shapes or types than those here, and tensors with values that are not finite."""
     if not isinstance(found, dict) or set(found) != set(here):
         odd = sorted(set(found) ^ set(here)) if isinstance(found, dict) else type(found).__name__
         raise ValueError(f"has an entry {entry!r} with missing or unknown names {odd}, allowed are {sorted(here)}")

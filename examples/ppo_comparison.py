@@ -1,4 +1,4 @@
-"""What `ppo_fast.py` does once it has trained: a comparison with scripted policies, and pictures."""
+"""What `ppo_fast.py` does after training: a comparison with scripted policies, and pictures."""
 
 import dataclasses
 import json
@@ -39,8 +39,8 @@ def machine_name(device: torch.device) -> str:
 def scripted(task: str, envs: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the scripted policies of a task with the best parameters of their grids, and what to say of these.
 
-    They are read from `scripted_policies.json`, or searched here and now if that is of another market: with other
-    auctions per step, say, or another size of block.
+    They are read from `scripted_policies.json`. If that file is of another market (other auctions per step, another
+    block size), they are searched now.
     """
     try:
         found = tune.load(task, envs)["policies"]
@@ -110,38 +110,38 @@ def draw_episode(act: policies.Policy, envs: Any, path: Path) -> None:
 
 
 def snapshot(folder: Path, steps: int) -> Path:
-    """Return where the agent of an evaluation during training is kept."""
+    """Return where the networks of an evaluation during training are kept."""
     path = folder / "snapshots" / f"{steps}.pt"
     path.parent.mkdir(exist_ok=True)
     return path
 
 
-def first_ahead(agent: Any, curve: list[dict], rival: np.ndarray, held_out: Any, folder: Path) -> dict | None:
-    """Return the first point of the curve whose agent is ahead of the rival, or None.
+def first_ahead(networks: Any, curve: list[dict], rival: np.ndarray, held_out: Any, folder: Path) -> dict | None:
+    """Return the first point of the curve whose policy is ahead of the rival, or None.
 
     Both play the same held-out episodes: ahead is where the mean of the differences is above 0 by its 95% interval.
     """
-    last, found = {name: value.clone() for name, value in agent.state_dict().items()}, None
+    last, found = {name: value.clone() for name, value in networks.state_dict().items()}, None
     for point in curve:
         if point["pnl"] + point["half"] < rival.mean() or not snapshot(folder, point["steps"]).exists():
             continue  # the curve's own seeds: a hint
-        agent.load_state_dict(torch.load(snapshot(folder, point["steps"]), weights_only=True))
-        result = evaluate(agent.act, held_out, HELD_OUT_SEED)
+        networks.load_state_dict(torch.load(snapshot(folder, point["steps"]), weights_only=True))
+        result = evaluate(networks.act, held_out, HELD_OUT_SEED)
         lead, half = confidence_interval(result.pnl - rival)
         if lead > half:
             mean, half = result.pnl_interval()
             found = {**point, "pnl": mean, "half": half}
             break
-    agent.load_state_dict(last)
+    networks.load_state_dict(last)
     return found
 
 
-def compare(args: Any, agent: Any, curve: list[dict], market: dict, training: dict) -> dict[str, float]:
+def compare(args: Any, networks: Any, curve: list[dict], market: dict, training: dict) -> dict[str, float]:
     """Compare with scripted policies on held-out seeds; returns the mean of `Evaluation.pnl` by policy.
 
     Args:
         args: The `Args` of the example, filled in.
-        agent: What was trained.
+        networks: The trained `ActorCritic`.
         curve: Its learning curve.
         market: Arguments of the environment.
         training: Those of the environment where scripted policies are fitted.
@@ -149,7 +149,7 @@ def compare(args: Any, agent: Any, curve: list[dict], market: dict, training: di
     others, notes = scripted(args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training))
     held_out = evaluation_env(args.eval_envs, args.TASK, **market)
     results = {name: evaluate(policy, held_out, HELD_OUT_SEED) for name, policy in others.items()}
-    results[LEARNED] = evaluate(agent.act, held_out, HELD_OUT_SEED)
+    results[LEARNED] = evaluate(networks.act, held_out, HELD_OUT_SEED)
     table = format_table(results, notes, args.TASK)
     print(f"\n{args.eval_envs} held-out episodes, 95% confidence intervals\n\n{table}\n")
     (args.output / "table.md").write_text(table + "\n")
@@ -157,7 +157,7 @@ def compare(args: Any, agent: Any, curve: list[dict], market: dict, training: di
     rival = max(others, key=lambda name: intervals[name][0])
     lead = confidence_interval(results[LEARNED].pnl - results[rival].pnl)
     print(f"on the same episodes the learned policy leads {rival} by {lead[0]:.4g} ± {lead[1]:.2g}")
-    ahead = first_ahead(agent, curve, results[rival].pnl, held_out, args.output)
+    ahead = first_ahead(networks, curve, results[rival].pnl, held_out, args.output)
     if ahead:
         print(
             f"ahead of {rival} after {ahead['seconds']:.1f} s of training, {ahead['wall']:.1f} s with evaluations, "
@@ -176,6 +176,6 @@ def compare(args: Any, agent: Any, curve: list[dict], market: dict, training: di
     }
     (args.output / "results.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
     draw_curve(args.TASK, curve, intervals, args.output / "learning_curve.png")
-    draw_episode(agent.act, evaluation_env(1, args.TASK, **market), args.output / "episode.png")
+    draw_episode(networks.act, evaluation_env(1, args.TASK, **market), args.output / "episode.png")
     print(f"pictures, table and checkpoint are in {args.output}{os.sep}")
     return {name: mean for name, (mean, _) in intervals.items()}

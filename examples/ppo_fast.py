@@ -120,7 +120,7 @@ class Args:
     """updates between evaluations during training; 0 makes about twenty"""
 
     def fill_in(self, on_gpu: bool) -> None:
-        """Replace what was left to the machine and to --fast."""
+        """Fill in the values that depend on the machine and on --fast."""
         self.num_envs = self.num_envs or (65536 if on_gpu else 256)
         self.num_steps = self.num_steps or ((16 if self.fast else 32) if on_gpu else 64)
         self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
@@ -139,7 +139,7 @@ def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
     return linear
 
 
-class Agent(nn.Module):
+class ActorCritic(nn.Module):
     """A Gaussian policy and a value network, of two hidden layers each.
 
     They are evaluated as one network, in the number format of the observations: half the kernels, and wider products.
@@ -181,19 +181,19 @@ class Agent(nn.Module):
 class Loss(nn.Module):
     """PPO's loss on a minibatch; a module, as that is what DistributedDataParallel wraps."""
 
-    def __init__(self, agent: Agent, args: Args) -> None:
+    def __init__(self, networks: ActorCritic, args: Args) -> None:
         super().__init__()
-        self.agent, self.args = agent, args
+        self.networks, self.args = networks, args
 
     def forward(self, chosen: torch.Tensor, block: int, *batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the loss of the chosen blocks of neighbouring markets, and its parts for the log.
 
         The batch is observations, actions, log-probabilities, advantages and targets, `[T, M, ...]` each.
         """
-        args, log_std = self.args, self.agent.log_std
+        args, log_std = self.args, self.networks.log_std
         rows = [part.reshape(-1, block, *part.shape[2:])[chosen].flatten(0, 1) for part in batch]
         observation, action, log_prob, gain, target = rows
-        mean, value = self.agent(observation)
+        mean, value = self.networks(observation)
         squares = (action - mean).square() @ (-2 * log_std).exp()  # a product: its gradient is one too, and fast
         log_ratio = -0.5 * squares - (log_std + LOG_ROOT_2PI).sum() - log_prob
         ratio = log_ratio.exp()
@@ -207,21 +207,21 @@ class Loss(nn.Module):
 
 
 def sample(
-    agent: Agent, layers: Any, live: torch.Tensor,
+    networks: ActorCritic, layers: Any, live: torch.Tensor,
     observation: torch.Tensor, action: torch.Tensor, log_prob: torch.Tensor, value: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """Write one decision into the rollout's buffers; returns the actions, inside the space."""
     observation[:, : live.shape[1]] = live
-    mean, estimate = agent(observation, layers)
+    mean, estimate = networks(observation, layers)
     noise = torch.randn_like(mean)
-    action.copy_(mean + agent.log_std.exp() * noise)
-    log_prob.copy_((-0.5 * noise.square() - agent.log_std - LOG_ROOT_2PI).sum(-1))
+    action.copy_(mean + networks.log_std.exp() * noise)
+    log_prob.copy_((-0.5 * noise.square() - networks.log_std - LOG_ROOT_2PI).sum(-1))
     value.copy_(estimate)
     return action.clamp(-1.0, 1.0)
 
 
 def record(results: tuple[torch.Tensor, ...], buffers: tuple[torch.Tensor, ...]) -> None:
-    """Write reward, terminated, truncated and, where an episode was cut off, its last observation into the buffers."""
+    """Write reward, terminated, truncated and, if truncated, its last observation into the buffers."""
     *parts, truncated, final = results
     for buffer, part in zip(buffers, [*parts, truncated], strict=False):
         buffer.copy_(part)
@@ -235,7 +235,7 @@ def advantages(
 ) -> torch.Tensor:  # fmt: skip
     """Generalised advantage estimation (Schulman et al. 2016, equation 16) over `[T, M]`.
 
-    `nexts` are the values of the observations before any reset, so an episode that is cut off at its horizon is
+    `nexts` are the values of the observations before any reset, so an episode that is truncated at its horizon is
     bootstrapped, and only one that terminated is not.
     """
     delta = rewards + gamma * nexts * ~terminated - values
@@ -250,8 +250,8 @@ def advantages(
 class Trainer:
     """The rollout's buffers, the optimiser, and one update: `rollout`, `estimate` and `learn`, CUDA graphs on a GPU."""
 
-    def __init__(self, args: Args, envs: Any, agent: Agent) -> None:
-        self.args, self.envs, self.agent = args, envs, agent
+    def __init__(self, args: Args, envs: Any, networks: ActorCritic) -> None:
+        self.args, self.envs, self.networks = args, envs, networks
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
         self.stream: Any = torch.cuda.Stream() if self.cuda else None
         length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
@@ -260,7 +260,7 @@ class Trainer:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
         actions = flatdim(envs.single_action_space)
-        width = flatdim(envs.single_observation_space) + agent.padding
+        width = flatdim(envs.single_observation_space) + networks.padding
         kind = torch.bfloat16 if args.bf16 else torch.float32
         self.observations, self.actions = buffer(length, markets, width, dtype=kind), buffer(length, markets, actions)
         self.log_probs, self.values, self.rewards = (buffer(length, markets) for _ in range(3))
@@ -274,13 +274,13 @@ class Trainer:
         self.block = math.gcd(markets, SHUFFLED_TOGETHER) if self.cuda else 1
         self.learning_rate = buffer()  # a tensor, so that a captured update reads it
         self.optimizer = torch.optim.Adam(
-            agent.parameters(), lr=self.learning_rate, eps=1e-5, fused=True, capturable=self.cuda
+            networks.parameters(), lr=self.learning_rate, eps=1e-5, fused=True, capturable=self.cuda
         )
-        for parameter in agent.parameters():
+        for parameter in networks.parameters():
             parameter.grad = torch.zeros_like(parameter)
         self.optimizer.step()  # makes its state, which checkpoints are read into in place
         self.optimizer.zero_grad()
-        loss = Loss(agent, args)
+        loss = Loss(networks, args)
         self.sample: Any = sample
         self.record: Any = record
         self.gae: Any = advantages
@@ -309,7 +309,7 @@ class Trainer:
                 tensor.zero_()
 
     def prepare(self) -> float:
-        """Compile and capture, with the networks left as they are; returns the seconds it took."""
+        """Compile and capture; the networks stay as they are. Returns the seconds it took."""
         self.wait()
         started = time.perf_counter()
         self.learning_rate.zero_()
@@ -334,10 +334,10 @@ class Trainer:
     def rollout(self) -> None:
         """Play `num_steps` decisions in every market."""
         envs = self.envs
-        layers = self.agent.layers(self.observations.dtype)
+        layers = self.networks.layers(self.observations.dtype)
         for t in range(self.args.num_steps):
             written = self.observations[t], self.actions[t], self.log_probs[t], self.values[t]
-            action = self.sample(self.agent, layers, envs.observation, *written)
+            action = self.sample(self.networks, layers, envs.observation, *written)
             _, reward, terminated, truncated, infos = envs.step(action)
             final = self.finals[t // envs.core.task.horizon]
             self.record(
@@ -349,9 +349,9 @@ class Trainer:
     def estimate(self) -> None:
         """Estimate the advantages of the last rollout, with mean 0 and deviation 1 over all processes."""
         args = self.args
-        last = F.pad(self.envs.observation, (0, self.agent.padding)).to(self.observations.dtype)
-        after = torch.cat([self.values[1:], self.agent(last)[1][None]])
-        nexts = torch.where(self.truncated, self.agent(self.finals)[1][self.final_of_step], after)
+        last = F.pad(self.envs.observation, (0, self.networks.padding)).to(self.observations.dtype)
+        after = torch.cat([self.values[1:], self.networks(last)[1][None]])
+        nexts = torch.where(self.truncated, self.networks(self.finals)[1][self.final_of_step], after)
         ends = self.terminated | self.truncated
         gain = self.gae(self.rewards, ends, self.terminated, self.values, nexts, args.gamma, args.gae_lambda)
         self.targets.copy_(gain + self.values)
@@ -366,8 +366,8 @@ class Trainer:
     def learn(self) -> None:
         """Improve the networks on the last rollout.
 
-        What is shuffled are blocks of neighbouring markets at one decision: rows that are read together lie together,
-        and markets do not know of each other, so a block is as good a sample as so many rows from anywhere.
+        Blocks of neighbouring markets at one decision are shuffled, as rows that are read together should lie together
+        in memory. Markets are independent, so a block is as good a sample as the same number of rows from anywhere.
         """
         batch = self.observations, self.actions, self.log_probs, self.advantages, self.targets
         blocks = self.rewards.numel() // self.block
@@ -377,7 +377,7 @@ class Trainer:
                 loss, losses = self.loss(chosen, self.block, *batch)
                 self.optimizer.zero_grad()
                 loss.backward()
-                nn.utils.clip_grad_norm_(self.agent.parameters(), self.args.max_grad_norm)
+                nn.utils.clip_grad_norm_(self.networks.parameters(), self.args.max_grad_norm)
                 self.optimizer.step()
         self.losses.copy_(losses)
 
@@ -398,7 +398,7 @@ class Trainer:
 
 
 def agree(device: torch.device, seconds: float) -> float:
-    """Return the first process's clock: all must take the same turns."""
+    """Return the first process's clock: all processes must decide alike."""
     if RANKS > 1:
         shared = torch.tensor(seconds, dtype=torch.float64, device=device)
         dist.broadcast(shared, 0)
@@ -406,14 +406,14 @@ def agree(device: torch.device, seconds: float) -> float:
     return seconds
 
 
-def train(args: Args, envs: Any, agent: Agent, held_out: Any) -> list[dict]:
+def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any) -> list[dict]:
     """Train, log, evaluate now and then, and leave checkpoints; returns the learning curve.
 
     Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart.
     """
     args.fill_in(envs.device.type == "cuda")
     seed = args.seed << 32
-    trainer, mine = Trainer(args, envs, agent), seed + RANK * envs.num_envs
+    trainer, mine = Trainer(args, envs, networks), seed + RANK * envs.num_envs
     batch = args.num_envs * args.num_steps
     updates, first = max(1, args.total_steps // batch), 0
     progress: dict[str, Any] = {"curve": [], "seconds": 0.0, "evaluating": 0.0}
@@ -445,12 +445,12 @@ def train(args: Args, envs: Any, agent: Agent, held_out: Any) -> list[dict]:
             due = due or fraction >= 1.0 or (bool(limit) and spent >= next_eval)
             if due and not (curve and curve[-1]["steps"] == update * batch):
                 started, next_eval = time.perf_counter(), spent + limit / 20
-                mean, half = evaluate(agent.act, held_out, seed).pnl_interval() if RANK == 0 else (0.0, 0.0)
+                mean, half = evaluate(networks.act, held_out, seed).pnl_interval() if RANK == 0 else (0.0, 0.0)
                 point = {"steps": update * batch, "seconds": progress["seconds"], "wall": spent}
                 curve.append({**point, "pnl": mean, "half": half})
                 bar.set_postfix_str(f"{MEASURES[args.TASK]}: {mean:.4g} ± {half:.2g}")
                 if RANK == 0:
-                    write(snapshot(args.output, update * batch), agent.state_dict())
+                    write(snapshot(args.output, update * batch), networks.state_dict())
                 if writer:
                     writer.add_scalar("charts/liquidated_pnl", mean, update * batch)
                 if spent >= next_save:
@@ -498,18 +498,18 @@ def main(args: Args) -> dict[str, float]:
     )
     training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
-    agent = Agent(*sizes, args.hidden, args.initial_std).to(device)
+    networks = ActorCritic(*sizes, args.hidden, args.initial_std).to(device)
     if RANK == 0:
         print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
-    curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, args.TASK, **training))
+    curve = train(args, envs, networks, evaluation_env(args.eval_envs // 4, args.TASK, **training))
     if RANKS > 1:
         gc.collect()  # graphs that hold on to NCCL must be gone before it is
         dist.destroy_process_group()
-    return compare(args, agent, curve, market, training) if RANK == 0 else {}
+    return compare(args, networks, curve, market, training) if RANK == 0 else {}
 
 
 def run(kind: type[Args], words: Sequence[str] | None = None) -> None:
-    """Do as the words of the command line say, or those given."""
+    """Run with the arguments of the command line, or with those given."""
     arguments = tyro.cli(kind, args=words)
     try:
         main(arguments)

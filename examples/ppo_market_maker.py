@@ -36,7 +36,7 @@ class Args:
 
     seed: int = 1  # seed of the networks; market m trains on the market seed: seed * 2^32 + m
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"  # where the markets run
-    output: Path = Path("runs/ppo_market_maker")  # folder of the TensorBoard log, the agent and the table
+    output: Path = Path("runs/ppo_market_maker")  # folder of the TensorBoard log, the networks and the table
     total_steps: int = 0  # environment steps to train for; 0 takes 20 million on a CPU and 200 million on a GPU
     time_limit_minutes: float = 0.0  # stop training after this long, whatever total_steps says; 0 is no limit
     num_envs: int = 0  # markets; 0 takes 256 on a CPU and 16384 on a GPU
@@ -58,7 +58,7 @@ class Args:
     num_evals: int = 10  # evaluations in training
 
 
-class Agent(nn.Module):
+class ActorCritic(nn.Module):
     """A Gaussian policy and a value network, of two hidden layers each."""
 
     def __init__(self, observations: int, actions: int, hidden: int, initial_std: float) -> None:
@@ -82,7 +82,7 @@ class Agent(nn.Module):
         return Normal(self.actor(observation), self.log_std.exp(), validate_args=False)
 
     def value(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the discounted sum of rewards that is expected from here."""
+        """Return the expected discounted sum of future rewards."""
         return self.critic(observation).squeeze(-1)
 
     def act(self, observation: torch.Tensor) -> torch.Tensor:
@@ -91,7 +91,7 @@ class Agent(nn.Module):
 
 
 class Rollout(NamedTuple):
-    """What T decisions in each of M markets leave: float32 `[T, M]`, observations `[T, M, 37]`, actions `[T, M, 4]`."""
+    """T decisions in each of M markets: float32 `[T, M]`, observations `[T, M, 37]`, actions `[T, M, 4]`."""
 
     observation: torch.Tensor
     action: torch.Tensor
@@ -102,15 +102,15 @@ class Rollout(NamedTuple):
 
 
 @torch.no_grad()
-def play(args: Args, envs: Any, agent: Agent, observation: torch.Tensor) -> tuple[Rollout, torch.Tensor]:
+def play(args: Args, envs: Any, networks: ActorCritic, observation: torch.Tensor) -> tuple[Rollout, torch.Tensor]:
     """Play `num_steps` decisions in every market; returns the rollout, and the observations after it."""
     decisions = []
     for _ in range(args.num_steps):
-        policy, value = agent.policy(observation), agent.value(observation)
+        policy, value = networks.policy(observation), networks.value(observation)
         action = policy.sample()
         following, reward, terminated, truncated, infos = envs.step(action.clamp(-1.0, 1.0))
-        # An episode that is cut off at its horizon would have gone on: what is left of it is worth its last value.
-        reward = reward + args.gamma * truncated * agent.value(infos["final_obs"])
+        # A truncated episode would have gone on: the rest is worth the value of its last observation.
+        reward = reward + args.gamma * truncated * networks.value(infos["final_obs"])
         going_on = (~(terminated | truncated)).float()
         decisions.append(Rollout(observation, action, policy.log_prob(action).sum(-1), value, reward, going_on))
         observation = following
@@ -129,7 +129,7 @@ def advantages(rollout: Rollout, last_value: torch.Tensor, gamma: float, gae_lam
 
 
 def update(
-    args: Args, agent: Agent, optimizer: torch.optim.Optimizer, rollout: Rollout, gain: torch.Tensor
+    args: Args, networks: ActorCritic, optimizer: torch.optim.Optimizer, rollout: Rollout, gain: torch.Tensor
 ) -> dict[str, torch.Tensor]:
     """Improve the networks on a rollout and its advantages; returns the losses of the last minibatch, for the log."""
     target = gain + rollout.value
@@ -138,42 +138,42 @@ def update(
     for _ in range(args.update_epochs):
         for rows in torch.randperm(gain.numel(), device=gain.device).chunk(args.num_minibatches):
             observation, action, old_log_prob, advantage, target = (part[rows] for part in batch)
-            policy = agent.policy(observation)
+            policy = networks.policy(observation)
             log_ratio = policy.log_prob(action).sum(-1) - old_log_prob
             ratio = log_ratio.exp()
             clipped = ratio.clamp(1 - args.clip_coef, 1 + args.clip_coef)
             policy_loss = -torch.min(advantage * ratio, advantage * clipped).mean()
-            value_loss = 0.5 * (agent.value(observation) - target).square().mean()
+            value_loss = 0.5 * (networks.value(observation) - target).square().mean()
             entropy = policy.entropy().sum(-1).mean()
             loss = policy_loss + args.vf_coef * value_loss - args.ent_coef * entropy
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm)
+            nn.utils.clip_grad_norm_(networks.parameters(), args.max_grad_norm)
             optimizer.step()
     divergence = (ratio - 1 - log_ratio).mean()
     losses = {"policy": policy_loss, "value": value_loss, "entropy": entropy, "approx_kl": divergence}
     return {name: loss.detach() for name, loss in losses.items()}
 
 
-def train(args: Args, envs: Any, agent: Agent, test_envs: Any) -> list[tuple[int, float]]:
-    """Train the agent; returns the learning curve: steps, and mean liquidated PnL on training seeds."""
-    optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
+def train(args: Args, envs: Any, networks: ActorCritic, test_envs: Any) -> list[tuple[int, float]]:
+    """Train the networks; returns the learning curve: steps, and mean liquidated PnL on training seeds."""
+    optimizer = torch.optim.Adam(networks.parameters(), lr=args.learning_rate, eps=1e-5)
     observation, _ = envs.reset(seed=args.seed << 32)
     steps, fraction, began, curve = 0, 0.0, time.perf_counter(), []
     with SummaryWriter(args.output) as writer, tqdm(total=args.total_steps, unit="step", unit_scale=True) as bar:
         while True:
             if fraction >= len(curve) / args.num_evals or fraction >= 1.0:
-                pnl, half_width = evaluate(agent.act, test_envs, args.seed << 32).pnl_interval()
+                pnl, half_width = evaluate(networks.act, test_envs, args.seed << 32).pnl_interval()
                 curve.append((steps, pnl))
                 writer.add_scalar("charts/liquidated_pnl", pnl, steps)
                 bar.set_postfix_str(f"liquidated PnL {pnl:.0f} ± {half_width:.0f} ticks")
             if fraction >= 1.0:
                 return curve
             optimizer.param_groups[0]["lr"] = args.learning_rate * (1.0 - 0.9 * fraction)
-            rollout, observation = play(args, envs, agent, observation)
+            rollout, observation = play(args, envs, networks, observation)
             with torch.no_grad():
-                gain = advantages(rollout, agent.value(observation), args.gamma, args.gae_lambda)
-            losses = update(args, agent, optimizer, rollout, gain)
+                gain = advantages(rollout, networks.value(observation), args.gamma, args.gae_lambda)
+            losses = update(args, networks, optimizer, rollout, gain)
 
             steps += gain.numel()
             bar.update(gain.numel())
@@ -211,21 +211,23 @@ def main(args: Args) -> dict[str, float]:
     envs: Any = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", **market)
     makers, notes = scripted_makers(envs)
     size = envs.single_observation_space.shape[0], envs.single_action_space.shape[0]
-    agent = Agent(*size, args.hidden, args.initial_std).to(envs.device)
+    networks = ActorCritic(*size, args.hidden, args.initial_std).to(envs.device)
     print(f"training in {args.num_envs} markets on {envs.device}")
-    curve = train(args, envs, agent, evaluation_env(args.eval_envs // 4, warm_seed=envs.core.task.warm_seed, **market))
-    torch.save(agent.state_dict(), args.output / "agent.pt")
+    curve = train(
+        args, envs, networks, evaluation_env(args.eval_envs // 4, warm_seed=envs.core.task.warm_seed, **market)
+    )
+    torch.save(networks.state_dict(), args.output / "networks.pt")
 
     held_out = evaluation_env(args.eval_envs, **market)  # with warm starts, too, that no training run has seen
     results = {name: evaluate(policy, held_out, HELD_OUT_SEED) for name, policy in makers.items()}
-    results[LEARNED] = evaluate(agent.act, held_out, HELD_OUT_SEED)
+    results[LEARNED] = evaluate(networks.act, held_out, HELD_OUT_SEED)
     table = format_table(results, notes)
     (args.output / "table.md").write_text(table + "\n")
     best = max(makers, key=lambda name: results[name].pnl.mean())
     lead, half_width = confidence_interval(results[LEARNED].pnl - results[best].pnl)
     print(f"\n{curve[-1][0]:,} steps; {args.eval_envs} held-out episodes, 95% confidence intervals\n\n{table}\n")
     print(f"On the same episodes the learned maker leads {best} by {lead:.0f} ± {half_width:.0f} ticks.")
-    print(f"The table, the agent and the TensorBoard log are in {args.output}.")
+    print(f"The table, the networks and the TensorBoard log are in {args.output}.")
     return {name: float(result.pnl.mean()) for name, result in results.items()}
 
 

@@ -1,8 +1,8 @@
 """Two makers in the same market: learned alone, against a scripted rival and in self-play, and a payoff matrix of all.
 
-Both built-in makers of the market are replaced, and everybody else in it is built in. Policies are trained with the
-PPO of `ippo_many_learners.py`, one maker's rival being: nobody; the scripted maker of Avellaneda and Stoikov; the
-learner itself (two learners that share a policy); and, to see how far the latter can be exploited, what came of it.
+Both built-in makers of the market are replaced; all other agents are built in. Policies are trained with the PPO of
+`ippo_many_learners.py`, each against one rival: none; the scripted maker of Avellaneda and Stoikov; the learner itself
+(two learners that share a policy); and the policy from this self-play, to see how far it can be exploited.
 Then every ordered pair of learned and scripted makers plays the same held-out markets, and counts liquidated PnL.
 `scripts/self_play_report.py` makes docs/self_play.md of it.
 
@@ -73,7 +73,7 @@ class Args:
     """held-out markets that every pair plays; 0 takes 2048 on a CPU and 16384 on a GPU"""
 
     def fill_in(self, on_gpu: bool) -> None:
-        """Replace what was left to the machine."""
+        """Fill in the values that depend on the machine."""
         self.total_steps = self.total_steps or (200_000_000 if on_gpu else 2_000_000)
         self.num_envs = self.num_envs or (16384 if on_gpu else 256)
         self.markets = self.markets or (16384 if on_gpu else 2048)
@@ -83,7 +83,7 @@ class Args:
         return self.output / name.replace(" ", "_")
 
     def training(self, name: str) -> ippo.Args:
-        """Return the settings of PPO; who learns against self-play begins as a copy of its rival."""
+        """Return the settings of PPO; a policy that learns against self-play begins as a copy of its rival."""
         names = ("seed", "engine", "horizon", "total_steps", "num_envs")
         settings: dict[str, Any] = {field: getattr(self, field) for field in names}
         settings["start"] = self.folder(SELF_PLAY) if name == REPLY else None
@@ -91,7 +91,7 @@ class Args:
 
 
 class Quality:
-    """Adds up, decision by decision, what the market is like for everybody else."""
+    """Adds up, decision by decision, the market's spread, volume and distance from the fundamental price."""
 
     def __init__(self, envs: BatchedParallelEnv) -> None:
         self.simulator, self.sums, self.counts = envs.simulator, {}, {}
@@ -155,10 +155,10 @@ def learn(args: Args, rival: Policy | None, name: str) -> tuple[Policy, dict[str
     settings = args.training(name)
     settings.output.mkdir(parents=True, exist_ok=True)
     envs = BatchedParallelEnv(args.num_envs, {"maker": 2}, **settings.task())
-    agents, curve = ippo.train(settings, envs, {"maker": {1: rival}} if rival else None, name)
-    torch.save(agents["maker"].state_dict(), settings.output / "maker.pt")
+    trained, curve = ippo.train(settings, envs, {"maker": {1: rival}} if rival else None, name)
+    torch.save(trained["maker"].state_dict(), settings.output / "maker.pt")
     points = [[point["steps"], point["maker/return"]] for point in curve if "maker/return" in point]
-    return agents["maker"].act, {"seconds": curve[-1]["seconds"], "steps": curve[-1]["steps"], "curve": points}
+    return trained["maker"].act, {"seconds": curve[-1]["seconds"], "steps": curve[-1]["steps"], "curve": points}
 
 
 # Payoffs --------------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def format_matrix(cells: Mapping[str, Any], name: str = "pnl") -> str:
 
 
 def draw(cells: Mapping[str, Any], path: Path) -> None:
-    """Draw the matrix: the row's PnL, that of both together, and what the market is like."""
+    """Draw the matrix: the row's PnL, that of both together, spread and volume."""
     panels = {
         "pnl": "liquidated PnL of the row's maker, ticks per episode",
         "total": "liquidated PnL of both makers together, ticks per episode",

@@ -72,7 +72,7 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
 
 
 def market_of(envs: Any) -> dict[str, Any]:
-    """Return what decides how scripted policies do: the market and the task, but for what learners are paid."""
+    """Return what the results of scripted policies depend on: the market, and the task without its rewards."""
     here = {**vars(envs.simulator.config), **vars(envs.core.task), "auctions_per_step": envs.core.auctions_per_step}
     return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
 

@@ -319,7 +319,7 @@ def _add_impact(commands: Any) -> None:
     command.add_argument(
         "--per-auction", type=whole(1), default=4, help="units of the order in each auction (default: 4)"
     )
-    command.add_argument("--after", type=whole(1), default=60, help="auctions behind the order (default: 60)")
+    command.add_argument("--after", type=whole(1), default=60, help="auctions after the order (default: 60)")
     command.add_argument("--warmup", type=whole(0), default=100, help="auctions before the order (default: 100)")
     command.add_argument(
         "--markets", type=whole(1), help="how many (default: 1024, or as many as a list in --set is long)"

@@ -1,9 +1,9 @@
 """The same market twice, with and without an agent's orders: what the orders did, with no noise between the arms.
 
-A market's random numbers are hashes of its seed, the auction and the agent's index, so an agent that trades changes no
-draw of anybody else. Two arms with one seed are equal bit for bit until the first order acts, and differ afterwards by
-what the orders did and nothing else. `counterfactual` plays any orders on a `Simulator`; `block_impact` makes the price
-impact curve of a block order of it; `kineticsim_env/envs/counterfactual.py` does the same to environments.
+A market's random words are hashes of its seed, the auction and the agent's index, so an agent that trades changes no
+other agent's draws. Two arms with one seed are equal bit for bit until the first order acts, and differ afterwards by
+what the orders did and nothing else. `counterfactual` plays any orders on a `Simulator`; `block_impact` measures
+the price impact of a block order with it; `kineticsim_env/envs/counterfactual.py` does the same for environments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIDES = {"buy": 1, "sell": -1}
 
 
 class Arm(NamedTuple):
-    """One of the two worlds; M markets, K slots, T decisions, S auctions."""
+    """One of the two runs; M markets, K slots, T decisions, S auctions."""
 
     series: dict[str, torch.Tensor]  # int32 [M, S] each after the auction: mid2, last_price, volume, fundamental
     fills: torch.Tensor  # int64 [T, M, K, 2]: units bought and sold in each decision
@@ -42,8 +42,8 @@ class Counterfactual:
     """Both arms of an experiment, and what the agent's orders changed.
 
     Attributes:
-        with_agent: The world in which the orders were given.
-        without_agent: The world in which they were not; the slots are there and silent.
+        with_agent: The arm in which the orders were given.
+        without_agent: The arm in which they were not; its slots have no orders.
         difference: The first less the second, int64 `[M, S]` for each of the four series.
         arrival: Twice the mid before the first auction, the same in both arms, int32 `[M]`.
     """
@@ -67,9 +67,9 @@ class Counterfactual:
         """Return how much pairing saves: variance of the paired difference over that of unpaired arms, float64 `[S]`.
 
         Unpaired arms would be two ensembles with seeds of their own; the variance of a difference between them is the
-        sum of the arms' own. Prices are taken as changes since the mid at arrival, so that unpaired arms are not
-        charged with where the markets stood before. For the same interval of a mean, unpaired arms need 1 / ratio times
-        as many markets. NaN where no market moved.
+        sum of the arms' own. Prices are taken as changes since the mid at arrival, so that the variance of prices
+        before the order does not count against unpaired arms. For the same interval of a mean, unpaired arms need
+        1 / ratio times as many markets. NaN where no market moved.
         """
         paired = self._series(self.difference, name)
         arms = [self._series(arm.series, name) for arm in (self.with_agent, self.without_agent)]
@@ -111,12 +111,12 @@ def counterfactual(
         auctions: Auctions per decision.
         seed: As in `Simulator`.
         decisions: T, if `orders` is a function.
-        after: Auctions to go on for behind the last decision, with all quotes withdrawn.
+        after: Auctions to run after the last decision, with all quotes withdrawn.
         warmup: Auctions before the first decision, which are not recorded.
         slots: As in `Simulator`. A slot that replaces an agent replaces it in both arms.
         engine: As in `Simulator`.
         device: As in `Simulator`.
-        progress: As in `Simulator.run`; of a schedule there is none, as it is one launch.
+        progress: As in `Simulator.run`; a schedule shows no bar, as it is one launch.
 
     Returns:
         The two arms, over `S = T * auctions + after` auctions.
@@ -129,7 +129,7 @@ def counterfactual(
     warmup, progress = check_count("warmup", warmup, 0), check_progress(progress)
     simulator = Simulator(config, num_markets, engine=engine, device=device, seed=seed, slots=slots)
     shape = (simulator.num_markets, len(simulator.slots), 4)
-    if isinstance(orders, type):  # to call it makes an object, no quotes
+    if isinstance(orders, type):  # a call of a class makes an object, not quotes
         raise TypeError(f"orders: got {show(orders)}, allowed are quotes, or a function of t and the simulator")
     if callable(orders):
         if decisions is None:
@@ -168,7 +168,7 @@ def counterfactual(
 class BlockImpact(NamedTuple):
     """What a block order did to the price; prices in ticks, positive where the price moved against the order."""
 
-    arms: Any  # the `Counterfactual`; None where a study has let go of it
+    arms: Any  # the `Counterfactual`; None where a study has dropped it
     side: str
     block: int
     per_auction: int
@@ -176,7 +176,7 @@ class BlockImpact(NamedTuple):
     path: np.ndarray  # float64 [S + 1]: mean impact on the mid after s auctions; the order ends at [duration]
     path_interval: np.ndarray  # float64 [S + 1]: half of its 95% interval over markets
     at_end: Mean  # impact when the order ends
-    permanent: Mean  # what is left of it: the mean over the last quarter of the auctions behind it
+    permanent: Mean  # what is left of it: the mean over the last quarter of the auctions after it
     temporary: Mean  # what has gone by then, paired: at_end - permanent
     shortfall: Mean  # implementation shortfall: ticks per unit paid over the mid at arrival, with fees
     impact_cost: Mean  # ticks per unit paid over the other arm's mid before the same auction: free of the price's drift
@@ -220,7 +220,7 @@ def block_impact(
         side: `"buy"` or `"sell"`.
         block: Units in all.
         per_auction: Units in each auction.
-        after: Auctions behind the order, in which the price may come back.
+        after: Auctions after the order, in which the price may come back.
         num_markets: M; 1024, or as many as per-market fields have values, if None.
         seed: As in `Simulator`.
         warmup: Auctions before the order.
@@ -263,7 +263,7 @@ def block_impact(
     return _measure(arms, side, block, per_auction, duration)
 
 
-# Inside ---------------------------------------------------------------------------------------------------------------
+# Helpers --------------------------------------------------------------------------------------------------------------
 
 
 def _piece(simulator: Simulator, side: int, due: int, reach: int | None) -> torch.Tensor:
@@ -331,7 +331,7 @@ def _in_a_row(folded: torch.Tensor) -> torch.Tensor:
 
 
 def _checked_orders(orders: Any, shape: tuple[int | None, ...], device: torch.device) -> torch.Tensor:
-    """Return quotes as `check_quotes` does, called orders; those for one market are for all of them."""
+    """Return quotes checked by `check_quotes`, named orders in errors; those of one market go to all markets."""
     try:
         found = tuple(orders.shape) if isinstance(orders, torch.Tensor) else np.shape(orders)
     except Exception:  # ragged sequences, nested tensors: check_quotes says what is wrong with them

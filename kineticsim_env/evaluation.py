@@ -1,6 +1,6 @@
-"""Judging policies by money that is really there: inventory is unwound through the market before profit is counted.
+"""Evaluation of policies by liquidated PnL: inventory is unwound through the market before profit is counted.
 
-An executor is judged by its block: the price improvement on the arrival price, per unit.
+The measure of an executor is the price improvement of its block on the arrival price, per unit.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ MEASURES = {  # what `Evaluation.pnl` is
 class Evaluation:
     """Whole episodes of one policy in M markets."""
 
-    # float64 [M]: cash after unwinding, less fees, in ticks; of an executor minus its implementation shortfall, ticks a
-    # unit of its block
+    # float64 [M]: cash after unwinding, less fees, in ticks; of an executor its price improvement, in ticks per unit of
+    # its block
     pnl: np.ndarray
     episode_return: np.ndarray  # float64 [M]: sum of rewards
     traded: np.ndarray  # float64 [M]: units bought and sold per decision
@@ -114,7 +114,7 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
         total += reward * alive
         traded += envs.fills.sum(1) * alive
         if may_terminate and bool(terminated.any()):
-            # Such an episode is over here: take its account, unwound in a copy of the market. The market itself must
+            # Such an episode ends here: its account is taken, unwound in a copy of the market. The market itself must
             # start anew to take further steps; they no longer count.
             settled = price_improvement(envs) if task.role == "executor" else _liquidated_pnl(simulator.branch())
             pnl = torch.where(terminated & alive, settled, pnl)
@@ -136,7 +136,7 @@ def price_improvement(envs: MarketVectorEnv) -> torch.Tensor:
 
 
 def _check_envs(envs: MarketVectorEnv) -> None:
-    """Refuse environments whose accounts are gone, or not whole episodes, when the horizon is reached."""
+    """Refuse environments whose accounts at the horizon are reset already, or are not of whole episodes."""
     fits = isinstance(envs, MarketVectorEnv) and envs.autoreset_mode is AutoresetMode.DISABLED
     if not fits or envs.output != "torch" or envs.core._stagger:
         raise ValueError(
@@ -145,7 +145,7 @@ def _check_envs(envs: MarketVectorEnv) -> None:
 
 
 def _liquidated_pnl(simulator: Simulator) -> torch.Tensor:
-    """Unwind, and return the first slot's money in ticks, float64 `[M]`."""
+    """Unwind, and return the learner's money in ticks, float64 `[M]`."""
     return liquidate(simulator)[:, 0].double() - simulator.fees[:, 0].double() / 1000
 
 

@@ -45,11 +45,11 @@ class RunningMeanStd:
         if not isinstance(shape, (tuple, list)):
             raise TypeError(f"shape: got {show(shape)}, allowed is a tuple of sizes")
         shape = tuple(check_count("shape", size, 0) for size in shape)
-        check_count("shape", math.prod(max(size, 1) for size in shape), 0)  # what strides are made of
+        check_count("shape", math.prod(max(size, 1) for size in shape), 0)  # strides are products of sizes
         epsilon = check_number("epsilon", epsilon, 0.0)
         try:
             device = torch.empty(0, device=device).device
-        except Exception as error:  # torch has a kind for each sort of device that is not there
+        except Exception as error:  # torch raises many kinds of errors here
             raise ValueError(f"device: got {show(device)}, allowed is a device that torch has here") from error
         self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
         self.var = torch.ones(shape, dtype=torch.float64, device=device)
@@ -142,7 +142,7 @@ class _TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
     def _note_ends(self, done: torch.Tensor) -> torch.Tensor | None:
         """Note which episodes have ended; return whose step belongs to an episode, bool `[M]`, or None for all.
 
-        That is all of them under SAME_STEP. Under NEXT_STEP the step behind an end only resets, and under DISABLED an
+        That is all of them under SAME_STEP. Under NEXT_STEP the step after an end only resets, and under DISABLED an
         episode that has ended stands still until it is reset.
         """
         if self._mode == AutoresetMode.SAME_STEP:
@@ -160,7 +160,7 @@ class RecordEpisodeStatistics(_TorchVectorWrapper):
 
     Every step's infos get `episode`, a dict of `r` (float64 `[M]`, the episode's return) and `l` (int64 `[M]`, its
     length), both 0 where no episode ended, and `_episode` (bool `[M]`), where one did. In contrast to Gymnasium's they
-    are there in steps without an end too, since finding out would mean to wait for the device, and there is no `t`.
+    are present in every step, as a look for ends would have to wait for the device, and there is no `t`.
 
     Attributes:
         episode_returns: float64 `[M]`, of the episodes that run, live.
@@ -184,7 +184,7 @@ class RecordEpisodeStatistics(_TorchVectorWrapper):
         self._sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # episodes, returns, squares, lengths
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Reset the environment, and what was added up of the markets that are reset."""
+        """Reset the environment, and the sums of the markets that are reset."""
         observation, infos = self.env.reset(seed=seed, options=options)
         mask = self._reset_rows(options)
         for tensor in (self.episode_returns, self.episode_lengths):
@@ -305,7 +305,7 @@ class NormalizeObservation(_TorchVectorWrapper):
         return self.statistics.state_dict()
 
     def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
-        """Take over the statistics of a like wrapper."""
+        """Take over the statistics of a wrapper of this kind."""
         self.statistics.load_state_dict(saved)
 
 
@@ -373,7 +373,7 @@ class NormalizeReward(_TorchVectorWrapper):
         return {**self.statistics.state_dict(), "discounted_return": self.discounted_return.clone()}
 
     def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
-        """Take over the state of a like wrapper; running returns of another number of markets are left out."""
+        """Take over the state of a wrapper of this kind; running returns of another number of markets are left out."""
         check_mapping(saved)
         returns = saved.get("discounted_return")
         if returns is not None:

@@ -30,7 +30,7 @@ differences to the best scripted policy on the same episodes, where both meet th
 
 In the tables of runs, time and steps/s are of the whole loop: rollout, advantages, updates. The evaluations in between,
 and on a GPU the compiling and capturing before, are counted apart. *Ahead after* is that time at the first evaluation
-whose agent leads, on the held-out seeds, by more than its interval.
+whose policy leads, on the held-out seeds, by more than its interval.
 """
 TASKS = {
     "MarketMaking": ("Market making", "examples/ppo_fast.py"),

@@ -121,7 +121,7 @@ def training_rates(
         "KineticSim/MarketMaking-v0", num_envs=mine, config=config, output="torch", copy=False, engine=engine
     )
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
-    trainer = ppo.Trainer(args, envs, ppo.Agent(*sizes, args.hidden, args.initial_std).to(device))
+    trainer = ppo.Trainer(args, envs, ppo.ActorCritic(*sizes, args.hidden, args.initial_std).to(device))
     envs.reset(seed=ppo.RANK * envs.num_envs)
     preparing = trainer.prepare()
     steps = args.num_envs * args.num_steps

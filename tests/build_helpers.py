@@ -82,7 +82,7 @@ def builders() -> list:
 def compile_kernel(builder: str, arch: int, defines: dict, source: str = kernels.SOURCE) -> bytes:
     """Return a kernel as a builder makes it: a cubin, or a shared library. Needs no GPU, and no torch with CUDA.
 
-    Such a torch's loader knows no nvcc and no CUDA libraries: it is told of the one, and links without the others.
+    Such a torch's loader knows no nvcc and no CUDA libraries: nvcc is named to it, and it links without the libraries.
     """
     if builder == "nvrtc":
         return kernels.compile_with_nvrtc(arch, defines, source)

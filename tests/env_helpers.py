@@ -147,7 +147,7 @@ def check_cores_agree(cores, environment, bad):
             for core in cores:
                 core.simulator.tensors["error"].zero_()  # a reset would raise
                 core.reset(again, mask)
-            assert_same(cores, f"after the reset behind step {t}")
+            assert_same(cores, f"in the reset after step {t}")
 
 
 def trading_market(role, **settings):

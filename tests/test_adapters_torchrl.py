@@ -69,7 +69,7 @@ def test_resets_of_some_markets():
     env.set_seed(1)
     data = env.reset()
     assert_bits(data["observation"], plain.reset(seed=1)[0])
-    for _ in range(3):  # in the middle of an episode, twice behind each other
+    for _ in range(3):  # in the middle of an episode, twice in a row
         data = env.rand_step(data)
         plain.step(data["action"].numpy())
         for _ in range(2):
@@ -165,7 +165,7 @@ def test_the_plain_environments_bits_in_groups(action_type):
             assert_bits(rows["observation"], infos["final_obs"][role])
             assert_bits(rows["reward"][..., 0], reward[role])
             assert_bits(rows["truncated"][..., 0], truncated[role])
-            # An end of one's own is told once; where one was idle already, the market's end terminates.
+            # A learner's own end is reported once; a learner that is idle already terminates with the market.
             assert_bits(rows["terminated"][..., 0], terminated[role] | (over[:, None] & ~before[role]))
             assert_bits(rows["done"], rows["terminated"] | rows["truncated"])
             assert rows["done"][over].all()

@@ -112,7 +112,7 @@ def assert_equal(result: Result, oracle: Result) -> None:
 
 
 def check(backend, workload: Workload, engine: str, pieces=()) -> None:
-    """Compare a run in pieces, and one that starts anew behind a reset, with an engine's."""
+    """Compare a run in pieces, and one that starts after a reset, with an engine's."""
     want = expected(workload, engine)
     backend.prepare(workload)
     for steps in (*pieces, workload.steps - sum(pieces)):

@@ -233,10 +233,10 @@ def test_who_did_not_act_does_not_count(played):
     everything = torch.arange(one.reward[..., 0].numel())
 
     def gradient():
-        one.agent.zero_grad()
+        one.networks.zero_grad()
         loss = one.loss(played.args, everything, played.state.flatten(0, 1))
         loss.backward()
-        return [float(loss.detach())] + [parameter.grad.clone() for parameter in one.agent.parameters()]
+        return [float(loss.detach())] + [parameter.grad.clone() for parameter in one.networks.parameters()]
 
     before = gradient()
     idle = ~one.active

@@ -131,7 +131,7 @@ def test_an_executor_leaves_when_its_block_is_done():
     assert env.agents == env.possible_agents
 
 
-def test_max_loss_takes_out_one_agent_and_the_others_go_on():
+def test_max_loss_takes_out_one_learner_and_the_others_go_on():
     env = make({"trader": 2}, horizon=200, max_loss=15.0, reward="pnl", reward_scale=1.0)
     env.reset(seed=3)
     total, steps, ended = 0.0, 0, 0

@@ -31,7 +31,7 @@ PROGRESS = {"curve": [{"steps": 128, "seconds": 1.0, "wall": 1.0, "pnl": 2.0, "h
 
 def everything(trainer):
     """Return copies of all that a checkpoint could change."""
-    parts = {**trainer.agent.state_dict(), **trainer.envs.state_dict(), "rng": torch.get_rng_state()}
+    parts = {**trainer.networks.state_dict(), **trainer.envs.state_dict(), "rng": torch.get_rng_state()}
     for number, state in enumerate(trainer.optimizer.state.values()):
         parts |= {f"adam {number} {name}": tensor for name, tensor in state.items()}
     return {name: value.clone() for name, value in parts.items() if isinstance(value, torch.Tensor)}
@@ -65,7 +65,7 @@ def test_every_damage_is_seen(checkpoints, trainer, tmp_path):
     for length in (0, 1, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         assert "is damaged, or no checkpoint" in refusal(checkpoints, path, trainer)
-    at = whole.index(trainer.agent.state_dict()["actor.0.weight"].numpy().tobytes())
+    at = whole.index(trainer.networks.state_dict()["actor.0.weight"].numpy().tobytes())
     path.write_bytes(whole[: at + 1] + bytes([whole[at + 1] ^ 1]) + whole[at + 2 :])
     assert "the checksum of archive/data/" in refusal(
         checkpoints, path, trainer
@@ -97,18 +97,21 @@ def change(name, value):
     [
         *[
             (change(name, None), f"is no checkpoint of this example, or an older one's: its entry {name!r} is missing")
-            for name in ("settings", "agent", "optimizer", "envs", "rng", "update", "ranks", "progress")
+            for name in ("settings", "networks", "optimizer", "envs", "rng", "update", "ranks", "progress")
         ],
-        (change("agent", []), "has an entry 'agent' of list, allowed is dict"),
+        (change("networks", []), "has an entry 'networks' of list, allowed is dict"),
         (change("update", True), "has an entry 'update' of bool, allowed is int"),
         (change("update", -1), "has update = -1, allowed is 0 or more"),
         (change("ranks", 2), "is of 2 processes, and here are 1"),
-        (change("agent/log_std", None), "has an entry 'agent' with missing or unknown names ['log_std']"),
-        (change("agent/extra", torch.zeros(1)), "has an entry 'agent' with missing or unknown names ['extra']"),
-        (change("agent/log_std", torch.zeros(3)), "with log_std of torch.float32 (3,), allowed is torch.float32 (4,)"),
-        (change("agent/log_std", lambda old: old.double()), "with log_std of torch.float64 (4,)"),
-        (change("agent/log_std", "x"), "with log_std of str, allowed is torch.float32 (4,)"),
-        (change("agent/log_std", lambda old: old / 0), "'agent' with log_std that is not finite"),
+        (change("networks/log_std", None), "has an entry 'networks' with missing or unknown names ['log_std']"),
+        (change("networks/extra", torch.zeros(1)), "has an entry 'networks' with missing or unknown names ['extra']"),
+        (
+            change("networks/log_std", torch.zeros(3)),
+            "with log_std of torch.float32 (3,), allowed is torch.float32 (4,)",
+        ),
+        (change("networks/log_std", lambda old: old.double()), "with log_std of torch.float64 (4,)"),
+        (change("networks/log_std", "x"), "with log_std of str, allowed is torch.float32 (4,)"),
+        (change("networks/log_std", lambda old: old / 0), "'networks' with log_std that is not finite"),
         (change("optimizer/state", None), "has an entry 'optimizer' of other parameters"),
         (change("optimizer/state", lambda old: {n: old[n] for n in list(old)[1:]}), "'optimizer' of other parameters"),
         (change("optimizer/state/0/exp_avg", None), "'optimizer, parameter 0' with missing or unknown names"),
@@ -135,11 +138,11 @@ def test_every_entry_is_checked_before_any_is_taken(spoil, said, ppo, checkpoint
 
 def test_foreign_files_are_refused(checkpoints, trainer, tmp_path):
     path = tmp_path / "checkpoint.pt"
-    torch.save(trainer.agent.state_dict(), path)
+    torch.save(trainer.networks.state_dict(), path)
     assert "is no checkpoint of this example, or an older one's" in refusal(checkpoints, path, trainer)
     torch.save([1, 2], path)
     assert "is no checkpoint of this example: it holds a list, allowed is a dict" in refusal(checkpoints, path, trainer)
-    torch.save(trainer.agent, path)  # code, which torch does not run
+    torch.save(trainer.networks, path)  # code, which torch does not run
     assert "is damaged, or no checkpoint (Weights only load failed" in refusal(checkpoints, path, trainer)
 
 

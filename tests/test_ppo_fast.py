@@ -156,7 +156,7 @@ def test_only_termination_cuts_the_future_off(ppo):
 
 
 def train(ppo, output, **changes):
-    """Train without the comparison that follows; returns the agent's parameters and the learning curve."""
+    """Train without the comparison that follows; returns the parameters of the networks and the learning curve."""
     args = ppo.Args(output=output, **{**TINY, "track": False, **changes})
     args.fill_in(on_gpu=False)
     output.mkdir(exist_ok=True)
@@ -164,9 +164,9 @@ def train(ppo, output, **changes):
     envs = gym.make_vec(
         "KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, engine="cpu", horizon=50
     )
-    agent = ppo.Agent(37, 4, args.hidden, args.initial_std)
-    curve = ppo.train(args, envs, agent, ppo.evaluation_env(16, engine="cpu", horizon=50))
-    return {name: value.clone() for name, value in agent.state_dict().items()}, curve
+    networks = ppo.ActorCritic(37, 4, args.hidden, args.initial_std)
+    curve = ppo.train(args, envs, networks, ppo.evaluation_env(16, engine="cpu", horizon=50))
+    return {name: value.clone() for name, value in networks.state_dict().items()}, curve
 
 
 def stop_at(ppo, monkeypatch, update):
@@ -293,27 +293,27 @@ def trainer_of(ppo, engine="cpu", horizon=50, **changes):
         bank_size=16,
         warmup=20,
     )
-    agent = ppo.Agent(37, 4, args.hidden, args.initial_std).to(envs.device)
-    trainer = ppo.Trainer(args, envs, agent)
+    networks = ppo.ActorCritic(37, 4, args.hidden, args.initial_std).to(envs.device)
+    trainer = ppo.Trainer(args, envs, networks)
     envs.reset(seed=7)
     return trainer
 
 
 def test_networks_side_by_side_are_the_networks(ppo):
     torch.manual_seed(0)
-    agent = ppo.Agent(37, 4, 64, 0.4)
-    for parameter in agent.parameters():
+    networks = ppo.ActorCritic(37, 4, 64, 0.4)
+    for parameter in networks.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    observation = torch.nn.functional.pad(torch.rand(5, 9, 37), (0, agent.padding))
+    observation = torch.nn.functional.pad(torch.rand(5, 9, 37), (0, networks.padding))
     actor = critic = observation
     for number in range(3):
-        actor, critic = agent.actor[number](actor), agent.critic[number](critic)
+        actor, critic = networks.actor[number](actor), networks.critic[number](critic)
         actor, critic = (actor.tanh(), critic.tanh()) if number < 2 else (actor, critic)
-    mean, value = agent(observation)
+    mean, value = networks(observation)
     assert torch.allclose(mean, actor, atol=1e-5) and torch.allclose(value, critic[..., 0], atol=1e-5)
-    assert torch.equal(agent(observation, agent.layers(torch.float32))[0], mean)  # joined beforehand
-    assert torch.equal(agent.act(observation[..., :37]), agent(observation)[0].clamp(-1, 1))
-    mean, value = agent(observation.bfloat16())
+    assert torch.equal(networks(observation, networks.layers(torch.float32))[0], mean)  # joined beforehand
+    assert torch.equal(networks.act(observation[..., :37]), networks(observation)[0].clamp(-1, 1))
+    mean, value = networks(observation.bfloat16())
     assert mean.dtype == value.dtype == torch.float32 and torch.allclose(mean, actor, atol=0.2)
 
 
@@ -334,7 +334,7 @@ def test_what_is_bootstrapped_at_a_truncation_is_the_observation_before_the_rese
         ends.clear()
         trainer.rollout()
         trainer.estimate()
-        nexts = trainer.agent(torch.nn.functional.pad(torch.stack(finals), (0, 3)))[1]
+        nexts = trainer.networks(torch.nn.functional.pad(torch.stack(finals), (0, 3)))[1]
         expected = ppo.advantages(
             trainer.rewards, torch.stack(ends), trainer.terminated, trainer.values, nexts, 0.97, 0.9
         )
@@ -368,13 +368,13 @@ def test_other_settings_train_too(ppo, tmp_path, changes):
 
 def test_preparing_leaves_no_trace(ppo):
     trainer = trainer_of(ppo)
-    before = {name: value.clone() for name, value in trainer.agent.state_dict().items()}
+    before = {name: value.clone() for name, value in trainer.networks.state_dict().items()}
     trainer.args.compile = True  # what is compiled runs before the first update; here, uncompiled
     trainer.prepare()
-    assert all(torch.equal(before[name], value) for name, value in trainer.agent.state_dict().items())
+    assert all(torch.equal(before[name], value) for name, value in trainer.networks.state_dict().items())
     assert all(not tensor.any() for state in trainer.optimizer.state.values() for tensor in state.values())
     trainer.update(1e-3)
-    assert not torch.equal(before["actor.0.weight"], trainer.agent.actor[0].weight)
+    assert not torch.equal(before["actor.0.weight"], trainer.networks.actor[0].weight)
 
 
 @pytest.mark.slow
@@ -391,7 +391,7 @@ def test_the_compiled_pieces_are_whole_graphs_and_learn_the_same(ppo):
         trainer.learning_rate.fill_(1e-3)
         trainer.estimate()
         trainer.learn()
-    for one, two in zip(eager.agent.parameters(), compiled.agent.parameters(), strict=True):
+    for one, two in zip(eager.networks.parameters(), compiled.networks.parameters(), strict=True):
         assert torch.allclose(one, two, atol=1e-5)
 
 
@@ -399,9 +399,9 @@ def test_the_compiled_pieces_are_whole_graphs_and_learn_the_same(ppo):
 @pytest.mark.parametrize("changes", [{}, {"fast": True, "update_epochs": 1}, {"compile": False, "bf16": False}])
 def test_captured_training_learns_and_does_not_wait(ppo, changes):
     trainer = trainer_of(ppo, "cuda", num_envs=512, num_steps=16, **changes)
-    before = {name: value.clone() for name, value in trainer.agent.state_dict().items()}
+    before = {name: value.clone() for name, value in trainer.networks.state_dict().items()}
     trainer.prepare()
-    assert all(torch.equal(before[name], value) for name, value in trainer.agent.state_dict().items())
+    assert all(torch.equal(before[name], value) for name, value in trainer.networks.state_dict().items())
     trainer.envs.reset(seed=7)
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -409,8 +409,8 @@ def test_captured_training_learns_and_does_not_wait(ppo, changes):
             trainer.update(1e-3)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert all(value.isfinite().all() for value in trainer.agent.parameters())
-    assert not torch.equal(before["actor.0.weight"], trainer.agent.actor[0].weight)
+    assert all(value.isfinite().all() for value in trainer.networks.parameters())
+    assert not torch.equal(before["actor.0.weight"], trainer.networks.actor[0].weight)
     assert all(np.isfinite(value) for value in trainer.scalars().values())
     trainer.envs.check_errors()
 
@@ -428,7 +428,7 @@ def test_a_captured_update_is_the_eager_one(ppo):
     assert torch.equal(captured.truncated, eager.truncated)
     # A sum that rounds otherwise can move a quote by a tick, and its market from there on.
     assert float(((captured.actions - eager.actions).abs() < 1e-3).float().mean()) > 0.9
-    for one, two in zip(captured.agent.parameters(), eager.agent.parameters(), strict=True):
+    for one, two in zip(captured.networks.parameters(), eager.networks.parameters(), strict=True):
         assert torch.allclose(one, two, atol=5e-3)  # sixteen steps of Adam move a weight by 16e-3 at most
 
 
@@ -454,13 +454,13 @@ def checkpoints(folder):
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_agent(ppo, tmp_path):
+def test_two_processes_train_one_policy(ppo, tmp_path):
     printed = torchrun(folder=tmp_path)
     assert printed.count("8 markets on 2 x") == printed.count("trained 768 steps") == 1
     first, second = checkpoints(tmp_path)
     assert first["update"] == second["update"] == 6
-    for name, value in first["agent"].items():
-        assert torch.equal(value, second["agent"][name]), name
+    for name, value in first["networks"].items():
+        assert torch.equal(value, second["networks"][name]), name
     assert torch.equal(*(one["optimizer"]["state"][0]["exp_avg"] for one in (first, second)))
     seeds = torch.cat([first["envs"]["seed"], second["envs"]["seed"]]).tolist()
     assert seeds == list(range(1 << 32, (1 << 32) + 8))
@@ -470,7 +470,7 @@ def test_two_processes_train_one_agent(ppo, tmp_path):
     torchrun("--resume", "--total-steps=1024", folder=tmp_path)
     first, second = checkpoints(tmp_path)
     assert first["update"] == second["update"] == 8
-    assert torch.equal(first["agent"]["actor.0.weight"], second["agent"]["actor.0.weight"])
+    assert torch.equal(first["networks"]["actor.0.weight"], second["networks"]["actor.0.weight"])
     with pytest.raises(SystemExit, match="is of 2 processes, and here are 1"):
         train(ppo, tmp_path, resume=True)
 

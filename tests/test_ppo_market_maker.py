@@ -68,13 +68,13 @@ def test_what_is_cut_off_at_the_horizon_is_bootstrapped(ppo, max_loss):
     """A reward at a truncation has the last observation's value in it, one at a termination has not."""
     envs, args = small_envs(max_loss=max_loss), ppo.Args(num_steps=40)
     torch.manual_seed(0)
-    agent, step, seen = ppo.Agent(37, 4, 16, 0.4), envs.step, []
+    networks, step, seen = ppo.ActorCritic(37, 4, 16, 0.4), envs.step, []
     envs.step = lambda action: seen.append((action, *step(action))) or seen[-1][1:]
     first, _ = envs.reset(seed=3)
-    rollout, after = ppo.play(args, envs, agent, first)
+    rollout, after = ppo.play(args, envs, networks, first)
     actions, observations, rewards, terminated, truncated, infos = zip(*seen, strict=True)
     terminated, truncated = torch.stack(terminated), torch.stack(truncated)
-    values = agent.value(torch.stack([info["final_obs"] for info in infos])).detach()
+    values = networks.value(torch.stack([info["final_obs"] for info in infos])).detach()
     expected = torch.where(truncated, torch.stack(rewards) + args.gamma * values, torch.stack(rewards))
     assert truncated.any() and bool(terminated.any()) == (max_loss is not None)
     assert torch.allclose(rollout.reward, expected, atol=1e-6)
@@ -82,8 +82,8 @@ def test_what_is_cut_off_at_the_horizon_is_bootstrapped(ppo, max_loss):
     assert torch.equal(rollout.observation, torch.stack([first, *observations[:-1]]))
     assert torch.equal(after, observations[-1])
     assert torch.equal(rollout.action.clamp(-1, 1), torch.stack(actions))
-    spread = agent.log_std.exp()
-    density = torch.distributions.Normal(agent.actor(rollout.observation), spread).log_prob(rollout.action).sum(-1)
+    spread = networks.log_std.exp()
+    density = torch.distributions.Normal(networks.actor(rollout.observation), spread).log_prob(rollout.action).sum(-1)
     assert torch.allclose(rollout.log_prob, density, atol=1e-5)
 
 
@@ -91,36 +91,38 @@ def played(ppo, **changes):
     args = ppo.Args(num_steps=32, **changes)
     envs = small_envs(16, horizon=50, reward_scale=args.reward_scale)
     torch.manual_seed(0)
-    agent = ppo.Agent(37, 4, 32, 0.4)
-    optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate, eps=1e-5)
-    rollout, after = ppo.play(args, envs, agent, envs.reset(seed=3)[0])
-    gain = ppo.advantages(rollout, agent.value(after).detach(), args.gamma, args.gae_lambda)
-    return args, agent, optimizer, rollout, gain
+    networks = ppo.ActorCritic(37, 4, 32, 0.4)
+    optimizer = torch.optim.Adam(networks.parameters(), lr=args.learning_rate, eps=1e-5)
+    rollout, after = ppo.play(args, envs, networks, envs.reset(seed=3)[0])
+    gain = ppo.advantages(rollout, networks.value(after).detach(), args.gamma, args.gae_lambda)
+    return args, networks, optimizer, rollout, gain
 
 
 def test_the_first_step_is_that_of_the_policy_gradient(ppo):
     """Before anything has changed the ratio is 1: no divergence, and the surrogate's gradient is the policy's."""
-    args, agent, optimizer, rollout, gain = played(ppo, update_epochs=1, num_minibatches=1, max_grad_norm=1e9)
+    args, networks, optimizer, rollout, gain = played(ppo, update_epochs=1, num_minibatches=1, max_grad_norm=1e9)
     advantage = (gain - gain.mean()) / (gain.std() + 1e-8)
-    log_prob = agent.policy(rollout.observation).log_prob(rollout.action).sum(-1)
-    value_loss = 0.5 * (agent.value(rollout.observation) - gain - rollout.value).square().mean()
-    wanted = torch.autograd.grad(-(advantage * log_prob).mean() + args.vf_coef * value_loss, list(agent.parameters()))
-    losses = ppo.update(args, agent, optimizer, rollout, gain)
+    log_prob = networks.policy(rollout.observation).log_prob(rollout.action).sum(-1)
+    value_loss = 0.5 * (networks.value(rollout.observation) - gain - rollout.value).square().mean()
+    wanted = torch.autograd.grad(
+        -(advantage * log_prob).mean() + args.vf_coef * value_loss, list(networks.parameters())
+    )
+    losses = ppo.update(args, networks, optimizer, rollout, gain)
     value_loss = float(value_loss.detach())
     assert float(losses["approx_kl"]) == pytest.approx(0, abs=1e-6)
     assert float(losses["policy"]) == pytest.approx(0, abs=1e-5)
     assert float(losses["value"]) == pytest.approx(value_loss, rel=1e-4)
-    for parameter, gradient in zip(agent.parameters(), wanted, strict=True):
+    for parameter, gradient in zip(networks.parameters(), wanted, strict=True):
         assert torch.allclose(parameter.grad, gradient, atol=1e-5)
 
 
 def test_updates_make_good_actions_likelier_and_values_better(ppo):
-    args, agent, optimizer, rollout, gain = played(ppo, learning_rate=3e-3)
+    args, networks, optimizer, rollout, gain = played(ppo, learning_rate=3e-3)
     before = 0.5 * gain.square().mean()  # of the values that the rollout was played with
     for _ in range(20):
-        after = ppo.update(args, agent, optimizer, rollout, gain)
+        after = ppo.update(args, networks, optimizer, rollout, gain)
     assert after["value"] < 0.5 * before
-    likelier = agent.policy(rollout.observation).log_prob(rollout.action).sum(-1) - rollout.log_prob
+    likelier = networks.policy(rollout.observation).log_prob(rollout.action).sum(-1) - rollout.log_prob
     good = gain > gain.mean()
     assert likelier[good].mean() > likelier[~good].mean() + 0.05
     clipped = (likelier.detach().exp() - 1).abs()
@@ -149,10 +151,10 @@ def test_a_run_leaves_what_it_promises_and_repeats_itself(ppo, tmp_path, capsys)
     assert "risk=" in table and "512 steps; 32 held-out episodes" in printed
     assert "On the same episodes the learned maker leads " in printed
     assert list((tmp_path / "one").glob("events*"))
-    agent = ppo.Agent(37, 4, 64, 0.4)
-    agent.load_state_dict(torch.load(tmp_path / "one" / "agent.pt", weights_only=True))
+    networks = ppo.ActorCritic(37, 4, 64, 0.4)
+    networks.load_state_dict(torch.load(tmp_path / "one" / "networks.pt", weights_only=True))
     envs = ppo.evaluation_env(32, engine="cpu")
-    assert ppo.evaluate(agent.act, envs).pnl.mean() == pnl["PPO (learned)"]
+    assert ppo.evaluate(networks.act, envs).pnl.mean() == pnl["PPO (learned)"]
     assert ppo.main(ppo.Args(output=tmp_path / "two", **TINY)) == pnl
     other = ppo.main(ppo.Args(output=tmp_path / "three", **TINY | {"seed": 2}))
     assert {name for name in pnl if pnl[name] != other[name]} == {"PPO (learned)"}
@@ -176,7 +178,9 @@ def test_training_and_evaluation_are_on_seeds_and_warm_starts_apart(ppo, tmp_pat
 def test_a_time_limit_ends_training(ppo, tmp_path):
     began = time.perf_counter()
     args = ppo.Args(output=tmp_path, **TINY | {"total_steps": 10**9, "time_limit_minutes": 1 / 60})
-    curve = ppo.train(args, small_envs(), ppo.Agent(37, 4, 64, 0.4), ppo.evaluation_env(8, engine="cpu", horizon=10))
+    curve = ppo.train(
+        args, small_envs(), ppo.ActorCritic(37, 4, 64, 0.4), ppo.evaluation_env(8, engine="cpu", horizon=10)
+    )
     assert 0.9 < time.perf_counter() - began < 15
     assert len(curve) == 3 and 0 == curve[0][0] < curve[1][0] <= curve[2][0] < 10**9
 
@@ -210,7 +214,7 @@ def test_it_learns(ppo, tmp_path):
         output=tmp_path, **TINY | {"num_envs": 64, "num_steps": 32, "total_steps": 150_000, "eval_envs": 512}
     )
     pnl = ppo.main(args)
-    untrained = ppo.evaluate(ppo.Agent(37, 4, 64, 0.4).act, ppo.evaluation_env(512, engine="cpu")).pnl.mean()
+    untrained = ppo.evaluate(ppo.ActorCritic(37, 4, 64, 0.4).act, ppo.evaluation_env(512, engine="cpu")).pnl.mean()
     assert pnl["PPO (learned)"] > 0.95 * pnl["Avellaneda-Stoikov"] > 1.1 * untrained
 
 
@@ -219,7 +223,7 @@ def test_it_trains_on_a_gpu(ppo, tmp_path):
     """The same algorithm on other sums: what is learned differs, and the scripted makers' episodes are the same."""
     changes = {"engine": "cuda", "num_envs": 1024, "num_steps": 32, "total_steps": 1024 * 32 * 8}
     pnl = ppo.main(ppo.Args(output=tmp_path / "gpu", **TINY | changes))
-    weights = torch.load(tmp_path / "gpu" / "agent.pt", weights_only=True)
+    weights = torch.load(tmp_path / "gpu" / "networks.pt", weights_only=True)
     assert all(value.is_cuda and value.isfinite().all() for value in weights.values())
     on_cpu = ppo.main(ppo.Args(output=tmp_path / "cpu", **TINY))
     assert pnl["fixed spread"] == on_cpu["fixed spread"] and pnl["random quotes"] == on_cpu["random quotes"]

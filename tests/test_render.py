@@ -477,15 +477,15 @@ def test_pettingzoo_render_test():
     render_test(env)
 
 
-def test_the_agent_can_be_chosen():
+def test_the_learner_can_be_chosen():
     arguments = {"horizon": 20, "bank_size": 4, "engine": "cpu", "render_mode": "ansi"}
     texts = []
-    for agent in (None, "maker_1", "noise_0"):
-        env = ks.parallel_env({"maker": 2, "noise": 1}, render_agent=agent, **arguments)
+    for learner in (None, "maker_1", "noise_0"):
+        env = ks.parallel_env({"maker": 2, "noise": 1}, render_agent=learner, **arguments)
         env.reset(seed=0)
         texts.append(env.render())
     assert [text.split(" | ")[0] for text in texts] == ["market making", "market making", "working off an order"]
-    assert [re.search(r"agent (\d)", text).group(1) for text in texts] == ["0", "1", "2"]
+    assert [re.search(r"learner (\d)", text).group(1) for text in texts] == ["0", "1", "2"]
     with pytest.raises(ValueError, match="render_agent: got 'maker_2', allowed are None, maker_0"):
         ks.parallel_env({"maker": 2, "noise": 1}, render_agent="maker_2", **arguments)
 

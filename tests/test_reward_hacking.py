@@ -418,7 +418,7 @@ def test_resets_at_a_gain_do_not_pay():
 # Why the fundamental is the default mark ------------------------------------------------------------------------------
 
 
-def test_a_mid_that_the_learner_moves_prints_money():
+def test_a_mid_that_the_learner_moves_pays_without_limit():
     """Pump and hold, with sizes that no default allows: the mid pays for what the liquidation then loses."""
     large = {"max_qty": 1000, "inventory_limit": None}
     envs = {mark: environment(256, reward="pnl", mark=mark, **large) for mark in ("mid", "fundamental", "liquidation")}

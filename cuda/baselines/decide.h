@@ -1,5 +1,5 @@
 // decide.h: one agent's order, of the rules in model/market.h. The naive kernel and the paper's share it, so that they
-// differ in nothing but how they execute; sums and clearing are each kernel's own.
+// differ only in how they execute; sums and clearing are each kernel's own.
 #pragma once
 
 #include "layout.h"

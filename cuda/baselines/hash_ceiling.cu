@@ -1,5 +1,6 @@
-// hash_ceiling.cu: the model's random words and nothing else, one hash per agent-event: what no engine of this model can
-// pass. One thread per market, so that all lanes are busy; the words are xor-ed and stored, so that none can be left out.
+// hash_ceiling.cu: the model's random words and nothing else, one hash per agent-event: an upper bound on
+// the rate of any engine. One thread per market, so that all lanes are busy; the words are xor-ed and stored, so that the
+// compiler keeps them all.
 #include "decide.h"
 #include "../launch_host.cuh"
 

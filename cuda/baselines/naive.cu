@@ -1,5 +1,5 @@
-// naive.cu: the naive CUDA baseline. One thread per market, the book and the step's orders in global memory, one launch a
-// step, everything in serial loops. As strong as that allows: neighbouring threads touch neighbouring words ([L, M]),
+// naive.cu: the naive CUDA baseline. One thread per market, the book and the step's orders in global memory, one launch
+// per step, everything in serial loops. As fast as that allows: neighbouring threads touch neighbouring words ([L, M]),
 // loops are unrolled so that many loads are under way, orders are added without waiting for what was there before, the
 // cumulative curves stay in registers, and each class of agents has a loop of its own, so that no warp diverges.
 //   KS_LEVELS  ticks of the grid

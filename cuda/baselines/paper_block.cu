@@ -1,8 +1,8 @@
 // paper_block.cu: the paper's own kernel, written after the text of its Algorithm 1 (its published code was not read).
 // One block per market, one thread per tick, all steps in one launch. Shared memory holds seven float arrays and one of
-// ints, 32 * L bytes; orders meet through float shared-memory atomics; Hillis-Steele scans; a tournament finds the
-// clearing price, the lower tick winning ties; agent types are read from a table in global memory. Quantities are
-// whole, so floats are exact, and the result the engines', while a side's total stays below 2^24.
+// ints, 32 * L bytes; orders are added by float atomics in shared memory; scans are Hillis-Steele; a tournament finds
+// the clearing price, the lower tick winning ties; agent types are read from a table in global memory. Quantities are
+// whole numbers: while a side's total stays below 2^24, floats are exact and the result is that of the engines.
 // Barriers that protect nothing are left out, and a warp sends one atomic for its best price.
 //   KS_LEVELS  ticks of the grid, up to 1024
 #include "decide.h"

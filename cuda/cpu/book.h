@@ -27,7 +27,7 @@ inline int32_t largest_of(const int32_t* side, int levels) {
   return largest;
 }
 
-// Whether nothing rests at kStep ticks, where it does not matter at which.
+// Whether all of kStep ticks are empty.
 inline bool vacant(const int32_t* side) {
   uint64_t words[kStep / 2];
   std::memcpy(words, side, sizeof(words));
@@ -52,10 +52,10 @@ struct Book {
 
   // After the book was written from outside.
   void measure() {
-    // An environment's step comes here before its one auction, and cancellation draws words for all between these.
+    // Every environment step does this before its one auction, and cancellation draws words for all ticks in between.
     for (bid_low = 0; bid_low < levels - kStep && vacant(bid + bid_low);) bid_low += kStep;
     for (ask_high = levels - 1; ask_high >= kStep && vacant(ask + ask_high + 1 - kStep);) ask_high -= kStep;
-    bid_bound = ask_bound = (int64_t)1 << 40;  // found out when it is asked for
+    bid_bound = ask_bound = (int64_t)1 << 40;  // computed when first needed
     find_best_bid(levels - 1);
     find_best_ask(0);
   }
@@ -123,7 +123,7 @@ struct Book {
     measure();
   }
 
-  // What a side holds beside `more` reaches 2^31 or not; the bound is made tighter, then exact, only if it cannot.
+  // Whether a side's quantity plus `more` reaches 2^31. A known bound mostly decides it; else a tighter one, else the sum.
   static bool would_overflow(const int32_t* side, int levels, int64_t& bound, int64_t more) {
     if (bound + more < (int64_t)1 << 31) return false;
     bound = (int64_t)levels * largest_of(side, levels);

@@ -168,7 +168,7 @@ struct Environment : Market {
     if (!part.plays) return;
     const int64_t first = m * slots * kObservation;
     write_features(launch.final_observation);
-    if (part.restarts) return;  // and then it is another one
+    if (part.restarts) return;  // its observation is that of the next episode
     std::memcpy(launch.observation + first, launch.final_observation + first, slots * kObservation * sizeof(float));
   }
 

@@ -50,7 +50,7 @@ struct Orders {
 
   const int32_t* side_bins(int side) const { return bins.data() + side * width; }
 
-  // Bins pay while they are no more than ticks; `levels` is the grid's.
+  // Bins are worth it while there are no more of them than ticks; `levels` is the grid's.
   void prepare(const MarketParams& p, int levels) {
     spread = p.noise_spread;
     binned = 2 * spread + 2 <= levels;
@@ -66,7 +66,7 @@ struct Orders {
   void submit(const MarketParams& p, uint64_t key, int64_t t, int32_t mid2, int32_t ret, int32_t fundamental_side,
               int levels, int32_t* buy, int32_t* sell) {
     int32_t* all = bins.data();
-    const int used = copies * 2 * width & -kLanes;  // locals, as the compiler must take it that bins may hide members
+    const int used = copies * 2 * width & -kLanes;  // locals, as the compiler must assume that bins alias members
     for (int i = 0; i < used; ++i) all[i] = 0;
     for (int side = 0; side < 2; ++side) far[side] = step[side] = made[side] = 0, total[side] = 0;
     const int agents = num_agent_indices(p);

@@ -1,7 +1,7 @@
-// step.h: an environment's step and reset, in the order of docs/environment.md, for whoever has the markets: a core with
-// one (cpu/environment.h), a lane of a warp with one (lane/environment.cuh), or a warp with several of which it plays one
-// after another (warp/environment.cuh). The order is step_or_reset at the end. Before it come the rules beside what
-// tasks.h says of a single slot: who plays, what an action and a deadline put into the market, what came of a decision,
+// step.h: an environment's step and reset, in the order of docs/environment.md. Three files use it: a core has one market
+// (cpu/environment.h), a lane of a warp has one (lane/environment.cuh), or a warp has several and plays one after another
+// (warp/environment.cuh). The order is in step_or_reset, at the end. Before it come rules that tasks.h, which is about a
+// single slot, does not have: who plays, what an action and a deadline put into the market, the results of a decision,
 // where an episode begins.
 #pragma once
 
@@ -33,7 +33,7 @@ KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int3
   return apply_pre_trade_limits(fresh, inventory, p);
 }
 
-// Auctions behind those of the last decision, at most, in which what is left of blocks is executed.
+// The most auctions after those of the last decision in which what is left of blocks is executed.
 KS_RULE int32_t forced_auctions(const TaskParams& task, int32_t elapsed_before) {
   return elapsed_before + 1 >= task.horizon ? task.forced_auctions : 0;
 }
@@ -48,7 +48,7 @@ KS_RULE bool has_quantity(const Quote& quote) { return quote.bid_qty + quote.ask
 // A decision's volume as histories and observations have it.
 KS_RULE int32_t recorded_volume(int64_t volume) { return volume < 0x7fffffff ? (int32_t)volume : 0x7fffffff; }
 
-// What came of a decision for a slot that was in it.
+// The result of a decision for a slot that took part in it.
 struct Outcome {
   int64_t value;  // marked
   float reward;
@@ -56,7 +56,7 @@ struct Outcome {
 };
 
 // `mids` has the doubled mid after the decision and the one before it, `liquidation` what unwinding would bring, `filled`
-// what the slot bought and sold; `elapsed` counts this decision. A slot that has `ended` before is only valued.
+// what the slot bought and sold; `elapsed` counts this decision. A slot whose episode has `ended` before is only valued.
 KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, const Account& before, const Account& after,
                            int32_t fundamental_before, int32_t fundamental, const int32_t* mids, int32_t arrival2,
                            int64_t prev_value, int64_t liquidation, int64_t remaining, int64_t filled, int32_t elapsed,

@@ -1,4 +1,4 @@
-"""What the adapters share: how they come by an environment, and what libraries are told of learners that end early."""
+"""What the adapters share: opening an environment, and the flags of learners whose episodes end early."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def open_vector_env(adapter: str, env: Any, num_envs: int | None, output: str, a
     """Return a vector environment in the form that an adapter needs, which is SAME_STEP autoreset and copied results.
 
     Args:
-        adapter: What errors call the adapter.
-        env: An id such as `"KineticSim/MarketMaking-v0"`, or an environment that is open already, perhaps wrapped.
-        num_envs: How many markets an id gets; None is 1.
+        adapter: The adapter's name in errors.
+        env: An id such as `"KineticSim/MarketMaking-v0"`, or an open environment, which may be wrapped.
+        num_envs: The number of markets if `env` is an id; None is 1.
         output: The `output` that the adapter needs.
         arguments: Further arguments of `gymnasium.make_vec` for an id.
 
@@ -60,19 +60,19 @@ def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
 
 
 def check_first_seed(seed: Any, markets: int, device: torch.device) -> Any:
-    """Return the seed of the first reset, if the environment will take it; None is one that it draws."""
+    """Return the seed of the first reset, checked; with None the environment draws one."""
     if seed is not None:
         check_seeds(seed, markets, device)
     return seed
 
 
 def check_copied(adapter: str, before: Any, after: Any) -> None:
-    """Refuse an environment made with `copy=False`, whose results libraries would see change under their hands.
+    """Refuse an environment made with `copy=False`: libraries keep results, which its next step would overwrite.
 
     Args:
-        adapter: What errors call the adapter.
+        adapter: The adapter's name in errors.
         before: The observations that the last step or reset returned, which the caller has kept.
-        after: Those of this step, tensors or arrays: two that are alive lie in one place only if they are one.
+        after: Those of this step, tensors or arrays. Both are kept alive, so one address means one tensor.
     """
     if _place(before) == _place(after):
         raise ValueError(f"copy: got False, allowed for {adapter} is True: it keeps results beyond the next step")
@@ -85,10 +85,10 @@ def _place(values: Any) -> int:
 def flags_of(
     terminated: torch.Tensor, truncated: torch.Tensor, over: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return whether steps of learners terminate and end an episode, for libraries that know of no idle learners.
+    """Return the flags of learners for libraries in which every learner acts at every step.
 
-    A learner whose episode ended before its market's goes on without orders and rewards until then. To a library that
-    is an episode of its own, of return 0, which terminates together with the market.
+    A learner whose episode has ended goes on without orders and rewards until its market's episode ends. To a library
+    this is another episode, with return 0, which terminates together with the market.
 
     Args:
         terminated: bool `[M, n]`, of the learners in this step.
@@ -96,7 +96,7 @@ def flags_of(
         over: bool `[M]`, whether the market's episode ended in this step.
 
     Returns:
-        Terminated, and terminated or truncated, bool `[M, n]` each.
+        Two masks, bool `[M, n]` each: terminated, and done (terminated or truncated).
     """
     terminated = terminated | (over.unsqueeze(-1) & ~truncated)
     return terminated, terminated | truncated

@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
 
 
 class _MarketsVecEnv(VecEnv):
-    """What both share: infos, statistics of episodes, attributes.
+    """What both classes share: infos, statistics of episodes, attributes.
 
     Where an episode ends, that row's info has `terminal_observation`, `TimeLimit.truncated`, and `episode` with return
     `r`, length `l` and seconds since this object was made `t`, as Stable-Baselines3's `Monitor` adds it; so a
@@ -45,7 +45,7 @@ class _MarketsVecEnv(VecEnv):
         self._began = time.perf_counter()
 
     def _take_seeds(self) -> np.ndarray | None:
-        """Return the seeds of the rows for a reset, None where `seed` was not called since the last one."""
+        """Return the seeds of the rows for a reset; None if `seed` was not called since the last reset."""
         if any(self._options):
             raise ValueError(f"options: got {next(filter(None, self._options))}, allowed is None: a reset takes none")
         seeds = None if self._seeds[0] is None else np.array(self._seeds, dtype=np.int64)
@@ -69,14 +69,14 @@ class _MarketsVecEnv(VecEnv):
         self._actions = actions
 
     def _keep(self, observation: np.ndarray, stepped: bool) -> np.ndarray:
-        """Return the observations, kept to see that the next ones are others."""
+        """Return the observations, and keep them to check that the next step returns other tensors."""
         if stepped:
             check_copied(type(self).__name__, self._observation, observation)
         self._observation = observation
         return observation
 
     def _infos(self, done: np.ndarray, truncated: np.ndarray, last: np.ndarray) -> list[dict]:
-        """Return the infos of all rows, and begin the statistics of those anew whose episode ended."""
+        """Return the infos of all rows, and restart the statistics of the rows whose episode ended."""
         infos: list[dict] = [{} for _ in range(self.num_envs)]
         now = round(time.perf_counter() - self._began, 6)
         for row in np.flatnonzero(done):
@@ -90,16 +90,16 @@ class _MarketsVecEnv(VecEnv):
         return infos
 
     def close(self) -> None:
-        """Close the environment, which raises what is left in the error words."""
+        """Close the environment; raises an error that a market has reported and nobody has read."""
         self.envs.close()
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Return the frames that the environment renders, each once: of many markets it draws one."""
+        """Return the rendered frames without repeats: of many markets the environment draws one."""
         frames = _find(self.envs, "render")() or ()
         return list({id(frame): np.asarray(frame) for frame in frames}.values())
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Return an attribute of the vector environment for some markets: its row, where it has one per market."""
+        """Return an attribute for each of some markets: its row if it has one per market, else the whole attribute."""
         value = getattr(self.envs, "render_mode", None) if attr_name == "render_mode" else _find(self.envs, attr_name)
         rows = list(self._get_indices(indices))
         if isinstance(value, (np.ndarray, torch.Tensor)) and value.ndim and len(value) == self.num_envs:
@@ -118,7 +118,7 @@ class _MarketsVecEnv(VecEnv):
         return [result for _ in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """Say whether a wrapper is there; of `Monitor`, whose infos this class gives, it says True."""
+        """Return whether a wrapper is present; True for `Monitor`, as this class adds its infos."""
         env, found = self.envs, wrapper_class is Monitor
         while env is not _innermost(env) and not found:
             found, env = isinstance(env, wrapper_class), env.env
@@ -151,7 +151,7 @@ class SB3VecEnv(_MarketsVecEnv):
         Args:
             env: An id such as `"KineticSim/MarketMaking-v0"`, or a vector environment with NumPy output and SAME_STEP
                 autoreset; it may be wrapped.
-            num_envs: How many markets an id gets.
+            num_envs: The number of markets if `env` is an id.
             **arguments: What `gymnasium.make_vec` takes for an id.
 
         Raises:
@@ -183,7 +183,7 @@ class SB3VecEnv(_MarketsVecEnv):
 
 
 class SB3GroupVecEnv(_MarketsVecEnv):
-    """M markets with n learners of one role each, as a `VecEnv` of M * n rows, whose policy they share.
+    """M markets with n learners of one role each, as a `VecEnv` of M * n rows that share one policy.
 
     Row `m * n + k` is learner k of market m. All rows of a market are done together; a learner whose own episode ended
     before has rewards of 0 until then, and counts as terminated. Infos are those of `SB3VecEnv`, with the length of a

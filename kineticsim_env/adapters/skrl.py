@@ -48,7 +48,7 @@ class SkrlEnv(Wrapper):
         Args:
             env: An id such as `"KineticSim/MarketMaking-v0"`, or a vector environment with `output="torch"`, SAME_STEP
                 autoreset and `copy=True`; it may be wrapped.
-            num_envs: How many markets an id gets.
+            num_envs: The number of markets if `env` is an id.
             seed: The seed of the first reset.
             **arguments: What `gymnasium.make_vec` takes for an id.
 
@@ -75,7 +75,7 @@ class SkrlEnv(Wrapper):
         return None
 
     def reset(self) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Begin episodes the first time; later the environment has done so by itself, and this shows where it is."""
+        """Begin episodes on the first call; later calls return the present observations: markets reset themselves."""
         if self._observation is None:
             self._observation, _ = self._env.reset(seed=self._seed)
         return self._observation, {}
@@ -103,7 +103,7 @@ class SkrlEnv(Wrapper):
         return None if self._env.render_mode is None else self._env.render()
 
     def close(self) -> None:
-        """Close the environment, which raises what is left in the error words."""
+        """Close the environment; raises an error that a market has reported and nobody has read."""
         self._env.close()
 
 
@@ -113,7 +113,7 @@ def as_actions(actions: torch.Tensor, space: spaces.Space, name: str = "actions"
     Args:
         actions: Real numbers `[M, A]`, or `[M, 1]` for a discrete space.
         space: Of one market or learner.
-        name: What errors call them.
+        name: Their name in errors.
     """
     discrete = isinstance(space, spaces.Discrete)
     size = 1 if discrete else (space.shape or (0,))[0]
@@ -191,7 +191,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         return dict.fromkeys(self._place, self._env.state_space)
 
     def reset(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Begin episodes the first time; later the environment has done so by itself, and this shows where it is."""
+        """Begin episodes on the first call; later calls return the present observations: markets reset themselves."""
         if self._observation is None:
             observation, _ = self._env.reset(seed=self._seed)
             self._observation = self._by_name(observation)
@@ -249,7 +249,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         """Return None: many learners are not rendered."""
 
     def close(self) -> None:
-        """Close the environment, which raises what is left in the error words."""
+        """Close the environment; raises an error that a market has reported and nobody has read."""
         self._env.close()
 
     def _by_name(self, rows: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

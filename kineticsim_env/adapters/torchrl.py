@@ -25,9 +25,9 @@ except ModuleNotFoundError as error:
 
 
 class _MarketsEnv(EnvBase):
-    """What both share: resets of an environment that begins new episodes by itself.
+    """What both classes share: resets of an environment that begins new episodes by itself.
 
-    The engine resets a market in the launch that ends its episode. TorchRL sees what it expects all the same: a step
+    The engine resets a market in the launch that ends its episode. TorchRL still sees what it expects: a step
     hands out the last observation of the episode, and the reset that follows, with `_reset` set for just these
     markets, hands out the first of the next without another launch. Markets that end and are not reset play on.
 
@@ -58,11 +58,11 @@ class _MarketsEnv(EnvBase):
         return self._tensordict(self._first).update(flags)
 
     def _reset_some(self, mask: torch.Tensor) -> None:
-        """See to it that the markets of a mask are at the start of an episode."""
+        """Make sure that the markets of a mask are at the start of an episode."""
         others = mask if self._ended is None else mask & ~self._ended
         if self._ended is not None:
             self._ended = self._ended & ~mask
-        if bool(others.any()):  # TorchRL waited for the device already, to see that something is done
+        if bool(others.any()):  # TorchRL has already waited for the device, to look at `done`
             self._first = self._start(*self.envs.reset(options={"reset_mask": others}))
 
     def _tensordict(self, values: dict[str, Any]) -> TensorDict:
@@ -77,11 +77,11 @@ class _MarketsEnv(EnvBase):
         return TensorDict(packed, batch_size=size, device=self.device)
 
     def _set_seed(self, seed: int | None) -> None:
-        """Keep the seed for the next reset of all markets; TorchRL makes the next one of it, of none below 0."""
+        """Keep the seed, from 0, for the next reset of all markets; TorchRL derives its next seed from it."""
         self._seed = None if seed is None else check_count("seed", seed, 0, 2**63 - self.envs.num_envs)
 
     def close(self, *, raise_if_closed: bool = True) -> None:
-        """Close the environment, which raises what is left in the error words."""
+        """Close the environment; raises an error that a market has reported and nobody has read."""
         super().close(raise_if_closed=raise_if_closed)
         self.envs.close()
 
@@ -111,7 +111,7 @@ class TorchRLEnv(_MarketsEnv):
         Args:
             env: An id such as `"KineticSim/MarketMaking-v0"`, or a vector environment with `output="torch"`, SAME_STEP
                 autoreset and `copy=True`; it may be wrapped.
-            num_envs: How many markets an id gets.
+            num_envs: The number of markets if `env` is an id.
             **arguments: What `gymnasium.make_vec` takes for an id.
 
         Raises:

@@ -91,14 +91,14 @@ class ArrayForm:
         return 2 * (self.width + 1)
 
     @property
-    def lane_bits(self) -> int:
+    def sum_bits(self) -> int:
         """The bits that hold any bin's sum: several sums share an int64."""
         return (self.agents * self.max_quantity).bit_length()
 
     @property
-    def lanes(self) -> int:
+    def per_integer(self) -> int:
         """How many sums share an int64, a power of two."""
-        return 1 << ((63 // self.lane_bits).bit_length() - 1)
+        return 1 << ((63 // self.sum_bits).bit_length() - 1)
 
     def keys(self) -> np.ndarray:
         """Return the keys of the markets, int64 [M]."""

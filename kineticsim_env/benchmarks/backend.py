@@ -57,7 +57,7 @@ class Backend(Protocol):
         ...
 
     def prepare(self, workload: Workload) -> None:
-        """Allocate and compile for a workload's shapes; everything that is not paid again by the next `run`."""
+        """Allocate and compile for a workload's shapes; everything that the next `run` need not repeat."""
         ...
 
     def reset(self) -> None:

@@ -23,7 +23,7 @@ _PARAMETERS = "max_order_qty noise_spread market_order_threshold maker_half_spre
 
 
 class _CudaBackend:
-    """What the two share: memory, the opening book, the end state."""
+    """What both baselines share: memory, the opening book, the end state."""
 
     name: str
     device = "cuda"
@@ -144,7 +144,7 @@ class NaiveCuda(_CudaBackend):
     def run(self, steps: int) -> None:
         """Advance by `steps` auctions, one launch each; returns before the device is done."""
         kernel, struct, stream, markets = self._kernel, self._struct, self._stream(), self._sizes["M"]
-        block = 32 if markets <= 1024 * self._multiprocessors else 128  # small, so that few markets reach every one
+        block = 32 if markets <= 1024 * self._multiprocessors else 128  # so that few markets use them all
         grid, struct.steps = -(-markets // block), 1
         for _ in range(steps):
             kernel.launch(grid, block, 0, struct, stream)

@@ -44,7 +44,7 @@ class Engine:
         self._simulator = Simulator(workload.config, workload.markets, engine=self._engine, seed=workload.seed)
         self._seed = workload.seed
         if isinstance(self._simulator.engine, CudaEngine):
-            self._simulator.specialise()  # as it does by itself in a run worth timing
+            self._simulator.specialise()  # as it does by itself in a long run
             self._simulator.engine.prepare(0)
         self.synchronize()
 

@@ -79,7 +79,7 @@ class EnvironmentSteps:
             torch.cuda.synchronize()
 
     def first_difference(self) -> tuple[str | None, str]:
-        """Play a few steps beside another engine; return the first difference in words, or None, and that engine."""
+        """Play the same few steps on another engine; return the first difference in words, or None, and that engine."""
         engine = "cpu" if self.device == "cuda" else "numpy"
         few = min(self._workload.markets, _COMPARED_MARKETS)  # what a market does is the same among fewer
         other = _make(dataclasses.replace(self._workload, markets=few), engine)

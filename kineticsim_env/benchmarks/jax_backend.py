@@ -147,9 +147,9 @@ def _enable_64_bits(jax: Any) -> AbstractContextManager:
 def _make_step(jax: Any, form: ArrayForm) -> Callable[[Any, Any], Any]:
     """Return the function from a state to the next, traced where 64-bit types are enabled."""
     jnp = jax.numpy
-    reach, width, levels, lanes, lane_bits = form.reach, form.width, form.levels, form.lanes, form.lane_bits
+    reach, width, levels, per_integer, sum_bits = form.reach, form.width, form.levels, form.per_integer, form.sum_bits
     first, second = (np.uint64(multiplier) for multiplier in MULTIPLIERS)
-    num_slots = -(-form.bins // lanes)
+    num_integers = -(-form.bins // per_integer)
     tick = np.arange(levels, dtype=np.int32)
     agent = np.arange(form.agents, dtype=np.uint32)
     is_noise, is_maker = agent < form.noise, agent >= form.takers
@@ -173,9 +173,9 @@ def _make_step(jax: Any, form: ArrayForm) -> Callable[[Any, Any], Any]:
         other_place = reach + (2 * side - 1) * np.where(is_maker, form.half_spread, -1).astype(np.int32)
         fired = ((low & 0xFFFFFF) < np.uint32(form.threshold)) & ~is_maker
         place = jnp.where(fired, width, jnp.where(is_noise, noise_place, other_place)) + (width + 1) * side
-        packed = quantity.astype(jnp.int64) << ((place & (lanes - 1)) * lane_bits).astype(jnp.int64)
-        slot = place >> (lanes.bit_length() - 1)
-        parts = tuple(jnp.where(slot == i, packed, 0) for i in range(num_slots))
+        packed = quantity.astype(jnp.int64) << ((place & (per_integer - 1)) * sum_bits).astype(jnp.int64)
+        integer = place >> (per_integer.bit_length() - 1)
+        parts = tuple(jnp.where(integer == i, packed, 0) for i in range(num_integers))
         zeros = tuple(np.int64(0) for _ in parts)
         return list(jax.lax.reduce(parts, zeros, lambda x, y: tuple(a + b for a, b in zip(x, y, strict=True)), (1,)))
 
@@ -183,11 +183,11 @@ def _make_step(jax: Any, form: ArrayForm) -> Callable[[Any, Any], Any]:
         base, prev_mid2, last2, volume, trades, demand, supply, time = state
         buys, sells = ((side > volume[:, None]).sum(1, dtype=jnp.int32) for side in (demand, supply))
         mid2 = jnp.where((buys > 0) & (sells > 0), buys - sells + (levels - 1), last2)
-        slots = bin_orders(base, agent_steps, (mid2 - prev_mid2)[:, None], time)
+        integers = bin_orders(base, agent_steps, (mid2 - prev_mid2)[:, None], time)
 
         def bin_sum(i: int) -> Any:
-            mask = np.int64((1 << lane_bits) - 1)
-            return ((slots[i // lanes] >> np.int64(i % lanes * lane_bits)) & mask).astype(jnp.int32)[:, None]
+            shifted = integers[i // per_integer] >> np.int64(i % per_integer * sum_bits)
+            return (shifted & np.int64((1 << sum_bits) - 1)).astype(jnp.int32)[:, None]
 
         demand, supply = demand + bin_sum(width), supply + bin_sum(2 * width + 1)
         for j in range(width):

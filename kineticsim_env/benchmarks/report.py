@@ -28,8 +28,8 @@ class Measured:
 
         Args:
             data: What the file holds.
-            write: How a text of the file is written where it goes: names and notes may hold signs that mean something
-                there.
+            write: Rewrites a text of the file for where it goes: names and notes may hold characters that have a
+                meaning there.
         """
         self.data: dict[str, Any] = rewritten(data, write)
         data = self.data
@@ -47,7 +47,7 @@ class Measured:
         return [name for name in self.backends if name in found]
 
     def ours(self, sweep: str) -> str | None:
-        """Return the engine that stands for us in a sweep: the first in the file's order."""
+        """Return the engine that represents this package in a sweep: the first in the file's order."""
         names = self.names(sweep)
         return names[0] if names else None
 

@@ -1,4 +1,4 @@
-"""Names and notes of a file of measurements, rewritten for where report.py puts them: they may hold any sign."""
+"""Names and notes of a file of measurements, rewritten for where report.py puts them: they may hold any character."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rewritten(value: Any, write: Callable[[str], str]) -> Any:
 
 
 def in_one_line(text: str) -> str:
-    """Return a text without line breaks and without signs that steer a terminal."""
+    """Return a text without line breaks and without characters that control a terminal."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 

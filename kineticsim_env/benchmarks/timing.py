@@ -99,7 +99,7 @@ class PeakMemory:
         """Return the peak since this was made, or None where there is no count of it."""
         if self._torch:
             return torch.cuda.max_memory_allocated() - self._before
-        if self._jax:  # JAX cannot set its peak back: what does not raise it is not known
+        if self._jax:  # JAX cannot reset its peak: a use below the earlier peak leaves no trace
             peak = _jax_memory().get("peak_bytes_in_use", 0)
             return peak - self._before if peak > self._peak_before else None
         return None

@@ -16,13 +16,13 @@ from kineticsim_env.benchmarks.array_form import MULTIPLIERS, ArrayForm, signed
 from kineticsim_env.benchmarks.backend import Result, Workload
 
 _FIRST, _SECOND = (signed(multiplier) for multiplier in MULTIPLIERS)
-_GRAPH_STEPS = 20  # steps a replay; the rest of a run is replayed one by one
+_GRAPH_STEPS = 20  # steps per replay; the rest of a run is replayed one by one
 
 int32, int64 = torch.int32, torch.int64
 
 
 class _TorchBackend:
-    """What the three share: the device, the state of M markets, the cut of a run into calls."""
+    """What the three backends share: the device, the state of M markets, the cut of a run into calls."""
 
     name: str
     _state: tuple[str, ...]
@@ -179,7 +179,7 @@ class TorchEager(_TorchBackend):
         self._constant("marketable_place", 2 * width + 1, int32)
         self._constant("double_levels", 2 * levels, int32)
 
-        # A maker's bin changes between its buying and its selling bin at every step: it lives in its rows of `bin`.
+        # A maker's bin alternates between its buying and its selling bin: it is written directly to its rows of `bin`.
         self._tensors["maker_bins"] = self._tensors["bin"][takers:]
         maker = np.arange(takers, agents)
         buy, sell = reach - form.half_spread, reach + form.half_spread + width + 1
@@ -368,7 +368,7 @@ def _logical_shift(x: torch.Tensor, by: int) -> torch.Tensor:
 def _compiled_step(form: ArrayForm) -> Callable[..., None]:
     """Return the function that `torch.compile` traces: it advances its arguments by a step."""
     reach, width, levels, bins = form.reach, form.width, form.levels, form.bins
-    lanes, lane_bits = form.lanes, form.lane_bits
+    per_integer, sum_bits = form.per_integer, form.sum_bits
     agents, noise, takers, max_quantity = form.agents, form.noise, form.takers, form.max_quantity
     spread, half_spread, threshold, key_step = form.spread, form.half_spread, form.threshold, form.key_step
 
@@ -403,12 +403,13 @@ def _compiled_step(form: ArrayForm) -> Callable[..., None]:
         other_place = reach + (2 * side - 1) * torch.where(is_maker, half_spread, -1)
         fired = ((low & 0xFFFFFF) < threshold) & ~is_maker
         place = torch.where(fired, width, torch.where(is_noise, noise_place, other_place)) + (width + 1) * side
-        lane, slot = place & (lanes - 1), place >> (lanes.bit_length() - 1)
-        packed = quantity.to(int64) << (lane * lane_bits)
-        slots = [torch.where(slot == i, packed, 0).sum(1) for i in range(-(-bins // lanes))]
+        position, integer = place & (per_integer - 1), place >> (per_integer.bit_length() - 1)
+        packed = quantity.to(int64) << (position * sum_bits)
+        integers = [torch.where(integer == i, packed, 0).sum(1) for i in range(-(-bins // per_integer))]
 
         def bin_sum(i: int) -> torch.Tensor:
-            return ((slots[i // lanes] >> (i % lanes * lane_bits)) & ((1 << lane_bits) - 1)).to(int32)[:, None]
+            shifted = integers[i // per_integer] >> (i % per_integer * sum_bits)
+            return (shifted & ((1 << sum_bits) - 1)).to(int32)[:, None]
 
         tick = torch.arange(levels, dtype=int32, device=base.device)
         higher, more = demand + bin_sum(width), supply + bin_sum(2 * width + 1)

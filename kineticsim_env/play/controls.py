@@ -174,7 +174,7 @@ class ExecutorControls(Controls):
 
 
 class TraderControls(ExecutorControls):
-    """One order on a side of choice; pulled at the start, so that the first order is meant."""
+    """One order on either side; none at the start, so that the first order is the player's."""
 
     keys = ("b buy", "s sell", *ExecutorControls.keys)
 

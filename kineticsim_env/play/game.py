@@ -92,7 +92,8 @@ class Game:
         if controls.paused:
             self._waited = 0.0
             return 0
-        # A window that was dragged about does not race afterwards; slow games wait longer than a second for a decision.
+        # Time that passed while the window was dragged is dropped, so that the game does not rush to catch up.
+        # A slow game waits longer than a second for each decision, hence the larger of two limits.
         self._waited = min(self._waited + seconds, max(1.0, 1.5 / controls.speed))
         while self._waited * controls.speed >= 1.0 and not self.over:
             self._waited -= 1.0 / controls.speed
@@ -146,6 +147,6 @@ class Game:
 
 
 def _replay(actions: list[torch.Tensor]) -> Policy:
-    """Return a policy that does what was done."""
+    """Return a policy that repeats recorded actions."""
     left = iter(actions)
     return lambda observation: next(left)

@@ -103,7 +103,7 @@ def _fits(height: int, width: int) -> bool:
 
 
 def _too_small(width: int) -> list[str]:
-    """Return what a terminal says that was made too small, in lines that fit."""
+    """Return the message for a terminal that was made too small, in lines that fit."""
     return textwrap.wrap(f"make the terminal larger: {COLUMNS} x {LINES}; q quits", max(width - 1, 1))
 
 

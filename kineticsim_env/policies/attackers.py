@@ -1,4 +1,4 @@
-"""Scripted attackers that must earn nothing: they move the price, wait for the end of time, or take all they can."""
+"""Scripted attackers that must earn nothing: they move the price, wait for the last decision, or take all they can."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Clocked(ScriptedPolicy):
         bid: tuple[float, torch.Tensor],
         ask: tuple[float, torch.Tensor],
     ) -> torch.Tensor:
-        """Build the action from (offset, quantity) a side."""
+        """Build the action from (offset, quantity) per side."""
         (bid_offset, bid_qty), (ask_offset, ask_qty) = bid, ask
         return maker_action(
             self.task, torch.full_like(bid_qty, bid_offset), torch.full_like(ask_qty, ask_offset), bid_qty, ask_qty
@@ -68,9 +68,9 @@ class PumpAndDump(_Clocked):
 class PriceWall(_Clocked):
     """Shows a wall of bids it hopes not to be filled on, to lift the mid, and sells one unit at a time above it.
 
-    It swaps sides at half time. Any inventory that the wall brings is carried, as nobody would pay for unwinding it. At
-    a distance from about two ticks it is no attack any more but an awkward maker, and earns like one: it then trades at
-    a profit on either side.
+    It swaps sides at half time. Inventory from fills of the wall is kept, as unwinding it would cost money. At a
+    distance of about two ticks or more it is no longer an attack but a maker with unusual quotes, and earns like one:
+    it then trades at a profit on either side.
 
     Attributes:
         task: The task.
@@ -139,7 +139,7 @@ class ExecutorHugeQuantity(_Clocked):
 
 @dataclasses.dataclass(frozen=True)
 class ExecutorBursts(_Clocked):
-    """Presses as hard as it can, so that momentum agents follow, and waits for them with orders far from the mid.
+    """Orders as much as it can at any price, so that momentum agents follow, then waits with orders far from the mid.
 
     Attributes:
         task: The task.
@@ -173,7 +173,7 @@ class TraderPumpAndDump(PumpAndDump):
 class TraderPriceWall(PriceWall):
     """Shows a wall of bids in every other decision, to lift the mid, and sells one unit in those between.
 
-    It swaps sides at half time, as `PriceWall` does; a trader has one order at a time, so wall and bait take turns. At
+    It swaps sides at half time, as `PriceWall` does; a trader has one order at a time, so wall and sale take turns. At
     two ticks and more it earns as a maker would: it then buys below and sells above the mid.
     """
 

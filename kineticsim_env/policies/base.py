@@ -17,7 +17,7 @@ from kineticsim_env.runtime.values import check_callable, check_choice, check_co
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, ForBlocks, ForProfit, Task
 
 MID_CHANGES, VOLUMES = slice(22, 26), slice(26, 30)  # places in the observation, newest first
-OWN = MARKET_FEATURES  # of the slot's own features the first: inventory, or what remains of a block
+OWN = MARKET_FEATURES  # a learner's own first feature: inventory, or what remains of a block
 TIME_LEFT, SIDE = OWN + 2, OWN + 3  # time; side of an executor's block
 MAKER_OFFSETS = layout.OFFSETS["kMakerOffsets"][1:]  # of discrete actions; the first choice is no order
 ORDER_OFFSETS = layout.OFFSETS["kDirectionalOffsets"]
@@ -33,7 +33,7 @@ class Policy(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ScriptedPolicy:
-    """What scripted policies share: task and numbers are checked once, observations at every call, before `_act`."""
+    """What scripted policies share: settings are checked once, observations at every call, before `_act`."""
 
     task: Any
     _reads: ClassVar[type] = Task  # what settings of the task it needs: any task's, or those of one of `_TASKS`
@@ -167,7 +167,7 @@ def recent_volumes(observation: torch.Tensor) -> torch.Tensor:
 
 def whole_units(rate: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
     """Round units per decision so that a steady rate is met exactly over time, with no memory but the time `[M]`."""
-    small = 1e-4  # what float32 features may lack to a whole number
+    small = 1e-4  # float32 features may be this much below a whole number
     return torch.floor(rate * (elapsed + 1) + small) - torch.floor(rate * elapsed + small)
 
 
@@ -224,9 +224,9 @@ def trade_action(task: Any, units: torch.Tensor, ticks: torch.Tensor) -> torch.T
 class Discretised:
     """Plays a policy of continuous actions in an environment with `action_type="discrete"`: the nearest choice.
 
-    Quantities go to the nearest that there is (none, half and all of `max_qty`, or none and all), a half of the way up;
-    then prices to the nearest offset, the one nearer to the mid if two are as near. Exact where the policy
-    quotes what there is; a policy that wants few units per decision holds until they add up, if it follows a schedule.
+    Quantities are rounded to the nearest choice (none, half or all of `max_qty`, or none or all), ties up; then prices
+    to the nearest offset, ties towards the mid. Exact where the policy quotes one of the choices. A policy that follows
+    a schedule of few units per decision orders nothing until they add up to a choice.
     """
 
     def __init__(self, policy: Policy, task: Any, role: str | None = None) -> None:
@@ -277,7 +277,7 @@ class Discretised:
 
 
 def _nearest(values: torch.Tensor, choices: tuple[int, ...], up: bool = False) -> torch.Tensor:
-    """Return the index of the nearest choice, int64; of two as near the smaller in size, or with `up` the larger."""
+    """Return the index of the nearest choice, int64; ties go to the smaller in size, or with `up` to the larger."""
     table = torch.tensor(choices, dtype=torch.float32, device=values.device)
     order = torch.argsort(table.abs(), descending=up, stable=True)
     distance = (values.unsqueeze(-1) - table[order]).abs()

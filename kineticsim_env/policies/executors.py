@@ -4,8 +4,8 @@ An executor is called with observations float32 `[M, 37]` and returns continuous
 order goes through the mid (-1 to 1 are -`max_offset` to `max_offset` ticks) and its size (-1 to 1 are 0 to `max_qty`
 units). The side is the block's. What it does not execute by the deadline, the engine does, as marketable orders.
 
-The schedules know how much of the block should be left after each decision, and order what is too much: what one order
-did not fill, the next one contains. None of them has a memory; they read the time and the remaining units.
+A schedule says how much of the block should be left after each decision; the policy orders what exceeds it, so the next
+order contains what the last one did not fill. No policy has a memory: it reads the time and the remaining units.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ class VolumeWeighted(ScriptedPolicy):
 
     Attributes:
         task: The task.
-        rate: Units ordered per unit of volume in a decision ("percentage of volume"), which may leave a rest to the
+        rate: Units ordered per unit of volume in a decision ("percentage of volume"), which may leave units to the
             deadline. None is VWAP: what is left is spread over the decisions to come, more where the last decision's
             volume was above the mean of the last four.
         ticks: As in `TimeWeighted`.
-        urgent: As in `TimeWeighted`; a rate alone is never in a hurry.
+        urgent: As in `TimeWeighted`; without effect where `rate` is given.
         slack: Share of the block that VWAP may be behind an even schedule, by little volume or orders that do not fill.
     """
 

@@ -71,9 +71,9 @@ class BuyAndHold(ScriptedPolicy):
 class MomentumTrader(ScriptedPolicy):
     """Goes with the mid where it has left its recent mean.
 
-    The signal is the mid less its exponentially weighted mean over the four decisions before, in ticks: all that the
-    observation tells of the price's past. Above `threshold` the trader wants `position` units, below `-threshold` as
-    many short; once the signal has turned against what it holds it wants none, and else it keeps what it has.
+    The signal is the mid less its exponentially weighted mean over the four decisions before, in ticks: the observation
+    has no older prices. Above `threshold` the trader wants `position` units, below `-threshold` as many short; once the
+    signal has turned against what it holds it wants none, and else it keeps what it has.
 
     Attributes:
         task: The task.

@@ -17,7 +17,7 @@ import pygame  # noqa: E402  the variable must be there first
 
 Colour = tuple[int, int, int]
 
-# Okabe and Ito's colours, which those who see red and green alike tell apart; buys and sells differ in shape too.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; buys and sells differ in shape too.
 WHITE, PAPER, GRID, GREY, INK = (255, 255, 255), (250, 250, 248), (226, 226, 224), (110, 110, 110), (34, 34, 34)
 BUY, SELL = (0, 114, 178), (213, 94, 0)
 DEEP_BUY, DEEP_SELL = (0, 70, 120), (150, 50, 0)
@@ -55,7 +55,7 @@ class Canvas:
             pygame.image.save(self.surface, os.fspath(part))
 
     def fill(self, colour: Colour) -> None:
-        """Paint everything."""
+        """Fill the whole surface."""
         self.surface.fill(colour)
 
     def box(self, left: float, top: float, width: float, height: float, colour: Colour, line: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""`Picture`: the `rgb_array` picture of one market: its ladder, its price path, and the slot's inventory and PnL."""
+"""`Picture`: the `rgb_array` picture of one market: its ladder, its price path, and a learner's inventory and PnL."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Picture(Canvas):
         self._ladder_legend(_LADDER_TOP + _ROWS * _ROW + 5)
 
     def _flash(self, moment: Moment, prices: range) -> None:
-        """Light up the row at which the last decision's fills cleared, with their quantities at its ends."""
+        """Highlight the row at which the last decision's fills cleared, with their quantities at its ends."""
         if not (moment.bought or moment.sold):
             return
         y = self.row_middle(moment, min(max(moment.last_price, prices[-1]), prices[0]))

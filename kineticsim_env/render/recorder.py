@@ -1,4 +1,4 @@
-"""`MarketRecorder`: what one market of an `EnvCore` did, decision by decision, on the host; made only to be looked at.
+"""`MarketRecorder`: what one market of an `EnvCore` did, decision by decision, on the host; used only for pictures.
 
 Reading changes nothing in the markets. On a GPU it is one small copy per decision.
 """
@@ -21,7 +21,7 @@ COLUMNS = tuple("elapsed mid2 last_price fundamental cash inventory fees bought 
 
 
 class Moment(NamedTuple):
-    """One market after a decision, seen by one of its slots. Prices are absolute ticks."""
+    """One market after a decision, with the account of one learner. Prices are absolute ticks."""
 
     seed: int
     episode: int
@@ -60,17 +60,17 @@ class MarketRecorder:
 
     Attributes:
         moment: The market as it is, or None before the first `record`.
-        role: The role of the slot.
+        role: The role of the learner.
         show_fundamental: Whether pictures show the fundamental price, which no learner sees.
     """
 
     def __init__(self, core: Any, market: int = 0, slot: int = 0) -> None:
-        """Choose a market and one of its slots.
+        """Choose a market and one of its learners.
 
         Args:
             core: The `EnvCore` of an environment: `env.unwrapped.core`.
             market: Which market, from 0.
-            slot: Which slot, from 0.
+            slot: The learner's slot, from 0.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -86,7 +86,7 @@ class MarketRecorder:
 
     @property
     def task(self):  # noqa: ANN201  the task's class depends on the environment
-        """The task of the slots; looked up each time, as an environment may change it between episodes."""
+        """The task of the learners; looked up each time, as an environment may change it between episodes."""
         return self.core.task
 
     @property

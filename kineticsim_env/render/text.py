@@ -22,12 +22,12 @@ def ticks_text(value: float) -> str:
 
 
 def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
-    """Return what heads every picture: the market and its time, and the account of the slot."""
+    """Return the head of every picture: the market, its time, and the learner's account."""
     task = recorder.task
     time = f"decision {moment.elapsed} of {task.horizon}"
-    agent = f" | agent {recorder.slot}" if len(recorder.core.roles) > 1 else ""
+    learner = f" | learner {recorder.slot}" if len(recorder.core.roles) > 1 else ""
     scenario = f" | scenario {moment.scenario}" if recorder.core.scenarios is not None else ""
-    place = f"market {recorder.market}{agent} | seed {moment.seed} | episode {moment.episode}{scenario} | {time}"
+    place = f"market {recorder.market}{learner} | seed {moment.seed} | episode {moment.episode}{scenario} | {time}"
     amount = recorder.money_path()[-1]
     name = "against arrival" if recorder.role == "executor" else "PnL"
     account = f"inventory {moment.inventory:+d} | {name} {amount:+.1f} ticks"
@@ -38,7 +38,7 @@ def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
 
 
 def text_picture(recorder: MarketRecorder, height: int = HEIGHT) -> str:
-    """Return the ladder around the mid with the slot's orders and fills.
+    """Return the ladder around the mid with the learner's orders and fills.
 
     Args:
         recorder: Which has recorded.

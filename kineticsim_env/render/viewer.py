@@ -40,14 +40,14 @@ def require_pygame(what: str) -> None:
 
 
 class Frames(tuple):
-    """A tuple as long as there are markets, of which each entry is the frame of the chosen one.
+    """A tuple with one entry per market; every entry is the frame of the one market that is drawn.
 
-    Gymnasium's vector wrappers ask for a frame a market. With thousands of them that would be a wall of pictures, so
-    one is drawn; `RecordVideo(envs, folder, record_first_only=True)` films it.
+    Gymnasium's vector wrappers ask for one frame per market. Nobody can look at thousands of pictures, so only one
+    is drawn; `RecordVideo(envs, folder, record_first_only=True)` films it.
     """
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        """Refuse to become an array of the same picture over and over."""
+        """Refuse conversion to an array, which would hold the same picture many times."""
         if len(self) == 1:
             return np.asarray(self[0], *args, **kwargs)[None]
         raise ValueError(
@@ -57,13 +57,13 @@ class Frames(tuple):
 
 
 class Viewer:
-    """Watches one slot of one market, and draws it when asked.
+    """Follows one learner of one market, and draws it when asked.
 
     Args:
         core: The environment's core.
         mode: One of `RENDER_MODES`.
         market: Which market.
-        slot: Which of its slots.
+        slot: The learner's slot.
     """
 
     def __init__(self, core: EnvCore, mode: str, market: int = 0, slot: int = 0) -> None:
@@ -128,7 +128,7 @@ class Viewer:
 
 
 def make_viewer(core: EnvCore, mode: str | None, market: int = 0, slot: int = 0) -> Viewer | None:
-    """Return a viewer for a render mode; without one check the choice, and return None."""
+    """Return a viewer for a render mode; without a mode, check market and slot, and return None."""
     if mode is None:
         MarketRecorder(core, market, slot)
         return None
@@ -136,7 +136,7 @@ def make_viewer(core: EnvCore, mode: str | None, market: int = 0, slot: int = 0)
 
 
 def render_with(viewer: Viewer | None, env: Any, count: int | None = None) -> Any:
-    """Do the `render` of an environment.
+    """Implement the `render` of an environment.
 
     Args:
         viewer: Its viewer, None without a render mode.

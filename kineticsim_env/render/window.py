@@ -10,8 +10,8 @@ from typing import Any
 
 from kineticsim_env.render.canvas import pygame
 
-_UNSEEN = ("dummy", "offscreen")  # drivers that SDL takes if there is no display, as if there were one
-_CHOSEN = ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")  # where users choose one of them themselves
+_UNSEEN = ("dummy", "offscreen")  # drivers that show nothing; SDL falls back to them without a display
+_CHOSEN = ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")  # variables by which users choose such a driver
 
 
 def open_display(size: tuple[int, int], title: str, instead: str = "use render_mode='rgb_array'") -> Any:
@@ -75,10 +75,10 @@ class Window:
         self._clock: Any = None
 
     def show(self, surface: Any, fps: float) -> None:
-        """Show a surface, and wait so long that frames come at most at this rate; nothing once it was closed."""
+        """Show a surface, and wait so that frames come at most at this rate; does nothing once it was closed."""
         if not self.open:
             return
-        if self._screen is None or not pygame.display.get_init():  # the library has one display: another's end ends it
+        if self._screen is None or not pygame.display.get_init():  # another window may have closed pygame's one display
             self._screen, self._clock = open_display(surface.get_size(), self._title), pygame.time.Clock()
         if any(event.type == pygame.QUIT for event in pygame.event.get()):
             self.close()

@@ -72,8 +72,8 @@ def fit_power(points: Sequence[Point], seed: int = 0) -> Exponent | None:
     """Fit the impact at the end against the block's size, as a power.
 
     Least squares of the logarithms, weighted by their precision. The interval is the bootstrap's: whole markets are
-    drawn again, the same for every order, as all orders meet the same markets. Orders whose mean impact is not two
-    standard errors above 0 have no logarithm worth the name, and are left out.
+    drawn again, the same for every order, as all orders are placed in the same markets. Orders whose mean impact is
+    less than two standard errors above 0 have no usable logarithm, and are left out.
 
     Returns:
         None with fewer than two orders left.
@@ -97,7 +97,7 @@ def fit_power(points: Sequence[Point], seed: int = 0) -> Exponent | None:
 
 
 def half_life(point: Point) -> float:
-    """Return the auctions behind the order after which half of the mean impact is gone; NaN if it never is."""
+    """Return how many auctions after the order half of the mean impact is gone; NaN if it never is."""
     path = point.impact.path[point.impact.duration :]
     below = np.flatnonzero(path < path[0] / 2)
     if not path[0] > 0 or not len(below):

@@ -44,7 +44,7 @@ class Sweep(NamedTuple):
 
 
 def populations(momentum: Iterable[float], makers: Iterable[float]) -> np.ndarray:
-    """Return the pairs of shares that leave no less than nothing to noise agents; float64 `[P, 2]`."""
+    """Return the pairs of shares whose sum is at most 1, as noise agents are the rest; float64 `[P, 2]`."""
     momentum = tuple(momentum)
     pairs = [(share, maker) for maker in makers for share in momentum if share + maker <= 1 + 1e-9]
     return np.array(pairs, dtype=np.float64)
@@ -101,7 +101,7 @@ def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, l
     """
     change, mid_change = statistics.returns(price), statistics.returns(mid2)
     size, late = np.abs(change), np.abs(change[:, change.shape[1] // 2 :])
-    twice = change[:, :-1] * change[:, 1:]  # not 0 where the price changed in two auctions running
+    twice = change[:, :-1] * change[:, 1:]  # not 0 where the price changed in two auctions in a row
     runs = (twice != 0).sum(1)
 
     def lagged(series: np.ndarray) -> np.ndarray:
@@ -119,8 +119,8 @@ def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, l
         "acf_abs_late": lagged(late),  # the second half of the run alone
         "mid_acf_1": statistics.autocorrelation(mid_change),
         "changed": (change != 0).mean(1),
-        "changed_again": _ratio(runs, (change[:, :-1] != 0).sum(1)),  # of the changes, those with another behind them
-        "taken_back": _ratio((twice < 0).sum(1), runs),  # of these, those in the other direction
+        "changed_again": _ratio(runs, (change[:, :-1] != 0).sum(1)),  # changes followed by another
+        "taken_back": _ratio((twice < 0).sum(1), runs),  # of these, followed by the opposite
         "largest": size.max(1).astype(np.float64),
         "at_bottom": (price[:, -1] <= EDGE).astype(np.float64),
         "at_top": (price[:, -1] >= levels - 1 - EDGE).astype(np.float64),

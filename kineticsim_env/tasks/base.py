@@ -21,7 +21,7 @@ from kineticsim_env.runtime.values import as_float, check_choice, check_instance
 ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
 OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role in ROLES}
-MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the slot's own follow
+MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
 _MAKER_CHOICES, _OFFSETS = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
 _NUM_CHOICES = {role: _MAKER_CHOICES**2 if role == "maker" else 1 + 2 * _OFFSETS for role in ROLES}
@@ -52,7 +52,7 @@ _NUMBERS = {  # name: whether zero is allowed
     "leftover_penalty": True,
 }
 _OPTIONAL = ("inventory_limit", "max_loss")
-# What may change while an environment runs: nothing that spaces, warm starts or the lengths of episodes follow from.
+# Settings that may change while an environment runs: spaces, warm starts and episode lengths do not depend on them.
 CHANGEABLE = (
     "reward",
     "execution_reward",
@@ -127,7 +127,7 @@ class Task:
 
     @property
     def forced_auctions(self) -> int:
-        """Auctions beyond the last decision's that an episode may take, see `ExecutionTask`; 0 without blocks."""
+        """Auctions after the last decision's that an episode may take, see `ExecutionTask`; 0 without blocks."""
         return 0
 
     def num_choices(self, role: str) -> int:
@@ -191,7 +191,7 @@ class ForBlocks:
 
     @property
     def forced_auctions(self) -> int:
-        """Auctions beyond the last decision's that a block may take: twice what it takes if every order fills."""
+        """Auctions after the last decision's that a block may take: twice what it takes if every order fills."""
         return 2 * -(-self.block_qty // self.forced_qty) + 16
 
 

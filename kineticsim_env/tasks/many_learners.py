@@ -18,7 +18,7 @@ DEFAULT_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
 
 @dataclasses.dataclass(frozen=True)
 class ManyLearnersTask(ForProfit, ForBlocks, Task):
-    """What learners of all roles are told; each reads what concerns it.
+    """Settings of learners of all roles; each role uses the rows that name it.
 
     | Parameter | Default | Of | Description |
     |-----------|---------|----|-------------|

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     if sanitized:
         seen = sanitizers.report_in(sanitizers.planted_bug_is_seen())
         if "AddressSanitizer" not in seen:
-            print(f"a planted write behind a tensor's end was not seen: {seen}", file=sys.stderr)
+            print(f"a planted write past a tensor's end was not seen: {seen}", file=sys.stderr)
             return 1
     result = _run(options, sanitized)
     print(f"{sum(result.cases.values())} cases in {result.seconds:.0f} s, {len(result.found)} distinct failures")

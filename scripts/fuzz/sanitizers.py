@@ -14,7 +14,7 @@ from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parents[2]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g -O1"
-# A launch whose books have one market fewer than it is told: a read and a write behind a tensor's end.
+# A launch whose books have one market fewer than it is told: a read and a write past a tensor's end.
 PLANTED = """
 import ctypes, torch
 import kineticsim_env as ks
@@ -80,7 +80,7 @@ def build_engine(sanitized: bool) -> None:
 
 
 def planted_bug_is_seen() -> str:
-    """Run a launch that writes behind a tensor's end, watched, and return what was said about it."""
+    """Run a launch that writes past a tensor's end, watched, and return what was said about it."""
     done = subprocess.run(
         [sys.executable, "-c", PLANTED], env=child_environment(True), check=False, capture_output=True, text=True
     )

@@ -54,11 +54,11 @@ print(found.arms.difference["mid2"][0, :12])  # market 0, half ticks
 
 ## What is measured
 
-A trader is added to the market (it replaces nobody) and buys a block after 100 auctions of warm-up: in each auction a
+An agent is added to the market (it replaces nobody) and buys a block after 100 auctions of warm-up: in each auction a
 piece of a fixed size, marketable at any price; what a piece did not fill is added to the next.
 
 - **Impact** is the mid of the built-in agents' book after an auction less that of the other arm, in ticks.
-- **Left** is its mean over the last quarter of the {setting["after"]} auctions behind the order.
+- **Left** is its mean over the last quarter of the {setting["after"]} auctions after the order.
 - **Shortfall** (implementation shortfall) is what a unit cost over the mid at arrival.
 - **Cost** is what it cost over the other arm's mid before each auction: the shortfall without the price's own drift.
 - **Share** is the order's part of the market's volume while it lasted.
