@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from thorough import examples
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.core import SAME_STEP
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
@@ -51,7 +50,12 @@ def test_lanes_agree_in_the_trading_market(make_pair, role, mark):
 def play_until_deep(make_pair, config, role, auctions, **settings):
     """Play on both, compare all tensors, and return the most that rested at a tick."""
     task = ManyLearnersTask(horizon=25, bank_size=0, warmup=0, inventory_limit=None, **settings)
-    kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": False, "auctions_per_step": auctions}
+    kwargs = {
+        "slots": slots_of((role,)),
+        "autoreset_mode": "same_step",
+        "stagger": False,
+        "auctions_per_step": auctions,
+    }
     cores = make_pair((config, 3, task, [role]), kwargs)
     deepest = 0
     for _ in steps_alike(cores, 2, 1, 30):
