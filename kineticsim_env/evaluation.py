@@ -138,7 +138,7 @@ def price_improvement(envs: MarketVectorEnv) -> torch.Tensor:
 def _check_envs(envs: MarketVectorEnv) -> None:
     """Refuse environments whose accounts at the horizon are reset already, or are not of whole episodes."""
     fits = isinstance(envs, MarketVectorEnv) and envs.autoreset_mode is AutoresetMode.DISABLED
-    if not fits or envs.output != "torch" or envs.core._stagger:
+    if not fits or envs.output != "torch" or envs.core.settings.stagger:
         raise ValueError(
             f"envs: got {show(envs)}, allowed is what evaluation_env returns (DISABLED, torch output, no stagger)"
         )

@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter_rows
-from kineticsim_env.engines import choose_engine, make_engine
-from kineticsim_env.engines.base import RUN
-from kineticsim_env.engines.native import market_stopped
+from kineticsim_env.engines import choose_engine, make_engine, runs
+from kineticsim_env.engines.live import LiveMarkets
+from kineticsim_env.engines.opening import open_books, opening_book
 from kineticsim_env.engines.population import multinomial_counts
 from kineticsim_env.errors import MarketError
-from kineticsim_env.runtime import layout, pieces, saved_states
+from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import (
     check_count,
@@ -26,11 +25,7 @@ from kineticsim_env.runtime.checks import (
     check_series,
     check_slots,
 )
-from kineticsim_env.runtime.live import LiveMarkets
-from kineticsim_env.runtime.values import check_choice, check_flag, check_instance, check_progress
-
-_STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
-_REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_errors has raised for it
+from kineticsim_env.runtime.values import check_flag, check_instance, check_progress
 
 
 class Rollout(NamedTuple):
@@ -89,8 +84,7 @@ class Simulator(LiveMarkets):
         self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)
         self._calls = CallLock(self.engine.begin_call)
         self._replaced = {name: self.slots.count(name) for name in CLASSES}
-        self._counts = class_counts(config, self.num_markets if config.per_market else 1)
-        self._set_rows()
+        self._take_counts(class_counts(config, self.num_markets if config.per_market else 1))
         self._scenarios: MarketConfig | None = None
         self._latest = 0  # no market's t is above it
         self._per_auction = float(np.max(np.asarray(config.num_agents))) + config.num_levels / 4
@@ -168,82 +162,22 @@ class Simulator(LiveMarkets):
         quotes: torch.Tensor | None = None,
         progress: bool | None = None,
     ) -> None:
-        """Run decisions of some auctions each: all of them, or, after an error or Ctrl-C, none.
-
-        Args:
-            decisions: T.
-            auctions: Auctions per decision.
-            results: What to write into, zeroed: `fills`, `value` and the series, by their names in `struct Launch`.
-            quotes: int32 `[T, M, K, 4]`, or None for the standing ones.
-            progress: As in `run`.
-        """
-        total = decisions * auctions
+        """Run decisions of some auctions each; the arguments are those of `runs.run`."""
         if torch.compiler.is_compiling():
-            self._advance_in_graph(decisions, auctions, results, quotes)
+            runs.run_in_graph(self.engine, decisions, auctions, results, quotes)
             return
         check_progress(progress)
-        self._before(total)
-        if not total:
-            return
-        most = max(1, int(pieces.EVENTS[self.engine_name] / (self.num_markets * self._per_auction)))
-        if total <= most and not progress:
-            fills = {"fills": None} if "fills" not in results else {}  # not an environment's
-            self.engine.launch(RUN, decisions=decisions, auctions=auctions, new_quotes=quotes, **fills, **results)
-            self.engine.prepare_launcher(RUN)
-            return
-        self.engine.check_sizes()
-        before = {name: tensor.clone() for name, tensor in self.tensors.items()}
-        bar = tqdm(total=total, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
-        try:
-            with bar:
-                for piece in pieces.cut_into_pieces(decisions, auctions, most):
-                    self._run_piece(piece, auctions, results, quotes)
-                    if self.device.type == "cuda":
-                        torch.cuda.synchronize(self.device)  # else the bar would run ahead of the GPU
-                    bar.update(piece.decisions * piece.auctions)
-        except BaseException:
-            with Uninterrupted():
-                for name, tensor in before.items():
-                    self.tensors[name].copy_(tensor)
-                self.engine.state_changed()
-            raise
-
-    def _advance_in_graph(
-        self, decisions: int, auctions: int, results: dict[str, torch.Tensor], quotes: torch.Tensor | None
-    ) -> None:
-        """Do it in one launch of a program that torch compiles; a market that stops says so in its error word."""
-        launcher = self.engine.launcher(RUN)
-        outputs = [results.get(name) for name in ("fills", "value", *(f"series_{name}" for name in layout.SERIES))]
-        torch.ops.kineticsim.run(
-            launcher.state, launcher.tables, quotes, *outputs, decisions, auctions, launcher.number
-        )
-
-    def _run_piece(
-        self, piece: pieces.Piece, auctions: int, results: dict[str, torch.Tensor], quotes: torch.Tensor | None
-    ) -> None:
-        """Run a piece of some decisions, and add its results to those of the whole."""
-        rows = slice(piece.decision, piece.decision + piece.decisions)
-        begin = piece.decision * auctions + piece.auction
-        columns = slice(begin, begin + piece.decisions * piece.auctions)
-        parts: dict[str, Any] = {
-            name: torch.zeros_like(whole[:, columns] if name.startswith("series_") else whole[rows])
-            for name, whole in results.items()
-        }
-        given = None if quotes is None or piece.auction else quotes[rows]  # later on they stand
-        self.engine.launch(
-            RUN,
-            decisions=piece.decisions,
-            auctions=piece.auctions,
-            new_quotes=given,
-            **({"fills": None} | parts),
-        )
-        for name, part in parts.items():
-            if name.startswith("series_"):
-                results[name][:, columns] = part
-            elif name == "fills":
-                results[name][rows] += part
-            else:  # the value after the last auction so far
-                results[name][rows] = part
+        total = decisions * auctions
+        if self.validate:
+            self.check_errors()
+        if self._latest + total >= 2**32:  # where random words would repeat; t itself is on the device
+            self._latest = int(self.tensors["t"].max())
+            if self._latest + total >= 2**32:
+                raise MarketError(f"auctions: got {total} at t = {self._latest}, allowed is t below 2^32; reset first")
+        self._latest += total
+        if total:
+            events = self.num_markets * self._per_auction
+            runs.run(self.engine, self.tensors, decisions, auctions, results, quotes, events=events, progress=progress)
 
     @one_at_a_time
     def reset(self, seed: Any = None, mask: Any = None) -> None:
@@ -271,27 +205,10 @@ class Simulator(LiveMarkets):
                 tensors["seed"].copy_(fresh)
                 tensors["episode"].masked_fill_(chosen, 0)
                 self._take_counts(counts)
-            for name in ("t", "volume", "trades", "price_origin", "error"):
-                tensors[name].masked_fill_(chosen, 0)
-            for name, value in self._opening.items():
-                target = tensors[name]
-                where = chosen.view(-1, *[1] * (target.dim() - 1))
-                torch.where(where, value, target, out=target)  # in place: a copy would be half of all memory again
-            for name in layout.SLOT_STATE:
-                tensors[name].masked_fill_(chosen.view(-1, *[1] * (tensors[name].dim() - 1)), 0)
+            open_books(tensors, self._opening, chosen)
             self.engine.state_changed()
 
     # State ------------------------------------------------------------------------------------------------------------
-
-    @one_at_a_time
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the whole state, by the names of the state table.
-
-        `about` says what the state is of (`saved_states.read_about` reads it): the market and the slots.
-        """
-        self.check_errors()
-        saved = {name: tensor.clone() for name, tensor in self.tensors.items()}
-        return saved | {saved_states.ABOUT: saved_states.pack_about(self.about())}
 
     @one_at_a_time
     def load_state_dict(self, saved: Mapping[str, torch.Tensor], strict: bool = True) -> None:
@@ -330,10 +247,6 @@ class Simulator(LiveMarkets):
             self._take_counts(counts)
             self.engine.state_changed()
 
-    def about(self) -> dict[str, Any]:
-        """Return what a state of this simulator is of, as plain numbers, texts and lists."""
-        return {"markets": self.num_markets, "slots": list(self.slots), "market": saved_states.describe(self.config)}
-
     @one_at_a_time
     def branch(self) -> Simulator:
         """Return a second simulator in the same state; what happens to one does not touch the other."""
@@ -365,14 +278,6 @@ class Simulator(LiveMarkets):
         self.engine.set_scenarios(parameter_rows(scenarios, rows, counts, self._replaced), present)
         self._scenarios = scenarios
 
-    @one_at_a_time
-    def parameter(self, name: str) -> torch.Tensor:
-        """Return a field of `struct MarketParams` (`cuda/model/layout.h`) as it is now: int32 `[M]`, a copy."""
-        names = list(layout.PARAMS_FIELDS)
-        check_choice("name", name, names)
-        column = self.engine.parameters()[:, names.index(name)]
-        return column.to(self.device).expand(self.num_markets).clone()
-
     def specialise(self) -> None:
         """Compile this configuration into the CUDA kernel, at the next launch: about a second for a third more speed.
 
@@ -381,53 +286,9 @@ class Simulator(LiveMarkets):
         """
         self.engine.specialise()
 
-    @one_at_a_time
-    def check_errors(self) -> None:
-        """Raise `MarketError` if any market's error word is set that was not yet raised for. Synchronises on CUDA.
-
-        The words are cleared, but those of markets that have stopped: these stay stopped until they are reset.
-        """
-        self.engine.check_sizes()
-        words = self.tensors["error"]
-        fresh = (words != 0) & (words & _REPORTED == 0)
-        if not bool(fresh.any()):
-            return
-        market = int(torch.nonzero(fresh)[0])
-        word, t = int(words[market]), int(self.tensors["t"][market])
-        words.copy_(torch.where(words & _STOPPED != 0, words | _REPORTED, 0))
-        names = layout.CONSTANTS
-        if word & _STOPPED:
-            raise MarketError(market_stopped(market, t, word))
-        what = (
-            "a NaN action (its old quote was kept)"
-            if word & names["kErrorNanAction"]
-            else "an action outside its space (it was clamped)"
-        )
-        raise MarketError(f"market {market}: got {what}, allowed are finite actions inside the action space")
-
     def close(self) -> None:
         """Raise what is left in the error words."""
         self.check_errors()
-
-    @property
-    @one_at_a_time
-    def last_price(self) -> torch.Tensor:
-        """Last clearing price, absolute ticks, int32 `[M]`, a copy."""
-        self.engine.check_sizes()
-        return self.tensors["last_tick"] + self.tensors["price_origin"]
-
-    @property
-    @one_at_a_time
-    def mid2(self) -> torch.Tensor:
-        """Doubled absolute mid of the resting built-in book, int32 `[M]`, a copy; one-sided: twice the last price."""
-        self.engine.check_sizes()
-        levels = self.config.num_levels
-        ticks = torch.arange(1, levels + 1, dtype=torch.int32, device=self.device)
-        best_bid = ((self.bid > 0) * ticks).amax(1) - 1  # products, as they are several times faster than where
-        best_ask = levels - ((self.ask > 0) * ticks.flip(0)).amax(1)
-        both = (best_bid >= 0) & (best_ask < levels)
-        grid = torch.where(both, best_bid + best_ask, 2 * self.tensors["last_tick"])
-        return (grid + 2 * self.tensors["price_origin"]).to(torch.int32)
 
     def __repr__(self) -> str:
         """Name the shape and the engine."""
@@ -437,18 +298,6 @@ class Simulator(LiveMarkets):
         )
 
     # Inside -----------------------------------------------------------------------------------------------------------
-
-    def _before(self, auctions: int) -> None:
-        """Refuse to go beyond t = 2^32, where random words would repeat; looks at t only when it can come to that."""
-        if self.validate:
-            self.check_errors()
-        if self._latest + auctions >= 2**32:
-            self._latest = int(self.tensors["t"].max())
-            if self._latest + auctions >= 2**32:
-                raise MarketError(
-                    f"auctions: got {auctions} at t = {self._latest}, allowed is t below 2^32; reset first"
-                )
-        self._latest += auctions
 
     def _new_series(self, record: Sequence[str], length: int) -> dict[str, torch.Tensor]:
         shape = (self.num_markets, length)
@@ -461,26 +310,13 @@ class Simulator(LiveMarkets):
         return multinomial_counts(self.config, seeds.cpu().numpy(), np.arange(self.num_markets))
 
     def _take_counts(self, counts: np.ndarray | None) -> None:
-        if counts is not None:
-            self._counts = counts
-            self._set_rows()
-
-    def _set_rows(self) -> None:
-        self.rows = parameter_rows(self.config, len(self._counts), self._counts, self._replaced)
+        """Take over the agents per class, and what follows from them: parameters and opening books."""
+        if counts is None:
+            return
+        self._counts = counts
+        self.rows = parameter_rows(self.config, len(counts), counts, self._replaced)
         self.engine.set_parameters(self.rows)
-        column = {
-            name: torch.from_numpy(self.rows[name].astype(np.int32)).to(self.device)[:, None]
-            for name in ("init_price", "init_depth", "fundamental_price")
-        }
-        ticks = torch.arange(self.config.num_levels, dtype=torch.int32, device=self.device)[None, :]
-        price, depth = column["init_price"], column["init_depth"]
-        self._opening = {
-            "bid": torch.where(ticks == price - 1, depth, 0),
-            "ask": torch.where(ticks == price + 1, depth, 0),
-            "prev_mid2": 2 * price[:, 0],
-            "last_tick": price[:, 0],
-            "fundamental_price": column["fundamental_price"][:, 0],
-        }
+        self._opening = opening_book(self.rows, self.config.num_levels, self.device)
 
 
 def _named_series(series: Mapping[str, torch.Tensor]) -> dict[str, Any]:

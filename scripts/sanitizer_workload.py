@@ -13,7 +13,8 @@ import torch
 from kineticsim_env import MarketConfig, MarketError, Simulator
 from kineticsim_env.engines import variants
 from kineticsim_env.engines.cuda import CudaEngine
-from kineticsim_env.envs.core import SAME_STEP, EnvCore
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
@@ -57,11 +58,10 @@ def environment(mark: str, levels: int) -> None:
     """Step one learner of each role over the ends of episodes, blocks forced through, and new scenarios."""
     task = ManyLearnersTask(horizon=3, mark=mark, warmup=5, bank_size=4, block_qty=9)
     config = MarketConfig.preset("trading", num_levels=levels, init_price=levels // 2)
-    core = EnvCore(
-        config, 5, task, ROLES, slots=slots_of(ROLES), engine="cuda", device=None, prefer_cpu="", autoreset=SAME_STEP,
-        stagger=True, auctions_per_step=2, validate=False, randomise={"noise_spread": (2, 14), "fee": [0, 9]},
-        num_scenarios=3,
-    )  # fmt: skip
+    settings = EnvSettings(
+        config, engine="cuda", auctions_per_step=2, randomise={"noise_spread": (2, 14), "fee": [0, 9]}, num_scenarios=3
+    )
+    core = EnvCore(5, task, ROLES, slots_of(ROLES), settings)
     core.reset(seed=3)
     for _ in range(5):
         core.step(actions=torch.rand((5, len(ROLES), 4), device="cuda") * 2 - 1)
@@ -75,10 +75,8 @@ def environments_on_lanes(levels: int, **changes: Any) -> None:
     task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
     changes |= {"num_levels": levels, "init_price": levels // 2, "window": 3}
     for role in ROLES:
-        core = EnvCore(
-            MarketConfig.preset("trading", **changes), 70, task, [role], slots=slots_of((role,)), engine="cuda",
-            device=None, prefer_cpu="", autoreset=SAME_STEP, stagger=True, auctions_per_step=2, validate=False,
-        )  # fmt: skip
+        settings = EnvSettings(MarketConfig.preset("trading", **changes), engine="cuda", auctions_per_step=2)
+        core = EnvCore(70, task, [role], slots_of((role,)), settings)
         engine = cast(CudaEngine, core.simulator.engine)
         engine.force = {"KS_LANES": 2 * engine._reach + 2, "KS_BINS": 0}
         core.reset(seed=3)

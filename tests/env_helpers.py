@@ -5,7 +5,8 @@ import torch
 from hypothesis import strategies as st
 
 from kineticsim_env.config import CLASSES, MarketConfig, class_counts
-from kineticsim_env.envs.core import DISABLED, NEXT_STEP, SAME_STEP, EnvCore
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import MODES, EnvSettings
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
@@ -15,7 +16,7 @@ SCENARIOS = {"noise_spread": (0, 12), "market_order_prob": [0.0, 0.4, 1.0], "fee
 
 @st.composite
 def environments(draw, most_slots=32):
-    """Arguments of an `EnvCore`, a seed for the actions, and how many steps to play."""
+    """Arguments of `make_cores`, a seed for the actions, and how many steps to play."""
     markets = draw(st.integers(1, 4))
     pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
 
@@ -92,7 +93,7 @@ def environments(draw, most_slots=32):
     )
     kwargs = {
         "slots": slots,
-        "autoreset": pick(NEXT_STEP, SAME_STEP, DISABLED),
+        "autoreset_mode": pick(*MODES),
         "stagger": draw(st.booleans()),
         "auctions_per_step": pick(1, 1, 2, 5),
         "randomise": pick(None, SCENARIOS) if config.population == "fixed" and not config.per_market else None,
@@ -102,9 +103,13 @@ def environments(draw, most_slots=32):
 
 
 def make_cores(arguments, kwargs, engines):
-    """The same environment on several engines."""
-    rest = {"device": None, "prefer_cpu": "", "validate": False}
-    return [EnvCore(*arguments, engine=engine, **rest, **kwargs) for engine in engines]
+    """The same environment on several engines: `kwargs` are its slots, and fields of `EnvSettings`."""
+    config, markets, task, roles = arguments
+    rest = {name: value for name, value in kwargs.items() if name != "slots"}
+    return [
+        EnvCore(markets, task, roles, kwargs["slots"], EnvSettings(config=config, engine=engine, **rest))
+        for engine in engines
+    ]
 
 
 def draw_actions(core, generator, bad):
@@ -151,9 +156,9 @@ def check_cores_agree(cores, environment, bad):
 
 
 def trading_market(role, **settings):
-    """Arguments of an `EnvCore` in the preset `trading`, with one learner; episodes end at different times."""
+    """Arguments of `make_cores` in the preset `trading`, with one learner; episodes end at different times."""
     task = ManyLearnersTask(horizon=12, bank_size=8, max_loss=150.0, **settings)
-    kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": True, "auctions_per_step": 2}
+    kwargs = {"slots": slots_of((role,)), "auctions_per_step": 2}
     return (MarketConfig.preset("trading"), 6, task, [role]), kwargs
 
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env.runtime import pieces
+from kineticsim_env.engines import runs
+from kineticsim_env.engines.runs import Piece, cut_into_pieces
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
-from kineticsim_env.runtime.pieces import Piece, cut_into_pieces
 
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 SMALL = {"bank_size": 2, "warmup": 3}
@@ -176,9 +176,9 @@ def test_pieces_are_the_whole_call_in_order():
 @every_engine
 @pytest.mark.parametrize("events", [1, 3000, 10**9])
 def test_a_call_in_pieces_is_that_in_one(engine, events, monkeypatch):
-    monkeypatch.setattr(pieces, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), events))
+    monkeypatch.setattr(runs, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), events))
     sim = ks.Simulator(ks.MarketConfig.preset("trading"), 3, slots=("maker", None), engine=engine)
-    monkeypatch.setattr(pieces, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), 1e12))
+    monkeypatch.setattr(runs, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), 1e12))
     wanted = ks.Simulator(ks.MarketConfig.preset("trading"), 3, slots=("maker", None), engine="cpu")
     quotes = np.random.default_rng(1).integers(1, 6, (7, 3, 2, 4)).astype(np.int32) + np.int32([55, 0, 64, 0])
     names = ("last_price", "volume", "mid2", "fundamental")
@@ -189,9 +189,9 @@ def test_a_call_in_pieces_is_that_in_one(engine, events, monkeypatch):
         lambda s: {"fills": s.step(None, 4)},
     ):
         limit = 1e12 if sim is wanted else events
-        monkeypatch.setattr(pieces, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), limit))
+        monkeypatch.setattr(runs, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), limit))
         ours = call(sim)
-        monkeypatch.setattr(pieces, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), 1e12))
+        monkeypatch.setattr(runs, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), 1e12))
         theirs = call(wanted)
         ours, theirs = (found.pop("series", {}) | found for found in (ours, theirs))
         for name, tensor in theirs.items():
@@ -204,7 +204,7 @@ def test_a_call_in_pieces_is_that_in_one(engine, events, monkeypatch):
 @pytest.mark.parametrize("call", ["run", "step", "rollout"])
 def test_a_call_that_is_interrupted_did_not_happen(engine, call, monkeypatch):
     """A rollout ran on for seconds, its results were lost, and the state had moved on."""
-    monkeypatch.setattr(pieces, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), 1))
+    monkeypatch.setattr(runs, "EVENTS", dict.fromkeys(("cpu", "numpy", "cuda"), 1))
     sim = ks.Simulator(num_markets=3, slots=1, engine=engine)
     sim.run(4)
     before, twin, launches = sim.state_dict(), sim.branch(), []

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from thorough import examples
 
 import kineticsim_env as ks
-from kineticsim_env.envs.core import NEXT_STEP, SAME_STEP
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 pytestmark = pytest.mark.gpu
@@ -57,11 +56,11 @@ def test_environments_on_lanes_agree_on_every_tensor(environment, bad):
 
 
 @pytest.mark.parametrize("stagger", [True, False])
-@pytest.mark.parametrize("autoreset", [SAME_STEP, NEXT_STEP])
-def test_whole_warps_step_blocks_at_their_deadline(autoreset, stagger):
+@pytest.mark.parametrize("mode", ["same_step", "next_step"])
+def test_whole_warps_step_blocks_at_their_deadline(mode, stagger):
     """Those that lanes leave to them; the queue is empty after each launch."""
     (config, _, task, roles), kwargs = trading_market("executor")
-    kwargs |= {"autoreset": autoreset, "stagger": stagger}
+    kwargs |= {"autoreset_mode": mode, "stagger": stagger}
     cores = make_cores((config, 5000, task, roles), kwargs, ("cpu", "cuda"))
     engine = cores[1].simulator.engine
     engine.force = {"KS_LANES": 2 * engine._reach + 2}

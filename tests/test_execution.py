@@ -6,7 +6,8 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.config import MAX_PRICE
-from kineticsim_env.envs.core import DISABLED, EnvCore
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.single import ExecutionEnv
 from kineticsim_env.envs.vector import ExecutionVectorEnv
 from kineticsim_env.evaluation import confidence_interval
@@ -24,21 +25,9 @@ def make(num_envs=4, **kwargs):
 
 def make_core(roles, num_markets=1, engine="cpu", config=None, auctions=1, **task):
     """An `EnvCore` with executors and others in one market."""
-    settings = ManyLearnersTask(**{"horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30, **task})
-    return EnvCore(
-        config or ks.MarketConfig.preset("trading"),
-        num_markets,
-        settings,
-        roles,
-        slots=slots_of(tuple(roles)),
-        engine=engine,
-        device=None,
-        prefer_cpu="",
-        autoreset=DISABLED,
-        stagger=False,
-        auctions_per_step=auctions,
-        validate=False,
-    )
+    task_settings = ManyLearnersTask(**{"horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30, **task})
+    settings = EnvSettings(config, engine=engine, autoreset_mode="disabled", stagger=False, auctions_per_step=auctions)
+    return EnvCore(num_markets, task_settings, roles, slots_of(tuple(roles)), settings)
 
 
 def random_actions(steps, num_envs, seed=0):

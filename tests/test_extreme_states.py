@@ -12,7 +12,6 @@ from build_helpers import HOST_KERNELS
 from env_helpers import assert_same, make_cores
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.core import NEXT_STEP
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.many_learners import slots_of
@@ -35,7 +34,7 @@ def extreme_environment(engine, window):
         window=window, market_order_prob=0.2,
     )  # fmt: skip
     task = ManyLearnersTask(horizon=9, bank_size=0, warmup=0, mark="mid")
-    kwargs = {"slots": slots_of(("trader",)), "autoreset": NEXT_STEP, "stagger": False, "auctions_per_step": 1}
+    kwargs = {"slots": slots_of(("trader",)), "autoreset_mode": "next_step", "stagger": False, "auctions_per_step": 1}
     [core] = make_cores((config, len(cases), task, ["trader"]), kwargs, (engine,))
     core.reset(3)
     tensors = core.simulator.tensors

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from thorough import examples
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.core import NEXT_STEP, SAME_STEP
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
@@ -48,13 +47,13 @@ def test_a_warp_of_lanes_agrees_on_every_tensor(make_pair, environment, bad):
     check_cores_agree(make_pair(*environment[:2], "lanes and deadlines"), environment, bad)
 
 
-@pytest.mark.parametrize("autoreset", [SAME_STEP, NEXT_STEP])
+@pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("stagger", [True, False])
 @pytest.mark.parametrize("changes", [{}, {"max_order_qty": 4000}])
-def test_whole_warps_step_blocks_at_their_deadline(make_pair, autoreset, stagger, changes):
+def test_whole_warps_step_blocks_at_their_deadline(make_pair, mode, stagger, changes):
     """Of each warp few deadlines come at a time, or all; the last warp has lanes without a market."""
     (config, _, task, roles), kwargs = trading_market("executor")
-    kwargs |= {"autoreset": autoreset, "stagger": stagger}
+    kwargs |= {"autoreset_mode": mode, "stagger": stagger}
     cores = make_pair((config.replace(**changes), 70, task, roles), kwargs, "lanes and deadlines")
     at_once = [0]
     for _ in steps_alike(cores, 3, 4, 16):
@@ -71,7 +70,12 @@ def test_lanes_agree_in_the_trading_market(make_pair, role, mark):
 def play_until_deep(make_pair, config, role, auctions, **settings):
     """Play on both, compare all tensors, and return the most that rested at a tick."""
     task = ManyLearnersTask(horizon=25, bank_size=0, warmup=0, inventory_limit=None, **settings)
-    kwargs = {"slots": slots_of((role,)), "autoreset": SAME_STEP, "stagger": False, "auctions_per_step": auctions}
+    kwargs = {
+        "slots": slots_of((role,)),
+        "autoreset_mode": "same_step",
+        "stagger": False,
+        "auctions_per_step": auctions,
+    }
     cores = make_pair((config, 3, task, [role]), kwargs)
     deepest = 0
     for _ in steps_alike(cores, 2, 1, 30):

@@ -3,7 +3,7 @@
 import pytest
 
 from kineticsim_env.engines.numpy import actions as numpy_actions
-from kineticsim_env.envs.core import DISABLED, MODES, NEXT_STEP, SAME_STEP
+from kineticsim_env.envs.settings import DISABLED, MODES, NEXT_STEP, SAME_STEP
 from kineticsim_env.policies.base import MAKER_OFFSETS, ORDER_OFFSETS
 from kineticsim_env.runtime import layout
 from kineticsim_env.tasks.base import CHOICES, ROLES

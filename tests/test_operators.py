@@ -590,12 +590,12 @@ def test_gradients_do_not_go_through_a_step():
 
 def test_a_cpu_plays_no_step_at_once():
     envs, twin = make("cpu"), make("cpu")
-    assert envs.core.step_at_once(torch.zeros(M, 4)) is False
+    assert envs.core.eager.step(torch.zeros(M, 4)) is False
     assert_alike(envs, twin)
     for given in (None, "no", np.zeros((M, 4), np.float32), torch.zeros(M, 3), torch.zeros(M, 4).double()):
-        assert envs.core.step_at_once(given) is False
+        assert envs.core.eager.step(given) is False
     batched = ks.BatchedParallelEnv(2, engine="cpu", bank_size=0)
-    assert batched.core.step_at_once(batched._rows) is False
+    assert batched.core.eager.step(batched._rows) is False
 
 
 @pytest.mark.gpu
@@ -603,17 +603,17 @@ def test_a_step_at_once_is_taken_where_nothing_stands_in_the_way():
     envs, twin = make("cuda"), make("cpu")
     actions = torch.full((M, 4), 0.25, device="cuda")
     envs.step(actions), twin.step(actions.cpu())
-    assert envs.core.step_at_once(actions) is True
+    assert envs.core.eager.step(actions) is True
     twin.step(actions.cpu())
     wide, shifted = torch.zeros(M, 8, device="cuda"), torch.zeros(4 * M + 1, device="cuda")[1:].view(M, 4)
     for given in (wide[:, :4], wide[:, ::2], shifted, actions.double(), actions.cpu(), actions[:3], [0.0]):
-        assert envs.core.step_at_once(given) is False
+        assert envs.core.eager.step(given) is False
     other = torch.cuda.Stream()
     other.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(other):
-        assert envs.core.step_at_once(actions) is False, "another stream has to wait for the last one first"
+        assert envs.core.eager.step(actions) is False, "another stream has to wait for the last one first"
         envs.step(actions)
-        assert envs.core.step_at_once(actions) is True
+        assert envs.core.eager.step(actions) is True
     torch.cuda.synchronize()
     for _ in range(2):
         twin.step(actions.cpu())
@@ -627,7 +627,7 @@ def test_a_step_at_once_that_would_read_moved_memory_is_refused():
     actions = torch.zeros(M, 4, device="cuda")
     envs.step(actions)
     live = envs.core.tensors["observation"].view(-1)[: 4 * M].view(M, 4)
-    assert envs.core.step_at_once(live) is False, "the step would write over its own input"
+    assert envs.core.eager.step(live) is False, "the step would write over its own input"
     envs.core.simulator.tensors["bid"].set_(torch.zeros_like(envs.core.simulator.tensors["bid"]))
     with pytest.raises(RuntimeError, match="bid: its memory was replaced or resized"):
         envs.step(actions)

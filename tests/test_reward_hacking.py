@@ -13,7 +13,8 @@ import torch
 
 from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.core import DISABLED, EnvCore
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env
 from kineticsim_env.policies.attackers import _Clocked
@@ -155,20 +156,8 @@ def test_momentum_agents_do_not_feed_a_pump():
 def together(roles, policy, num_envs=MARKETS, slots=None, **task):
     """Returns in ticks `[M, K]` of learners in one market, and the core; `policy(t)` gives their K actions."""
     settings = ManyLearnersTask(**{"reward": "pnl", **task})
-    core = EnvCore(
-        MarketConfig.preset("trading"),
-        num_envs,
-        settings,
-        roles,
-        slots=slots or (None,) * len(roles),
-        engine="cpu",
-        device=None,
-        prefer_cpu="",
-        autoreset=DISABLED,
-        stagger=False,
-        auctions_per_step=1,
-        validate=False,
-    )
+    env_settings = EnvSettings(engine="cpu", autoreset_mode="disabled", stagger=False)
+    core = EnvCore(num_envs, settings, roles, slots or (None,) * len(roles), env_settings)
     core.reset(HELD_OUT_SEED)
     total = torch.zeros(num_envs, len(roles), dtype=torch.float64)
     for t in range(settings.horizon):

@@ -8,7 +8,7 @@ from strategies import ENGINES, SERIES, assert_same, make_quotes
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
-from kineticsim_env.runtime.pieces import EVENTS
+from kineticsim_env.engines.runs import EVENTS
 
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 BOOKS = ("bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price", "volume", "trades", "t")

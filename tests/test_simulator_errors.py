@@ -6,8 +6,8 @@ import torch
 from strategies import ENGINES, assert_same
 
 import kineticsim_env as ks
+from kineticsim_env.engines.runs import EVENTS
 from kineticsim_env.errors import EngineUnavailable, MarketError
-from kineticsim_env.runtime.pieces import EVENTS
 
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 CONFIG = ks.MarketConfig(num_levels=16, init_price=8, num_agents=12)  # 8 noise, 2 momentum and 2 makers

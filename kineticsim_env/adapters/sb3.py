@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from kineticsim_env.adapters.opening import check_batched_env, check_copied, open_vector_env
-from kineticsim_env.envs.core import check_host_actions
+from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.runtime.values import check_count
 
 try:

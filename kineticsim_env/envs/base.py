@@ -12,7 +12,9 @@ import torch
 
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
+from kineticsim_env.runtime.values import check_choice, check_dict, show
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.tasks.base import Task
 
 
 class BaseMarketEnv:
@@ -82,3 +84,21 @@ class BaseMarketEnv:
 
     def _was_loaded(self) -> None:
         """Follow a core that has taken over a state."""
+
+
+def check_role(task: type[Task], replace: Any) -> str:
+    """Return the role of a task's learner, which takes the place of `replace`."""
+    assert task.role is not None
+    assert task.replaceable is not None
+    check_choice("replace", replace, (task.replaceable,), optional=True)
+    return task.role
+
+
+def check_options(options: Any) -> Any:
+    """Return the reset mask of the options, or None."""
+    if options is None:
+        return None
+    unknown = set(check_dict("options", options, "None, or {'reset_mask': mask}")) - {"reset_mask"}
+    if unknown:
+        raise ValueError(f"options: got the unknown key {show(min(unknown, key=show))}, allowed is 'reset_mask'")
+    return options.get("reset_mask")

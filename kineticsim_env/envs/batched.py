@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.base import BaseMarketEnv
-from kineticsim_env.envs.core import MODES, SAME_STEP, EnvCore, check_autoreset
+from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.base import BaseMarketEnv, check_options
+from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.parallel import agent_names, state_space
-from kineticsim_env.envs.scenarios import NUM_SCENARIOS
-from kineticsim_env.envs.vector import check_config, check_options
+from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_count, check_flag
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, make_task
@@ -48,17 +48,17 @@ class BatchedParallelEnv(BaseMarketEnv):
         learners: Mapping[str, int] | None = None,
         config: MarketConfig | None = None,
         *,
-        preset: str = "trading",
-        engine: str = "auto",
-        device: Any = None,
-        autoreset_mode: Any = "SAME_STEP",
-        auctions_per_step: int = 1,
-        randomise: Any = None,
-        num_scenarios: int = NUM_SCENARIOS,
-        scenario_seed: int = 0,
-        stagger: bool = True,
+        preset: str = EnvSettings.preset,
+        engine: str = EnvSettings.engine,
+        device: Any = EnvSettings.device,
+        autoreset_mode: Any = EnvSettings.autoreset_mode,
+        auctions_per_step: int = EnvSettings.auctions_per_step,
+        randomise: Any = EnvSettings.randomise,
+        num_scenarios: int = EnvSettings.num_scenarios,
+        scenario_seed: int = EnvSettings.scenario_seed,
+        stagger: bool = EnvSettings.stagger,
         copy: bool = True,
-        validate: bool = False,
+        validate: bool = EnvSettings.validate,
         **task: Any,
     ) -> None:
         """Open the markets.
@@ -84,36 +84,32 @@ class BatchedParallelEnv(BaseMarketEnv):
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         self.num_envs = check_count("num_envs", num_envs, 1)
-        self.autoreset_mode = check_autoreset(autoreset_mode)
         copy = check_flag("copy", copy)
-        config = check_config(config, preset)
-        settings = make_task(ManyLearnersTask, task)
-        roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, config, settings)
-        self.core = EnvCore(
-            config,
-            self.num_envs,
-            settings,
-            roles,
-            slots=slots_of(roles),
+        settings = EnvSettings(
+            config=config,
+            preset=preset,
             engine=engine,
             device=device,
-            prefer_cpu="",
-            autoreset=MODES.index(self.autoreset_mode),
-            stagger=stagger,
+            autoreset_mode=autoreset_mode,
             auctions_per_step=auctions_per_step,
-            validate=validate,
             randomise=randomise,
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
+            stagger=stagger,
+            validate=validate,
         )
+        self.autoreset_mode = settings.autoreset_mode
+        task_settings = make_task(ManyLearnersTask, task)
+        roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, settings.config, task_settings)
+        self.core = EnvCore(self.num_envs, task_settings, roles, slots_of(roles), settings)
         self.possible_agents = agent_names(roles)
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
         self.group_map = {role: self.possible_agents[slots] for role, slots in self.groups.items()}
-        self.single_observation_spaces = {role: settings.observation_space(role) for role in self.groups}
-        self.single_action_spaces = {role: settings.action_space(role) for role in self.groups}
-        self.state_space = state_space(settings, roles)
+        self.single_observation_spaces = {role: task_settings.observation_space(role) for role in self.groups}
+        self.single_action_spaces = {role: task_settings.action_space(role) for role in self.groups}
+        self.state_space = state_space(task_settings, roles)
         self._copy, self._same_step = copy, self.core.autoreset == SAME_STEP
-        self._limits = {role: settings.num_choices(role) for role in self.groups}
+        self._limits = {role: task_settings.num_choices(role) for role in self.groups}
         self._make_buffers()
         self._was_reset = False
 
@@ -147,7 +143,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             self._by_role(core.tensors[name].view(shape)) for name in ("reward", "terminated", "truncated")
         )
         self._slot_over = core.tensors["over"].view(shape)
-        core.expect(tuple(rows.shape), rows.dtype)
+        core.eager.expect(tuple(rows.shape), rows.dtype)
         self._rows = rows
 
     def _by_role(self, rows: torch.Tensor) -> Groups:
@@ -198,8 +194,9 @@ class BatchedParallelEnv(BaseMarketEnv):
                 f"actions: got missing or unknown roles {odd}, allowed is one entry for each of {list(self.groups)}"
             )
         for role, rows in self._given.items():
-            rows.copy_(self.core.check_actions(actions[role], rows.shape, self._limits[role], f"actions[{role!r}]"))
-        if not self.core.step_at_once(self._rows):
+            limit, name = self._limits[role], f"actions[{role!r}]"
+            rows.copy_(check_actions(actions[role], rows.shape, self.core.device, limit, name))
+        if not self.core.eager.step(self._rows):
             self.core.step(**self._input)
         torch.logical_not(self._ended, out=self._active)
         infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}

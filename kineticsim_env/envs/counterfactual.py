@@ -102,7 +102,7 @@ class _PlayedArm:
     def __init__(self, envs: Any, seed: Any) -> None:
         core, output = getattr(envs, "core", None), getattr(envs, "output", None)
         whole = getattr(envs, "autoreset_mode", None) is AutoresetMode.DISABLED
-        if not (whole and isinstance(core, EnvCore) and not core._stagger and is_one_of(output, ("torch",))):
+        if not (whole and isinstance(core, EnvCore) and not core.settings.stagger and is_one_of(output, ("torch",))):
             allowed = "one with torch output, autoreset DISABLED and no stagger"
             raise ValueError(f"make: got {show(envs)}, allowed is {allowed}")
         self.envs = envs

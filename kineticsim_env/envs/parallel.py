@@ -51,10 +51,10 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.envs.base import BaseMarketEnv
-from kineticsim_env.envs.core import DISABLED, EnvCore, check_host_actions
-from kineticsim_env.envs.scenarios import NUM_SCENARIOS
-from kineticsim_env.envs.vector import check_config
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
@@ -96,13 +96,13 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         learners: Mapping[str, int] | None = None,
         config: MarketConfig | None = None,
         *,
-        preset: str = "trading",
-        engine: str = "auto",
-        device: Any = None,
-        auctions_per_step: int = 1,
-        randomise: Any = None,
-        num_scenarios: int = NUM_SCENARIOS,
-        scenario_seed: int = 0,
+        preset: str = EnvSettings.preset,
+        engine: str = EnvSettings.engine,
+        device: Any = EnvSettings.device,
+        auctions_per_step: int = EnvSettings.auctions_per_step,
+        randomise: Any = EnvSettings.randomise,
+        num_scenarios: int = EnvSettings.num_scenarios,
+        scenario_seed: int = EnvSettings.scenario_seed,
         max_cycles: int | None = None,
         render_mode: str | None = None,
         render_agent: str | None = None,
@@ -130,35 +130,28 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         self.render_mode = check_render_mode(render_mode)
-        config = check_config(config, preset)
-        settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
-        roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, config, settings)
-        self.possible_agents = agent_names(roles)
-        self._was_reset = False
-        self._role = dict(zip(self.possible_agents, roles, strict=True))
-        self.core = EnvCore(
-            config,
-            1,
-            settings,
-            roles,
-            slots=slots_of(roles),
+        settings = EnvSettings.of_one_market(
+            config=config,
+            preset=preset,
             engine=engine,
             device=device,
-            prefer_cpu="one market is faster there",
-            autoreset=DISABLED,
-            stagger=False,
             auctions_per_step=auctions_per_step,
-            validate=True,  # results come to the host anyway
             randomise=randomise,
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
         )
+        task_settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
+        roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, settings.config, task_settings)
+        self.possible_agents = agent_names(roles)
+        self._was_reset = False
+        self._role = dict(zip(self.possible_agents, roles, strict=True))
+        self.core = EnvCore(1, task_settings, roles, slots_of(roles), settings)
         self._viewer = make_viewer(self.core, self.render_mode, slot=self._slot_of(render_agent))
-        self.observation_spaces = {agent: settings.observation_space(role) for agent, role in self._role.items()}
-        self.action_spaces = {agent: settings.action_space(role) for agent, role in self._role.items()}
+        self.observation_spaces = {agent: task_settings.observation_space(role) for agent, role in self._role.items()}
+        self.action_spaces = {agent: task_settings.action_space(role) for agent, role in self._role.items()}
         self._used = [OBSERVATION_SIZES[role] for role in roles]
-        self.state_space = state_space(settings, roles)
-        self._discrete = settings.action_type == "discrete"
+        self.state_space = state_space(task_settings, roles)
+        self._discrete = task_settings.action_type == "discrete"
         self._dtype = torch.int64 if self._discrete else torch.float32
         self._np_random: np.random.Generator | None = None
 

@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig, parameter_ranges
+from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig, make_config, parameter_ranges
 from kineticsim_env.engines.numpy import rules
 from kineticsim_env.engines.numpy.market import WORD_SLOT
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
-from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, Ranges, columns
+from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
 from kineticsim_env.tasks.base import Task
 
 
@@ -96,6 +96,17 @@ def _check_block(check: Ranges, saved: Mapping[str, torch.Tensor], task: Any, ro
     bad = torch.zeros_like(saved["inventory"], dtype=torch.bool)
     bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole).to(traded.device))
     check.refuse("inventory", bad, f"from nothing to all of the block of a {role}, on its side")
+
+
+def read_scenarios(saved: Mapping[str, Any], make: Callable[[MarketConfig], MarketConfig]) -> MarketConfig:
+    """Return the table of scenarios of a saved state; `make` checks it as one that a user gives."""
+    fields = unpack(SCENARIOS, saved[SCENARIOS])
+    if not isinstance(fields, dict):
+        raise ValueError(f"state[{SCENARIOS!r}]: got {type(fields).__name__}, allowed is a dict of fields")
+    try:
+        return make(make_config(fields))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"state[{SCENARIOS!r}]: {error}") from error
 
 
 def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:

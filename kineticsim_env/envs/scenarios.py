@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.config import CLASSES, TEXTS, MarketConfig
+from kineticsim_env.config import CLASSES, TEXTS, MarketConfig, class_counts
 from kineticsim_env.runtime.values import as_float, check_count, is_number, is_one_of, is_whole, show
 
 NUM_SCENARIOS = 256  # if nobody says
@@ -67,6 +67,18 @@ def make_scenarios(
     if num_rows(table) > MAX_SCENARIOS:
         raise ValueError(f"randomise: got {num_rows(table)} scenarios, allowed are up to {MAX_SCENARIOS}")
     return table
+
+
+def check_replaced(table: MarketConfig, slots: Sequence[str | None]) -> None:
+    """Refuse scenarios that have fewer agents of a class than learners replace."""
+    fewest = class_counts(table, num_rows(table)).min(axis=0)
+    for name, count in zip(CLASSES, fewest, strict=True):
+        replaced = slots.count(name)
+        if count < replaced:
+            raise ValueError(
+                f"randomise: got a scenario with {count} {name} agents, allowed are at least {replaced}, as many "
+                "as learners replace"
+            )
 
 
 def check_seed(seed: Any) -> int:

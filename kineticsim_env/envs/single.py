@@ -11,10 +11,10 @@ import gymnasium as gym
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.base import BaseMarketEnv
-from kineticsim_env.envs.core import DISABLED, EnvCore
-from kineticsim_env.envs.scenarios import NUM_SCENARIOS
-from kineticsim_env.envs.vector import check_config, check_options, check_role
+from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
@@ -39,14 +39,14 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         self,
         config: MarketConfig | None = None,
         *,
-        preset: str = "trading",
-        engine: str = "auto",
-        device: Any = None,
-        auctions_per_step: int = 1,
+        preset: str = EnvSettings.preset,
+        engine: str = EnvSettings.engine,
+        device: Any = EnvSettings.device,
+        auctions_per_step: int = EnvSettings.auctions_per_step,
         replace: str | None = None,
-        randomise: Any = None,
-        num_scenarios: int = NUM_SCENARIOS,
-        scenario_seed: int = 0,
+        randomise: Any = EnvSettings.randomise,
+        num_scenarios: int = EnvSettings.num_scenarios,
+        scenario_seed: int = EnvSettings.scenario_seed,
         render_mode: str | None = None,
         **task: Any,
     ) -> None:
@@ -58,23 +58,17 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         """
         self.render_mode = check_render_mode(render_mode)
         self._role = check_role(self.task_type, replace)
-        self.core = EnvCore(
-            check_config(config, preset),
-            1,
-            make_task(self.task_type, task),
-            (self._role,),
-            slots=(replace,),
+        settings = EnvSettings.of_one_market(
+            config=config,
+            preset=preset,
             engine=engine,
             device=device,
-            prefer_cpu="one market is faster there",
-            autoreset=DISABLED,
-            stagger=False,
             auctions_per_step=auctions_per_step,
-            validate=True,  # results come to the host anyway
             randomise=randomise,
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
         )
+        self.core = EnvCore(1, make_task(self.task_type, task), (self._role,), (replace,), settings)
         self._viewer = make_viewer(self.core, self.render_mode)
         self.observation_space = self.core.task.observation_space(self._role)
         self.action_space = self.core.task.action_space(self._role)
@@ -120,9 +114,9 @@ class MarketEnv(BaseMarketEnv, gym.Env):
             why = "has ended its episode" if self._was_reset else "was never reset"
             raise gym.error.ResetNeeded(f"step: the environment {why}; call reset() first")
         if self._limit:
-            core.step(choices=core.check_actions(action, (), self._limit))
+            core.step(choices=check_actions(action, (), core.device, self._limit))
         else:
-            core.step(actions=core.check_actions(action, (ACTION_SIZES[self._role],)))
+            core.step(actions=check_actions(action, (ACTION_SIZES[self._role],), core.device))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         if self._viewer:
             self._viewer.update()

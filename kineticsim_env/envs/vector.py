@@ -16,12 +16,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.base import BaseMarketEnv
-from kineticsim_env.envs.core import MODES, SAME_STEP, EnvCore, check_autoreset
-from kineticsim_env.envs.scenarios import NUM_SCENARIOS
+from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
-from kineticsim_env.runtime.values import check_choice, check_count, check_dict, check_flag, is_whole, show
+from kineticsim_env.runtime.values import check_choice, check_count, check_flag, is_whole
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
 
@@ -76,19 +77,19 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         num_envs: int = 1,
         config: MarketConfig | None = None,
         *,
-        preset: str = "trading",
-        engine: str = "auto",
-        device: Any = None,
+        preset: str = EnvSettings.preset,
+        engine: str = EnvSettings.engine,
+        device: Any = EnvSettings.device,
         output: str = "numpy",
-        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        auctions_per_step: int = 1,
+        autoreset_mode: AutoresetMode | str = EnvSettings.autoreset_mode,
+        auctions_per_step: int = EnvSettings.auctions_per_step,
         replace: str | None = None,
-        randomise: Any = None,
-        num_scenarios: int = NUM_SCENARIOS,
-        scenario_seed: int = 0,
-        stagger: bool = True,
+        randomise: Any = EnvSettings.randomise,
+        num_scenarios: int = EnvSettings.num_scenarios,
+        scenario_seed: int = EnvSettings.scenario_seed,
+        stagger: bool = EnvSettings.stagger,
         copy: bool = True,
-        validate: bool = False,
+        validate: bool = EnvSettings.validate,
         max_episode_steps: int | None = None,
         render_mode: str | None = None,
         render_market: int = 0,
@@ -101,32 +102,30 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
             EngineUnavailable: If the engine asked for cannot run here.
         """
         self.num_envs = check_count("num_envs", num_envs, 1)
-        self.autoreset_mode = check_autoreset(autoreset_mode)
+        check_choice("output", output, ("numpy", "torch"))
+        few = output == "numpy" and self.num_envs < _FEW_MARKETS
+        settings = EnvSettings(
+            config=config,
+            preset=preset,
+            engine=engine,
+            device=device,
+            prefer_cpu=f"NumPy output of fewer than {_FEW_MARKETS} markets is faster there" if few else "",
+            autoreset_mode=autoreset_mode,
+            auctions_per_step=auctions_per_step,
+            randomise=randomise,
+            num_scenarios=num_scenarios,
+            scenario_seed=scenario_seed,
+            stagger=stagger,
+            validate=validate,
+        )
+        self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
-        check_choice("output", output, ("numpy", "torch"))
         self._role = check_role(self.task_type, replace)
         copy = check_flag("copy", copy)
         if max_episode_steps is not None:
             task = {**task, "horizon": max_episode_steps}
-        few = output == "numpy" and self.num_envs < _FEW_MARKETS
-        self.core = EnvCore(
-            check_config(config, preset),
-            self.num_envs,
-            make_task(self.task_type, task),
-            (self._role,),
-            slots=(replace,),
-            engine=engine,
-            device=device,
-            prefer_cpu=f"NumPy output of fewer than {_FEW_MARKETS} markets is faster there" if few else "",
-            autoreset=MODES.index(self.autoreset_mode),
-            stagger=stagger,
-            auctions_per_step=auctions_per_step,
-            validate=validate,
-            randomise=randomise,
-            num_scenarios=num_scenarios,
-            scenario_seed=scenario_seed,
-        )
+        self.core = EnvCore(self.num_envs, make_task(self.task_type, task), (self._role,), (replace,), settings)
         self._viewer = make_viewer(self.core, self.render_mode, render_market)
         self.output, self._copy = output, copy
         self._make_spaces()
@@ -149,7 +148,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         self._live: tuple[Any, ...] = self._views(core.tensors)
         self._observation = self._live[0]
         on_host = self.output == "numpy" and core.host
-        core.expect(self._action_shape, torch.int64 if self._limit else torch.float32, _without_none(self._live))
+        self._eager = core.eager
+        self._eager.expect(self._action_shape, torch.int64 if self._limit else torch.float32, _without_none(self._live))
         if on_host:
             self._live = tuple(view if view is None else view.numpy() for view in self._live)
         self._host_arrays = on_host
@@ -209,7 +209,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         else:
             calls = self.core._calls
             with calls.lock:
-                if calls.torn or not self._was_reset or not self.core.step_at_once(actions):
+                if calls.torn or not self._was_reset or not self._eager.step(actions):
                     self._step(actions)
                 if self._viewer:
                     self._viewer.update()
@@ -224,7 +224,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
         core = self.core
-        core.step(**{self._input: core.check_actions(actions, self._action_shape, self._limit)})
+        core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
 
     def _step_in_graph(self, actions: torch.Tensor) -> tuple[Any, ...]:
         """Play one decision in a program that torch compiles, which sees one operator and the tensors it changes."""
@@ -245,7 +245,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         """Return copies of observation, final observation, reward, terminated, truncated and over."""
         if self._host_arrays:
             return tuple(array if array is None else array.copy() for array in self._live)
-        return self._in_place(self.core.copies() if self.output == "torch" else host_copies(self.core.outputs))
+        return self._in_place(self._eager.copies() if self.output == "torch" else host_copies(self._eager.outputs))
 
     def _in_place(self, copied: Sequence[Any]) -> tuple[Any, ...]:
         """Return copies of the outputs in the order of `_views`."""
@@ -317,30 +317,3 @@ def host_copies(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
     parts = packed.split_with_sizes([tensor.numel() * tensor.element_size() for tensor in outputs])
     pairs = zip(parts, outputs, strict=True)
     return [part.view(tensor.dtype).view(tensor.shape).numpy() for part, tensor in pairs]
-
-
-def check_role(task: type[Task], replace: Any) -> str:
-    """Return the role of a task's learner, which takes the place of `replace`."""
-    assert task.role is not None
-    assert task.replaceable is not None
-    check_choice("replace", replace, (task.replaceable,), optional=True)
-    return task.role
-
-
-def check_config(config: Any, preset: str) -> MarketConfig:
-    """Return the config, or the preset where none is given."""
-    if config is None:
-        return MarketConfig.preset(preset)
-    if not isinstance(config, MarketConfig):
-        raise TypeError(f"config: got {type(config).__name__}, allowed are a MarketConfig, None")
-    return config
-
-
-def check_options(options: Any) -> Any:
-    """Return the reset mask of the options, or None."""
-    if options is None:
-        return None
-    unknown = set(check_dict("options", options, "None, or {'reset_mask': mask}")) - {"reset_mask"}
-    if unknown:
-        raise ValueError(f"options: got the unknown key {show(min(unknown, key=show))}, allowed is 'reset_mask'")
-    return options.get("reset_mask")

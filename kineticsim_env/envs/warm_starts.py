@@ -28,45 +28,74 @@ def choose_owner(task: Task, config: MarketConfig, scenarios: MarketConfig | Non
     return owner, min(task.bank_size, task.bank_per_market) if owner else task.bank_size
 
 
-def run_bank(
-    simulator: Simulator,
-    task: Task,
-    scenarios: MarketConfig | None,
-    *,
-    owner: int,
-    size: int,
-    seeds: torch.Tensor | None = None,
-    counts: np.ndarray | None = None,
-) -> dict[str, torch.Tensor]:
-    """Run markets without learners for `warmup` auctions.
+class WarmStarts:
+    """The bank of an environment.
 
-    Args:
-        simulator: The markets that will start from them; its engine, device, seeds and populations are used.
-        task: The task's settings.
-        scenarios: The table of scenarios, if there is one.
-        owner: Whose the warm starts are, from `choose_owner`.
+    Attributes:
+        owner: Whose the warm starts are, of `enum BankOwner`.
         size: How many each owner has.
-        seeds: The markets' seeds, int64 `[M]`; those that they have now if None.
-        counts: Their agents of each class, int64 `[M, 4]`, likewise.
-
-    Returns:
-        `bank_bid`, `bank_ask` int32 `[B, L]` and `bank_scalars` int32 `[B, 4]`, owner after owner.
     """
-    config = simulator.config if scenarios is None else scenarios
-    owners = {ALL_MARKETS: 1, EACH_MARKET: simulator.num_markets}.get(owner) or num_rows(config)
-    config = config.replace(**{name: np.repeat(getattr(config, name), size) for name in config.per_market})
-    multinomial = config.population == "multinomial"
-    first: int | np.ndarray = task.warm_seed
-    if multinomial:  # by the market's own seed, so that its place in the batch is no matter
-        own = (simulator.tensors["seed"] if seeds is None else seeds).cpu().numpy()[:, None]
-        first = (own * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
-    bank = Simulator(config, size * owners, engine=simulator.engine_name, device=simulator.device, seed=first)
-    if multinomial:  # the market's own agents, not those of the snapshot's seed
-        bank._take_counts(np.repeat(simulator._counts if counts is None else counts, size, axis=0))
-    bank.run(task.warmup)
-    bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
-    return {
-        "bank_bid": bank.bid,
-        "bank_ask": bank.ask,
-        "bank_scalars": torch.stack([bank.tensors[name] for name in _SCALARS], dim=1).to(torch.int32).contiguous(),
-    }
+
+    def __init__(self, simulator: Simulator, task: Task) -> None:
+        """Hold none yet; `run` makes some and `use` takes them.
+
+        Args:
+            simulator: The markets that will start from them.
+            task: The task's settings.
+        """
+        self._simulator, self._task = simulator, task
+        self._bank: dict[str, torch.Tensor] = {}
+        self._banks: list[dict[str, torch.Tensor]] = []  # all that there were: a captured CUDA graph may use an old one
+        self.owner, self.size = ALL_MARKETS, 0
+
+    @torch.inference_mode(False)
+    def run(
+        self, scenarios: MarketConfig | None, seeds: torch.Tensor | None = None, counts: np.ndarray | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Run markets without learners for `warmup` auctions, on the simulator's engine and device; `self` stays.
+
+        Args:
+            scenarios: The table of scenarios, if there is one.
+            seeds: The markets' seeds, int64 `[M]`; those that they have now if None.
+            counts: Their agents of each class, int64 `[M, 4]`, likewise.
+
+        Returns:
+            `bank_bid`, `bank_ask` int32 `[B, L]` and `bank_scalars` int32 `[B, 4]`, owner after owner; empty if the
+            task has no warm starts.
+        """
+        simulator, task = self._simulator, self._task
+        owner, size = choose_owner(task, simulator.config, scenarios)
+        if not size:
+            return {}
+        config = simulator.config if scenarios is None else scenarios
+        owners = {ALL_MARKETS: 1, EACH_MARKET: simulator.num_markets}.get(owner) or num_rows(config)
+        config = config.replace(**{name: np.repeat(getattr(config, name), size) for name in config.per_market})
+        multinomial = config.population == "multinomial"
+        first: int | np.ndarray = task.warm_seed
+        if multinomial:  # by the market's own seed, so that its place in the batch is no matter
+            own = (simulator.tensors["seed"] if seeds is None else seeds).cpu().numpy()[:, None]
+            first = (own * size + np.arange(size) + np.int64(task.warm_seed)).ravel()
+        bank = Simulator(config, size * owners, engine=simulator.engine_name, device=simulator.device, seed=first)
+        if multinomial:  # the market's own agents, not those of the snapshot's seed
+            bank._take_counts(np.repeat(simulator._counts if counts is None else counts, size, axis=0))
+        bank.run(task.warmup)
+        bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
+        return {
+            "bank_bid": bank.bid,
+            "bank_ask": bank.ask,
+            "bank_scalars": torch.stack([bank.tensors[name] for name in _SCALARS], dim=1).to(torch.int32).contiguous(),
+        }
+
+    @torch.inference_mode(False)
+    def use(self, scenarios: MarketConfig | None, fresh: dict[str, torch.Tensor]) -> None:
+        """Let episodes of this table begin from what `run` returned; if that is empty, from what there was."""
+        self.owner, self.size = choose_owner(self._task, self._simulator.config, scenarios)
+        if not fresh:
+            return
+        if self._bank and all(self._bank[name].shape == fresh[name].shape for name in fresh):
+            for name, tensor in fresh.items():  # a captured CUDA graph keeps the bank's address
+                self._bank[name].copy_(tensor)
+        else:
+            self._banks.append(fresh)
+            self._bank = fresh
+            self._simulator.engine.bind(fresh)

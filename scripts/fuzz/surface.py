@@ -40,7 +40,6 @@ MODULES = (
 )
 LEFT_OUT = {
     "class_counts, parameter_rows, parameter_ranges, pack_table, threshold": "of checked configs, inside",
-    "check_role, check_config, check_options": "what environments check their arguments with",
     "host_copies": "of an environment's outputs, inside",
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
     "MarketVectorEnv, MarketEnv, Policy": "bases without a task",

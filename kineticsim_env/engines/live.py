@@ -1,0 +1,158 @@
+"""`LiveMarkets`: what an ensemble of markets holds now: state, prices, parameters, error words.
+
+`Simulator` derives from it, and adds what changes markets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.base import Engine
+from kineticsim_env.engines.native import market_stopped
+from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime import layout, saved_states
+from kineticsim_env.runtime.calls import CallLock, one_at_a_time
+from kineticsim_env.runtime.values import check_choice
+
+_STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
+_REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_errors has raised for it
+
+
+class LiveMarkets:
+    """What markets hold now. Nothing is a copy unless it says so: clone what you keep.
+
+    Attributes:
+        tensors: The same and more, by their names in `struct Launch`.
+    """
+
+    config: MarketConfig
+    num_markets: int
+    slots: tuple[str | None, ...]
+    device: torch.device
+    tensors: layout.LiveTensors
+    engine: Engine
+    _calls: CallLock
+
+    @property
+    def bid(self) -> torch.Tensor:
+        """Resting built-in bids, int32 `[M, L]`, live."""
+        return self.tensors["bid"]
+
+    @property
+    def ask(self) -> torch.Tensor:
+        """Resting built-in asks, int32 `[M, L]`, live."""
+        return self.tensors["ask"]
+
+    @property
+    def price_origin(self) -> torch.Tensor:
+        """Absolute price of grid tick 0, int32 `[M]`, live."""
+        return self.tensors["price_origin"]
+
+    @property
+    def fundamental_price(self) -> torch.Tensor:
+        """Fundamental price, absolute ticks, int32 `[M]`, live."""
+        return self.tensors["fundamental_price"]
+
+    @property
+    def volume(self) -> torch.Tensor:
+        """Units traded since the reset, int64 `[M]`, live."""
+        return self.tensors["volume"]
+
+    @property
+    def trades(self) -> torch.Tensor:
+        """Auctions that traded since the reset, int64 `[M]`, live."""
+        return self.tensors["trades"]
+
+    @property
+    def t(self) -> torch.Tensor:
+        """Auctions since the reset, int64 `[M]`, live."""
+        return self.tensors["t"]
+
+    @property
+    def quotes(self) -> torch.Tensor:
+        """Standing quotes of the slots, int32 `[M, K, 4]`, live."""
+        return self.tensors["quotes"]
+
+    @property
+    def cash(self) -> torch.Tensor:
+        """Cash of the slots, ticks x units, int64 `[M, K]`, live."""
+        return self.tensors["cash"]
+
+    @property
+    def inventory(self) -> torch.Tensor:
+        """Inventory of the slots, units, int64 `[M, K]`, live."""
+        return self.tensors["inventory"]
+
+    @property
+    def fees(self) -> torch.Tensor:
+        """Fees paid by the slots, thousandths of a tick, int64 `[M, K]`, live."""
+        return self.tensors["fees"]
+
+    @property
+    @one_at_a_time
+    def last_price(self) -> torch.Tensor:
+        """Last clearing price, absolute ticks, int32 `[M]`, a copy."""
+        self.engine.check_sizes()
+        return self.tensors["last_tick"] + self.tensors["price_origin"]
+
+    @property
+    @one_at_a_time
+    def mid2(self) -> torch.Tensor:
+        """Doubled absolute mid of the resting built-in book, int32 `[M]`, a copy; one-sided: twice the last price."""
+        self.engine.check_sizes()
+        levels = self.config.num_levels
+        ticks = torch.arange(1, levels + 1, dtype=torch.int32, device=self.device)
+        best_bid = ((self.bid > 0) * ticks).amax(1) - 1  # products, as they are several times faster than where
+        best_ask = levels - ((self.ask > 0) * ticks.flip(0)).amax(1)
+        both = (best_bid >= 0) & (best_ask < levels)
+        grid = torch.where(both, best_bid + best_ask, 2 * self.tensors["last_tick"])
+        return (grid + 2 * self.tensors["price_origin"]).to(torch.int32)
+
+    @one_at_a_time
+    def parameter(self, name: str) -> torch.Tensor:
+        """Return a field of `struct MarketParams` (`cuda/model/layout.h`) as it is now: int32 `[M]`, a copy."""
+        names = list(layout.PARAMS_FIELDS)
+        check_choice("name", name, names)
+        column = self.engine.parameters()[:, names.index(name)]
+        return column.to(self.device).expand(self.num_markets).clone()
+
+    @one_at_a_time
+    def check_errors(self) -> None:
+        """Raise `MarketError` if any market's error word is set that was not yet raised for. Synchronises on CUDA.
+
+        The words are cleared, but those of markets that have stopped: these stay stopped until they are reset.
+        """
+        self.engine.check_sizes()
+        words = self.tensors["error"]
+        fresh = (words != 0) & (words & _REPORTED == 0)
+        if not bool(fresh.any()):
+            return
+        market = int(torch.nonzero(fresh)[0])
+        word, t = int(words[market]), int(self.tensors["t"][market])
+        words.copy_(torch.where(words & _STOPPED != 0, words | _REPORTED, 0))
+        names = layout.CONSTANTS
+        if word & _STOPPED:
+            raise MarketError(market_stopped(market, t, word))
+        what = (
+            "a NaN action (its old quote was kept)"
+            if word & names["kErrorNanAction"]
+            else "an action outside its space (it was clamped)"
+        )
+        raise MarketError(f"market {market}: got {what}, allowed are finite actions inside the action space")
+
+    @one_at_a_time
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return copies of the whole state, by the names of the state table.
+
+        `about` says what the state is of (`saved_states.read_about` reads it): the market and the slots.
+        """
+        self.check_errors()
+        saved = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        return saved | {saved_states.ABOUT: saved_states.pack_about(self.about())}
+
+    def about(self) -> dict[str, Any]:
+        """Return what a state of this simulator is of, as plain numbers, texts and lists."""
+        return {"markets": self.num_markets, "slots": list(self.slots), "market": saved_states.describe(self.config)}

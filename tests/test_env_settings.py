@@ -1,0 +1,74 @@
+"""`EnvSettings`: what all environments are made with has the same name, default and check in each of them."""
+
+import dataclasses
+import inspect
+
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import kineticsim_env as ks
+from kineticsim_env.envs.batched import BatchedParallelEnv
+from kineticsim_env.envs.parallel import MarketParallelEnv
+from kineticsim_env.envs.settings import EnvSettings
+from kineticsim_env.envs.single import MarketEnv, TradingEnv
+from kineticsim_env.envs.vector import MarketVectorEnv, TradingVectorEnv
+
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(EnvSettings)}
+SMALL = {"engine": "numpy", "warmup": 1, "bank_size": 2}
+
+
+@pytest.mark.parametrize("kind", [MarketVectorEnv, BatchedParallelEnv, MarketEnv, MarketParallelEnv])
+def test_constructors_have_its_defaults(kind):
+    parameters = inspect.signature(kind).parameters
+    shared = DEFAULTS.keys() & parameters
+    fixed = {"prefer_cpu"} if "stagger" in parameters else {"prefer_cpu", "autoreset_mode", "stagger", "validate"}
+    assert shared == DEFAULTS.keys() - fixed
+    assert {name: parameters[name].default for name in shared} == {name: DEFAULTS[name] for name in shared}
+
+
+GIVEN = {
+    "config": ks.MarketConfig.preset("paper", fee=3),
+    "auctions_per_step": 3,
+    "randomise": {"fee": (0, 9)},
+    "num_scenarios": 5,
+    "scenario_seed": 11,
+    "engine": "numpy",
+}
+OF_MANY = {"autoreset_mode": AutoresetMode.NEXT_STEP, "stagger": False, "validate": True}
+ONE_MARKET = {"autoreset_mode": AutoresetMode.DISABLED, "stagger": False, "validate": True}
+
+
+@pytest.mark.parametrize(
+    ("make", "more", "wanted"),
+    [
+        (lambda **given: TradingVectorEnv(2, **given), OF_MANY, OF_MANY),
+        (lambda **given: BatchedParallelEnv(2, {"trader": 1}, **given), OF_MANY, OF_MANY),
+        (TradingEnv, {}, ONE_MARKET),
+        (lambda **given: MarketParallelEnv({"trader": 1}, **given), {}, ONE_MARKET),
+    ],
+)
+def test_constructors_hand_over_what_they_are_given(make, more, wanted):
+    settings = make(**GIVEN, **more, warmup=1, bank_size=2).core.settings
+    assert {name: getattr(settings, name) for name in (*GIVEN, *wanted)} == GIVEN | wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("config", "paper", r"config: got str, allowed are a MarketConfig, None"),
+        ("auctions_per_step", 0, r"auctions_per_step: got 0, allowed is 1 to"),
+        ("autoreset_mode", "never", r"autoreset_mode: got 'never', allowed are NEXT_STEP, SAME_STEP, DISABLED"),
+        ("stagger", 1, r"stagger: got 1, allowed are True and False"),
+        ("validate", "no", r"validate: got 'no', allowed are True and False"),
+    ],
+)
+def test_wrong_settings_are_refused(name, value, error):
+    with pytest.raises((TypeError, ValueError), match=error):
+        EnvSettings(**{name: value})
+    with pytest.raises((TypeError, ValueError), match=error):
+        TradingVectorEnv(2, **{**SMALL, name: value})
+
+
+@pytest.mark.parametrize("mode", ["same_step", "SameStep", AutoresetMode.SAME_STEP])
+def test_a_mode_may_be_a_name_or_a_value(mode):
+    assert EnvSettings(autoreset_mode=mode).autoreset_mode is AutoresetMode.SAME_STEP
