@@ -12,7 +12,7 @@ from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import kernels, layout
+from kineticsim_env.runtime import build, driver, kernels, layout
 
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
@@ -150,6 +150,7 @@ class CudaEngine(NativeEngine):
                 )
             defines = self._definitions(mode, plan)
             self._specialised |= bool(defines.get("KS_LANES"))
+            build.begin_cpu()  # operators, which are needed soon, while the kernel is compiled
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines)
             if mode:
                 self._struct.tile = plan.tile
@@ -178,9 +179,9 @@ class CudaEngine(NativeEngine):
         return {
             "function": kernel.function,
             "copy_function": kernel.copy_function,
-            "launch_on_gpu": kernels.driver_call("cuLaunchKernel"),
-            "push_context": kernels.driver_call("cuCtxPushCurrent"),
-            "pop_context": kernels.driver_call("cuCtxPopCurrent"),
+            "launch_on_gpu": driver.address_of("cuLaunchKernel"),
+            "push_context": driver.address_of("cuCtxPushCurrent"),
+            "pop_context": driver.address_of("cuCtxPopCurrent"),
             "context": int(kernel.context),
             "device": self._index,
             "grid": grid,

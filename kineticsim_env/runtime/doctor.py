@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cache, cxx, kernels
+from kineticsim_env.runtime import build, cache, cxx, driver, kernels, nvcc, nvrtc
 
 OPTIONAL = ("gymnasium", "pettingzoo", "stable_baselines3", "torchrl", "skrl", "matplotlib")
 
@@ -36,9 +36,9 @@ def diagnose() -> dict[str, Any]:
         "gpu_present": kernels.gpu_present(),
         "gpus": _gpus() if cuda_missing is None else [],
         "driver": _driver_version(),
-        "nvrtc": _numbers(kernels.nvrtc_version()),
-        "nvcc": kernels.find_nvcc(),
-        "nvcc_unsuitable": kernels.nvcc_unsuitable(),
+        "nvrtc": _numbers(nvrtc.version()),
+        "nvcc": nvcc.find(),
+        "nvcc_unsuitable": nvcc.unsuitable(),
         "builder": _builder(),
         "cxxflags": os.environ.get(cxx.EXTRA_FLAGS),
         "caches": {str(folder): _cached(folder) for folder in folders},
@@ -133,7 +133,7 @@ def _why_not(found: dict[str, Any]) -> str:
 
 
 def _driver_version() -> str | None:
-    if (version := kernels.driver_version()) is None:
+    if (version := driver.version()) is None:
         return None
     try:
         name = Path("/sys/module/nvidia/version").read_text().strip()
