@@ -159,7 +159,7 @@ class CudaEngine(NativeEngine):
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         if not self._specialised:
-            self._work += self._work_per_auction * total_auctions
+            self._work += self._work_per_auction * self._struct.decisions * self._struct.auctions
             # Not while a CUDA graph is captured: no module can be loaded then.
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
@@ -200,11 +200,13 @@ class CudaEngine(NativeEngine):
         stream = torch._C._cuda_getCurrentRawStream(self._index)
         if launcher is None or stream != self._raw_stream:
             return False
-        if not self._specialised:
-            self._work += self._work_per_auction
-            if self._work > _WORK_TO_SPECIALISE:
-                return False
+        if not self._specialised and self._work > _WORK_TO_SPECIALISE:
+            return False  # a launch specialises
         code = launcher.step(given.data_ptr(), given.nbytes, given.shape[-1], stream)
         if code > 0:
             raise RuntimeError(f"cuLaunchKernel: error {code}")
-        return code == operators.PLAYED
+        if code != operators.PLAYED:
+            return False
+        if not self._specialised:
+            self._work += self._work_per_auction * launcher.auctions
+        return True
