@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,6 +78,25 @@ def compiler_version(command: str) -> str:
     if reason:
         raise EngineUnavailable(f"the compiler {command} does not run: {reason.strip()}; set CXX to one that does")
     return output.splitlines()[0]
+
+
+def holds_a_runtime_of_its_own(command: str) -> bool:
+    """Return whether what this compiler links has a copy of the C++ library in it. Builds a library of one line.
+
+    Such a copy does not know of exceptions that torch's throws, and one that crosses over ends the process.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        source, built = Path(folder, "probe.cpp"), Path(folder, "probe.so")
+        source.write_text("int ks_probe(int number) { throw number; }\n")
+        build = [*shlex.split(command), *extra_flags(), "-shared", "-fPIC", str(source), "-o", str(built)]
+        try:
+            subprocess.run(build, check=True, cwd=folder, capture_output=True, timeout=60)
+            image = built.read_bytes()
+        except (OSError, subprocess.SubprocessError):
+            return False  # a build says what is wrong
+    return not any(name in image for name in (b"libstdc++.so", b"libc++.so"))  # names of what it needs
 
 
 def cpu_model() -> str:
