@@ -82,9 +82,9 @@ def test_a_broken_library_in_the_cache_is_replaced(sources):
 
 
 @needs_compiler
-def test_a_compiler_without_march_and_openmp_will_do(sources):
+def test_a_compiler_without_march_openmp_and_cpp20_will_do(sources):
     wrapper = sources.parent / "plain-g++"
-    refuse = '-march=native|-mcpu=native|-fopenmp) echo "unknown option $argument" >&2; exit 1'
+    refuse = '-march=native|-mcpu=native|-fopenmp|-std=c++20) echo "unknown option $argument" >&2; exit 1'
     wrapper.write_text(f'#!/bin/sh\nfor argument; do case "$argument" in {refuse};; esac; done\nexec c++ "$@"\n')
     wrapper.chmod(0o755)
     out, err, _ = run(sources, LOAD, CXX=str(wrapper))

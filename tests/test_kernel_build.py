@@ -212,6 +212,19 @@ def test_nvcc_builds_where_it_can_and_nvrtc_elsewhere(machine, monkeypatch, lack
         kernels.choose_builder()
 
 
+def test_nvcc_needs_ninja_which_may_be_beside_python(machine, monkeypatch, tmp_path):
+    """A venv whose Python is called by its path does not have its bin on PATH."""
+    (tmp_path / "venv").mkdir()
+    monkeypatch.setattr(nvcc.sys, "executable", str(tmp_path / "venv" / "python"))
+    monkeypatch.setattr(nvcc.importlib.util, "find_spec", lambda name: None if name == "ninja" else "found")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv(kernels.BUILDER_VARIABLE, "nvcc")
+    with pytest.raises(EngineUnavailable, match=r"ninja is not found \(pip install ninja\)"):
+        kernels.choose_builder()
+    (tmp_path / "venv" / "ninja").touch(mode=0o755)
+    assert kernels.choose_builder().name == "nvcc"
+
+
 def test_a_newer_driver_and_another_minor_version_will_do(machine):
     machine(nvcc_version=(13, 2), torch_cuda="13.0", served=(13, 1))
     assert kernels.choose_builder().name == "nvcc"

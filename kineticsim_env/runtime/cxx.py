@@ -26,7 +26,6 @@ from kineticsim_env.runtime.cache import notice
 
 EXTRA_FLAGS = "KINETICSIM_CXXFLAGS"
 BASE_FLAGS = ["-O3", "-ffp-contract=off", "-fwrapv"]
-_LIBRARY_FLAGS = ["-fPIC", "-std=c++20"]  # C++ as torch's headers need it
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit statuses after Ctrl-C: of a program, and of a shell's
 
 
@@ -126,7 +125,7 @@ def build_library(command: str, sources: Sequence[Path], include: Path, folder: 
     """
     compiler, further, installed = shlex.split(command), extra_flags(), Path(torch.__file__).parent
     try:
-        flags = [*_LIBRARY_FLAGS, *BASE_FLAGS, *_accepted_flags(command, folder)]
+        flags = ["-fPIC", *BASE_FLAGS, *_accepted_flags(command, folder)]
         if further:
             _try_flags([*compiler, *flags, *further], folder, command)
         headers = [f"-I{include}", "-isystem", str(installed / "include")]
@@ -181,15 +180,17 @@ def _try_flags(build: Sequence[str], folder: Path, compiler: str) -> None:
 
 
 def _accepted_flags(command: str, folder: Path) -> list[str]:
-    """Return the flags that this compiler takes: not every one knows -march=native or has OpenMP."""
-    flags = []
+    """Return the flags that this compiler takes: not every one knows -march=native, C++20, or has OpenMP."""
+    flags, newest = [], "-std=c++20"  # newer torch's headers need it, older ones and the engine C++17
     native = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
     probe = folder / "probe.cpp"
-    for flag, text in ((native, ""), ("-fopenmp", "#include <omp.h>\n")):
+    for flag, text in ((native, ""), (newest, ""), ("-fopenmp", "#include <omp.h>\n")):
         probe.write_text(text + "int ks_probe() { return 0; }\n")
         compile_probe = [*shlex.split(command), flag, "-shared", "-fPIC", str(probe), "-o", str(folder / "probe.so")]
         if subprocess.run(compile_probe, check=False, capture_output=True).returncode == 0:
             flags.append(flag)
         elif flag == "-fopenmp":
             notice(f"{command} has no OpenMP: the C++ engine runs on one core")
+        elif flag == newest:
+            flags.append("-std=c++17")
     return flags
