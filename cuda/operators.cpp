@@ -4,7 +4,8 @@
 //
 // A wrong argument cannot reach other memory: an operator checks each tensor's device, size and layout, takes
 // pointers from the tensors that it is given, and everything else from a launcher that Python has registered.
-#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
@@ -16,7 +17,6 @@
 
 #include "model/launcher.h"
 #include "model/market.h"
-#include "model/plan.h"
 #include "model/tasks.h"
 
 namespace ks {
@@ -299,11 +299,6 @@ int64_t ks_register_operators() {
   }
   definitions.impl("watch", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(ks::watch)));
   definitions.impl("copies", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(ks::copies)));
-  return 0;
-}
-
-int64_t ks_plan(const ks::PlanRequest* request, ks::Plan* plan) {
-  *plan = ks::plan_for(*request);
   return 0;
 }
 

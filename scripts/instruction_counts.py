@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kineticsim_env.runtime import build, kernels, layout
+from kineticsim_env.runtime import build, layout, nvcc, targets
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "docs" / "benchmarks" / "instruction_counts.json"
@@ -44,34 +44,27 @@ VARIANTS = {
 }  # fmt: skip
 
 
-def nvcc_version(nvcc: str) -> str:
-    """Return nvcc's version, as "nvcc 13.0.88"."""
-    shown = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
-    [version] = re.findall(r", V([\d.]+)", shown)
-    return f"nvcc {version}"
-
-
 def size_of_code(cubin: bytes) -> int:
     """Return the bytes of the kernel's machine code in a cubin: the size of its ELF section."""
     (table,), (entry, count, names) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HHH", cubin, 58)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + entry * i) for i in range(count)]
     text = sections[names][4]  # where the sections' names start
-    section = f".text.{kernels.ENTRY}\0".encode()
+    section = f".text.{targets.ENTRY}\0".encode()
     return sum(size for name, *_, size in sections if cubin[text + name :].startswith(section))
 
 
-def count_kernel(nvcc: str, defines: dict) -> dict[str, int]:
+def count_kernel(compiler: str, defines: dict) -> dict[str, int]:
     """Compile one variant; return its registers per thread, instructions, and spilled bytes per thread."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernel.cubin"
-        command = [nvcc, f"-arch={ARCH}", "--cubin", "-std=c++17", "--fmad=false", "-Xptxas", "-v"]
+        command = [compiler, f"-arch={ARCH}", "--cubin", "-std=c++17", "--fmad=false", "-Xptxas", "-v"]
         definitions = [f"-D{name}={value}" for name, value in defines.items()]
         command += [definition.replace(",", "\\,") for definition in definitions]  # to nvcc a comma ends an option
-        command += [f"-I{build.cuda_dir()}", str(build.cuda_dir() / kernels.SOURCE), "-o", str(output)]
+        command += [f"-I{build.cuda_dir()}", str(build.cuda_dir() / targets.SOURCE), "-o", str(output)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
-            sys.exit(f"{nvcc} did not compile the kernel:\n{done.stderr[-4000:]}")
-        said = done.stderr.split(f"entry function '{kernels.ENTRY}'")[1].split("entry function")[0]
+            sys.exit(f"{compiler} did not compile the kernel:\n{done.stderr[-4000:]}")
+        said = done.stderr.split(f"entry function '{targets.ENTRY}'")[1].split("entry function")[0]
         [registers] = re.findall(r"Used (\d+) registers", said)
         spilled = re.findall(r"(\d+) bytes spill (?:stores|loads)", said)
         size = size_of_code(output.read_bytes())
@@ -80,12 +73,11 @@ def count_kernel(nvcc: str, defines: dict) -> dict[str, int]:
 
 def kernel_counts() -> dict | str:
     """Return the compiler and the counts of every variant, or why there are none."""
-    nvcc = kernels.find_nvcc()
-    if nvcc is None:
+    if (path := nvcc.find()) is None:
         return "no nvcc is found in CUDA_HOME, on PATH or in /usr/local/cuda"
     return {
-        "compiler": f"{nvcc_version(nvcc)}, {ARCH}",
-        "counts": {name: count_kernel(nvcc, defines) for name, defines in VARIANTS.items()},
+        "compiler": f"nvcc {'.'.join(map(str, nvcc.version(path)))}, {ARCH}",
+        "counts": {name: count_kernel(path, defines) for name, defines in VARIANTS.items()},
     }
 
 

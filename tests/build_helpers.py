@@ -24,7 +24,7 @@ import torch
 from torch.utils import cpp_extension
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cache, kernels
+from kineticsim_env.runtime import build, cache, nvcc, nvrtc, targets
 
 ROOT = Path(__file__).parent.parent
 ENGINE = """
@@ -71,33 +71,32 @@ needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=
 
 def builders() -> list:
     """Return a parameter per builder of CUDA kernels, skipped where it is not found."""
-    nvrtc, nvcc = kernels.nvrtc_version(), kernels.find_nvcc()
-    no_nvcc = build.cpu_unavailable() or (None if nvcc else "no nvcc is found")
+    no_nvcc = build.cpu_unavailable() or (None if nvcc.find() else "no nvcc is found")
     return [
-        pytest.param("nvrtc", marks=pytest.mark.skipif(nvrtc is None, reason="no NVRTC is found")),
+        pytest.param("nvrtc", marks=pytest.mark.skipif(nvrtc.version() is None, reason="no NVRTC is found")),
         pytest.param("nvcc", marks=pytest.mark.skipif(no_nvcc is not None, reason=str(no_nvcc))),
     ]
 
 
-def compile_kernel(builder: str, arch: int, defines: dict, source: str = kernels.SOURCE) -> bytes:
+def compile_kernel(builder: str, arch: int, defines: dict, source: str = targets.SOURCE) -> bytes:
     """Return a kernel as a builder makes it: a cubin, or a shared library. Needs no GPU, and no torch with CUDA.
 
     Such a torch's loader knows no nvcc and no CUDA libraries: nvcc is named to it, and it links without the libraries.
     """
     if builder == "nvrtc":
-        return kernels.compile_with_nvrtc(arch, defines, source)
-    nvcc = kernels.find_nvcc()
-    assert nvcc is not None
+        return nvrtc.compile_kernel(arch, defines, source)
+    path = nvcc.find()
+    assert path is not None
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if torch.version.cuda is None:
             given = {
-                "CUDA_HOME": str(Path(nvcc).parents[1]),
+                "CUDA_HOME": str(Path(path).parents[1]),
                 "_prepare_ldflags": lambda flags, *_: flags,
                 "_import_module_from_library": lambda *_: None,
             }
             stack.enter_context(mock.patch.multiple(cpp_extension, **given))
-        return kernels.build_with_nvcc(arch, defines, folder, nvcc, source)
+        return nvcc.build_kernel(arch, defines, folder, path, source)
 
 
 def device_like(**changes: int) -> SimpleNamespace:
@@ -125,7 +124,7 @@ def build_kernel_on_host(name: str, folder: Path) -> Any:
     source, *flags = HOST_KERNELS[name]
     include = build.cuda_dir() if name == "lanes" else headers_with_fibers(folder)
     build_on_host(source, folder / "kernel.so", include, *flags)
-    return build._open_library(folder / "kernel.so", b"")
+    return build._open_library(folder / "kernel.so", build.CPU_FUNCTIONS)
 
 
 def build_lanes(built: Path, include: Path, *flags: str) -> None:

@@ -12,7 +12,6 @@ int64_t ks_sizeof_launch() { return sizeof(ks::Launch); }
 int64_t ks_sizeof_params() { return sizeof(ks::MarketParams); }
 int64_t ks_sizeof_launcher() { return 0; }
 int64_t ks_register_operators() { return -1; }
-int64_t ks_plan(const void*, void*) { return -1; }
 int64_t ks_new_launcher(const void*, const void*) { return -1; }
 int64_t ks_renew_launcher(int64_t, const void*, const void*) { return -1; }
 int64_t ks_free_launcher(int64_t) { return -1; }

@@ -133,6 +133,24 @@ def test_the_doctor_shows_further_flags(monkeypatch, tmp_path):
     assert "KINETICSIM_CXXFLAGS -g -O1" in doctor.report()
 
 
+@needs_compiler
+def test_the_doctor_warns_of_a_compiler_that_links_the_cpp_library_statically(monkeypatch, tmp_path):
+    monkeypatch.setenv("KINETICSIM_CACHE", str(tmp_path / "cache"))
+    warning = "WARNING: the compiler links the C++ library statically"
+    monkeypatch.setenv("CXX", REAL)
+    if warning in doctor.report():
+        pytest.skip("the compiler itself does")
+    (tmp_path / "probe.cpp").write_text("int probe() { throw 1; }\n")
+    command = [*shlex.split(REAL), "-static-libstdc++", "-shared", "-fPIC", "probe.cpp", "-o", "probe.so"]
+    if subprocess.run(command, cwd=tmp_path, capture_output=True).returncode:
+        pytest.skip("there is no static C++ library")
+    monkeypatch.setenv("CXX", str(script(tmp_path / "g++", f'exec {REAL} -static-libstdc++ "$@"')))
+    report = doctor.report()
+    assert warning in report and "CXX=/usr/bin/g++" in report
+    monkeypatch.setenv("CXX", str(script(tmp_path / "g++", f'[ "$1" = --version ] && exec {REAL} "$@"; exit 1')))
+    assert warning not in doctor.report(), "it links nothing"
+
+
 def sanitizer() -> str | None:
     """Return the path of AddressSanitizer's runtime, if the compiler has one and it can run here."""
     if platform.system() != "Linux" or build.find_cxx() is None:

@@ -28,7 +28,7 @@ from build_helpers import (
     sources,
 )
 
-from kineticsim_env.runtime import build, cache, doctor, kernels
+from kineticsim_env.runtime import build, cache, doctor, kernels, nvcc, nvrtc
 
 __all__ = ["place", "sources"]  # fixtures
 
@@ -133,11 +133,11 @@ extern "C" int ks_market_kernel_function(void** function) {
 def load_kernel(monkeypatch):
     """Load a kernel anew: the way to the cache is the real one; GPU, compiler and driver are not."""
     monkeypatch.setattr(kernels, "cuda_unavailable", lambda: None)
-    monkeypatch.setattr(kernels, "nvrtc_version", lambda: None)  # to take when nvcc's kernel cannot be loaded
+    monkeypatch.setattr(nvrtc, "version", lambda: None)  # to take when nvcc's kernel cannot be loaded
     monkeypatch.setattr(kernels, "Kernel", FakeKernel)
-    monkeypatch.setattr(kernels, "_load_image", load_image)
-    monkeypatch.setattr(kernels, "compile_with_nvrtc", lambda *_: b"kernel 42")
-    monkeypatch.setattr(kernels, "build_with_nvcc", lambda *_: built_kernel(42))
+    monkeypatch.setattr(nvrtc, "load_image", load_image)
+    monkeypatch.setattr(nvrtc, "compile_kernel", lambda *_: b"kernel 42")
+    monkeypatch.setattr(nvcc, "build_kernel", lambda *_: built_kernel(42))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
     monkeypatch.setattr(torch, "zeros", lambda *_, **__: None)

@@ -14,7 +14,7 @@ from thorough import slow
 from torch.utils import cpp_extension
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, doctor, kernels, layout
+from kineticsim_env.runtime import build, doctor, driver, kernels, layout, nvcc, nvrtc
 
 __all__ = ["place", "sources"]  # fixtures
 
@@ -25,8 +25,8 @@ FULL = {"KS_BINS": 128, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
 CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in layout.PARAMS_FIELDS)
 OWN = {"KS_BINS": 16, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 0, "KS_PARAMETERS": CONSTANTS, "KS_LEVELS": 128}
 LANES = {**OWN, "KS_BINS": 0, "KS_TASK": 1, "KS_LANES": 30}
-nvrtc, nvcc = builders()
-each_builder = pytest.mark.parametrize("builder", [nvrtc, nvcc])
+by_nvrtc, by_nvcc = builders()
+each_builder = pytest.mark.parametrize("builder", [by_nvrtc, by_nvcc])
 
 
 def by_nvcc_too(*values) -> list:
@@ -34,7 +34,9 @@ def by_nvcc_too(*values) -> list:
 
     All but the first are slow.
     """
-    pairs = [(builder, value) for builder in (nvrtc, nvcc) for value in values[: 1 if builder is nvcc else None]]
+    pairs = [
+        (builder, value) for builder in (by_nvrtc, by_nvcc) for value in values[: 1 if builder is by_nvcc else None]
+    ]
     return [
         pytest.param(builder.values[0], value, marks=[*builder.marks, *([slow] if value != values[0] else [])])
         for builder, value in pairs
@@ -66,7 +68,7 @@ def test_the_real_kernel_compiles(builder, arch, defines):
 
 
 @slow
-@nvrtc.marks[0]
+@by_nvrtc.marks[0]
 @pytest.mark.parametrize("bins", [16, 32, 64])
 def test_the_real_kernel_compiles_with_other_bins(bins):
     assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**PLAIN, "KS_BINS": bins}))
@@ -83,7 +85,7 @@ def test_the_real_kernel_compiles_with_parameters_of_its_own(builder):
     assert_is_kernel(builder, compile_kernel(builder, 90, OWN))
 
 
-@nvrtc.marks[0]
+@by_nvrtc.marks[0]
 def test_the_plan_compiles_for_a_gpu():
     assert b"ks_plan" in compile_kernel("nvrtc", 90, {}, "plan.cu")
 
@@ -114,7 +116,7 @@ def test_definitions_arrive_as_they_are(sources, monkeypatch, builder):
         compile_kernel(builder, 90, {**defines, "KS_TERMS": "task.horizon=30"})
 
 
-@nvrtc.marks[0]
+@by_nvrtc.marks[0]
 def test_no_multiplication_and_addition_are_fused(sources, monkeypatch):
     """The rules round after each: PTX, which an older compiler leaves to the driver, says how."""
     monkeypatch.setattr(build, "cuda_dir", lambda: sources)
@@ -123,14 +125,14 @@ def test_no_multiplication_and_addition_are_fused(sources, monkeypatch):
     assert b"mul.rn.f32" in text and b"fma" not in text
 
 
-@nvrtc.marks[0]
+@by_nvrtc.marks[0]
 def test_an_architecture_newer_than_nvrtc_gets_ptx(sources, monkeypatch):
     monkeypatch.setattr(build, "cuda_dir", lambda: sources)
     text = compile_kernel("nvrtc", 999, {"TINY_ADD": 1})
     assert re.search(rb"\.target sm_1\d\d", text) and b".entry ks_market_kernel" in text
 
 
-@nvcc.marks[0]
+@by_nvcc.marks[0]
 @pytest.mark.parametrize(("arch", "code"), [(90, "sm_90"), (999, r"compute_1\d\d")])
 def test_what_nvcc_is_told(sources, monkeypatch, arch, code):
     """Machine code of this GPU, else PTX; the rounding of the rules; and nothing of torch's own architectures."""
@@ -171,14 +173,14 @@ def test_an_error_in_the_kernel_shows_the_compilers_words(sources, monkeypatch, 
 def machine(monkeypatch):
     """Say what a machine has: by default nvcc 13.0, a C++ compiler, torch and a driver for CUDA 13, and NVRTC 13.0."""
 
-    def has(nvcc=(13, 0), torch_cuda="13.0", driver=(13, 0), nvrtc=(13, 0), compiler=None):
-        monkeypatch.setattr(kernels, "find_nvcc", lambda: "/cuda/bin/nvcc" if nvcc else None)
-        monkeypatch.setattr(kernels, "nvcc_version", lambda path: nvcc)
-        monkeypatch.setattr(kernels.cxx, "cpu_unavailable", lambda: compiler)
+    def has(nvcc_version=(13, 0), torch_cuda="13.0", served=(13, 0), nvrtc_version=(13, 0), compiler=None):
+        monkeypatch.setattr(nvcc, "find", lambda: "/cuda/bin/nvcc" if nvcc_version else None)
+        monkeypatch.setattr(nvcc, "version", lambda path: nvcc_version)
+        monkeypatch.setattr(nvcc.cxx, "cpu_unavailable", lambda: compiler)
         monkeypatch.setattr(torch.version, "cuda", torch_cuda)
-        monkeypatch.setattr(kernels, "driver_version", lambda: driver)
-        monkeypatch.setattr(kernels, "nvrtc_version", lambda: nvrtc)
-        monkeypatch.setattr(kernels, "bindings", lambda: None)
+        monkeypatch.setattr(driver, "version", lambda: served)
+        monkeypatch.setattr(nvrtc, "version", lambda: nvrtc_version)
+        monkeypatch.setattr(driver, "bindings", lambda: None)
 
     monkeypatch.delenv(kernels.BUILDER_VARIABLE, raising=False)
     has()
@@ -188,11 +190,11 @@ def machine(monkeypatch):
 @pytest.mark.parametrize(
     ("lacks", "why"),
     [
-        ({"nvcc": None}, "nvcc is not found in CUDA_HOME"),
+        ({"nvcc_version": None}, "nvcc is not found in CUDA_HOME"),
         ({"compiler": "no C++ compiler is found"}, "no C++ compiler"),
-        ({"nvcc": (12, 9)}, "nvcc is of CUDA 12.9, and torch of CUDA 13.0"),
+        ({"nvcc_version": (12, 9)}, "nvcc is of CUDA 12.9, and torch of CUDA 13.0"),
         ({"torch_cuda": None}, "and torch of CUDA none"),
-        ({"driver": (12, 8)}, "nvcc is of CUDA 13.0, and the driver serves up to 12.8"),
+        ({"served": (12, 8)}, "nvcc is of CUDA 13.0, and the driver serves up to 12.8"),
     ],
 )
 def test_nvcc_builds_where_it_can_and_nvrtc_elsewhere(machine, monkeypatch, lacks, why):
@@ -203,19 +205,32 @@ def test_nvcc_builds_where_it_can_and_nvrtc_elsewhere(machine, monkeypatch, lack
     with pytest.raises(EngineUnavailable, match=re.escape(why)):
         kernels.choose_builder()
     monkeypatch.delenv(kernels.BUILDER_VARIABLE)
-    machine(**lacks, nvrtc=None)
+    machine(**lacks, nvrtc_version=None)
     with pytest.raises(
         EngineUnavailable, match=rf"{re.escape(why)}.*NVRTC is not found \(pip install 'nvidia-cuda-nvrtc=="
     ):
         kernels.choose_builder()
 
 
+def test_nvcc_needs_ninja_which_may_be_beside_python(machine, monkeypatch, tmp_path):
+    """A venv whose Python is called by its path does not have its bin on PATH."""
+    (tmp_path / "venv").mkdir()
+    monkeypatch.setattr(nvcc.sys, "executable", str(tmp_path / "venv" / "python"))
+    monkeypatch.setattr(nvcc.importlib.util, "find_spec", lambda name: None if name == "ninja" else "found")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv(kernels.BUILDER_VARIABLE, "nvcc")
+    with pytest.raises(EngineUnavailable, match=r"ninja is not found \(pip install ninja\)"):
+        kernels.choose_builder()
+    (tmp_path / "venv" / "ninja").touch(mode=0o755)
+    assert kernels.choose_builder().name == "nvcc"
+
+
 def test_a_newer_driver_and_another_minor_version_will_do(machine):
-    machine(nvcc=(13, 2), torch_cuda="13.0", driver=(13, 1))
+    machine(nvcc_version=(13, 2), torch_cuda="13.0", served=(13, 1))
     assert kernels.choose_builder().name == "nvcc"
-    machine(driver=(14, 0))
+    machine(served=(14, 0))
     assert kernels.choose_builder().name == "nvcc"
-    machine(nvcc=None, nvrtc=None, torch_cuda="12.9")
+    machine(nvcc_version=None, nvrtc_version=None, torch_cuda="12.9")
     with pytest.raises(EngineUnavailable, match="nvidia-cuda-nvrtc-cu12==12.9"):
         kernels.choose_builder()
 
@@ -224,7 +239,7 @@ def test_a_builder_can_be_asked_for(machine, monkeypatch):
     monkeypatch.setenv(kernels.BUILDER_VARIABLE, "nvrtc")
     assert kernels.choose_builder().name == "nvrtc"
     assert "compiled by nvrtc 13.0" in doctor.report()
-    machine(nvrtc=None)
+    machine(nvrtc_version=None)
     with pytest.raises(EngineUnavailable, match="NVRTC was asked for, and NVRTC is not found"):
         kernels.choose_builder()
     monkeypatch.setenv(kernels.BUILDER_VARIABLE, "gcc")
@@ -240,17 +255,17 @@ def test_the_nvcc_that_is_found_is_the_one_that_torch_takes(tmp_path, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path / "path"), prepend=os.pathsep)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    assert kernels.find_nvcc() == str(tmp_path / "path" / "nvcc")
+    assert nvcc.find() == str(tmp_path / "path" / "nvcc")
     assert cpp_extension._find_cuda_home() == str(tmp_path)
     for name in ("CUDA_PATH", "CUDA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
-        assert kernels.find_nvcc() == str(tmp_path / "home" / "bin" / "nvcc")
+        assert nvcc.find() == str(tmp_path / "home" / "bin" / "nvcc")
         assert cpp_extension._find_cuda_home() == str(tmp_path / "home")
-    assert kernels.nvcc_version(kernels.find_nvcc()) == (12, 4)
+    assert nvcc.version(nvcc.find()) == (12, 4, 99)
     shutil.rmtree(tmp_path / "home" / "bin")
-    assert kernels.find_nvcc() is None, "torch looks nowhere else then"
+    assert nvcc.find() is None, "torch looks nowhere else then"
     with pytest.raises(EngineUnavailable, match="does not run"):
-        kernels.nvcc_version(str(tmp_path / "none"))
+        nvcc.version(str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize("forced", [False, True])
@@ -261,11 +276,11 @@ def test_nvrtc_takes_over_where_nvcc_fails(machine, monkeypatch, place, capsys, 
         raise EngineUnavailable("no cuda_runtime.h")
 
     machine()
-    monkeypatch.setattr(kernels, "find_nvcc", lambda: __file__)
+    monkeypatch.setattr(nvcc, "find", lambda: __file__)
     monkeypatch.setattr(kernels, "cuda_unavailable", lambda: None)
-    monkeypatch.setattr(kernels, "build_with_nvcc", fail)
-    monkeypatch.setattr(kernels, "compile_with_nvrtc", lambda *_: b"image")
-    monkeypatch.setattr(kernels, "_load_image", lambda image, entry: (image, entry))
+    monkeypatch.setattr(nvcc, "build_kernel", fail)
+    monkeypatch.setattr(nvrtc, "compile_kernel", lambda *_: b"image")
+    monkeypatch.setattr(nvrtc, "load_image", lambda image, entry: (image, entry))
     monkeypatch.setattr(kernels, "Kernel", lambda *functions: functions)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
     monkeypatch.setattr(torch.cuda, "device", lambda index: torch.inference_mode())
@@ -340,7 +355,7 @@ void set_current(int64_t context) { current = (void*)context; }
 
 DRIVE = """
 import ctypes
-from kineticsim_env.runtime import kernels
+from kineticsim_env.runtime import driver, kernels, nvrtc
 fake = ctypes.CDLL("libcuda.so.1")
 class Argument(ctypes.Structure):
     _fields_ = [("value", ctypes.c_int64), ("out", ctypes.c_void_p)]
@@ -351,22 +366,22 @@ def refused(call):
         call()
     except RuntimeError as error:
         print(error)
-refused(lambda: kernels._load_image(b"wrong", "kernel"))
-refused(lambda: kernels._load_image(b"image", "other"))
-functions = kernels._load_image(b"image", "kernel")
+refused(lambda: nvrtc.load_image(b"wrong", "kernel"))
+refused(lambda: nvrtc.load_image(b"image", "other"))
+functions = nvrtc.load_image(b"image", "kernel")
 print(*map(hex, functions))
 refused(lambda: kernels.Kernel(*functions))
 fake.set_current(7)
 kernel = kernels.Kernel(*functions)
 print(kernel.num_registers, kernel.local_bytes, kernel.static_shared_bytes, kernel.shared_limit)
-print(kernels.driver_version(), kernel.max_blocks_per_sm(64, 1000))
+print(driver.version(), kernel.max_blocks_per_sm(64, 1000))
 for context in (7, 0):  # a thread with the context, and one without
     fake.set_current(context)
     kernel.launch(100, 32, 4096, argument, (1 << 50) + 5)
     print(out.value - (1 << 40) - (1 << 50))
 fake.set_current(7)
 refused(lambda: kernel.launch(0, 32, 0, argument, 0))
-assert kernels.driver_call("cuLaunchKernel") == ctypes.cast(fake.cuLaunchKernel, ctypes.c_void_p).value
+assert driver.address_of("cuLaunchKernel") == ctypes.cast(fake.cuLaunchKernel, ctypes.c_void_p).value
 """
 
 
@@ -407,7 +422,7 @@ def test_a_kernel_runs_on_streams_graphs_and_new_threads(sources, monkeypatch, t
     monkeypatch.setattr(build, "cuda_dir", lambda: sources)
     monkeypatch.setattr(build, "_loaded", {})
     monkeypatch.setenv(kernels.BUILDER_VARIABLE, builder)
-    if builder == "nvcc" and (missing := kernels.nvcc_unsuitable()):
+    if builder == "nvcc" and (missing := nvcc.unsuitable()):
         pytest.skip(missing)
     monkeypatch.setenv("KINETICSIM_CACHE", str(tmp_path / "cache"))
     device = torch.device("cuda", torch.cuda.device_count() - 1)  # where there are two, not the current one

@@ -2,6 +2,7 @@
 
 import re
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 
 import kineticsim_env as ks
 from kineticsim_env.config import class_counts, parameter_rows
-from kineticsim_env.engines import cuda
+from kineticsim_env.engines import cuda, operators
 from kineticsim_env.engines import variants as asked_of_cpp
+from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels, layout
@@ -190,6 +192,23 @@ def test_bins_are_those_of_the_widest_market(variants):
         engine.set_parameters(rows_of(config, 3))
         engine.prepare(0)
         assert variants[-1]["KS_BINS"] == bins
+
+
+@pytest.mark.parametrize("auctions", [1, 7])
+def test_short_steps_count_the_auctions_that_they_play_towards_a_kernel_of_their_own(variants, monkeypatch, auctions):
+    engine = open_engine(128, 1)
+    engine.set_parameters(rows_of(ks.MarketConfig(), 3))
+    per_auction = 3 * ks.MarketConfig().num_agents
+    monkeypatch.setattr(cuda, "_WORK_TO_SPECIALISE", 20.5 * per_auction)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: -1, raising=False)
+    answers = [operators.MOVED]
+    step = lambda *_: answers[-1]  # noqa: E731
+    engine._launchers[ENV_STEP] = SimpleNamespace(step=step, auctions=auctions)
+    given = torch.zeros(3, 1, 5)
+    assert not any(engine.step_at_once(given) for _ in range(50)), "nothing is played"
+    answers.append(operators.PLAYED)
+    played = [engine.step_at_once(given) for _ in range(50)].index(False)
+    assert played == -(-20.5 // auctions), "then a launch has to specialise"
 
 
 # Constants of a kernel's own ------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from env_helpers import make_cores, steps_alike, trading_market
 from kineticsim_env.runtime import build
-library, real = build._open_library(Path(sys.argv[1]), b""), build.load_cpu
+library, real = build._open_library(Path(sys.argv[1]), build.CPU_FUNCTIONS), build.load_cpu
 for role, changes in (("maker", {}), ("executor", {"max_order_qty": 4000}), ("trader", {"cancel_prob": 0.0})):
     (config, _, task, roles), kwargs = trading_market(role, mark="liquidation")
     arguments = (config.replace(window=3, **changes), 70, task, roles)  # the last of three warps has lanes to spare

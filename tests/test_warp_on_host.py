@@ -74,7 +74,7 @@ def test_lanes_that_do_not_wait_are_seen(tmp_path, monkeypatch):
     assert hasty != text
     (headers / "warp" / "market_state.cuh").write_text(hasty)
     build_on_host("warp_on_host.cpp", tmp_path / "hasty.so", headers, "-fno-strict-aliasing", "-DKS_BINS=0")
-    library, cores = build._open_library(tmp_path / "hasty.so", b""), []
+    library, cores = build._open_library(tmp_path / "hasty.so", build.CPU_FUNCTIONS), []
     (config, *rest), kwargs = trading_market("maker")
     for load in (build.load_cpu, lambda: library):
         monkeypatch.setattr(build, "load_cpu", load)

@@ -1,6 +1,6 @@
 // plan.h: which variant of the CUDA kernel an engine needs, and the shape of its launches. The sizes of shared memory that
-// kernels use are here, too, so that they are stated once. Called by the C++ library
-// (operators.cpp), or, where there is no C++ compiler, by a kernel of one thread (plan.cu).
+// kernels use are here, too, so that they are stated once. Called on the host (plan.cpp), or, where there is no C++ compiler,
+// by a kernel of one thread (plan.cu).
 #pragma once
 
 #include "model/market.h"

@@ -12,7 +12,7 @@ from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import kernels, layout
+from kineticsim_env.runtime import build, driver, kernels, layout
 
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
@@ -152,6 +152,7 @@ class CudaEngine(NativeEngine):
                 )
             defines = self._definitions(mode, plan)
             self._specialised |= bool(defines.get("KS_LANES"))
+            build.begin_cpu()  # operators, which are needed soon, while the kernel is compiled
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines)
             if mode:
                 self._struct.tile = plan.tile
@@ -164,7 +165,7 @@ class CudaEngine(NativeEngine):
 
     def _execute(self, mode: int, total_auctions: int) -> None:
         if not self._specialised:
-            self._work += self._work_per_auction * total_auctions
+            self._work += self._work_per_auction * self._struct.decisions * self._struct.auctions
             # Not while a CUDA graph is captured: no module can be loaded then.
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
@@ -184,9 +185,9 @@ class CudaEngine(NativeEngine):
         return {
             "function": kernel.function,
             "copy_function": kernel.copy_function,
-            "launch_on_gpu": kernels.driver_call("cuLaunchKernel"),
-            "push_context": kernels.driver_call("cuCtxPushCurrent"),
-            "pop_context": kernels.driver_call("cuCtxPopCurrent"),
+            "launch_on_gpu": driver.address_of("cuLaunchKernel"),
+            "push_context": driver.address_of("cuCtxPushCurrent"),
+            "pop_context": driver.address_of("cuCtxPopCurrent"),
             "context": int(kernel.context),
             "device": self._index,
             "grid": grid,
@@ -205,11 +206,13 @@ class CudaEngine(NativeEngine):
         stream = torch._C._cuda_getCurrentRawStream(self._index)
         if launcher is None or stream != self._raw_stream:
             return False
-        if not self._specialised:
-            self._work += self._work_per_auction
-            if self._work > _WORK_TO_SPECIALISE:
-                return False
+        if not self._specialised and self._work > _WORK_TO_SPECIALISE:
+            return False  # a launch specialises
         code = launcher.step(given.data_ptr(), given.nbytes, given.shape[-1], stream)
         if code > 0:
             raise RuntimeError(f"cuLaunchKernel: error {code}")
-        return code == operators.PLAYED
+        if code != operators.PLAYED:
+            return False
+        if not self._specialised:
+            self._work += self._work_per_auction * launcher.auctions
+        return True

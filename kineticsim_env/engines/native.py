@@ -145,19 +145,19 @@ class NativeEngine(Engine):
         struct = layout.Launch.from_buffer_copy(self._struct)
         struct.env_mode, struct.decisions, struct.auctions, struct.records = mode, 1, auctions, 0
         struct.growth = min(self._growth * self._total(mode, 1, auctions), INT32_LIMIT - 1)
-        described = (
-            struct,
-            {name: tensors[name] for name in names if name not in read and tensors[name].numel()},
-            {name: tensors[name] for name in names if name in read and tensors[name].numel()},
-            shape | {"growth": min(self._growth, INT32_LIMIT - 1)},
+        said = operators.Description(
+            launch=struct,
+            state={name: tensors[name] for name in names if name not in read and tensors[name].numel()},
+            tables={name: tensors[name] for name in names if name in read and tensors[name].numel()},
+            shape=shape | {"growth": min(self._growth, INT32_LIMIT - 1)},
+            live=[*self._watched.values(), self.parameters()],
+            outputs=self.outputs,
         )
-        launcher = self._former_launchers.get(mode)
-        if launcher is None:
-            launcher = self._former_launchers[mode] = operators.Launcher(*described)
+        if mode in self._former_launchers:
+            self._former_launchers[mode].renew(said)
         else:
-            launcher.renew(*described)
-        launcher.watch([*self._watched.values(), self.parameters()], self.outputs)
-        self._launchers[mode] = launcher
+            self._former_launchers[mode] = operators.Launcher(said)
+        self._launchers[mode] = self._former_launchers[mode]
 
     def launcher(self, mode: int) -> operators.Launcher:
         """Return the launcher of a mode. Raises RuntimeError if there is none: `prepare_launcher` makes it."""

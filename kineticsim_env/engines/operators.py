@@ -12,7 +12,7 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -49,6 +49,36 @@ def available() -> bool:
     return True
 
 
+class Description(NamedTuple):
+    """All that a launcher is told.
+
+    Attributes:
+        launch: A `struct Launch`, which is copied.
+        state: Tensors that a launch may write, by the names of its pointers.
+        tables: Those that it only reads, likewise.
+        shape: Further fields of `struct Launcher`.
+        live: Tensors that must stay where they are for `Launcher.step`.
+        outputs: Those that `Launcher.copies` copies.
+    """
+
+    launch: ctypes.Structure
+    state: Mapping[str, torch.Tensor]
+    tables: Mapping[str, torch.Tensor]
+    shape: Mapping[str, int]
+    live: Sequence[torch.Tensor]
+    outputs: Sequence[torch.Tensor]
+
+    def structs(self) -> tuple[Any, Any]:
+        """Return what the library is told."""
+        tensors = {**self.state, **self.tables}
+        assert len(tensors) <= _MOST_TENSORS
+        struct = _Struct(num_state=len(self.state), num_tables=len(self.tables), **self.shape)
+        for place, (name, tensor) in enumerate(tensors.items()):
+            struct.offsets[place] = getattr(layout.Launch, name).offset
+            struct.bytes[place] = tensor.nbytes
+        return ctypes.byref(struct), ctypes.byref(self.launch)
+
+
 class Launcher:
     """One way to launch, registered.
 
@@ -57,57 +87,27 @@ class Launcher:
         state: The tensors that a launch may write, in the order that the operators take them.
         tables: Those that it only reads, likewise.
         named: `state` by name.
+        auctions: How many a launch plays.
+        played: How many launches operators have played.
     """
 
-    def __init__(
-        self,
-        launch: ctypes.Structure,
-        state: Mapping[str, torch.Tensor],
-        tables: Mapping[str, torch.Tensor],
-        shape: Mapping[str, int],
-    ) -> None:
-        """Register a launch; the arguments are those of `renew`."""
+    def __init__(self, said: Description) -> None:
+        """Register a launch."""
         self._library = library()
-        self.number: int = self._library.ks_new_launcher(*self._described(launch, state, tables, shape))
-        self.played = ctypes.c_int64.from_address(self._library.ks_played(self.number))  # launches by operators
+        self.number: int = self._library.ks_new_launcher(*said.structs())
         weakref.finalize(self, self._library.ks_free_launcher, self.number).atexit = False
+        self.played = ctypes.c_int64.from_address(self._library.ks_played(self.number))
+        self._watch(said)
 
-    def renew(
-        self,
-        launch: ctypes.Structure,
-        state: Mapping[str, torch.Tensor],
-        tables: Mapping[str, torch.Tensor],
-        shape: Mapping[str, int],
-    ) -> None:
-        """Register another launch under the same number: torch compiles a program anew a few times, but not for ever.
+    def renew(self, said: Description) -> None:
+        """Register another launch under the number: torch compiles a program anew a few times, but not for ever."""
+        self._library.ks_renew_launcher(self.number, *said.structs())
+        self._watch(said)
 
-        Args:
-            launch: A `struct Launch`, which is copied.
-            state: Tensors by the names of its pointers.
-            tables: Likewise.
-            shape: Further fields of `struct Launcher`.
-        """
-        self._library.ks_renew_launcher(self.number, *self._described(launch, state, tables, shape))
-
-    def _described(
-        self,
-        launch: ctypes.Structure,
-        state: Mapping[str, torch.Tensor],
-        tables: Mapping[str, torch.Tensor],
-        shape: Mapping[str, int],
-    ) -> tuple[Any, Any]:
-        """Take over the tensors, and return what the library is told."""
-        assert len(state) + len(tables) <= _MOST_TENSORS
-        self.state, self.tables, self.named = list(state.values()), list(tables.values()), dict(state)
-        struct = _Struct(num_state=len(state), num_tables=len(tables), **shape)
-        for place, (name, tensor) in enumerate((*state.items(), *tables.items())):
-            struct.offsets[place] = getattr(layout.Launch, name).offset
-            struct.bytes[place] = tensor.nbytes
-        return ctypes.byref(struct), ctypes.byref(launch)
-
-    def watch(self, live: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-        """Say which tensors must stay where they are for `step`, and which of them `copies` copies."""
-        torch.ops.kineticsim.watch(list(live), list(outputs), self.number)
+    def _watch(self, said: Description) -> None:
+        torch.ops.kineticsim.watch(list(said.live), list(said.outputs), self.number)
+        self.state, self.tables, self.named = list(said.state.values()), list(said.tables.values()), dict(said.state)
+        self.auctions: int = said.launch.decisions * said.launch.auctions
 
     def step(self, address: int, size: int, stride: int, stream: int) -> int:
         """Play a step of the tensors that are bound, on a CUDA stream.

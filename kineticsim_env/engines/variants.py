@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.engines import operators
+from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels, layout
 
 _TEXT = (build.cuda_dir() / "model" / "plan.h").read_text()
@@ -39,13 +39,16 @@ def plan_for(sizes: Mapping[str, int], device: torch.device, **asked: int) -> An
         shared_of_multiprocessor=getattr(properties, "shared_memory_per_multiprocessor", 0),
         **asked,
     )
-    return plan_on_host(request) if operators.available() else plan_on_device(request, device)
+    try:
+        return plan_on_host(request)
+    except EngineUnavailable:
+        return plan_on_device(request, device)
 
 
 def plan_on_host(request: Any) -> Any:
-    """Return the plan for a request; the C++ library makes it."""
+    """Return the plan for a request; compiled C++ makes it. Raises EngineUnavailable where there is no compiler."""
     plan = Plan()
-    operators.library().ks_plan(ctypes.addressof(request), ctypes.addressof(plan))
+    build.load_plan().ks_plan(ctypes.addressof(request), ctypes.addressof(plan))
     return plan
 
 

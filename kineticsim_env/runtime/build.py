@@ -1,9 +1,10 @@
-"""What is compiled just in time: where the sources are, what is built once in a process, and the C++ library.
+"""What is compiled just in time: where the sources are, what is built once in a process, and the C++ libraries.
 
-`load_cpu` builds the C++ library with torch's loader (`cxx`): the C++ engine, and the operators that launch any engine.
-`kernels` builds the CUDA kernels. Nothing is compiled at import. Results are kept in memory and on disk (`cache`),
-under keys that name all that they depend on, KINETICSIM_CXXFLAGS among it: further flags for the library's compiler
-and linker, such as a sanitizer's.
+`load_cpu` builds the C++ library (`cxx`): the C++ engine, and the operators that launch any engine. `load_plan` builds
+what chooses a CUDA kernel, in a tenth of a second, so that a kernel can be compiled while the C++ library is. `kernels`
+builds the CUDA kernels. Nothing is compiled at import. Results are kept in memory and on disk (`cache`), under keys
+that name all that they depend on, KINETICSIM_CXXFLAGS among it: further flags for the libraries' compiler and linker,
+such as a sanitizer's.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,27 +35,21 @@ CPU_FUNCTIONS: dict[str, list] = {  # all return int64
     "ks_sizeof_params": [],
     "ks_sizeof_launcher": [],
     "ks_register_operators": [],
-    "ks_plan": [_ADDRESS, _ADDRESS],
     "ks_new_launcher": [_ADDRESS, _ADDRESS],
     "ks_renew_launcher": [_INT, _ADDRESS, _ADDRESS],
     "ks_free_launcher": [_INT],
     "ks_played": [_INT],
     "ks_step": [_INT, _ADDRESS, _INT, _INT, _ADDRESS],
 }
+PLAN_SOURCES = ("plan.cpp",)
+PLAN_FUNCTIONS: dict[str, list] = {"ks_plan": [_ADDRESS, _ADDRESS]}
 
 _loaded: dict = {}
 _failed: dict = {}
-_thread_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    """Replace the lock in a forked child, which lacks the thread that may hold it."""
-    global _thread_lock
-    _thread_lock = threading.RLock()
-
+_locks: dict[object, threading.RLock] = {}
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_renew_lock)
+    os.register_at_fork(after_in_child=_locks.clear)  # a child lacks the threads that may hold them
 
 
 def cuda_dir() -> Path:
@@ -80,9 +75,15 @@ def loaded(key: object) -> Any:
     return _loaded.get(key)
 
 
-def once(key: object, make: Callable[[], Any]) -> Any:
-    """Return `make()`, called once per process. Failures are kept too, as a compilation takes long."""
-    with _thread_lock:
+def once(key: object, make: Callable[[], Any], group: object = None) -> Any:
+    """Return `make()`, called once per process. Failures are kept too, as a compilation takes long.
+
+    Args:
+        key: What it is kept under.
+        make: Makes it; may raise EngineUnavailable.
+        group: Of a group one is made at a time. None: the key is one of its own.
+    """
+    with _locks.setdefault(group or key, threading.RLock()):
         if key in _failed:
             raise EngineUnavailable(_failed[key])
         if key not in _loaded:
@@ -99,12 +100,29 @@ def key(*parts: object) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
-# ---- The C++ library -----------------------------------------------------------------------------------------------
+# ---- The C++ libraries ---------------------------------------------------------------------------------------------
 
 
 def load_cpu() -> ctypes.CDLL:
     """Return the C++ library, from this process, from the cache, or built now. Raises EngineUnavailable."""
-    return _loaded.get("cpu") or once("cpu", _load_cpu)
+    return _loaded.get("cpu") or once("cpu", lambda: _load("cpu", CPU_SOURCES, CPU_FUNCTIONS, _build_cpu))
+
+
+def begin_cpu() -> None:
+    """Let another thread load the C++ library, for a `load_cpu` to come, which waits for it."""
+    if "cpu" in _loaded or "cpu" in _failed:
+        return
+
+    def load() -> None:
+        with contextlib.suppress(EngineUnavailable, KeyboardInterrupt):  # who calls load_cpu is told
+            load_cpu()
+
+    threading.Thread(target=load, name="kineticsim_env-build").start()
+
+
+def load_plan() -> ctypes.CDLL:
+    """Return the library of cuda/plan.cpp, likewise. Raises EngineUnavailable."""
+    return _loaded.get("plan") or once("plan", lambda: _load("plan", PLAN_SOURCES, PLAN_FUNCTIONS, _build))
 
 
 @functools.cache
@@ -113,24 +131,29 @@ def _mind_forks() -> None:
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
-def _load_cpu() -> ctypes.CDLL:
+def _load(name: str, sources: Sequence[str], functions: Mapping[str, list], make: Callable[..., bytes]) -> ctypes.CDLL:
     missing, command = cpu_unavailable(), find_cxx()
     if missing or command is None:
         raise EngineUnavailable(missing or "no C++ compiler is found")
     _mind_forks()  # now: a child may be forked while this builds
     flags = cxx.BASE_FLAGS + cxx.extra_flags()
     entry = key(torch.__version__, command, compiler_version(command), cxx.cpu_model(), source_hash(), *flags)
-    name = f"ks_cpu_{entry}"
-    return obtain(f"{name}.so", _open_library, lambda folder: _build_cpu(command, folder, name))
+    name = f"ks_{name}_{entry}"
+    paths = [cuda_dir() / source for source in sources]
+    return obtain(
+        f"{name}.so",
+        lambda path, _: _open_library(path, functions),
+        lambda folder: make(command, paths, folder, name),
+    )
 
 
-def _open_library(path: Path, _content: bytes) -> ctypes.CDLL:
+def _open_library(path: Path, functions: Mapping[str, list]) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
-    missing = [name for name in CPU_FUNCTIONS if not hasattr(library, name)]
+    missing = [name for name in functions if not hasattr(library, name)]
     if missing:
         close_library(library)
         raise OSError(f"{', '.join(missing)} not found in it")
-    for name, arguments in CPU_FUNCTIONS.items():
+    for name, arguments in functions.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, ctypes.c_int64
     return library
@@ -143,23 +166,13 @@ def close_library(library: ctypes.CDLL) -> None:
     dlclose(library._handle)
 
 
-def _build_cpu(command: str, folder: Path, name: str) -> bytes:
-    notice(f"compiling the C++ engine, about 10 s (cached in {folder.parent})")
+def _build(command: str, sources: Sequence[Path], folder: Path, name: str) -> bytes:
+    return cxx.build_library(command, sources, cuda_dir(), folder, name)
+
+
+def _build_cpu(command: str, sources: Sequence[Path], folder: Path, name: str) -> bytes:
+    notice(f"compiling the C++ engine, about 7 s (cached in {folder.parent})")
     started = time.monotonic()
-    library = cxx.build_library(command, [cuda_dir() / source for source in CPU_SOURCES], cuda_dir(), folder, name)
+    library = _build(command, sources, folder, name)
     notice(f"compiled the C++ engine in {time.monotonic() - started:.0f} s")
     return library
-
-
-@contextlib.contextmanager
-def on_path(folders: str) -> Generator[None]:
-    """Let PATH be `folders` for a while; threads that start a program meanwhile see it, too."""
-    before = os.environ.get("PATH")
-    os.environ["PATH"] = folders
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PATH"]
-        else:
-            os.environ["PATH"] = before

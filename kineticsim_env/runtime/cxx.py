@@ -1,37 +1,32 @@
-"""The C++ compiler: which one, with what flags, and how torch's loader is run with it. `build` is the only caller.
+"""The C++ compiler: which one, with what flags, and how a library is built with it. `build` is the only caller.
 
 CXX names it as it does for make, so it may have a launcher and flags (`ccache g++ -m64`). KINETICSIM_CXXFLAGS are
 further flags, for the compiler and the linker, after the engine's own; sanitizers are switched on by them.
+
+It is called here and not by torch's loader. That would need a process of its own, as it takes PATH and CXX from the
+environment and remembers what it has built, also in a child that was forked then. To import torch there takes up to
+half as long as to compile.
 """
 
-import importlib.util
-import json
 import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime.cache import notice
 
 EXTRA_FLAGS = "KINETICSIM_CXXFLAGS"
 BASE_FLAGS = ["-O3", "-ffp-contract=off", "-fwrapv"]
-
-# Torch's loader compiles, and loads what it compiled. It does so in a process of its own: it needs another PATH and
-# CXX, which threads here and what they fork would see; it remembers what it has built, also in a child that was forked
-# then and does not have it; and a library that brings down the process that loads it should not bring down this one.
-_LOADER = """
-import json, sys
-from torch.utils.cpp_extension import load
-try:
-    load(**json.load(sys.stdin), with_cuda=False, is_python_module=False)
-except Exception as error:
-    sys.exit(str(error))
-"""
+_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit statuses after Ctrl-C: of a program, and of a shell's
 
 
 def find_cxx() -> str | None:
@@ -66,10 +61,6 @@ def cpu_unavailable() -> str | None:
         extra_flags()
     except ValueError as error:
         return f"{EXTRA_FLAGS}={os.environ[EXTRA_FLAGS]!r} cannot be read: {error}"
-    if shutil.which("ninja", path=search_path()) is None:
-        return "ninja is not found (pip install ninja)"
-    if importlib.util.find_spec("setuptools") is None:
-        return "setuptools, which torch's loader imports, is not found (pip install setuptools)"
     return None
 
 
@@ -88,6 +79,25 @@ def compiler_version(command: str) -> str:
     return output.splitlines()[0]
 
 
+def holds_a_runtime_of_its_own(command: str) -> bool:
+    """Return whether what this compiler links has a copy of the C++ library in it. Builds a library of one line.
+
+    Such a copy does not know of exceptions that torch's throws, and one that crosses over ends the process.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        source, built = Path(folder, "probe.cpp"), Path(folder, "probe.so")
+        source.write_text("int ks_probe(int number) { throw number; }\n")
+        build = [*shlex.split(command), *extra_flags(), "-shared", "-fPIC", str(source), "-o", str(built)]
+        try:
+            subprocess.run(build, check=True, cwd=folder, capture_output=True, timeout=60)
+            image = built.read_bytes()
+        except (OSError, subprocess.SubprocessError):
+            return False  # a build says what is wrong
+    return not any(name in image for name in (b"libstdc++.so", b"libc++.so"))  # names of what it needs
+
+
 def cpu_model() -> str:
     """Return what -march=native depends on; a home folder is often shared between unlike machines."""
     try:
@@ -104,7 +114,7 @@ def tail(text: str, lines: int = 25) -> str:
 
 
 def build_library(command: str, sources: Sequence[Path], include: Path, folder: Path, name: str) -> bytes:
-    """Build a library with torch's loader and return it.
+    """Build a library that may use torch's and return it. The sources are compiled at the same time.
 
     Args:
         command: The compiler, as `find_cxx` returns it.
@@ -113,68 +123,74 @@ def build_library(command: str, sources: Sequence[Path], include: Path, folder: 
         folder: Folder to work in.
         name: Name of the library.
     """
-    flags, extra = BASE_FLAGS + _accepted_flags(command, folder), extra_flags()
-    arguments = {
-        "name": name,
-        "sources": [str(source) for source in sources],
-        "extra_cflags": [*flags, *map(quote, extra)],
-        "extra_ldflags": [*(flag for flag in flags if flag == "-fopenmp"), *map(quote, extra)],
-        "extra_include_paths": [str(include)],
-        "build_directory": str(folder),
-    }
-    # The folder of this process's script is not that of the loader's, and where torch is may have been said in Python.
-    modules = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
-    environment = {**os.environ, "PATH": search_path(), "PYTHONPATH": modules, "CXX": command}
-    if len(shlex.split(command)) > 1 or shlex.quote(command) != command:
-        # To torch CXX is one program without arguments, and before it comes ccache if there is one: not twice.
-        wrapper = folder / "cxx"
-        wrapper.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        wrapper.chmod(0o700)
-        environment |= {"CXX": "./cxx", "TORCH_NO_COMPILER_WRAPPER": "1"}
+    compiler, further, installed = shlex.split(command), extra_flags(), Path(torch.__file__).parent
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _LOADER],
-            check=False,
-            cwd=folder,
-            env=environment,
-            input=json.dumps(arguments),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+        flags = ["-fPIC", *BASE_FLAGS, *_accepted_flags(command, folder)]
+        if further:
+            _try_flags([*compiler, *flags, *further], folder, command)
+        headers = [f"-I{include}", "-isystem", str(installed / "include")]
+        objects = [f"{source.stem}.o" for source in sources]
+        _run_all(
+            [
+                [*compiler, *headers, *flags, *further, "-c", str(source), "-o", built]
+                for source, built in zip(sources, objects, strict=True)
+            ],
+            folder,
+            command,
         )
-        if done.returncode:
-            raise EngineUnavailable(
-                f"{command} did not build the C++ engine (exit status {done.returncode}):\n{tail(done.stdout)}"
-            )
+        linked = [f"-L{installed / 'lib'}", "-lc10", "-ltorch_cpu"]
+        _run_all([[*compiler, *objects, "-shared", *flags, *further, *linked, "-o", f"{name}.so"]], folder, command)
         return (folder / f"{name}.so").read_bytes()
     except OSError as error:
         raise EngineUnavailable(f"{command} did not build the C++ engine: {error}") from error
 
 
-def quote(flag: str) -> str:
-    """Quote a flag for ninja and the shell that it starts."""
-    return shlex.quote(flag).replace("$", "$$")
+def _run_all(commands: Sequence[Sequence[str]], folder: Path, compiler: str) -> None:
+    """Run commands at the same time. If one fails, end the others, and raise EngineUnavailable with what it said."""
+    running: list[subprocess.Popen] = []
+    said = [folder / f"output-{number}" for number in range(len(commands))]
+    try:
+        for words, path in zip(commands, said, strict=True):
+            # Not through a pipe: a child that is forked meanwhile could hold its end open.
+            with open(path, "wb") as output:
+                running.append(
+                    subprocess.Popen(
+                        words, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                    )
+                )
+        for process, path in zip(running, said, strict=True):
+            status = process.wait()
+            if status in _INTERRUPTED:  # of which this thread need not have heard
+                raise KeyboardInterrupt
+            if status:
+                text = tail(path.read_text(errors="replace"))
+                raise EngineUnavailable(f"{compiler} did not build the C++ engine (exit status {status}):\n{text}")
+    finally:
+        for process in running:
+            process.terminate()  # not killed: a compiler removes its temporary files
+            process.wait()
+
+
+def _try_flags(build: Sequence[str], folder: Path, compiler: str) -> None:
+    """Load an empty library of these flags in another process: without its runtime a sanitizer ends the process."""
+    (folder / "probe.cpp").write_text("int ks_probe() { return 0; }\n")
+    _run_all([[*build, "-shared", "probe.cpp", "-o", "probe.so"]], folder, compiler)
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    _run_all([[sys.executable, "-I", "-S", "-c", load, str(folder / "probe.so")]], folder, compiler)
 
 
 def _accepted_flags(command: str, folder: Path) -> list[str]:
-    """Return the flags that this compiler takes: not every one knows -march=native or has OpenMP."""
-    flags = []
+    """Return the flags that this compiler takes: not every one knows -march=native, C++20, or has OpenMP."""
+    flags, newest = [], "-std=c++20"  # newer torch's headers need it, older ones and the engine C++17
     native = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
     probe = folder / "probe.cpp"
-    for flag, text in ((native, ""), ("-fopenmp", "#include <omp.h>\n")):
+    for flag, text in ((native, ""), (newest, ""), ("-fopenmp", "#include <omp.h>\n")):
         probe.write_text(text + "int ks_probe() { return 0; }\n")
         compile_probe = [*shlex.split(command), flag, "-shared", "-fPIC", str(probe), "-o", str(folder / "probe.so")]
         if subprocess.run(compile_probe, check=False, capture_output=True).returncode == 0:
             flags.append(flag)
         elif flag == "-fopenmp":
             notice(f"{command} has no OpenMP: the C++ engine runs on one core")
+        elif flag == newest:
+            flags.append("-std=c++17")
     return flags
-
-
-def search_path() -> str:
-    """Return PATH with the folders that pip installs ninja to: a venv's is not on it if python is run by its path."""
-    folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-    if (spec := importlib.util.find_spec("ninja")) and spec.submodule_search_locations:
-        folders.append(os.path.join(spec.submodule_search_locations[0], "data", "bin"))  # pip install --target
-    return os.pathsep.join(folders)

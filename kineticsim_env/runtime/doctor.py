@@ -12,14 +12,15 @@ from typing import Any
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cache, cxx, kernels
+from kineticsim_env.runtime import build, cache, cxx, driver, kernels, nvcc, nvrtc
 
 OPTIONAL = ("gymnasium", "pettingzoo", "stable_baselines3", "torchrl", "skrl", "matplotlib")
 
 
 def diagnose() -> dict[str, Any]:
-    """Look at this machine; nothing is compiled. `cpu` and `cuda` are None, or what the engine lacks."""
+    """Look at this machine; no engine is compiled. `cpu` and `cuda` are None, or what the engine lacks."""
     compiler, compiler_error = _compiler()
+    command, cpu_missing = build.find_cxx(), build.cpu_unavailable() or compiler_error
     cuda_missing = kernels.cuda_unavailable()
     # Entries in a folder that cannot be written are used, too; new builds then go to another folder.
     folders = [folder for folder in dict.fromkeys((cache.wanted_dir(), cache.cache_dir())) if folder]
@@ -30,15 +31,16 @@ def diagnose() -> dict[str, Any]:
         "packages": {name: _version(name) for name in OPTIONAL},
         "sources": str(build.cuda_dir()),
         "source_hash": build.source_hash(),
-        "cpu": build.cpu_unavailable() or compiler_error,
+        "cpu": cpu_missing,
         "compiler": compiler,
+        "own_runtime": bool(command) and cpu_missing is None and cxx.holds_a_runtime_of_its_own(command),
         "cuda": cuda_missing,
         "gpu_present": kernels.gpu_present(),
         "gpus": _gpus() if cuda_missing is None else [],
         "driver": _driver_version(),
-        "nvrtc": _numbers(kernels.nvrtc_version()),
-        "nvcc": kernels.find_nvcc(),
-        "nvcc_unsuitable": kernels.nvcc_unsuitable(),
+        "nvrtc": _numbers(nvrtc.version()),
+        "nvcc": nvcc.find(),
+        "nvcc_unsuitable": nvcc.unsuitable(),
         "builder": _builder(),
         "cxxflags": os.environ.get(cxx.EXTRA_FLAGS),
         "caches": {str(folder): _cached(folder) for folder in folders},
@@ -75,6 +77,11 @@ def report(found: dict[str, Any] | None = None) -> str:
     ]
     if found["gpu_present"] and found["cuda"] is not None:
         lines.append(f"WARNING: there is a GPU, but it cannot be used: {found['cuda']}")
+    if found["own_runtime"]:
+        lines.append(
+            "WARNING: the compiler links the C++ library statically, so an error in the C++ engine's operators can end "
+            "the process; set CXX to one that does not (CXX=/usr/bin/g++)"
+        )
     return "\n".join(lines)
 
 
@@ -133,7 +140,7 @@ def _why_not(found: dict[str, Any]) -> str:
 
 
 def _driver_version() -> str | None:
-    if (version := kernels.driver_version()) is None:
+    if (version := driver.version()) is None:
         return None
     try:
         name = Path("/sys/module/nvidia/version").read_text().strip()
