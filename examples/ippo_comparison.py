@@ -227,7 +227,7 @@ def draw(curve: list[dict], results: Mapping[str, Mapping[str, Any]], path: Path
         for axis in (upper, lower):
             axis.grid(alpha=0.3)
             axis.set_axisbelow(True)
-    axes[0, 0].set_ylabel("return of an episode, ticks")
+    axes[0, 0].set_ylabel("return per episode, ticks")
     figure.suptitle(
         "Many learners in one market: returns while learning (above), and on held-out seeds (below, 95% intervals)"
     )

@@ -1,127 +1,158 @@
-"""Measure what docs/performance.md states about the CUDA engine, all in one run on one GPU.
+r"""Measure every row of docs/performance.md that needs one machine only, in one run.
 
     python scripts/performance_figures.py --output docs/benchmarks/performance_h200.json
+    python scripts/performance_figures.py --groups training --resume --output docs/benchmarks/performance_h200.json \
+        --learning runs/gpu_maker1 runs/gpu_maker1_fast
 
-Beside the suite (`python -m kineticsim_env bench`): presets, slots, and shapes up to their limits; next to the
-rates of the paper's kernel and to the ceiling that the hash alone has.
+Beside the suite (`python -m kineticsim_env bench`): presets, slots, shapes up to their limits, steps of every task,
+training, the C++ engine on this machine's cores; next to the rates of the paper's kernel and of the hash alone.
+`python -m scripts.pages.performance` writes the page's tables from the file. `rows()` says what is measured,
+`performance_kinds.py` how. `--scale 1024 --seconds 0` on a machine without a GPU tries it in small on the C++ engine.
 """
 
 import argparse
+import gc
 import json
+import traceback
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
+from performance_kinds import KINDS, LEAST, ON_GPU
 from tqdm import tqdm
 
-from kineticsim_env import MarketConfig, Simulator
-from kineticsim_env.benchmarks.backend import Workload
-from kineticsim_env.benchmarks.cuda_backends import PaperBlock, hash_ceiling
 from kineticsim_env.benchmarks.machine import describe
-from kineticsim_env.benchmarks.timing import PeakMemory
 
-STEPS = 500
-
-
-def seconds(run, repeats: int = 5) -> float:
-    """Return the shortest time of some runs on the GPU."""
-    run()
-    best = float("inf")
-    for _ in range(repeats):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        run()
-        end.record()
-        end.synchronize()
-        best = min(best, begin.elapsed_time(end) / 1e3)
-    return best
+GROUPS = "training engine agents levels markets baselines memory steps python suite tasks learners cpu".split()
+MANY = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1}
+Row = dict[str, Any]  # group, name, kind, and the arguments of the kind
 
 
-def engine_row(
-    name: str, config: MarketConfig, markets: int, steps: int = STEPS, slots: int = 0, own: bool = True
-) -> dict:
-    """Time one shape of the engine, with a kernel for its own parameters or the one for all."""
-    simulator = Simulator(config, markets, engine="cuda", slots=slots)
-    if own:
-        simulator.specialise()
-    taken = seconds(lambda: simulator.engine.launch(0, auctions=steps))
-    simulator.check_errors()
-    return {
-        "what": name,
-        "markets": markets,
-        "agents": config.num_agents,
-        "levels": config.num_levels,
-        "slots": slots,
-        "steps": steps,
-        "specialised": own,
-        "events_per_s": markets * config.num_agents * steps / taken,
-        "us_per_step": taken / steps * 1e6,
-    }
+def rows() -> list[Row]:
+    """Return what is measured; a group's names differ."""
+    found: list[Row] = []
+
+    def add(group: str, name: str, kind: str, **settings: Any) -> None:
+        found.append({"group": group, "name": name, "kind": kind, **settings})
+
+    for name in ("default", "fast"):
+        add("training", name, "Training", variant=name)
+    for own, suffix in ((True, ""), (False, ", parameters not compiled in")):
+        for agents in (256, 1024):
+            for preset in ("paper", "trading"):
+                add("engine", f"{preset}, {agents} agents{suffix}", "Auctions", preset=preset, agents=agents, own=own)
+        add("engine", f"trading, 256 agents, one slot{suffix}", "Auctions", preset="trading", slots=1, own=own)
+        add("engine", f"paper, 64 markets{suffix}", "Auctions", markets=64, own=own)
+    for agents in (1, 4, 16, 64, 128, 512, 4096):
+        add("agents", f"{agents}", "Auctions", agents=agents, auctions=100)
+    for levels in (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192):
+        add("levels", f"{levels}", "Auctions", levels=levels, auctions=100)
+    for markets in (1, 16, 256, 1024, 4096, 16384, 65536, 1 << 18, 1 << 20):
+        add("markets", f"{markets}", "Auctions", markets=markets, auctions=100)
+    for agents in (256, 1024):
+        add("baselines", f"the paper's kernel, {agents} agents", "Baseline", backend="PaperBlock", agents=agents)
+    add("baselines", "naive CUDA, 256 agents", "Baseline", backend="NaiveCuda", auctions=50)
+    add("baselines", "the hash alone", "Hash")
+    add("memory", "16384 markets, 256 agents", "Memory")
+    for agents, markets in ((64, 1024), (64, 16896), (64, 33792), (64, 65536), (64, 131072), (20, 65536), (256, 65536)):
+        add("steps", f"{markets} markets, {agents} agents", "Steps", markets=markets, agents=agents)
+        if markets in (16896, 33792, 65536):
+            name = f"{markets} markets, {agents} agents, several per warp"
+            add("steps", name, "Steps", markets=markets, agents=agents, lanes=0)
+    add("steps", "1024 markets, 64 agents, parameters compiled in", "Steps", own=True)
+    for copy in (False, True):
+        for markets in (1024, 65536):
+            add("python", f"{markets} markets, copy={copy}", "Steps", markets=markets, graph=False, copy=copy)
+    for graph in (True, False):
+        for markets in (1, 64, 1024, 4096, 16384, 65536):
+            name = f"{markets} markets, {'graph' if graph else 'Python'}"
+            add("suite", name, "Steps", markets=markets, graph=graph, drawn=True)
+    for task in ("MarketMaking", "Execution", "Trading"):
+        for markets in (1024, 65536):
+            add("tasks", f"{task}, {markets} markets", "Steps", markets=markets, task=task)
+        add("tasks", f"{task}, 1024 markets, Python", "Steps", task=task, graph=False)
+    for name, learners in (("two makers", {"maker": 2}), ("five learners of four roles", MANY)):
+        for markets in (1024, 16384):
+            add("learners", f"{name}, {markets} markets", "Steps", markets=markets, learners=learners)
+        add("learners", f"{name}, 1024 markets, Python", "Steps", learners=learners, graph=False)
+    cpu = {"device": "cpu", "markets": 256, "auctions": 100, "threads": 1}
+    for preset, agents in (("paper", 256), ("paper", 1024), ("paper", 16), ("trading", 256), ("trading", 20)):
+        add("cpu", f"{preset}, {agents} agents, one core", "Auctions", preset=preset, agents=agents, **cpu)
+    add("cpu", "paper, 256 agents, 1024 levels, one core", "Auctions", levels=1024, **cpu)
+    add("cpu", "paper, 256 agents, two cores", "Auctions", **(cpu | {"threads": 2}))
+    add("cpu", "paper, 256 agents, NumPy", "Auctions", **(cpu | {"device": "numpy", "auctions": 10}))
+    for task in ("MarketMaking", "Execution", "Trading"):
+        add("cpu", f"{task}, 1024 markets, one core", "Steps", task=task, graph=False, device="cpu", threads=1)
+    return found
 
 
-def paper_row(agents: int) -> dict:
-    """Time the paper's kernel, and compare its bits with the engine's first."""
-    workload, backend = Workload(8192, agents), PaperBlock()
-    backend.prepare(workload)
-    backend.reset()
-    backend.run(STEPS)
-    theirs = backend.result()
-    simulator = Simulator(workload.config, workload.markets, engine="cuda", seed=workload.seed)
-    simulator.specialise()
-    simulator.run(STEPS, progress=False)
-    for side in ("bid", "ask"):
-        if not (getattr(theirs, side) == getattr(simulator, side).cpu().numpy()).all():
-            raise SystemExit(f"{agents} agents: the paper's kernel and the engine end with different books")
-    taken = seconds(lambda: backend.run(STEPS), 3)
-    rate = workload.events / taken
-    return {"what": "the paper's kernel", "markets": 8192, "agents": agents, "levels": 128, "events_per_s": rate}
+def chosen(groups: Iterable[str] | None, scale: int = 1) -> list[Row]:
+    """Return the rows of some groups, with their markets divided by `scale`; only a GPU has baselines."""
+    found = [row for row in rows() if groups is None or row["group"] in groups]
+    found = [row for row in found if ON_GPU or row["kind"] not in ("Baseline", "Hash")]
+    if scale > 1:
+        usual = {"Auctions": 8192, "Steps": 1024, "Training": 65536, "Memory": 16384, "Baseline": 8192}
+        found = [row | {"markets": max(1, row.get("markets", usual.get(row["kind"], 1)) // scale)} for row in found]
+    return found
 
 
-def memory_row() -> dict:
-    """Return the peak of device memory over opening, reset and run of 16,384 markets."""
+def open_row(row: Row) -> Any:
+    """Make what a row measures, and run it once: all that it needs is compiled then."""
+    return KINDS[row["kind"]](**{name: value for name, value in row.items() if name not in ("group", "name", "kind")})
 
-    class Held:
-        device, name = "cuda", "CUDA engine"
 
-    peak = PeakMemory(Held())
-    simulator = Simulator(MarketConfig(), 16384, engine="cuda")
-    simulator.reset(seed=1)
-    simulator.run(100, progress=False)
-    return {"what": "peak memory", "markets": 16384, "agents": 256, "bytes": peak.bytes()}
+def forget() -> None:
+    """Give memory of closed rows back."""
+    gc.collect()
+    if ON_GPU:
+        torch.cuda.empty_cache()
+
+
+def measured(row: Row) -> Row:
+    """Open, measure and close one row; one that fails says why."""
+    try:
+        opened = open_row(row)
+        figures = opened.measure() | {"digest": opened.digest}
+        opened.close()
+    except Exception:  # the others are still worth having
+        figures = {"failed": traceback.format_exc()[-1500:]}
+    opened = None
+    forget()
+    return row | figures
+
+
+def learned_row(folder: Path) -> Row:
+    """Return when a run of the example was ahead of the best scripted policy, and its rate."""
+    run = json.loads((folder / "results.json").read_text())
+    last = run["curve"][-1]
+    row = {"group": "learning", "name": "fast" if run["args"]["fast"] else "default"}
+    row |= {"steps_per_s": last["steps"] / last["seconds"]}
+    return row | ({"ahead_wall_s": run["ahead"]["wall"]} if run["ahead"] else {})
 
 
 def main() -> None:
-    """Measure everything, write the file, print one line per row."""
+    """Measure what is asked for; write the file after each row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="the JSON file")
-    output = parser.parse_args().output
-    paper, trading = (MarketConfig.preset(name) for name in ("paper", "trading"))
-    jobs = [memory_row]
-    jobs += [lambda a=agents: paper_row(a) for agents in (256, 1024)]
-    for own in (True, False):
-        for agents in (256, 1024):
-            for name, preset in (("paper", paper), ("trading", trading)):
-                jobs.append(
-                    lambda n=name, p=preset, a=agents, o=own: engine_row(n, p.replace(num_agents=a), 8192, own=o)
-                )
-        jobs.append(
-            lambda o=own: engine_row("trading, one slot", trading.replace(num_agents=256), 8192, slots=1, own=o)
-        )
-        jobs.append(lambda o=own: engine_row("few markets", paper, 64, own=o))
-    for agents in (1, 4, 16, 64, 128, 512, 4096):
-        jobs.append(lambda a=agents: engine_row("agents", paper.replace(num_agents=a), 8192, 100))
-    for levels in (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192):
-        shape = paper.replace(num_levels=levels, init_price=levels // 2)
-        jobs.append(lambda c=shape: engine_row("levels", c, 8192, 100))
-    for markets in (1, 16, 256, 1024, 4096, 16384, 65536, 1 << 18, 1 << 20):
-        jobs.append(lambda m=markets: engine_row("markets", paper, m, 100))
-    rows = [job() for job in tqdm(jobs, unit="row")]
-    data = {"machine": describe(), "hashes_per_s": hash_ceiling("cuda"), "rows": rows}
-    output.write_text(json.dumps(data, indent=1) + "\n")
-    for row in rows:
-        figure = f"{row['events_per_s'] / 1e9:.1f} G/s" if "events_per_s" in row else f"{row['bytes'] / 1e6:.2f} MB"
-        shape = f"M={row['markets']} A={row['agents']} L={row.get('levels', 128)}"
-        kind = "" if row.get("specialised", True) else " (kernel for all parameters)"
-        print(f"{row['what']}{kind}: {shape}: {figure} {row.get('us_per_step', 0):.3f} us per step")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, metavar="GROUP", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--resume", action="store_true", help="keep the file's other rows")
+    parser.add_argument("--learning", nargs="+", type=Path, default=[], help="finished runs of examples/ppo_fast.py")
+    parser.add_argument("--scale", type=int, default=1, help="divide numbers of markets, to try it out")
+    parser.add_argument("--seconds", type=float, default=LEAST["seconds"], help="how long a row is measured")
+    options = parser.parse_args()
+    LEAST["seconds"] = options.seconds
+    before = json.loads(options.output.read_text())["rows"] if options.resume else []
+    waiting = chosen(options.groups, options.scale)
+    learned = [learned_row(folder) for folder in options.learning]
+    names = {(row["group"], row["name"]) for row in (*waiting, *learned)}
+    data = {"machine": describe(), "rows": [row for row in before if (row["group"], row["name"]) not in names]}
+    data["rows"] += learned
+    for row in tqdm(waiting, unit="row"):
+        data["rows"].append(measured(row))
+        options.output.write_text(json.dumps(data, indent=1) + "\n")
+        tqdm.write(json.dumps(data["rows"][-1]))
+    options.output.write_text(json.dumps(data, indent=1) + "\n")
 
 
 if __name__ == "__main__":

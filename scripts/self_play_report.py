@@ -1,17 +1,24 @@
 """Write docs/self_play.md from the results.json files of runs of examples/self_play_makers.py.
 
     python scripts/self_play_report.py runs/self_play_makers runs/self_play_seed2 runs/self_play_gpu ...
+    python scripts/self_play_report.py docs/self_play_cpu.json docs/self_play_cpu_seed2.json docs/self_play_gpu.json
 
 The first run on a CPU and the first on a GPU are shown in full, with their pictures; a table compares all runs, and the
-data of all are copied beside the page. The page's sentences follow the figures.
+data of all are copied beside the page, from which it can be written again. The page's sentences follow the figures.
 """
 
 import argparse
 import json
-import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(ROOT / "examples"))
+
+from self_play_makers import draw  # noqa: E402
+
 NONE, STOIKOV = "no trade", "Avellaneda-Stoikov"
 ALONE, RIVAL, SELF = "learned alone", "learned with a rival", "learned in self-play"
 REPLY = "learned against self-play"
@@ -245,7 +252,7 @@ def section(run: dict, kind: str) -> list[str]:
     return [*parts, ""]
 
 
-def rounded(value: object) -> object:
+def rounded(value: Any) -> Any:
     """Return the record with floats of five digits."""
     if isinstance(value, dict):
         return {name: rounded(item) for name, item in value.items() if name != "output"}
@@ -254,27 +261,29 @@ def rounded(value: object) -> object:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def main(folders: list[str]) -> None:
-    """Read the runs, write the page, copy data and pictures."""
+def main(sources: list[str]) -> None:
+    """Read the runs, from their folders or from their data, write the page, copy the data, draw the pictures."""
     sections: list[str] = []
     runs: dict[str, dict] = {}  # by the names of their data
-    for folder in map(Path, folders):
-        run = json.loads((folder / "results.json").read_text())
+    for source in map(Path, sources):
+        # Rounded at once, so that the page is the same when it is written from the data.
+        run = rounded(json.loads((source / "results.json" if source.is_dir() else source).read_text()))
         kind = "gpu" if "CUDA" in run["machine"] else "cpu"
         data = f"self_play_{kind}.json"
         if data in runs:
             data = f"self_play_{kind}_seed{run['args']['seed']}.json"
         else:
             sections += section(run, kind)
-            shutil.copyfile(folder / "payoffs.png", DOCS / "images" / f"self_play_{kind}.png")
+            draw(run["cells"], DOCS / "images" / f"self_play_{kind}.png")
         if data in runs:
-            raise SystemExit(f"{folder}: another run is {data} already")
+            raise SystemExit(f"{source}: another run is {data} already")
         runs[data] = run
-        (DOCS / data).write_text(json.dumps(rounded(run), separators=(",", ":")) + "\n")
+        (DOCS / data).write_text(json.dumps(run, separators=(",", ":")) + "\n")
     (DOCS / "self_play.md").write_text("\n".join([HEAD, *overview(runs), *sections]))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Write docs/self_play.md.")
-    parser.add_argument("folders", nargs="+", help="of runs of examples/self_play_makers.py")
-    main(parser.parse_args().folders)
+    what = "folders of runs of examples/self_play_makers.py, or the data of such runs beside the page"
+    parser.add_argument("runs", nargs="+", help=what)
+    main(parser.parse_args().runs)

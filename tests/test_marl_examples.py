@@ -130,6 +130,8 @@ def test_self_play_leaves_what_it_promises(self_play, tmp_path, capsys, monkeypa
     assert record["machine"] in page and "| **no trade** | 0 ± 0 |" in page
     assert (tmp_path / "images" / "self_play_cpu.png").exists() and (tmp_path / "self_play_cpu.json").exists()
     assert ", seed 7](self_play_cpu_seed7.json)" in page and (tmp_path / "self_play_cpu_seed7.json").exists()
+    report.main([str(tmp_path / "self_play_cpu.json"), str(tmp_path / "self_play_cpu_seed7.json")])
+    assert (tmp_path / "self_play.md").read_text() == page
 
 
 # Advantages and masks -------------------------------------------------------------------------------------------------

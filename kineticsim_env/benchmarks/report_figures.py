@@ -43,7 +43,7 @@ def draw(measured: Measured, folder: Path) -> list[Path]:
         "latency": _latency(measured),
         "agreement": [
             *_curves(measured, (("markets", "mean_last_price"),), "mean last price, ticks", agreement=True),
-            *_curves(measured, (("markets", "mean_volume"),), "mean volume of a market", agreement=True),
+            *_curves(measured, (("markets", "mean_volume"),), "mean volume per market", agreement=True),
         ],
         "levels_and_steps": _curves(
             measured, (("levels", "events_per_s"), ("steps", "events_per_s")), "agent-events/s"

@@ -110,7 +110,7 @@ def return_histogram(axes: Any, changes: np.ndarray) -> None:
         density = np.exp(-0.5 * ((at - mean) / deviation) ** 2) / (deviation * np.sqrt(2 * np.pi))
         axes.semilogy(at, density, color=GREY, lw=1.2, label=f"normal, deviation {deviation:.2f}")
         axes.set_ylim(bottom=0.3 / total, top=2.0)
-    axes.set(title="Returns", xlabel="change of the last price in an auction, ticks", ylabel="share of auctions")
+    axes.set(title="Returns", xlabel="change of the last price per auction, ticks", ylabel="share of auctions")
     axes.legend(fontsize=8)
 
 

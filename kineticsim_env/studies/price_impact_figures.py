@@ -25,7 +25,7 @@ def draw_orders(path: Path, points: Sequence[Any], fit: Any) -> None:
         if fit:
             power(axes, fit, blocks, plots.BUY)
         axes.axhline(0, color=plots.GREY, lw=0.8)
-        axes.set(title="By block size", xlabel="block, units", ylabel="ticks (a unit)", xscale="log")
+        axes.set(title="By block size", xlabel="block, units", ylabel="ticks (per unit)", xscale="log")
         plain_ticks(axes.xaxis)
         axes.legend(fontsize=8)
 

@@ -39,7 +39,10 @@ def draw_preset(
 
 
 def _by_size(axes: Any, kinds: Mapping[str, Sequence[Any]], fits: Mapping[str, Any]) -> None:
-    for kind, colour, text in (("by_rate", plots.SELL, "in {} auctions"), ("by_length", plots.BUY, "at {} an auction")):
+    for kind, colour, text in (
+        ("by_rate", plots.SELL, "in {} auctions"),
+        ("by_length", plots.BUY, "at {} per auction"),
+    ):
         points = kinds[kind]
         first, fit = points[0].impact, fits[kind]
         label = text.format(first.duration if kind == "by_rate" else first.per_auction)
@@ -74,7 +77,7 @@ def _by_participation(axes: Any, points: Sequence[Any]) -> None:
     axes.set(
         title=f"{points[0].impact.block} units, ever faster (top: units per auction)",
         xlabel="own share of the volume while the order lasts, %",
-        ylabel="ticks (a unit)",
+        ylabel="ticks (per unit)",
     )
     rising = points[-1].impact.at_end.mean > 2 * points[len(points) // 2].impact.at_end.mean
     axes.legend(
@@ -89,7 +92,7 @@ def _pairing(axes: Any, point: Any) -> None:
     axes.plot(auctions, 100 * point.ratios, color=plots.BUY, lw=1.5, label="variance, paired / unpaired")
     axes.plot(auctions, 100 * point.apart, color=_GREEN, lw=1.5, label="markets whose mid is not the other arm's")
     axes.set(
-        title=f"What pairing saves: {found.block} units, {found.per_auction} an auction",
+        title=f"What pairing saves: {found.block} units, {found.per_auction} per auction",
         xlabel="auctions since arrival",
         ylabel="%",
         ylim=(0, 100),

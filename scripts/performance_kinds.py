@@ -1,0 +1,297 @@
+"""The kinds of rows of `performance_figures.py`: each opens what it measures and runs it once, then measures it.
+
+`measure()` returns figures by name and may be called again; `digest` is a hash of the first markets' bits after the
+first run, by which two versions can be compared, or None.
+"""
+
+import gc
+import hashlib
+import importlib
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from kineticsim_env import BatchedParallelEnv, MarketConfig, Simulator
+from kineticsim_env.benchmarks.backend import Workload
+from kineticsim_env.benchmarks.cuda_backends import NaiveCuda, PaperBlock, hash_ceiling
+from kineticsim_env.benchmarks.engine_backends import Engine
+from kineticsim_env.benchmarks.timing import PeakMemory
+
+ON_GPU = torch.cuda.is_available()
+STEPS_IN_GRAPH, STEPS_FROM_PYTHON, HASHED_MARKETS = 24, 200, 256
+LEAST = {"seconds": 0.2}  # that a row is measured for
+
+
+def shortest(run: Callable[[], Any], on_gpu: bool, least: int = 5) -> float:
+    """Return the seconds of the shortest of some runs, timed by the GPU's events or a clock."""
+    run()
+    found: list[float] = []
+    started = time.perf_counter()
+    while len(found) < least or time.perf_counter() - started < LEAST["seconds"]:
+        if on_gpu:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            run()
+            end.record()
+            end.synchronize()
+            found.append(begin.elapsed_time(end) / 1e3)
+        else:
+            begun = time.perf_counter()
+            run()
+            found.append(time.perf_counter() - begun)
+    return min(found)
+
+
+def digest(tensors: Iterable[torch.Tensor]) -> str:
+    """Return a hash of the first markets' bits, by which two versions can be compared."""
+    state = hashlib.sha256()
+    for tensor in tensors:
+        state.update(tensor[:HASHED_MARKETS].cpu().numpy().tobytes())
+    return state.hexdigest()[:16]
+
+
+class Auctions:
+    """Runs of auctions: `own` is a kernel with the markets' parameters compiled in, or the one for all."""
+
+    def __init__(
+        self,
+        preset: str = "paper",
+        agents: int = 256,
+        levels: int = 128,
+        markets: int = 8192,
+        slots: int = 0,
+        own: bool = True,
+        auctions: int = 500,
+        device: str = "cuda",
+        threads: int = 0,
+    ) -> None:
+        shape = {} if levels == 128 else {"num_levels": levels, "init_price": levels // 2}
+        config = MarketConfig.preset(preset, num_agents=agents, **shape)
+        engine = device if ON_GPU or device != "cuda" else "cpu"
+        self._simulator = Simulator(config, markets, engine=engine, slots=slots)
+        self._on_gpu, self._auctions, self._threads = engine == "cuda", auctions, threads
+        self._events = markets * agents * auctions
+        if own:
+            self._simulator.specialise()
+        self._run()
+        self._simulator.check_errors()
+        self.digest = digest((self._simulator.bid, self._simulator.ask, self._simulator.last_price))
+
+    def _run(self) -> None:
+        self._simulator.engine.launch(0, auctions=self._auctions)
+
+    def measure(self) -> dict[str, float]:
+        """Return agent-events per second, and microseconds per auction of all markets."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self._threads or threads)
+        taken = shortest(self._run, self._on_gpu)
+        torch.set_num_threads(threads)
+        return {"events_per_s": self._events / taken, "us_per_auction": taken / self._auctions * 1e6}
+
+    def close(self) -> None:
+        """Let go of the markets; one that cannot go on says so."""
+        self._simulator.close()
+
+
+class Baseline:
+    """A CUDA baseline of `cuda/baselines`; its bits are compared with the engine's first."""
+
+    def __init__(self, backend: str, agents: int = 256, markets: int = 8192, auctions: int = 500) -> None:
+        self._workload, engine = Workload(markets, agents, steps=auctions), Engine("cuda")
+        self._backend = {"PaperBlock": PaperBlock, "NaiveCuda": NaiveCuda}[backend]()
+        ends = []
+        for one in (self._backend, engine):
+            one.prepare(self._workload)
+            one.reset()
+            one.run(auctions)
+            one.synchronize()
+            ends.append(one.result())
+        engine.close()
+        if not all(np.array_equal(getattr(ends[0], side), getattr(ends[1], side)) for side in ("bid", "ask")):
+            raise RuntimeError(f"{backend} and the engine end with different books")
+        self.digest = digest(torch.from_numpy(getattr(ends[0], side)) for side in ("bid", "ask"))
+
+    def measure(self) -> dict[str, float]:
+        """Return agent-events per second."""
+        taken = shortest(lambda: self._backend.run(self._workload.steps), True, 3)
+        return {"events_per_s": self._workload.events / taken}
+
+    def close(self) -> None:
+        """Give memory back."""
+        self._backend.close()
+
+
+class Hash:
+    """The model's random words per second, when a GPU makes nothing else."""
+
+    digest = None
+
+    def measure(self) -> dict[str, float]:
+        """Return them."""
+        return {"hashes_per_s": hash_ceiling("cuda")}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Memory:
+    """The peak of device memory over opening, reset and run."""
+
+    device, name, digest = "cuda", "CUDA engine", None
+
+    def __init__(self, markets: int = 16384) -> None:
+        self._markets = markets
+
+    def measure(self) -> dict[str, float]:
+        """Return its bytes; 0 without a GPU."""
+        peak = PeakMemory(self) if ON_GPU else None
+        simulator = Simulator(MarketConfig(), self._markets, engine="cuda" if ON_GPU else "cpu")
+        simulator.reset(seed=1)
+        simulator.run(100, progress=False)
+        return {"bytes": (peak.bytes() or 0) if peak else 0}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Steps:
+    """Steps of environments whose parameters differ, in a CUDA graph or from Python; `drawn`: new actions each step."""
+
+    def __init__(
+        self,
+        task: str = "MarketMaking",
+        markets: int = 1024,
+        agents: int = 64,
+        graph: bool = True,
+        copy: bool = False,
+        drawn: bool = False,
+        own: bool = False,
+        lanes: int | None = None,
+        learners: dict[str, int] | None = None,
+        device: str = "cuda",
+        threads: int = 0,
+    ) -> None:
+        engine = device if ON_GPU else "cpu"
+        config = MarketConfig.preset("trading", num_agents=agents)
+        spread = np.random.default_rng(0).uniform(0.9, 1.1, (2, markets))
+        config = config.replace(
+            market_order_prob=config.market_order_prob * spread[0], walk_prob=config.walk_prob * spread[1]
+        )
+        self._envs: Any
+        if learners:
+            self._envs = BatchedParallelEnv(markets, learners, config=config, engine=engine, copy=copy)
+        else:
+            kind = f"KineticSim/{task}-v0"
+            envs: Any = gym.make_vec(kind, num_envs=markets, config=config, engine=engine, output="torch", copy=copy)
+            self._envs = envs.unwrapped
+        simulator = self._envs.core.simulator
+        in_use: Any = simulator.engine
+        if lanes is not None and engine == "cuda":  # 64 order bins hold the preset's 30 ticks, and pay with more agents
+            in_use.force = {"KS_LANES": lanes, "KS_BINS": 64 if agents > 64 else 0}
+        if own or lanes is not None:
+            simulator.specialise()
+        self._envs.reset(seed=0)
+        torch.manual_seed(0)
+        self._actions = self._first_actions(learners)
+        self._markets, self._drawn, self._threads = markets, drawn, threads
+        self._on_gpu, self._graph = engine == "cuda", None
+        results = [self._step() for _ in range(3)][-1]
+        self.digest = digest(part for result in results[:2] for part in (result.values() if learners else [result]))
+        if graph and self._on_gpu:
+            torch.cuda.synchronize()
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                for _ in range(STEPS_IN_GRAPH):
+                    self._step()
+
+    def _first_actions(self, learners: dict[str, int] | None) -> Any:
+        if not learners:
+            shape = self._envs.num_envs, *self._envs.single_action_space.shape
+            return (torch.rand(shape) * 2 - 1).to(self._envs.device)
+        spaces, names = self._envs.single_action_spaces, self._envs.group_map
+        shapes = {role: (self._envs.num_envs, len(names[role]), *space.shape) for role, space in spaces.items()}
+        return {role: (torch.rand(shape) * 2 - 1).to(self._envs.device) for role, shape in shapes.items()}
+
+    def _step(self) -> Any:
+        if self._drawn:
+            self._actions.uniform_(-1.0, 1.0)
+        return self._envs.step(self._actions)
+
+    def _run(self) -> None:
+        if self._graph:
+            self._graph.replay()
+            return
+        for _ in range(STEPS_FROM_PYTHON):
+            self._step()
+        if self._on_gpu:
+            torch.cuda.synchronize()
+
+    def measure(self) -> dict[str, float]:
+        """Return steps per second of all markets together, and microseconds per step."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self._threads or threads)
+        taken = shortest(self._run, self._graph is not None)
+        torch.set_num_threads(threads)
+        taken /= STEPS_IN_GRAPH if self._graph else STEPS_FROM_PYTHON
+        return {"steps_per_s": self._markets / taken, "us_per_step": taken * 1e6}
+
+    def close(self) -> None:
+        """Let go of graph and markets."""
+        self._graph = None
+        self._envs.close()
+
+
+class Training:
+    """The fast PPO example: a variant of `scripts/training_rate.py`."""
+
+    digest = None
+
+    def __init__(self, variant: str, markets: int = 65536) -> None:
+        rate = self._rate = importlib.import_module("training_rate")
+        gc.collect()
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        args = rate.ppo.Args(**rate.VARIANTS[variant], **({} if ON_GPU else {"num_envs": markets}))
+        args.fill_in(ON_GPU)
+        if ON_GPU:
+            torch.set_float32_matmul_precision("high")
+        envs: Any = gym.make_vec(
+            "KineticSim/MarketMaking-v0",
+            num_envs=args.num_envs,
+            config=rate.different_markets(args.num_envs, 0.1),
+            output="torch",
+            copy=False,
+            engine="cuda" if ON_GPU else "cpu",
+        )
+        sizes = (math.prod(space.shape) for space in (envs.single_observation_space, envs.single_action_space))
+        agent = rate.ppo.Agent(*sizes, args.hidden, args.initial_std).to(envs.unwrapped.device)
+        self._trainer = rate.ppo.Trainer(args, envs, agent)
+        envs.reset(seed=0)
+        self._prepared = self._trainer.prepare()
+        self._steps = args.num_envs * args.num_steps
+
+    def measure(self) -> dict[str, float]:
+        """Return steps per second of the whole, of rollouts, and of stepping alone; and seconds of preparation."""
+        device = torch.device("cuda" if ON_GPU else "cpu")
+        parts = {
+            "training_steps_per_s": lambda: self._trainer.update(0.0),
+            "rollout_steps_per_s": self._trainer.rollout,
+            "steps_per_s": self._rate.random_steps(self._trainer),
+        }
+        rates = {
+            name: self._steps / self._rate.timed(work, device, 2 * LEAST["seconds"]) for name, work in parts.items()
+        }
+        return rates | {"prepare_seconds": self._prepared}
+
+    def close(self) -> None:
+        """Let go of networks and markets."""
+        self._trainer.envs.close()
+        del self._trainer
+
+
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (Auctions, Baseline, Hash, Memory, Steps, Training)}

@@ -1,0 +1,120 @@
+"""What measures the rows of docs/performance.md, in small; and what writes the page's tables from the figures."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from scripts.pages import performance
+
+ROOT = Path(__file__).parent.parent
+SCALING = ROOT / "docs" / "benchmarks" / "scaling_h200.json"
+
+
+@pytest.fixture(scope="module")
+def script():
+    """Return the script, imported as Python does for one."""
+    threads = torch.get_num_threads()
+    sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
+    yield importlib.import_module("performance_figures")
+    del sys.path[:2]
+    torch.set_num_threads(threads)
+
+
+def invented(script) -> dict:
+    """Return a file of figures, each of them another number."""
+    found = []
+    for at, row in enumerate(script.rows()):
+        number = 1.0 + at / 1000
+        rates = {
+            f"{what}_per_s": number * 1e9 for what in ("events", "steps", "hashes", "training_steps", "rollout_steps")
+        }
+        found.append(row | rates | {"us_per_step": 10 * number, "us_per_auction": number, "bytes": 18e6})
+    found += [{"group": "learning", "name": name, "ahead_wall_s": 2.0} for name in ("default", "fast")]
+    return {"machine": {"date": "2031-01-02T", "gpu": "G", "driver": "D", "cpu": "C"}, "rows": found}
+
+
+def test_rows_have_names_of_their_own_and_known_kinds(script):
+    rows = script.rows()
+    names = [(row["group"], row["name"]) for row in rows]
+    assert len(set(names)) == len(names) > 80
+    assert {row["group"] for row in rows} == set(script.GROUPS)
+    assert {row["kind"] for row in rows} == set(script.KINDS)
+
+
+def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
+    path = tmp_path / "figures.json"
+    words = ["--output", str(path), "--scale", "4096", "--seconds", "0", "--groups"]
+    run = tmp_path / "run"
+    run.mkdir()
+    curve = [{"steps": 10, "seconds": 2.0}]
+    (run / "results.json").write_text(json.dumps({"curve": curve, "args": {"fast": True}, "ahead": {"wall": 1.5}}))
+    for more in (["engine", "memory"], ["learners", "--resume", "--learning", str(run)]):
+        monkeypatch.setattr(sys, "argv", ["performance_figures.py", *words, *more])
+        script.main()
+    rows = json.loads(path.read_text())["rows"]
+    assert not [row["failed"] for row in rows if "failed" in row]
+    groups = [row["group"] for row in rows]
+    assert set(groups) == {"engine", "memory", "learners", "learning"}
+    by_name = {row["name"]: row for row in rows}
+    own, general = (by_name[f"trading, 256 agents{end}"] for end in ("", ", parameters not compiled in"))
+    assert own["digest"] == general["digest"] != by_name["paper, 256 agents"]["digest"]
+    one = by_name["paper, 1024 agents"]
+    assert one["events_per_s"] * one["us_per_auction"] * 1e-6 == pytest.approx(one["markets"] * 1024)
+    assert by_name["fast"] == {"group": "learning", "name": "fast", "steps_per_s": 5.0, "ahead_wall_s": 1.5}
+
+
+def test_a_row_that_fails_says_why_and_others_go_on(script):
+    row = script.measured({"group": "engine", "name": "odd", "kind": "Auctions", "agents": -1, "markets": 1})
+    assert "num_agents" in row["failed"]
+
+
+def test_pages_are_written_from_the_figures(script, tmp_path):
+    data = invented(script)
+    source, page, readme = tmp_path / "figures.json", tmp_path / "page.md", tmp_path / "README.md"
+    source.write_text(json.dumps(data))
+    words = ["--figures", str(source), "--scaling", str(SCALING), "--page", str(page), "--readme", str(readme)]
+    for _ in range(2):  # what is written can be written again
+        page.write_text(page.read_text() if page.exists() else (ROOT / "docs" / "performance.md").read_text())
+        readme.write_text(readme.read_text() if readme.exists() else (ROOT / "README.md").read_text())
+        performance.main(words)
+    figures = {(row["group"], row["name"]): row for row in data["rows"]}
+    text = page.read_text()
+    for group, name in (("levels", "8192"), ("agents", "1"), ("markets", "16384"), ("engine", "trading, 1024 agents")):
+        assert performance.rate(figures[group, name]["events_per_s"], 1e9) in text
+    reached = performance.rate(figures["engine", "paper, 256 agents"]["events_per_s"])
+    assert f"agent-events/s, preset `paper`, 256 agents | {reached} |" in readme.read_text()
+    by_hand = "## The roofline of an event"
+    assert by_hand in text and text.count("<!-- end -->") == 6
+    assert (
+        text.partition(by_hand)[2][:500] == (ROOT / "docs" / "performance.md").read_text().partition(by_hand)[2][:500]
+    )
+
+
+def test_figures_without_a_group_are_refused(script, tmp_path):
+    data, path = invented(script), tmp_path / "figures.json"
+    path.write_text(json.dumps(data | {"rows": [row for row in data["rows"] if row["group"] != "learning"]}))
+    with pytest.raises(SystemExit, match="no rows of learning; see"):
+        performance.main(["--figures", str(path)])
+
+
+def test_a_page_without_the_place_is_refused():
+    with pytest.raises(ValueError, match="cores: got 0 places"):
+        performance.replaced("no table here", "cores", "table")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (464.4e9, 0, "464 G"),
+        (1001.6e9, 0, "1,002 G"),
+        (9.34e6, 0, "9.34 M"),
+        (103e3, 0, "103 k"),
+        (1.0674e9, 1e6, "1,067 M"),
+    ],
+)
+def test_rates_have_three_digits(value, unit, text):
+    assert performance.rate(value, unit) == text
