@@ -269,8 +269,8 @@ class Training:
             engine="cuda" if ON_GPU else "cpu",
         )
         sizes = (math.prod(space.shape) for space in (envs.single_observation_space, envs.single_action_space))
-        agent = rate.ppo.Agent(*sizes, args.hidden, args.initial_std).to(envs.unwrapped.device)
-        self._trainer = rate.ppo.Trainer(args, envs, agent)
+        networks = rate.ppo.ActorCritic(*sizes, args.hidden, args.initial_std).to(envs.unwrapped.device)
+        self._trainer = rate.ppo.Trainer(args, envs, networks)
         envs.reset(seed=0)
         self._prepared = self._trainer.prepare()
         self._steps = args.num_envs * args.num_steps

@@ -199,7 +199,7 @@ struct MarketOnChip : MarketState<kBins> {
 
   // Whether a quote of this lane's slot is among the ticks around the mid, at an end of the grid, where marketable orders are.
   __device__ __forceinline__ bool shares_far_tick(const Cleared& cleared, int at_bid, int at_ask) const {
-    return (at_bid == levels - 1 && cleared.holds(at_bid)) || (at_ask == 0 && cleared.holds(at_ask));
+    return (at_bid == levels - 1 && cleared.top() >= at_bid) || (at_ask == 0 && cleared.base == 0);
   }
 
   // Clear the ticks around the mid if no others can trade, else the whole grid.
