@@ -10,7 +10,7 @@ from reference import Reference
 from reference.orders import BUY, SELL, Grid, Order, View, built_in_order
 from reference.queues import Queues
 from reference.rules import Rules
-from reference.words import PLACE, episode_key, word
+from reference.words import PLACE, episode_key, mix64, word
 
 GRID = dict(num_levels=16, num_agents=1, init_price=8, init_depth=8, arrivals="clock", max_order_qty=1)
 NEVER = 1 << 30  # as a beat: only the one before event 0
@@ -157,6 +157,53 @@ def test_agents_do_not_see_waiting_orders_but_live_continuous_ones():
     assert live.log[1] == ("order", -1, 8, 1) and call.log[3] == ("auction", 8, 1)
 
 
+def test_who_comes_and_with_what():
+    """Five makers; the words are spelled out once more. A maker buys if its index plus the event's number is even."""
+    makers = {"noise": 0.0, "momentum": 0.0, "maker": 1.0, "num_agents": 5, "max_order_qty": 1000, "interval": 20}
+    market = Reference({**GRID, **makers, "mechanism": "call"}, 0, seed=42)
+    market.interval(), market.interval()
+    golden, key = 0x9E3779B97F4A7C15, mix64(42 + 0x9E3779B97F4A7C15)
+    orders = [note for note in market.log if note[0] == "order"]
+    for g, (_, side, _, quantity) in zip(range(20, 40), orders, strict=True):
+        pair = mix64(key + ((g // 2) * 2**32 + 2**31 + 2**29 + 1) * golden)
+        agent = (pair % 2**32 if g % 2 == 0 else pair >> 32) * 5 >> 32
+        own = mix64(key + (g * 2**32 + 1) * golden)
+        assert side == (1 if (agent + g) % 2 == 0 else -1)
+        assert quantity == 1 + ((own >> 32) % 2**16 * 1000 >> 16)
+
+
+@pytest.mark.parametrize(("arrivals", "interval", "beat"), [("each", 1, 1), ("clock", 1, 4), ("clock", 8, 2)])
+def test_the_coin_is_one_per_beat(arrivals, interval, beat):
+    """A maker with half-spread 0 around a mid of 8.5: all its orders of a beat are at 8, or all at 9."""
+    mechanism = dict(arrivals=arrivals, interval=interval, beat=beat, rounding="coin", maker_half_spread=0)
+    market = lone_maker(1, "call", **mechanism)
+    market.interval([[7, 0, 10, 0]])
+    for _ in range(24 // interval):
+        market.book.resting[BUY].clear(), market.book.resting[SELL].clear()
+        market.book.resting[BUY][7] = market.book.resting[SELL][10] = 99
+        first = market.t if arrivals == "each" else market.t * interval
+        market.interval()
+        prices = [note[2] for note in market.log if note[0] == "order"]
+        beats = [(first + place) // beat for place in range(interval)]
+        assert prices == [8 + (word(market.key, b, 2**30) >> 16 & 1) for b in beats]
+
+
+@pytest.mark.parametrize(("tick_size", "t", "price"), [(1, 0, 9), (1, 1, 10), (4, 0, 8), (4, 1, 8), (3, 1, 9)])
+def test_a_tie_goes_to_the_mid_on_the_tick(tick_size, t, price):
+    """A bid of 1 at 12 and an ask of 1 at 7 trade at any price between; the mid is 9.5."""
+    market = silent(0, "call", interval=1, beat=NEVER, tie="mid", init_depth=0, tick_size=tick_size)
+    market.decision(None, t)
+    market.book.resting[BUY][12] = market.book.resting[SELL][7] = 1
+    assert market.interval()["last_price"] == price
+
+
+def test_a_tie_goes_to_the_mid_before_the_fresh_quotes():
+    market = silent(2, "call", interval=1, beat=NEVER, tie="mid", init_depth=0)
+    market.interval([NONE, bid(5, 1), ask(8, 1)])
+    seen = market.interval([NONE, bid(12, 1), ask(5, 1)])  # at any price from 5 to 12; the mid was 6.5
+    assert seen["volume"] == 1 and seen["last_price"] == 7
+
+
 # The grid -------------------------------------------------------------------------------------------------------------
 
 
@@ -183,6 +230,18 @@ def test_the_far_end_takes_no_better_place_than_before():
     book.follow(Grid(16, 1, -5))
     assert [(quote.price, book.ahead(quote)) for quote in quotes] == [(10, 0), (10, 5), (10, 7)]
     assert [fill[0] for fill in book.take(SELL, 10, 10) if fill[0].slot is not None] == quotes
+
+
+def test_at_the_same_place_the_earlier_moment_goes_first():
+    """As a merge at the grid's end can leave it: the later quote in front, until nothing is left between the two."""
+    book = Queues(Grid(16, 1))
+    later, earlier = Order(BUY, 10, 1, 5, 0), Order(BUY, 10, 1, 2, 1)
+    for order in (later, Order(BUY, 10, 3, 3), earlier):
+        book.join(order)
+    book.cancel(BUY, 10, 2, 0)
+    assert book.ahead(earlier) == 1 and book.queue(BUY, 10)[0] is later
+    book.cancel(BUY, 10, 1, 0)
+    assert [fill[0] for fill in book.take(SELL, 10, 2)] == [earlier, later]
 
 
 def test_what_is_left_of_a_marketable_order_disappears():
@@ -233,6 +292,14 @@ def test_levers_on_quotes():
     assert market.interval([[6, 1, 10, 1]])["quotes"] == [[4, 1, 12, 1]]  # the same prices after the levers
     assert market.quotes[0][BUY].moment == place
     assert market.interval([[40, 1, 41, 1]])["quotes"] == [[12, 1, 44, 1]]  # 40 is cut to 8 + 5, down to 12
+
+
+def test_the_collar_is_around_the_last_price_of_the_last_beat():
+    market = silent(0, interval=1, beat=4, collar=2)
+    market.interval()
+    assert market.interval([bid(9, 1)])["last_price"] == 9
+    prices = [market.interval([bid(14, 1)])["quotes"][0][0] for _ in range(3)]
+    assert prices == [8 + 2, 8 + 2, 9 + 2]  # the third comes after beat 1
 
 
 def test_regimes_are_drawn_at_beats():

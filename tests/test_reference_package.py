@@ -77,3 +77,19 @@ def test_each_option(seed):
     for option in ("walk", "cancel", "window", "tie", "residue", "multinomial", "limit", "cap"):
         config = make_config(seed, 32, 30, frozenset({option}))
         play_beside(Play(config, 2, (None, None), seed, ()), moves_of(seed, 4))
+
+
+def test_both_stop_in_the_same_auction():
+    """Makers that never trade fill the book; at 2^31 NumPy raises and the reference sets its error word."""
+    shares = {"noise": 0.0, "momentum": 0.0, "maker": 1.0}
+    config = ks.MarketConfig(num_levels=16, init_price=8, num_agents=16384, max_order_qty=65535, **shares)
+    sim, alone = ks.Simulator(config, 1, engine="numpy", seed=3), Reference(config.to_dict(), 0, 3)
+    while not alone.error:
+        seen = alone.interval()
+        if alone.error:
+            with pytest.raises(ks.MarketError):
+                sim.step()
+            assert sim.t[0] == seen["t"] and sim.bid[0].tolist() == seen["bid"]
+        else:
+            sim.step()
+    assert seen["t"] >= 7
