@@ -47,6 +47,9 @@ def random_fields(rng: random.Random, mechanism: str, arrivals: str = "clock") -
         "collar": maybe(0, 1, 4),
         "tick_size": maybe(1, 2, 3, 8),
     }
+    if rng.random() < 0.15:  # thin: one side is often empty, and the grid moves by many ticks at once
+        fields |= {"init_depth": 0, "num_agents": 2, "window": 1, "reference": "mid", "max_order_qty": 4}
+        fields |= {"cancel_prob": pick([0.0, 0.6]), "collar": 0, "noise_spread": levels, "market_order_prob": 0.1}
     if fields["window"]:
         fields |= {"walk_prob": maybe(0.0, 0.3, 1.0), "jump_prob": maybe(0.0, 0.2), "jump_size": pick([1, 5, levels])}
     if arrivals == "clock":
@@ -69,19 +72,22 @@ def random_slots(rng: random.Random, fields: dict[str, Any]) -> tuple[str | None
 
 
 def random_quotes(rng: random.Random, seen: dict[str, Any], slots: int) -> list[list[int]]:
-    """Quotes near the mid, at the grid's ends and off it; many repeat what stands, as large or smaller."""
+    """Quotes near the mid, at the ends, off the grid, on one side; many repeat what stands, as large or smaller."""
     mid, low, levels = seen["mid2"] // 2, seen["price_origin"], len(seen["bid"])
     ends = [low - 3, low - 1, low, low + 1, low + levels - 2, low + levels - 1, low + levels, low + levels + 9]
     quotes = []
+    one_side = rng.choice([None, None, None, 0, 2])  # all slots on it, anywhere: the grid's end may take them along
     for slot in range(slots):
         reach = rng.choice([0, 1, 3, levels])
         quote = [mid - rng.randint(-reach // 2, reach), rng.randint(-1, 9)]
         quote += [mid + rng.randint(-reach // 2, reach), rng.randint(-1, 9)]
         if rng.random() < 0.1:
             quote[0::2] = sorted(rng.sample(ends, 2))
+        if one_side is not None:
+            quote[one_side], quote[3 - one_side] = low + rng.randrange(levels), 0
         standing = seen["quotes"][slot]
         for side in (0, 2):
-            if rng.random() < 0.5:
+            if rng.random() < 0.5 and one_side in (None, side):
                 quote[side] = standing[side]
                 quote[side + 1] = max(0, standing[side + 1] - rng.choice([0, 0, 0, 1, -2]))
         quotes.append(quote)
