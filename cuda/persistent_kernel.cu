@@ -21,13 +21,14 @@
 #include "warp/market.cuh"
 #endif
 
-// Blocks that a multiprocessor must hold, which bounds a thread's registers: 80, or 96 for an environment. With fewer,
-// values go to local memory and hashes no longer overlap; more only helps few markets.
+// Blocks that a multiprocessor must hold, which bounds a thread's registers: 80, or 96 for an environment, and where there are
+// slots and parameters are read at run time. With fewer, values go to local memory and hashes no longer overlap; more only
+// helps few markets.
 #ifndef KS_BLOCKS
 #if KS_LANES
 #define KS_BLOCKS 4
 #else
-#define KS_BLOCKS (KS_TASK ? ks::kBlocks : 6)
+#define KS_BLOCKS (KS_TASK || (KS_SLOTS && ks::kUnroll == 1) ? ks::kBlocks : 6)
 #endif
 #endif
 

@@ -1,8 +1,8 @@
-r"""Measure every row of docs/performance.md that needs one machine only, in one run.
+"""Measure every row of docs/performance.md that needs one machine only, in one run.
 
     python scripts/performance_figures.py --output docs/benchmarks/performance_h200.json
-    python scripts/performance_figures.py --groups training --resume --output docs/benchmarks/performance_h200.json \
-        --learning runs/gpu_maker1 runs/gpu_maker1_fast
+    python scripts/performance_figures.py --groups training --resume --learning runs/gpu_maker1 runs/gpu_maker1_fast
+        --output docs/benchmarks/performance_h200.json
 
 Beside the suite (`python -m kineticsim_env bench`): presets, slots, shapes up to their limits, steps of every task,
 training, the C++ engine on this machine's cores; next to the rates of the paper's kernel and of the hash alone.

@@ -71,8 +71,8 @@ def environment(mark: str, levels: int) -> None:
 
 
 def environments_on_lanes(levels: int, **changes: Any) -> None:
-    """Step environments that have a lane each over the ends of episodes; the last warp has a few only."""
-    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
+    """Step environments that have a lane each, over the ends of some episodes; the last warp has a few only."""
+    task = ManyLearnersTask(horizon=12, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
     changes |= {"num_levels": levels, "init_price": levels // 2, "window": 3}
     for role in ROLES:
         settings = EnvSettings(MarketConfig.preset("trading", **changes), engine="cuda", auctions_per_step=2)

@@ -275,6 +275,7 @@ struct MarketOnChip : MarketState<kBins> {
 
   __device__ __forceinline__ void fill_quotes(Auction& auction) {
     Cleared& cleared = auction.cleared;
+    traded = cleared.volume;
     if (auction.in_registers) leave_residual_of_one(auction.clearing, cleared, auction.at_bid, auction.at_ask);
     __syncwarp();
     if (auction.quoted && !auction.in_registers) {
@@ -318,9 +319,7 @@ struct MarketOnChip : MarketState<kBins> {
   // One auction. Returns false if the market has to stop.
   __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
     bool plays = true;
-    const int64_t before = volume;
     play_auction<kOptions>(*this, plays, has_fresh, fresh);
-    traded = (int32_t)(volume - before);
     return plays;
   }
 

@@ -14,9 +14,9 @@ from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, driver, kernels, layout
 
-# Agent-events after which the CUDA engine compiles a kernel for its own parameters: about half a second of one H200.
+# Agent-events after which the CUDA engine compiles a kernel for its own parameters: about two seconds of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
-_WORK_TO_SPECIALISE = 2 * 10**11
+_WORK_TO_SPECIALISE = 6 * 10**11
 
 
 class CudaEngine(NativeEngine):
