@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,17 @@ MAX_QUOTE_QTY = layout.CONSTANTS["kMaxQuoteQty"]
 MAX_STEP_QTY = 1 << 30  # what all agents of a market may submit in one auction
 
 _CHOICES = {
-    "tie": tuple(layout.ENUMS["Tie"]),
-    "residue": tuple(layout.ENUMS["Residue"]),
+    **{name: tuple(layout.ENUMS[name.capitalize()]) for name in ("tie", "residue", "rounding", "reference")},
     "population": ("fixed", "multinomial"),
+    **{name: tuple(layout.ENUMS[name.capitalize()]) for name in ("arrivals", "mechanism")},
 }
-_PROBABILITIES = {"market_order_prob": 1 << 24, "walk_prob": 1 << 16, "jump_prob": 1 << 16, "cancel_prob": 1 << 16}
+_PROBABILITIES = {
+    "market_order_prob": 1 << 24,
+    "walk_prob": 1 << 16,
+    "jump_prob": 1 << 16,
+    "cancel_prob": 1 << 16,
+    "regime_switch_prob": 1 << 16,
+}
 _INTEGERS = {  # inclusive ranges; those that depend on other fields are in _check_together
     "num_levels": (8, 8192),
     "num_agents": (1, MAX_STEP_QTY),
@@ -41,19 +47,35 @@ _INTEGERS = {  # inclusive ranges; those that depend on other fields are in _che
     "fundamental_price": (-MAX_PRICE, MAX_PRICE),
     "max_quote_qty": (0, MAX_QUOTE_QTY),
     "inventory_limit": (0, MAX_PRICE),
-    "fee": (0, 1 << 20),
+    "fee": (-(1 << 20), 1 << 20),
+    "taker_offset": (0, 32767),
+    "taker_fee": (-(1 << 20), 1 << 20),
+    "tax": (0, 32767),
+    "collar": (0, 32767),
+    "tick_size": (1, 64),
+    "quote_latency": (0, (1 << 31) - 1),
+    "interval": (1, 65535),
+    "beat": (1, 1 << 30),
 }
 TEXTS = tuple(_CHOICES)  # the fields that are no numbers
-_OPTIONAL = ("fundamental_price", "inventory_limit")
-_ENSEMBLE_WIDE = ("num_levels", "population")  # everything else may differ from market to market
+_OPTIONAL = ("fundamental_price", "inventory_limit", "interval", "beat")
+# What a regime may change; the order is that of `struct RegimeParams`.
+REGIME_FIELDS = (
+    "max_order_qty", "noise_spread", "market_order_prob", "maker_half_spread", "taker_offset", "walk_prob", "jump_prob",
+    "jump_size", "cancel_prob",
+)  # fmt: skip
+MAX_REGIMES = 64
+# Everything else may differ from market to market.
+_ENSEMBLE_WIDE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MarketConfig:
     """One market, or an ensemble of markets that differ in some fields.
 
-    Every field but `num_levels` and `population` may be a sequence with one value per market. The defaults are the
-    preset `"paper"`. Formulas and bounds: `docs/model.md`.
+    Every field may be a sequence with one value per market, but for `num_levels`, `population`, `arrivals`,
+    `mechanism`, `interval`, `beat` and `regimes`. The defaults are the preset `"paper"`. Formulas and bounds:
+    `docs/model.md`.
 
     Attributes:
         num_levels: Ticks of the price grid L, a power of two from 8 to 8192.
@@ -79,7 +101,24 @@ class MarketConfig:
         population: `"fixed"` counts by largest remainder, or `"multinomial"` counts drawn per market when seeded.
         max_quote_qty: Largest quote of a slot, at most 2^20.
         inventory_limit: A slot's largest inventory, long or short; None is no limit.
-        fee: What a slot pays per unit traded, in thousandths of a tick.
+        fee: What a slot pays per unit traded, in thousandths of a tick; negative is a rebate.
+        rounding: Where a price half way between ticks goes: to the `"even"` one, or as a `"coin"` per auction falls.
+        reference: What built-in agents price around: the `"mid"`, or the `"fundamental"` price.
+        taker_offset: Ticks beyond the mid at which momentum and fundamental agents price.
+        taker_fee: What a slot pays besides per unit that it takes, in thousandths of a tick. Needs `"continuous"`.
+        tax: Ticks per unit that slots pay, and by which built-in limit prices move against the trade.
+        collar: How far from the last price orders may be priced, in ticks; 0 is off.
+        tick_size: Prices are multiples of so many ticks of the grid.
+        arrivals: Whether `"each"` agent comes once per auction, or agents are drawn by a `"clock"` of events.
+        interval: Events of the clock per interval, 1 to 65535; None is `num_agents`.
+        beat: Events from one beat to the next, at which the fundamental moves and orders are cancelled; None is
+            `num_agents`.
+        mechanism: `"call"`, one auction per interval, or `"continuous"` trading. The latter needs the clock.
+        quote_latency: Events after which a decision's quotes arrive, under `"continuous"`.
+        regimes: Mappings of parameters that a hidden regime changes: `max_order_qty`, `noise_spread`,
+            `market_order_prob`, `maker_half_spread`, `taker_offset`, and those of walk, jumps and cancellation; None
+            is no regime.
+        regime_switch_prob: Probability per beat that the regime is drawn anew, rounded to 1/65536.
     """
 
     num_levels: int = 128
@@ -106,11 +145,26 @@ class MarketConfig:
     max_quote_qty: Any = MAX_QUOTE_QTY
     inventory_limit: Any = None
     fee: Any = 0
+    rounding: Any = "even"
+    reference: Any = "mid"
+    taker_offset: Any = 1
+    taker_fee: Any = 0
+    tax: Any = 0
+    collar: Any = 0
+    tick_size: Any = 1
+    arrivals: str = "each"
+    interval: int | None = None
+    beat: int | None = None
+    mechanism: str = "call"
+    quote_latency: Any = 0
+    regimes: Any = None
+    regime_switch_prob: Any = 0.0
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
         for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _checked(field.name, getattr(self, field.name)))
+            check = _checked_regimes if field.name == "regimes" else _checked
+            object.__setattr__(self, field.name, check(field.name, getattr(self, field.name)))
         _check_together(self)
 
     @classmethod
@@ -149,6 +203,24 @@ class MarketConfig:
     def per_market(self) -> dict[str, int]:
         """Names and lengths of the fields that are given per market."""
         return {name: len(value) for name, value in self.to_dict().items() if isinstance(value, np.ndarray)}
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether agents are drawn by a clock of events."""
+        return self.arrivals == "clock"
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether orders trade as they come."""
+        return self.mechanism == "continuous"
+
+    @property
+    def uses_levers(self) -> bool:
+        """Whether any market has a lever of docs/model.md on, regimes among them."""
+        off = {"rounding": "even", "reference": "mid", "taker_offset": 1, "tick_size": 1}
+        names = (*off, "taker_fee", "tax", "collar", "regime_switch_prob")
+        changed = any(np.any(np.asarray(getattr(self, name)) != off.get(name, 0)) for name in names)
+        return bool(changed) or self.regimes is not None
 
     @property
     def uses_options(self) -> bool:
@@ -221,6 +293,28 @@ def _checked(name: str, value: Any) -> Any:
     return _checked_scalar(name, value)
 
 
+def _checked_regimes(name: str, value: Any) -> tuple[dict[str, Any], ...] | None:
+    """Return regimes as a tuple of dicts, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
+        raise TypeError(f"{name}: got {show(value)}, allowed is a sequence of mappings, or None")
+    if not 1 <= len(value) <= MAX_REGIMES:
+        raise ValueError(f"{name}: got {len(value)} regimes, allowed are 1 to {MAX_REGIMES}")
+    regimes = []
+    for number, regime in enumerate(value):
+        if not isinstance(regime, Mapping):
+            raise TypeError(f"{name}[{number}]: got {show(regime)}, allowed is a mapping of parameters")
+        unknown = [key for key in regime if not is_one_of(key, REGIME_FIELDS)]
+        if unknown:
+            raise ValueError(f"{name}[{number}]: got {show(unknown[0])}, allowed are {', '.join(REGIME_FIELDS)}")
+        try:
+            regimes.append({key: _checked_scalar(key, regime[key]) for key in REGIME_FIELDS if key in regime})
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name}[{number}]: {error}") from None
+    return tuple(regimes)
+
+
 def check_kind(name: str, value: Any, choices: Mapping[str, Sequence[str]], optional: Sequence[str]) -> bool:
     """Refuse what is neither a known choice, nor None where that is allowed, nor a number; True if it is a number."""
     if name in choices:
@@ -275,10 +369,53 @@ def _check_together(config: MarketConfig) -> None:
     largest = MAX_STEP_QTY
     over = array("num_agents").astype(np.int64) * array("max_order_qty") > largest
     refuse("num_agents", over, f"num_agents * max_order_qty up to {largest}")
+    refuse("tick_size", array("tick_size") > levels, f"1 to num_levels = {levels}")
+    _check_clock(config, refuse)
+    _check_regimes(config)
     total = array("noise") + array("momentum") + array("maker") + array("fundamental")
     if np.any(np.abs(total - 1.0) > 1e-9):
         worst = float(np.atleast_1d(total)[np.argmax(np.abs(np.atleast_1d(total) - 1.0))])
         raise ValueError(f"noise, momentum, maker, fundamental: got shares that sum to {worst!r}, allowed is 1")
+
+
+def _check_clock(config: MarketConfig, refuse: Callable[[str, Any, str], None]) -> None:
+    """Check what only the clock, and what only continuous trading has."""
+    clock, continuous = config.uses_clock, config.is_continuous
+    refuse(
+        "mechanism",
+        continuous and not clock,
+        "'call' where arrivals is 'each'; continuous trading needs arrivals='clock'",
+    )
+    for name in ("interval", "beat"):
+        given = getattr(config, name) is not None
+        refuse(name, given and not clock, "None where arrivals is 'each', which has no events")
+        agents = np.asarray(config.num_agents)
+        refuse(
+            name,
+            clock and not given and np.any(agents != agents.flat[0]),
+            "a number where num_agents differs between markets",
+        )
+        refuse(
+            name,
+            clock and not given and np.any(agents > _INTEGERS[name][1]),
+            f"a number up to {_INTEGERS[name][1]}, as num_agents is larger",
+        )
+    for name in ("taker_fee", "quote_latency"):
+        refuse(name, (np.asarray(getattr(config, name)) != 0) & (not continuous), "0 where mechanism is 'call'")
+
+
+def _check_regimes(config: MarketConfig) -> None:
+    """Check every regime as if all markets were in it."""
+    if config.regimes is None:
+        if np.any(np.asarray(config.regime_switch_prob) > 0):
+            raise ValueError("regime_switch_prob: got a number above 0 without regimes, allowed is 0")
+        return
+    plain = {name: value for name, value in config.to_dict().items() if name not in ("regimes", "regime_switch_prob")}
+    for number, regime in enumerate(config.regimes):
+        try:
+            MarketConfig(**plain | regime)
+        except ValueError as error:
+            raise ValueError(f"regimes[{number}]: {error}") from None
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
@@ -310,12 +447,18 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
     return {
         **dict.fromkeys(counts, (0, MAX_STEP_QTY)),
         **{name: bounds for name, bounds in _INTEGERS.items() if name not in ("num_levels", "num_agents")},
-        **thresholds,
+        **{name: bounds for name, bounds in thresholds.items() if name != "regime_switch_threshold"},
         "init_price": (1, num_levels - 2),
         "window": (0, num_levels // 2 - 1),
         "tie": (0, len(_CHOICES["tie"]) - 1),
         "residue": (0, len(_CHOICES["residue"]) - 1),
+        "rounding": (0, len(_CHOICES["rounding"]) - 1),
+        "reference": (0, len(_CHOICES["reference"]) - 1),
         "inventory_limit": (-1, _INTEGERS["inventory_limit"][1]),  # -1 is none
+        "regime_threshold": (0, 1 << 16),
+        "regimes": (0, MAX_REGIMES),
+        "interval": (0, _INTEGERS["interval"][1]),
+        "beat": (0, _INTEGERS["beat"][1]),
     }
 
 
@@ -353,7 +496,8 @@ def parameter_rows(
     for name in ("init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size"):
         rows[name] = column(getattr(config, name))
     for name, scale in _PROBABILITIES.items():
-        rows[name.removesuffix("_prob") + "_threshold"] = column(threshold(getattr(config, name), scale))
+        row = "regime_threshold" if name == "regime_switch_prob" else name.removesuffix("_prob") + "_threshold"
+        rows[row] = column(threshold(getattr(config, name), scale))
     rows["window"] = column(config.window)
     rows["tie"] = column(np.asarray(config.tie) == "mid")
     rows["residue"] = column(np.asarray(config.residue) == "cancel")
@@ -361,5 +505,25 @@ def parameter_rows(
     rows["fundamental_price"] = column(start)
     rows["max_quote_qty"] = column(config.max_quote_qty)
     rows["inventory_limit"] = column(-1 if config.inventory_limit is None else config.inventory_limit)
-    rows["fee"] = column(config.fee)
+    for name in ("fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size", "quote_latency"):
+        rows[name] = column(getattr(config, name))
+    rows["rounding"] = column(np.asarray(config.rounding) == "coin")
+    rows["reference"] = column(np.asarray(config.reference) == "fundamental")
+    rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
+    for name in ("interval", "beat"):
+        given = getattr(config, name)
+        rows[name] = column(0 if not config.uses_clock else config.num_agents if given is None else given)
     return rows
+
+
+def regime_rows(config: MarketConfig) -> dict[str, np.ndarray]:
+    """Return the integers of `struct RegimeParams` by name, int64 `[R]`; -1 where a regime changes nothing."""
+    regimes = config.regimes or ()
+
+    def number(name: str, value: Any) -> int:
+        return int(threshold(value, _PROBABILITIES[name])) if name in _PROBABILITIES else value
+
+    values = {
+        name: [number(name, regime[name]) if name in regime else -1 for regime in regimes] for name in REGIME_FIELDS
+    }
+    return {name.replace("_prob", "_threshold"): np.array(column, np.int64) for name, column in values.items()}

@@ -28,7 +28,11 @@ WHOLE = [
     ("fundamental_price", -(2**30), 2**30),
     ("max_quote_qty", 0, 2**20),
     ("inventory_limit", 0, 2**30),
-    ("fee", 0, 2**20),
+    ("fee", -(2**20), 2**20),
+    ("taker_offset", 0, 32767),
+    ("tax", 0, 32767),
+    ("collar", 0, 32767),
+    ("tick_size", 1, 64),
 ]
 PROBABILITIES = ["market_order_prob", "walk_prob", "jump_prob", "cancel_prob"]
 SHARES = list(CLASSES)
@@ -97,7 +101,7 @@ TOGETHER = [
     (dict(walk_prob=[0.0, 0.1], window=[0, 0]), r"window: got 0, allowed is a window above 0"),
     (dict(fee=[1, 2], window=[1, 2, 3]), r"per-market fields must have one length, got \{'window': 3, 'fee': 2\}"),
     (dict(fee=[]), r"fee: got an empty sequence"),
-    (dict(fee=[1, -1]), r"fee: got -1"),
+    (dict(tax=[1, -1]), r"fee: got -1"),
     (dict(fee=np.ones((2, 2), int)), r"fee: got an array of shape \(2, 2\)"),
     (dict(inventory_limit=[5, None]), r"inventory_limit: got None among per-market values"),
     (dict(tie=["mid", "high"]), r"tie: got 'high', allowed are 'lowest', 'mid'"),
@@ -175,8 +179,8 @@ def test_equality_and_replace():
     assert all(config.replace(**changes) != config for changes in different)
     assert config != "paper" and config.per_market == {"tie": 2, "fee": 2}
     assert config.replace(fee=3).fee == 3 and config.fee.tolist() == [1, 2]
-    with pytest.raises(ValueError, match="fee: got -1"):
-        config.replace(fee=-1)
+    with pytest.raises(ValueError, match="tax: got -1"):
+        config.replace(tax=-1)
 
 
 @pytest.mark.parametrize("option", [{"cancel_prob": [0, 0.1]}, {"window": 1}, {"tie": "mid"}, {"residue": "cancel"}])
