@@ -1,10 +1,12 @@
 // compiled_in.cuh: what a kernel reads at run time, or has compiled in as constants where it was compiled for it
-// (kineticsim_env/engines/cuda.py): the markets' parameters and levels, the task's settings, the slots' role.
+// (kineticsim_env/engines/cuda.py): the markets' parameters and levels, their levers, the task's settings, the slots' role.
 #pragma once
 
-#include "model/market.h"
+#include "model/levers.h"
 
 namespace ks {
+
+constexpr bool kWithLevers = KS_LEVERS != 0;
 
 // A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
 // compiled for them (kineticsim_env/engines/cuda.py), else read from the market's row.

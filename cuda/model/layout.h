@@ -221,6 +221,7 @@ struct Launch {
   const int32_t* bank_bid;         // [B, L]
   const int32_t* bank_ask;         // [B, L]
   const int32_t* bank_scalars;     // [B, 4] prev_mid2, last_tick, price_origin, fundamental_price
+  const int32_t* bank_regime;      // [B] or null: without regimes
   TaskParams task;
 };
 
