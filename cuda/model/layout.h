@@ -32,7 +32,7 @@ constexpr int kMaxQuoteQty = 1 << 20;
 constexpr int kMarketsPerBlock = 4;   // at most, one warp each
 constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many ticks
 constexpr int kBinInts = 128;         // of a market's order bins
-constexpr int kTileMarketInts = 72;   // of an environment's market
+constexpr int kTileMarketInts = 76;   // of an environment's market
 constexpr int kTileSlotInts = 24;     // and of each of its slots
 constexpr int kRowPadding = 4;        // of a lane's book, or equal ticks of all lanes would be in one bank
 constexpr int kDeadlineCounts = 4;    // that come before the markets in a queue of deadlines
@@ -103,6 +103,9 @@ struct MarketParams {
   int32_t interval;                // events, 0 where every agent comes once
   int32_t beat;                    // events, likewise
   int32_t num_agents;              // indices of agents, silent ones too
+  int32_t unused_1;                // 0; rows are read by 16 bytes
+  int32_t unused_2;
+  int32_t unused_3;
 };
 
 // What a regime changes of a market's parameters; -1 leaves them as they are.

@@ -15,10 +15,11 @@ struct MarketOnChip : MarketState<kBins> {
   using State = MarketState<kBins>;
   using State::best_ask, State::best_bid, State::book_is_stored, State::buy, State::error, State::first_word,
       State::fundamental, State::grid, State::lane, State::last_tick, State::launch, State::leads, State::levels,
-      State::m, State::origin, State::p, State::prev_mid2, State::pricing, State::reach, State::room, State::roomy, State::sell,
-      State::prepared, State::stopped, State::t, State::trades, State::volume, State::words_left;
-  using State::cancel, State::change_regime, State::coin, State::count_room, State::find_ask, State::find_bid, State::growth, State::hash_market_words,
-      State::mark, State::market_word, State::next_auction, State::ration_word, State::shift_grid, State::store_book;
+      State::m, State::origin, State::p, State::prepared, State::prev_mid2, State::pricing, State::reach, State::room,
+      State::roomy, State::sell, State::stopped, State::t, State::trades, State::volume, State::words_left;
+  using State::cancel, State::change_regime, State::coin, State::count_room, State::find_ask, State::find_bid,
+      State::growth, State::hash_market_words, State::mark, State::market_word, State::next_auction, State::ration_word,
+      State::shift_grid, State::store_book;
 
   static constexpr bool kLevers = kWithLevers;
   const int32_t chunks;          // of the clearing range

@@ -27,7 +27,8 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   bool book_is_stored;           // the book in global memory is the valid one: an overflow spoilt the one in shared memory
 
   __device__ __forceinline__ MarketState(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
-      : Flow(launch, row, book, bins), launch(launch), m(m), volume(0), trades(0), regime(0), prepared_coin(0), book_is_stored(false) {
+      : Flow(launch, row, book, bins), launch(launch), m(m), volume(0), trades(0), regime(0), prepared_coin(0),
+        book_is_stored(false) {
     error = 0;
   }
 

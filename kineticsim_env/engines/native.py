@@ -6,7 +6,6 @@ at every tensor before it gets here. For programs that torch compiles they regis
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,6 @@ from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import layout
 
 INT32_LIMIT = 2**31
-_LEVERS = "rounding reference taker_offset taker_fee tax collar tick_size regimes".split()
 
 
 class NativeEngine(Engine):
@@ -37,6 +35,7 @@ class NativeEngine(Engine):
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
         self._former_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
+        self._regimes: dict[str, np.ndarray] = {}
         super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -47,15 +46,11 @@ class NativeEngine(Engine):
             setattr(self._struct, name, self._bound[name])
 
     def check_plays(self, config: MarketConfig) -> None:
-        """See `Engine.check_plays`: no native engine plays the clock or a lever yet."""
-        if not (config.uses_clock or config.uses_levers):
-            return
-        plain = {field.name: field.default for field in dataclasses.fields(MarketConfig)}
-        fields = ("arrivals", *_LEVERS)
-        name = next(name for name in fields if np.any(np.asarray(getattr(config, name)) != plain[name]))
-        raise EngineUnavailable(
-            f"{name}: engine {self.name!r} plays only markets where it is {plain[name]!r}, allowed is engine='numpy'"
-        )
+        """See `Engine.check_plays`: no native engine plays the clock yet."""
+        if config.uses_clock:
+            raise EngineUnavailable(
+                f"arrivals: engine {self.name!r} plays only markets where it is 'each', allowed is engine='numpy'"
+            )
 
     @torch.inference_mode(False)
     def set_ensemble(self, config: MarketConfig) -> None:
@@ -63,8 +58,8 @@ class NativeEngine(Engine):
         self._struct.arrivals = layout.ENUMS["Arrivals"][config.arrivals]
         self._struct.mechanism = layout.ENUMS["Mechanism"][config.mechanism]
         if config.regimes is not None:
-            rows = regime_rows(config)
-            table = np.stack([rows[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
+            self._regimes = regime_rows(config)
+            table = np.stack([self._regimes[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
             self.bind({"regimes": torch.from_numpy(table).to(self.device)})
 
     @torch.inference_mode(False)
@@ -82,10 +77,15 @@ class NativeEngine(Engine):
         """Prepare for markets of these parameters; returns whether what was prepared before fits as it is."""
         self._launchers = {}
         self._rows = rows
-        orders = (rows["first_fundamental"] + rows["num_fundamental"]) * rows["max_order_qty"]
-        self._orders = int(orders.max())  # of an auction, at most
+        agents = rows["first_fundamental"] + rows["num_fundamental"]
+        largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
+        self._orders = int((agents * largest).max())  # of an auction, at most
         self._growth = self._orders + self._sizes["K"] * MAX_QUOTE_QTY  # of a side
         return True
+
+    def _largest_in_regimes(self, name: str) -> int:
+        """Return the most that any regime makes of a parameter, -1 if none changes it."""
+        return int(max(self._regimes.get(name, ()), default=-1))
 
     @torch.inference_mode(False)
     def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
