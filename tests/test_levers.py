@@ -3,16 +3,13 @@
 import dataclasses
 import random
 
-import numpy as np
 import pytest
-import torch
 from build_helpers import needs_compiler
-from env_helpers import check_cores_agree, environments, make_cores
+from ensembles import Ensemble, random_ensemble
+from env_helpers import check_agreement, check_cores_agree, environments, make_cores
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import Reference
-from reference.cases import random_fields, random_quotes, random_slots
-from strategies import Play, assert_same, make_move, open_simulator, plays, under_levers
+from strategies import Play, assert_same, make_move, open_simulator, play_together, plays, under_levers
 from thorough import examples
 
 import kineticsim_env as ks
@@ -26,65 +23,66 @@ LEVERS = ("rounding", "reference", "taker_offset", "tax", "collar", "tick_size",
 quiet = HealthCheck.function_scoped_fixture
 
 
-# Against the reference ------------------------------------------------------------------------------------------------
+def environment_under(environment, change):
+    (config, *rest), *others = environment
+    return (change(config), *rest), *others
 
 
-def ensemble_fields(rng: random.Random, markets: int) -> dict:
-    """Fields of an ensemble whose levers differ from market to market."""
-    fields = random_fields(rng, "call", "each")
-    for name in LEVERS:
-        own = [random_fields(rng, "call", "each")[name] for _ in range(markets)]
-        fields[name] = own if rng.random() < 0.5 else own[0]
-    return fields
+# The C++ engine against the reference and the NumPy engine ------------------------------------------------------------
 
 
-def assert_market_is(sim: ks.Simulator, m: int, seen: dict) -> None:
-    got = {name: tensor[m].tolist() for name, tensor in sim.tensors.items() if name != "about"}
-    got |= {"last_price": int(sim.last_price[m]), "mid2": int(sim.mid2[m]), "fundamental": got["fundamental_price"]}
-    for name in got.keys() & seen.keys() - {"prev_mid2"}:
-        assert got[name] == seen[name], name
-    assert seen["prev_mid2"] == got["prev_mid2"] + 2 * got["price_origin"]
-
-
-def play_beside(engine: str, number: int, decisions: int = 8, markets: int = 3) -> ks.MarketConfig:
-    """Play random decisions on an engine and on one reference per market; go on from a saved state in between."""
-    rng = random.Random(number)
-    fields = ensemble_fields(rng, markets)
-    slots, seed = random_slots(rng, fields), rng.randrange(10**6)
-    config = ks.MarketConfig(**fields)
-    sim = ks.Simulator(config, markets, engine=engine, seed=seed, slots=slots)
-    alone = [Reference(config.to_dict(), slots, seed, m) for m in range(markets)]
-    for decision in range(decisions):
-        if decision == decisions // 2:
-            mask = np.array([rng.random() < 0.5 for _ in alone])
-            sim.reset(mask=mask)
-            for chosen, reference in zip(mask, alone, strict=True):
-                if chosen:
-                    reference.reset()
-        quotes = [random_quotes(rng, reference.observe(), len(slots)) for reference in alone]
-        fresh, n = slots and rng.random() < 0.8, rng.choice([1, 1, 2, 5])
-        fills = sim.step(torch.tensor(quotes, dtype=torch.int32) if fresh else None, n)
-        for m, reference in enumerate(alone):
-            seen = reference.decision(quotes[m] if fresh else None, n)
-            assert_market_is(sim, m, seen[-1])
-            for k in range(len(slots)):
-                assert fills[m, k].tolist() == np.sum([one["fills"][k] for one in seen], axis=0).tolist()
-        sim = sim.branch()
-    return config
+def random_plays(seed: int, engine: str) -> ks.MarketConfig:
+    """Make random calls of a simulator, and all of them on one reference per market; return the config."""
+    rng = random.Random(seed)
+    markets = rng.choice([1, 2, 4])
+    fields, slots = random_ensemble(rng, "each", "call", markets, markets > 1 and rng.random() < 0.6)
+    both = Ensemble(fields, slots, markets, rng.randrange(1 << 40), engine)
+    both.assert_same()
+    for _ in range(8):
+        both.move(rng)
+    return both.config
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("number", range(examples(60)))
-def test_engines_are_the_reference(engine, number):
-    play_beside(engine, number)
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_engines_are_the_reference(engine, seed):
+    random_plays(seed, engine)
 
 
 def test_random_cases_have_every_lever():
-    configs = [ks.MarketConfig(**ensemble_fields(random.Random(number), 3)) for number in range(60)]
+    """Or the test above would say little."""
+    drawn = [random_ensemble(random.Random(seed), "each", "call", 4, True)[0] for seed in range(60)]
     for name in LEVERS:
-        values = {value for config in configs for value in np.atleast_1d(getattr(config, name)).tolist()}
-        assert len(values) > 1, name
-    assert sum(config.regimes is not None for config in configs) > 10
+        assert len({value for fields in drawn for value in fields[name]}) > 1, name
+    assert sum("regimes" in fields for fields in drawn) > 10
+
+
+@settings(max_examples=examples(60), derandomize=True)
+@given(play=plays(), levers=SEEDS)
+def test_plays_on_the_numpy_engine_agree(play, levers):
+    play_together(dataclasses.replace(play, config=under_levers(play.config, levers)), ("cpu", "numpy"))
+
+
+@settings(max_examples=examples(60))
+@given(environment=environments(), levers=SEEDS, bad=st.sampled_from((0.0, 0.05)))
+def test_environments_on_the_numpy_engine_agree(environment, levers, bad):
+    environment = environment_under(environment, lambda config: under_levers(config, levers))
+    check_agreement(environment, bad, ("cpu", "numpy"))
+
+
+@pytest.mark.gpu
+@settings(max_examples=examples(100), derandomize=True)
+@given(play=plays(), levers=SEEDS)
+def test_plays_on_a_gpu_agree(play, levers):
+    play_together(dataclasses.replace(play, config=under_levers(play.config, levers)), ("cpu", "cuda"))
+
+
+@pytest.mark.gpu
+@settings(max_examples=examples(60))
+@given(environment=environments(), levers=SEEDS, bad=st.sampled_from((0.0, 0.05)))
+def test_environments_on_a_gpu_agree(environment, levers, bad):
+    environment = environment_under(environment, lambda config: under_levers(config, levers))
+    check_agreement(environment, bad, ("cpu", "cuda"))
 
 
 # Kernels on the CPU against the C++ engine ----------------------------------------------------------------------------
@@ -119,11 +117,6 @@ def test_runs_of_warps_agree(twice, play, levers):
 @given(play=plays(levels=(64, 128), reach=15), levers=SEEDS)
 def test_runs_of_warps_with_bins_agree(twice, play, levers):
     play_twice(twice, "warp with bins", dataclasses.replace(play, config=under_levers(play.config, levers, reach=15)))
-
-
-def environment_under(environment, change):
-    (config, *rest), *others = environment
-    return (change(config), *rest), *others
 
 
 def check_environment(twice, variant, environment):
