@@ -6,6 +6,15 @@
 
 #include "cpu/environment.h"
 
+// Play one market's part in a launch; returns whether it has stopped.
+template <bool kLevers>
+static bool play(const ks::Launch& launch, int64_t m, ks::Scratch& scratch) {
+  ks::Environment<kLevers> market(launch, m, scratch);
+  if (launch.env_mode == ks::kLaunchModeRun) market.run();
+  else ks::step_or_reset(market);
+  return market.stopped();
+}
+
 extern "C" {
 
 // Run one launch. Returns -1, or the lowest index of a market that had to stop.
@@ -23,10 +32,8 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
     static thread_local ks::Scratch scratch;  // one allocation per launch would show in small steps
     scratch.fit(launch->levels);
     for (int64_t m = begin; m < end; ++m) {
-      ks::Environment market(*launch, m, scratch);
-      if (launch->env_mode == ks::kLaunchModeRun) market.run();
-      else ks::step_or_reset(market);
-      if (market.stopped()) {
+      const bool levers = ks::has_levers(launch->params[m * launch->params_stride]);
+      if (levers ? play<true>(*launch, m, scratch) : play<false>(*launch, m, scratch)) {
         int64_t lowest = failed.load();
         while (m < lowest && !failed.compare_exchange_weak(lowest, m)) {}
       }

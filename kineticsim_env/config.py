@@ -65,6 +65,7 @@ REGIME_FIELDS = (
     "jump_size", "cancel_prob",
 )  # fmt: skip
 MAX_REGIMES = 64
+_UNUSED = tuple(name for name in layout.PARAMS_FIELDS if name.startswith("unused"))  # so that rows are read by 16 bytes
 # Everything else may differ from market to market.
 _ENSEMBLE_WIDE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes")
 
@@ -446,7 +447,7 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
     thresholds = {name.removesuffix("_prob") + "_threshold": (0, scale) for name, scale in _PROBABILITIES.items()}
     return {
         **dict.fromkeys(counts, (0, MAX_STEP_QTY)),
-        **{name: bounds for name, bounds in _INTEGERS.items() if name not in ("num_levels", "num_agents")},
+        **{name: bounds for name, bounds in _INTEGERS.items() if name != "num_levels"},
         **{name: bounds for name, bounds in thresholds.items() if name != "regime_switch_threshold"},
         "init_price": (1, num_levels - 2),
         "window": (0, num_levels // 2 - 1),
@@ -456,6 +457,7 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
         "reference": (0, len(_CHOICES["reference"]) - 1),
         "inventory_limit": (-1, _INTEGERS["inventory_limit"][1]),  # -1 is none
         "regime_threshold": (0, 1 << 16),
+        **dict.fromkeys(_UNUSED, (0, 0)),
         "regimes": (0, MAX_REGIMES),
         "interval": (0, _INTEGERS["interval"][1]),
         "beat": (0, _INTEGERS["beat"][1]),
@@ -509,6 +511,8 @@ def parameter_rows(
         rows[name] = column(getattr(config, name))
     rows["rounding"] = column(np.asarray(config.rounding) == "coin")
     rows["reference"] = column(np.asarray(config.reference) == "fundamental")
+    rows["num_agents"] = column(config.num_agents)
+    rows |= {name: column(0) for name in _UNUSED}
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
     for name in ("interval", "beat"):
         given = getattr(config, name)

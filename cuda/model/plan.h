@@ -12,6 +12,7 @@ constexpr int kReserved = 1024;            // bytes of shared memory that CUDA t
 constexpr int kMostLaneRoom = 64;          // ticks: with more, a lane's loops over them are too slow
 constexpr int kLaneWarps = 8;              // with a market per lane, at least so many should fit on a multiprocessor,
 constexpr int kLaneMarkets = 128;          // and so many markets for each multiprocessor: with fewer, lanes are slower
+constexpr int kLeversOfLanes = 1;          // rounding alone: the others would move orders out of a lane's bins
 constexpr int kLevelsOfFullBlocks = 1024;  // with more, a block is one warp, so that as many books as fit are resident
 
 // Sizes, in ints of shared memory -------------------------------------------------------------------------------------
@@ -46,11 +47,12 @@ struct PlanRequest {
   int32_t levels;
   int32_t slots;
   int32_t task;                   // 1: for steps of an environment
-  int32_t reach;                  // the furthest that an order which is not marketable can lie from the mid
+  int32_t reach;                  // the furthest offset of an order, in any regime; levers may price it further off
   int32_t agents;                 // the most of a market
   int32_t orders;                 // the most quantity that they order in an auction
   int32_t largest_quote;
   int32_t forced_auctions;        // that may follow a decision
+  int32_t levers;                 // 0: none, 1: rounding alone, 2: others
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -101,8 +103,8 @@ KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
   }
   const int32_t room = lane_room(ask.reach);
   const bool fits = room > 0 && ask.shared_of_multiprocessor >= kLaneWarps * (kReserved + 4 * lane_ints(ask.levels, room));
-  const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote;
-  if (fits && narrow && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
+  const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote, plain = ask.levers <= kLeversOfLanes;
+  if (fits && narrow && plain && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
 }
 
 // Environments per warp: as many as let all warps run at a time, and no more slots than a warp has lanes. Fewer, if shared
@@ -121,7 +123,7 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
 KS_RULE Plan plan_for(const PlanRequest& ask) {
   Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
-  else plan.lanes = ask.task ? ask.lanes : 0;
+  else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
   plan.deadlines = plan.lanes > 0 && ask.forced_auctions > 0;
   if (plan.lanes > 0 && !plan.deadlines) plan.bins = 0;
   const int32_t most = ask.levels <= kLevelsOfFullBlocks ? kMarketsPerBlock : 1;

@@ -74,6 +74,11 @@ struct EnvironmentTile {
     return MarketParams{KS_PARAMETERS};
   }
 
+  __device__ __forceinline__ int32_t fee_of(int market) const {
+    const MarketParams p = params_of(market);
+    return kWithLevers ? unit_fee(p) : p.fee;
+  }
+
   __device__ __forceinline__ void fetch(int i, int* book) const {
     const int levels = KS_LEVELS;
     Market::fetch_book(launch, book, launch.bid + (first + i) * levels, launch.ask + (first + i) * levels);
@@ -169,6 +174,7 @@ struct EnvironmentTile {
     state.volume += market.volume;
     state.trades += market.trades;
     state.error = market.error;
+    if (kWithLevers) state.regime = (int16_t)market.regime;
     state.mid_history[0] = market.mark();
     state.volume_history[0] = recorded_volume(market.volume);
   }
@@ -205,6 +211,10 @@ struct EnvironmentTile {
     market.fundamental = state.fundamental;
     market.error = state.error;
     market.start_prepared(state.key, state.t, state.counter, &state.ration_word);
+    if (kWithLevers) {
+      market.take_regime(state.regime);
+      market.prepared_coin = state.coin;
+    }
     Quote fresh{0, 0, 0, 0};
     TileSlot& row = rows[i * slots + market.slot()];
     if (market.has_slot()) {
@@ -249,6 +259,7 @@ struct EnvironmentTile {
     }
     Opening opening = {0, 0, state.bank_row};
     static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, state.key, state.error);
+    if (kWithLevers) market.regime = state.regime;
     store_in_tile(market, i);
     market.store_book();
     if (lane < 2 * kHistory + 3) state.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
@@ -285,6 +296,7 @@ struct EnvironmentTile {
       copy_ahead(&state.elapsed, launch.elapsed + m);
       copy_ahead(&state.arrival2, launch.arrival2 + m);
       copy_ahead(&state.scenario, launch.scenario + m);
+      if (kWithLevers) state.regime = (int16_t)(launch.regime ? launch.regime[m] : 0);
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i)
         copy_ahead(state.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
@@ -326,7 +338,12 @@ struct EnvironmentTile {
       state.ended = 0;
       state.key = episode_key(seed, episode);
       if (part.plays) {
-        const MarketParams p = params_of(lane);
+        MarketParams p = params_of(lane);
+        if (kWithLevers) {
+          state.regime = (int16_t)regime_at(p, state.key, state.t, state.regime);
+          if (p.regimes > 0) enter_regime(launch.regimes[state.regime], state.params, p);
+          state.coin = (int16_t)word_coin(random_word(state.key, state.t, kWalkWord));
+        }
         state.counter = word_counter(state.key, state.t, 0);
         state.ration_word = mix64(state.counter + kRationWord * kGolden);
         if (kOptions && (p.walk_threshold | p.jump_threshold) != 0)
@@ -384,7 +401,7 @@ struct EnvironmentTile {
       const int64_t bought = row.bought, sold = row.sold;
       const Account before{row.cash_before, row.inventory, row.fees};
       account = Account{before.cash + row.cash, before.inventory + bought - sold,
-                        before.fees + (int64_t)params_of(slot_market).fee * (bought + sold)};
+                        before.fees + (int64_t)fee_of(slot_market) * (bought + sold)};
       outcome.value = row.prev_value;
       if (is_in(played)) {
         const int64_t remaining = target(market, market.mid_history, k, account.inventory).remaining;
@@ -429,6 +446,8 @@ struct EnvironmentTile {
         state.scenario = opening.scenario;
         launch.params[m] = state.params = launch.scenario_params[opening.scenario];
       }
+      if (kWithLevers)
+        state.regime = (int16_t)opening_regime(launch, task, state.params, state.key, opening.bank_row);
     }
     __syncwarp();
     const unsigned restarting = __ballot_sync(kAllLanes, part.restarts);
@@ -464,6 +483,7 @@ struct EnvironmentTile {
       launch.done[m] = done;
       launch.arrival2[m] = state.arrival2;
       launch.scenario[m] = state.scenario;
+      if (kWithLevers && launch.regime) launch.regime[m] = state.regime;
       const int moved = part.plays || part.restarts ? 0 : 1;  // whether the front of the histories was filled
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = state.mid_history[moved + i];

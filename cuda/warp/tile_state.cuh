@@ -13,6 +13,7 @@ struct alignas(16) TileMarket {
   int64_t volume, trades;       // of the episode
   int64_t bank_row;             // where the next episode starts
   int32_t error, elapsed, fundamental_before;
+  int16_t regime, coin;         // with levers: the coin is of the decision's first auction
   uint64_t counter, ration_word;  // of the decision's first auction; see MarketState::start_prepared
   int32_t mid_history[kHistory + 2];     // newest first; the front one is filled by this decision
   int32_t volume_history[kHistory + 1];

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_QUOTE_QTY
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, regime_rows
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.base import ENV_STEP, RUN, Engine, pack, unpack
+from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import layout
 
 INT32_LIMIT = 2**31
@@ -34,6 +35,7 @@ class NativeEngine(Engine):
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
         self._former_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
+        self._regimes: dict[str, np.ndarray] = {}
         super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -42,6 +44,23 @@ class NativeEngine(Engine):
         self._launchers = {}
         for name in tensors:
             setattr(self._struct, name, self._bound[name])
+
+    def check_plays(self, config: MarketConfig) -> None:
+        """See `Engine.check_plays`: no native engine plays the clock yet."""
+        if config.uses_clock:
+            raise EngineUnavailable(
+                f"arrivals: engine {self.name!r} plays only markets where it is 'each', allowed is engine='numpy'"
+            )
+
+    @torch.inference_mode(False)
+    def set_ensemble(self, config: MarketConfig) -> None:
+        """See `Engine.set_ensemble`."""
+        self._struct.arrivals = layout.ENUMS["Arrivals"][config.arrivals]
+        self._struct.mechanism = layout.ENUMS["Mechanism"][config.mechanism]
+        if config.regimes is not None:
+            self._regimes = regime_rows(config)
+            table = np.stack([self._regimes[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
+            self.bind({"regimes": torch.from_numpy(table).to(self.device)})
 
     @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
@@ -58,10 +77,15 @@ class NativeEngine(Engine):
         """Prepare for markets of these parameters; returns whether what was prepared before fits as it is."""
         self._launchers = {}
         self._rows = rows
-        orders = (rows["first_fundamental"] + rows["num_fundamental"]) * rows["max_order_qty"]
-        self._orders = int(orders.max())  # of an auction, at most
+        agents = rows["first_fundamental"] + rows["num_fundamental"]
+        largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
+        self._orders = int((agents * largest).max())  # of an auction, at most
         self._growth = self._orders + self._sizes["K"] * MAX_QUOTE_QTY  # of a side
         return True
+
+    def _largest_in_regimes(self, name: str) -> int:
+        """Return the most that any regime makes of a parameter, -1 if none changes it."""
+        return int(max(self._regimes.get(name, ()), default=-1))
 
     @torch.inference_mode(False)
     def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
@@ -138,7 +162,7 @@ class NativeEngine(Engine):
         tensors = self._tensors | {"params": self.parameters()}
         names = [name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and name in tensors]
         if mode == RUN:
-            names = [name for name in names if name in (*layout.MARKET_STATE, *layout.SLOT_STATE, "params")]
+            names = [name for name in names if name in (*layout.RUN_STATE, "params", "regimes")]
         read = {"scenario_params", "params"} if self._scenarios is None else {"scenario_params"}
         read |= {name for name in names if layout.LAUNCH_FIELDS[name].constant}
         shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}

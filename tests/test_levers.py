@@ -1,0 +1,171 @@
+"""Levers and regimes where each agent comes once: the engines against the plain reference, and against each other."""
+
+import dataclasses
+import random
+
+import pytest
+from build_helpers import needs_compiler
+from ensembles import Ensemble, random_ensemble
+from env_helpers import check_agreement, check_cores_agree, environments, make_cores
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies import Play, assert_same, make_move, open_simulator, play_together, plays, under_levers
+from thorough import examples
+
+import kineticsim_env as ks
+from kineticsim_env.engines import variants
+from kineticsim_env.runtime import build
+
+pytestmark = needs_compiler
+ENGINES = ("cpu",)
+SEEDS = st.integers(0, 2**32)
+LEVERS = ("rounding", "reference", "taker_offset", "tax", "collar", "tick_size", "fee")
+quiet = HealthCheck.function_scoped_fixture
+
+
+def environment_under(environment, change):
+    (config, *rest), *others = environment
+    return (change(config), *rest), *others
+
+
+# The C++ engine against the reference and the NumPy engine ------------------------------------------------------------
+
+
+def random_plays(seed: int, engine: str) -> ks.MarketConfig:
+    """Make random calls of a simulator, and all of them on one reference per market; return the config."""
+    rng = random.Random(seed)
+    markets = rng.choice([1, 2, 4])
+    fields, slots = random_ensemble(rng, "each", "call", markets, markets > 1 and rng.random() < 0.6)
+    both = Ensemble(fields, slots, markets, rng.randrange(1 << 40), engine)
+    both.assert_same()
+    for _ in range(8):
+        both.move(rng)
+    return both.config
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_engines_are_the_reference(engine, seed):
+    random_plays(seed, engine)
+
+
+def test_random_cases_have_every_lever():
+    """Or the test above would say little."""
+    drawn = [random_ensemble(random.Random(seed), "each", "call", 4, True)[0] for seed in range(60)]
+    for name in LEVERS:
+        assert len({value for fields in drawn for value in fields[name]}) > 1, name
+    assert sum("regimes" in fields for fields in drawn) > 10
+
+
+@settings(max_examples=examples(60), derandomize=True)
+@given(play=plays(), levers=SEEDS)
+def test_plays_on_the_numpy_engine_agree(play, levers):
+    play_together(dataclasses.replace(play, config=under_levers(play.config, levers)), ("cpu", "numpy"))
+
+
+@settings(max_examples=examples(60))
+@given(environment=environments(), levers=SEEDS, bad=st.sampled_from((0.0, 0.05)))
+def test_environments_on_the_numpy_engine_agree(environment, levers, bad):
+    environment = environment_under(environment, lambda config: under_levers(config, levers))
+    check_agreement(environment, bad, ("cpu", "numpy"))
+
+
+@pytest.mark.gpu
+@settings(max_examples=examples(100), derandomize=True)
+@given(play=plays(), levers=SEEDS)
+def test_plays_on_a_gpu_agree(play, levers):
+    play_together(dataclasses.replace(play, config=under_levers(play.config, levers)), ("cpu", "cuda"))
+
+
+@pytest.mark.gpu
+@settings(max_examples=examples(60))
+@given(environment=environments(), levers=SEEDS, bad=st.sampled_from((0.0, 0.05)))
+def test_environments_on_a_gpu_agree(environment, levers, bad):
+    environment = environment_under(environment, lambda config: under_levers(config, levers))
+    check_agreement(environment, bad, ("cpu", "cuda"))
+
+
+# Kernels on the CPU against the C++ engine ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def twice(kernels, monkeypatch):
+    """Make something with the C++ engine, and again with a variant of the kernel."""
+
+    def make(variant, what):
+        with monkeypatch.context() as patch:
+            patch.setattr(build, "load_cpu", lambda: kernels[f"{variant} and levers"])
+            kernel = what()
+        return what(), kernel
+
+    return make
+
+
+def play_twice(twice, variant: str, play: Play) -> None:
+    first, second = twice(variant, lambda: open_simulator("cpu", play))
+    for number, move in enumerate(play.moves):
+        assert_same(make_move(second, move), make_move(first, move), f"move {number} {move}:")
+
+
+@settings(max_examples=examples(40), suppress_health_check=[quiet])
+@given(play=plays(levels=(8, 32, 128)), levers=SEEDS)
+def test_runs_of_warps_agree(twice, play, levers):
+    play_twice(twice, "warp", dataclasses.replace(play, config=under_levers(play.config, levers)))
+
+
+@settings(max_examples=examples(40), suppress_health_check=[quiet])
+@given(play=plays(levels=(64, 128), reach=15), levers=SEEDS)
+def test_runs_of_warps_with_bins_agree(twice, play, levers):
+    play_twice(twice, "warp with bins", dataclasses.replace(play, config=under_levers(play.config, levers, reach=15)))
+
+
+def check_environment(twice, variant, environment):
+    check_cores_agree(twice(variant, lambda: make_cores(*environment[:2], ("cpu",))[0]), environment, 0.05)
+
+
+@pytest.mark.parametrize("variant", ["warp", "warp with bins"])
+@settings(max_examples=examples(25), suppress_health_check=[quiet])
+@given(environment=environments(), levers=SEEDS)
+def test_environments_of_warps_agree(twice, variant, environment, levers):
+    check_environment(twice, variant, environment_under(environment, lambda c: under_levers(c, levers, reach=12)))
+
+
+@settings(max_examples=examples(25), suppress_health_check=[quiet])
+@given(environment=environments(most_slots=1), levers=SEEDS)
+def test_environments_of_one_slot_agree(twice, environment, levers):
+    environment = environment_under(environment, lambda c: under_levers(c, levers, reach=12))
+    check_environment(twice, "warp of one slot", environment)
+
+
+@pytest.mark.parametrize("variant", ["lanes", "lanes and deadlines"])
+@settings(max_examples=examples(40), suppress_health_check=[quiet])
+@given(environment=environments(most_slots=1), coin=st.lists(st.booleans(), min_size=4, max_size=4))
+def test_environments_of_lanes_agree_under_the_coin(twice, variant, environment, coin):
+    def toss(config):
+        markets = max(config.per_market.values(), default=0)
+        return config.replace(rounding=[("even", "coin")[c] for c in coin[:markets]] if markets else "coin", fee=-7)
+
+    check_environment(twice, variant, environment_under(environment, toss))
+
+
+# The plan -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "levers"),
+    [
+        ({}, 0),
+        ({"fee": -5}, 0),
+        ({"rounding": ["even", "coin"]}, 1),
+        ({"rounding": "coin", "tax": [0, 1]}, 2),
+        ({"taker_offset": 0}, 2),
+        ({"tick_size": 2}, 2),
+        ({"collar": 1}, 2),
+        ({"reference": "fundamental"}, 2),
+        ({"regimes": [{}]}, 2),
+    ],
+)
+def test_levers_are_told_apart(fields, levers):
+    config = ks.MarketConfig(**fields)
+    rows = ks.config.parameter_rows(config, 2, ks.config.class_counts(config, 2), {})
+    assert variants.levers_of(rows) == levers
