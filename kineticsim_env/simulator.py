@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter_rows
+from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines import choose_engine, make_engine, runs
 from kineticsim_env.engines.live import LiveMarkets
 from kineticsim_env.engines.opening import open_books, opening_book
+from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.engines.population import multinomial_counts
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, saved_states

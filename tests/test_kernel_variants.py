@@ -11,11 +11,11 @@ from build_helpers import device_like, needs_compiler
 from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 
 import kineticsim_env as ks
-from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import cuda, operators
 from kineticsim_env.engines import variants as asked_of_cpp
 from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.cuda import CudaEngine
+from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels, layout
 
