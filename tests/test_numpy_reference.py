@@ -32,6 +32,19 @@ PARAMS = dict(
     max_quote_qty=2**20,
     inventory_limit=-1,
     fee=0,
+    rounding=0,
+    reference=0,
+    taker_offset=1,
+    taker_fee=0,
+    tax=0,
+    collar=0,
+    tick_size=1,
+    quote_latency=0,
+    regimes=0,
+    regime_threshold=0,
+    interval=0,
+    beat=0,
+    num_agents=16,
 )
 NOBODY = dict(num_noise=0, num_momentum=0, num_maker=0, num_fundamental=0)
 LIVELY = dict(

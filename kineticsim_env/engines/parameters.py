@@ -39,7 +39,7 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
     thresholds = {name.removesuffix("_prob") + "_threshold": (0, scale) for name, scale in PROBABILITIES.items()}
     return {
         **dict.fromkeys(counts, (0, MAX_STEP_QTY)),
-        **{name: bounds for name, bounds in INTEGERS.items() if name not in ("num_levels", "num_agents")},
+        **{name: bounds for name, bounds in INTEGERS.items() if name != "num_levels"},
         **{name: bounds for name, bounds in thresholds.items() if name != "regime_switch_threshold"},
         "init_price": (1, num_levels - 2),
         "window": (0, num_levels // 2 - 1),
@@ -102,6 +102,7 @@ def parameter_rows(
         rows[name] = column(getattr(config, name))
     rows["rounding"] = column(np.asarray(config.rounding) == "coin")
     rows["reference"] = column(np.asarray(config.reference) == "fundamental")
+    rows["num_agents"] = column(config.num_agents)
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
     for name in ("interval", "beat"):
         given = getattr(config, name)
