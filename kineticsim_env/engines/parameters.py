@@ -1,6 +1,7 @@
 """A config as the integers that engines read: rows of `struct MarketParams` and of `struct RegimeParams`.
 
-`Simulator` makes the rows, when it is made and when parameters change; engines take them by `Engine.set_parameters`.
+`Simulator` makes the rows, when it is made and when parameters change (`changed`); engines take them by
+`Engine.set_parameters`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.config import CLASSES, MAX_STEP_QTY, MarketConfig
-from kineticsim_env.runtime.fields import CHOICES, INTEGERS, MAX_REGIMES, PROBABILITIES, REGIME_FIELDS
+from kineticsim_env.runtime.fields import (
+    CHOICES,
+    ENSEMBLE_WIDE,
+    INTEGERS,
+    MAX_REGIMES,
+    PROBABILITIES,
+    REGIME_FIELDS,
+    checked,
+)
+from kineticsim_env.runtime.values import show
 
 
 def threshold(probability: Any, scale: int) -> np.ndarray:
@@ -121,3 +131,53 @@ def regime_rows(config: MarketConfig) -> dict[str, np.ndarray]:
         name: [number(name, regime[name]) if name in regime else -1 for regime in regimes] for name in REGIME_FIELDS
     }
     return {name.replace("_prob", "_threshold"): np.array(column, np.int64) for name, column in values.items()}
+
+
+# Changes in running markets -------------------------------------------------------------------------------------------
+
+_FIXED = (*ENSEMBLE_WIDE, "num_agents", *CLASSES)  # what memory, random words and agents' indices depend on
+
+
+def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray) -> MarketConfig:
+    """Return the config of running markets after a change of some fields.
+
+    Args:
+        config: What they play.
+        fields: New values by name, one for all markets or one per market.
+        chosen: bool `[M]`, the markets that change; fields become per market unless all do.
+
+    Raises:
+        TypeError, ValueError: Naming the field, what came and what is allowed.
+    """
+    free = [name for name in config.to_dict() if name not in _FIXED]
+    if not fields:
+        raise TypeError(f"set_parameters: got no field, allowed are {', '.join(free)}")
+    for name in fields:
+        if name not in free:
+            reason = ", which running markets cannot change" if name in _FIXED else ""
+            raise ValueError(f"set_parameters: got the field {name!r}{reason}, allowed are {', '.join(free)}")
+    wanted = {name: checked(name, value) for name, value in fields.items()}
+    for name, value in wanted.items():
+        if isinstance(value, np.ndarray) and len(value) != len(chosen):
+            raise ValueError(f"{name}: got {len(value)} per-market values, allowed is one, or {len(chosen)}")
+    if not chosen.all():
+        wanted = {name: _where(name, chosen, value, config) for name, value in wanted.items()}
+    found = config.replace(**wanted)
+    stuck = (np.asarray(config.window) > 0) & (np.asarray(found.window) == 0)
+    if np.any(stuck):
+        raise ValueError("window: got 0 for a market whose grid follows its price, allowed is a window above 0")
+    return found
+
+
+def _where(name: str, chosen: np.ndarray, value: Any, config: MarketConfig) -> Any:
+    """Return a field's new value where markets are chosen, and its present one elsewhere."""
+    present = getattr(config, name)
+    if value is None and present is None:
+        return None
+    if name == "fundamental_price":  # None is the opening price
+        value, present = (config.init_price if one is None else one for one in (value, present))
+    if value is None or present is None:
+        raise ValueError(
+            f"{name}: got {show(value)} for some markets beside {show(present)} in others, allowed are numbers in all"
+        )
+    return np.where(chosen, value, present)
