@@ -210,6 +210,15 @@ def test_many_are_taken_or_refused_as_one_by_one(values):
             assert isinstance(array, str) == bool(wrong) and (wrong or repr(array) == wanted)
 
 
+@pytest.mark.parametrize("form", [list, tuple, np.array, lambda values: np.array(values, object)])
+def test_texts_per_market_in_any_form(form):
+    config = ks.MarketConfig(tie=form(["mid", "lowest", "mid"]))
+    assert config.tie.tolist() == ["mid", "lowest", "mid"] and not config.tie.flags.writeable
+    for wrong in (["mid", "high", "low"], ["mid", "MID", "x"], ["mid", "", "mid"]):
+        with pytest.raises(ValueError, match=f"tie: got {wrong[1]!r}, allowed are 'lowest', 'mid'"):
+            ks.MarketConfig(tie=form(wrong))
+
+
 def test_a_million_markets_are_not_looked_at_one_by_one(monkeypatch):
     looks = []
     check = config_fields._checked_one
@@ -217,6 +226,7 @@ def test_a_million_markets_are_not_looked_at_one_by_one(monkeypatch):
     markets = 10_000
     many = {"fee": np.arange(markets), "walk_prob": np.linspace(0, 1, markets), "window": [3] * markets}
     many |= {"market_order_prob": [0.5, 1] * (markets // 2), "tie": ["mid", "lowest"] * (markets // 2)}
+    many["residue"] = np.array(["rest", "cancel"])[np.arange(markets) % 2]
     many |= {"init_depth": torch.arange(markets), "jump_prob": np.full(markets, 0.25, np.float32)}
     config = ks.MarketConfig(**many)
     assert config.per_market == dict.fromkeys(config.per_market, markets) and len(config.per_market) == len(many)

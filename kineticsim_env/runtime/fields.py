@@ -91,25 +91,25 @@ def checked(name: str, value: Any) -> Any:
 
 def _checked_many(name: str, given: Sequence[Any] | np.ndarray) -> np.ndarray:
     """Return one value per market as an array of its own; errors are those of the first value that is wrong."""
-    values = given if _is_plain(given) else given.tolist() if isinstance(given, np.ndarray) else list(given)
+    kinds = "U" if name in CHOICES else "iuf"
+    plain = type(given) is np.ndarray and given.dtype.kind in tuple(kinds) and given.dtype != np.longdouble
+    values = given if plain else given.tolist() if isinstance(given, np.ndarray) else list(given)
     if not len(values):
         raise ValueError(f"{name}: got an empty sequence, allowed is one value, or one per market")
     array = _texts(values, CHOICES[name]) if name in CHOICES else _numbers(name, values)
     if array is None:  # something is wrong, or of a kind that only a look at each value can tell
-        items = [_checked_one(name, item) for item in values]
+        items = [_checked_one(name, item) for item in (values.tolist() if isinstance(values, np.ndarray) else values)]
         if any(item is None for item in items):
             raise ValueError(f"{name}: got None among per-market values, allowed is a number for every market")
         array = np.asarray(items)
     return array
 
 
-def _is_plain(given: Any) -> bool:
-    """Say whether this is an array of numbers that float64 holds, or rounds to the same side of every bound."""
-    return type(given) is np.ndarray and given.dtype.kind in "iuf" and given.dtype.itemsize <= 8
-
-
 def _texts(values: Sequence[Any] | np.ndarray, choices: Sequence[str]) -> np.ndarray | None:
     """Return texts as an array, None if any is no choice."""
+    if isinstance(values, np.ndarray):
+        found = np.stack([values == choice for choice in choices])
+        return np.array(choices)[found.argmax(0)] if found.any(0).all() else None
     return np.asarray(values) if set(map(type, values)) == {str} and set(values) <= set(choices) else None
 
 
