@@ -209,3 +209,48 @@ def test_scenarios_are_set_another_way():
     envs = TradingVectorEnv(4, engine="numpy", bank_size=4, warmup=3, randomise={"fee": [1, 2]}, num_scenarios=2)
     with pytest.raises(ValueError, match=r"draw scenarios, allowed is env\.set_scenarios"):
         envs.simulator.set_parameters(fee=1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("own", [False, True])
+def test_a_captured_run_plays_the_old_parameters_or_the_new_ones(own):
+    """Never a mixture, with a kernel that has them as constants or not; what is captured afterwards plays the new."""
+    fields = {"noise_spread": 11, "fee": 3, "max_order_qty": 9}
+    sim = opened("cuda")
+    if own:
+        sim.specialise()
+    old = opened("cpu")
+    old.load_state_dict(sim.state_dict())
+    new = old.branch()
+    new.set_parameters(**fields)
+    captured = captured_run(sim)
+    before = sim.state_dict()
+    sim.set_parameters(**fields)
+    sim.load_state_dict(before | {"about": sim.state_dict()["about"]})
+    captured.replay()
+    torch.cuda.synchronize()
+    for one in (old, new):
+        one.run(5)
+    outcomes = [all(torch.equal(t.cpu(), one.tensors[n]) for n, t in sim.tensors.items()) for one in (old, new)]
+    assert any(outcomes)
+    sim.load_state_dict(new.state_dict())
+    again = captured_run(sim)
+    sim.load_state_dict(new.state_dict())
+    again.replay()
+    new.run(5)
+    assert_same({n: t.cpu() for n, t in sim.tensors.items()}, dict(new.tensors))
+
+
+def captured_run(sim):
+    """Return a CUDA graph of five auctions; state is as it was before."""
+    saved = sim.state_dict()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        sim.run(5)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        sim.run(5)
+    sim.load_state_dict(saved)
+    return graph
