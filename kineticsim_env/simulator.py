@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter_rows
+from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines import choose_engine, make_engine, runs
 from kineticsim_env.engines.live import LiveMarkets
 from kineticsim_env.engines.opening import open_books, opening_book
+from kineticsim_env.engines.parameters import changed, class_counts, parameter_rows
 from kineticsim_env.engines.population import multinomial_counts
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, saved_states
@@ -71,7 +72,7 @@ class Simulator(LiveMarkets):
             EngineUnavailable: If the engine asked for cannot run here.
         """
         config = MarketConfig() if config is None else config
-        self.config = check_instance("config", config, MarketConfig)
+        self._config = check_instance("config", config, MarketConfig)
         self.num_markets = check_num_markets(config, num_markets)
         self.slots = check_slots(slots)
         self.validate = check_flag("validate", validate)
@@ -213,6 +214,43 @@ class Simulator(LiveMarkets):
                 self._take_counts(counts)
             open_books(tensors, self._opening, chosen, len(self.config.regimes or ()))
             self.engine.state_changed()
+
+    # Changing the market ----------------------------------------------------------------------------------------------
+
+    @one_at_a_time
+    def set_parameters(self, mask: Any = None, **fields: Any) -> None:
+        """Change parameters of running markets, from the next auction on.
+
+        State stays as it is: what rests, standing quotes, the fundamental price. What only an opening book depends on
+        (`init_price`, `init_depth`, `fundamental_price`) shows at the next reset. `config` is then the new one.
+
+        A CUDA graph that was captured before has to be captured again: it plays the new parameters or the old ones,
+        never a mixture. An environment's warm starts stay as they are.
+
+        Args:
+            mask: bool `[M]`, the markets that change; None is all.
+            **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
+                are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
+                `arrivals`, `mechanism`, `interval`, `beat` and `regimes`. A `window` above 0 cannot become 0.
+
+        Raises:
+            TypeError, ValueError: Naming the field, what came and what is allowed; nothing has changed then.
+            EngineUnavailable: If the engine cannot play such a market; likewise.
+        """
+        if self._scenarios is not None:
+            raise ValueError(
+                "set_parameters: got an environment whose episodes draw scenarios, allowed is env.set_scenarios(...) "
+                "for episodes that begin from then on"
+            )
+        chosen = check_mask("mask", mask, self.num_markets, self.device).cpu().numpy()
+        config = changed(self.config, fields, chosen)
+        self.engine.check_plays(config)
+        drawn = self._counts if config.population == "multinomial" else None
+        counts = class_counts(config, self.num_markets if config.per_market else 1) if drawn is None else drawn
+        with Uninterrupted():
+            self._config = config
+            self._take_counts(counts)
+            self.engine.renew_launchers()
 
     # State ------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ import torch
 from hypothesis import strategies as st
 
 import kineticsim_env as ks
-from kineticsim_env.config import CLASSES, class_counts
+from kineticsim_env.config import CLASSES
+from kineticsim_env.engines.parameters import class_counts
 
 ENGINES = ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 PAIRS = [("numpy", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)]

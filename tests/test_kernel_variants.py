@@ -11,11 +11,11 @@ from build_helpers import device_like, needs_compiler
 from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 
 import kineticsim_env as ks
-from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import cuda, operators
 from kineticsim_env.engines import variants as asked_of_cpp
 from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.cuda import CudaEngine
+from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels, layout
 
@@ -251,6 +251,32 @@ def test_other_parameters_ask_for_another_kernel(variants):
     engine.specialise()  # a second time there is nothing to do
     engine.prepare(0)
     assert len(variants) == 4
+
+
+def test_parameters_are_taken_in_place_where_the_kernel_fits_them(variants):
+    """What a captured graph holds: a kernel, which may have constants, and the address of the rows."""
+    engine = open_engine(128)
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    engine.specialise()
+    engine.prepare(0)
+
+    def stays(**fields):
+        rows, before = rows_of(ks.MarketConfig(**fields), 3 if "noise_spread" in fields else 1), engine.parameters()
+        kept = before.clone()
+        engine.set_parameters(rows)
+        engine.prepare(0)
+        assert torch.equal(engine.parameters()[:, 0], torch.tensor(rows["num_noise"], dtype=torch.int32))
+        if engine.parameters() is not before:
+            assert torch.equal(before, kept) and any(before is old for old in engine._retired)
+        return engine.parameters() is before
+
+    assert not stays(fee=5), "a constant until now"
+    assert stays(fee=6) and stays(fee=0), "read from the rows from then on"
+    assert not stays(fee=6, max_order_qty=9)
+    assert stays(fee=6, max_order_qty=4) and stays(fee=6, max_order_qty=9) and not stays(max_order_qty=10), "growth"
+    assert not stays(noise_spread=[3, 3, 3]), "a row for each market"
+    assert not stays(noise_spread=[3, 30, 3]), "another reach"
+    assert stays(noise_spread=[30, 4, 5])
 
 
 def test_settings_of_the_task_become_constants_until_they_change(variants):

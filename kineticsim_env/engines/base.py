@@ -185,6 +185,9 @@ class Engine:
     def prepare_launcher(self, mode: int, auctions: int = 1) -> None:
         """Get ready for programs that torch compiles; see `NativeEngine.prepare_launcher`."""
 
+    def renew_launchers(self) -> None:
+        """Get ready again, after parameters changed, for programs that were compiled before."""
+
     # What some engines do besides ------------------------------------------------------------------------------
 
     def check_plays(self, config: MarketConfig) -> None:

@@ -53,11 +53,11 @@ class CudaEngine(NativeEngine):
         """See `NativeEngine._plan`; a variant without options, or without levers, is used while no market has any."""
         # What a reset draws anew is no constant, else each reset would compile a kernel.
         before = getattr(self, "_rows", rows)
+        was = [self._definitions(mode) for mode in (0, 1)] if before is not rows else None  # of captured kernels
         # Scenarios' values change in a table that stays; the first of them come in another number of rows.
         if self._scenarios is None and len(rows["fee"]) == len(before["fee"]):
             self._changing |= {name for name in layout.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
-        was = [self._definitions(mode) for mode in (0, 1)] if before is not rows else None
-        super()._plan(rows)
+        in_place = super()._plan(rows)
         names = ("walk_threshold", "jump_threshold", "cancel_threshold", "window", "tie", "residue")
         self._levers = variants.levers_of(rows)
         self._options = int(self._levers != 0 or any(np.any(rows[name] != 0) for name in names))
@@ -66,7 +66,7 @@ class CudaEngine(NativeEngine):
         self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
         self._plans = {}
         self._work, self._work_per_auction = 0, self._sizes["M"] * self._agents
-        return was == [self._definitions(mode) for mode in (0, 1)]
+        return in_place and was == [self._definitions(mode) for mode in (0, 1)]
 
     def specialise(self) -> None:
         """Compile kernels for these very parameters: about a second each for a third more speed, and the same results.

@@ -28,13 +28,22 @@ class LiveMarkets:
         tensors: The same and more, by their names in `struct Launch`.
     """
 
-    config: MarketConfig
     num_markets: int
     slots: tuple[str | None, ...]
     device: torch.device
     tensors: layout.LiveTensors
     engine: Engine
     _calls: CallLock
+    _config: MarketConfig
+
+    @property
+    def config(self) -> MarketConfig:
+        """What the markets play; `Simulator.set_parameters` changes it."""
+        return self._config
+
+    @config.setter
+    def config(self, value: object) -> None:
+        raise AttributeError("config: got another one, allowed is set_parameters(field=value), or another simulator")
 
     @property
     def bid(self) -> torch.Tensor:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, regime_rows
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.base import ENV_STEP, RUN, Engine, pack, unpack
+from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import layout
 
@@ -31,6 +32,7 @@ class NativeEngine(Engine):
         self._struct = layout.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
+        self._growth = 0  # the most that an auction can add to a side; captured graphs and programs have it, too
         self._scenarios: torch.Tensor | None = None
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
@@ -66,12 +68,14 @@ class NativeEngine(Engine):
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
         packed = pack(rows)
-        if self._params is None or self._params.shape != packed.shape:
+        in_place = self._plan(rows)
+        if self._params is None or not in_place or self._params.shape != packed.shape:
+            # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
+            self._retired += [] if self._params is None else [self._params]
             self._params = torch.empty(packed.shape, dtype=torch.int32, device=self.device)
         self._params.copy_(torch.from_numpy(packed))
         self._struct.params = self._params.data_ptr()
         self._struct.params_stride = int(len(packed) > 1)
-        self._plan(rows)
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """Prepare for markets of these parameters; returns whether what was prepared before fits as it is."""
@@ -80,8 +84,9 @@ class NativeEngine(Engine):
         agents = rows["first_fundamental"] + rows["num_fundamental"]
         largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
         self._orders = int((agents * largest).max())  # of an auction, at most
-        self._growth = self._orders + self._sizes["K"] * MAX_QUOTE_QTY  # of a side
-        return True
+        before = self._growth
+        self._growth = max(before, self._orders + self._sizes["K"] * MAX_QUOTE_QTY)  # of a side
+        return self._growth == before
 
     def _largest_in_regimes(self, name: str) -> int:
         """Return the most that any regime makes of a parameter, -1 if none changes it."""
@@ -182,6 +187,11 @@ class NativeEngine(Engine):
         else:
             self._former_launchers[mode] = operators.Launcher(said)
         self._launchers[mode] = self._former_launchers[mode]
+
+    def renew_launchers(self) -> None:
+        """See `Engine.renew_launchers`."""
+        for mode, launcher in self._former_launchers.items():
+            self.prepare_launcher(mode, launcher.auctions)
 
     def launcher(self, mode: int) -> operators.Launcher:
         """Return the launcher of a mode. Raises RuntimeError if there is none: `prepare_launcher` makes it."""

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MarketConfig, regime_rows
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.base import Engine, pack, unpack
 from kineticsim_env.engines.numpy import market
+from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
 
