@@ -1,16 +1,23 @@
 """`Simulator.set_parameters`: a running market goes on as one that was made with the new parameters."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
-from reference import Reference
+from ensembles import KINDS, Ensemble, random_ensemble
+from reference.cases import random_fields
 from strategies import ENGINES, assert_same, make_quotes
+from thorough import examples
 
 import kineticsim_env as ks
+from kineticsim_env.config import CLASSES
 from kineticsim_env.envs.vector import TradingVectorEnv
+from kineticsim_env.runtime.fields import ENSEMBLE_WIDE as SHARED
 
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 M = 7
+TRADING = ks.MarketConfig.preset("trading")
 CHANGES = {
     "a fee": {"fee": 2500},
     "orders": {"max_order_qty": 40, "noise_spread": 20, "market_order_prob": 0.6},
@@ -120,27 +127,45 @@ def test_masks_of_all_and_of_none():
     assert sim.config.fee == 5 and not sim.config.per_market
 
 
-@every_engine
-def test_it_is_what_the_reference_does(engine):
-    """Market by market against plain Python, with changes between the intervals."""
-    sim = opened(engine, auctions=0)
-    sim.reset()
-    fields = {name: value for name, value in sim.config.to_dict().items() if value is not None}
-    markets = [Reference(fields, seed=5, market_index=m, slots=list(sim.slots)) for m in range(M)]
-    for market in markets:
-        market.reset()
-    moves = [{}, {"noise_spread": 25, "max_order_qty": 3}, {"cancel_prob": 0.0, "tie": "lowest"}, {"window": 2}]
-    for fields in moves:
-        if fields:
-            sim.set_parameters(**fields)
-        sim.run(6)
-        for m, market in enumerate(markets):
-            if fields:
-                market.set_parameters(**fields)
-            for _ in range(6):
-                market.decision(None, 1)
-            assert (market.volume, market.fundamental) == (int(sim.volume[m]), int(sim.fundamental_price[m]))
-            assert market.last_price == int(sim.last_price[m])
+@pytest.mark.parametrize(("arrivals", "mechanism"), KINDS)
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_it_is_what_the_reference_does(seed, arrivals, mechanism):
+    """Every lever and parameter changes on the way, in all markets or some; each market beside plain Python."""
+    rng = random.Random(f"{seed} {arrivals} {mechanism}")
+    markets = rng.choice([1, 2, 4])
+    fields, slots = random_ensemble(rng, arrivals, mechanism, markets, markets > 1 and rng.random() < 0.5)
+    both, changes = Ensemble(fields, slots, markets, rng.randrange(1 << 40)), 0
+    for _ in range(8):
+        both.move(rng)
+        others = random_fields(rng, mechanism, arrivals)
+        new = {name: others[name] for name in others if name not in (*SHARED, "num_agents", *CLASSES)}
+        new = dict(rng.sample(sorted(new.items()), rng.randint(1, 5)))
+        mask = [rng.random() < 0.6 for _ in range(markets)] if rng.random() < 0.5 else None
+        try:
+            both.sim.set_parameters(mask=mask, **new)
+        except ValueError:
+            continue  # these do not fit the rest, or the grid
+        both.config, changes = both.sim.config, changes + 1
+        for m, market in enumerate(both.alone):
+            if mask is None or mask[m]:
+                market.set_parameters(**new)
+        both.assert_same()
+    both.move(rng)
+    assert changes, "a case in which nothing changes shows nothing"
+
+
+@pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_native_engine_does_what_the_reference_does(engine):
+    moves = [{"noise_spread": 25, "max_order_qty": 3}, {"cancel_prob": 0.0, "tie": "lowest"}, {"window": 2, "fee": -3}]
+    fields = {name: value for name, value in TRADING.to_dict().items() if value is not None}
+    both, rng = Ensemble(fields, ("noise", None), M, 5, engine), random.Random(1)
+    for new in moves:
+        both.sim.set_parameters(**new)
+        both.config = both.sim.config
+        for market in both.alone:
+            market.set_parameters(**new)
+        for _ in range(4):
+            both.move(rng)
 
 
 WRONG = [
