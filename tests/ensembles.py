@@ -128,7 +128,9 @@ class Ensemble:
             assert_market_is(first, m, market)
 
     def _tensor(self, quotes: list[list[list[int]]]) -> torch.Tensor:
-        return torch.tensor(quotes, dtype=torch.int32).view(len(self.alone), len(self.sim.slots), 4)
+        return torch.tensor(quotes, dtype=torch.int32, device=self.sim.device).view(
+            len(self.alone), len(self.sim.slots), 4
+        )
 
 
 def total_fills(seen: list[dict[str, Any]]) -> list[list[int]]:

@@ -17,7 +17,7 @@ void play(const ks::Launch& launch, int64_t first) {
   // At least what a warp asks for, whose lanes each count it.
   static thread_local std::vector<ks::Four> shared;
   const int lanes = ks::kLaneCount * (launch.levels + ks::kRowPadding + 2 * (KS_LANES + 1) + ks::kObservation);
-  shared.resize(ks::max_of(lanes, ks::environment_ints(launch.levels, 1, 1)) / 4 + 1);
+  shared.resize(ks::max_of(lanes, ks::environment_ints(launch.levels, 1, 1, KS_LEVERS != 0)) / 4 + 1);
   int* const begin = &shared[0].a;
   const int64_t warps = (launch.markets + ks::kLaneCount - 1) / ks::kLaneCount;
   const auto act = [&launch, first, warps, begin] { ks::step_environments<kOptions>(launch, first, warps, begin); };

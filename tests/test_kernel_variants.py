@@ -144,6 +144,7 @@ def test_plans_fit_the_markets_the_device_and_the_kernel():
             assert 2 * ask["reach"] + 2 <= got.lanes and got.shared >= 32 * 2 * ask["levels"], "16 bits for each tick"
         elif ask["task"]:
             slot, market = (4 * layout.CONSTANTS[name] for name in ("kTileSlotInts", "kTileMarketInts"))
+            market += 4 * layout.CONSTANTS["kTileLeverInts"] * (ask["levers"] > 0)
             tiles = warps * got.tile * (market + slot * ask["slots"])
             assert got.tile * ask["slots"] <= 32 and got.shared == 2 * books + warps * 4 * BIN_INTS + tiles
         else:

@@ -24,8 +24,12 @@ KS_RULE int32_t unit_fee(const MarketParams& p) { return p.fee + 1000 * p.tax; }
 
 // Regimes ------------------------------------------------------------------------------------------------------------
 
+// A regime's number as it is in memory, which anybody may have written to.
+KS_RULE int32_t known_regime(const MarketParams& p, int32_t number) { return clamp_to(number, 0, max_of(p.regimes, 1) - 1); }
+
 // The regime from a beat on, which in an auction's market is its interval.
-KS_RULE int32_t regime_at(const MarketParams& p, uint64_t key, int64_t beat, int32_t regime) {
+KS_RULE int32_t regime_at(const MarketParams& p, uint64_t key, int64_t beat, int32_t number) {
+  const int32_t regime = known_regime(p, number);
   if (p.regimes == 0 || p.regime_threshold == 0) return regime;
   const uint64_t word = random_word(key, beat, kRegimeWord);
   return (int32_t)(word & 0xffff) < p.regime_threshold ? word_choice(word, p.regimes) : regime;

@@ -18,11 +18,13 @@ constexpr int kLevelsOfFullBlocks = 1024;  // with more, a block is one warp, so
 // Sizes, in ints of shared memory -------------------------------------------------------------------------------------
 
 KS_RULE int book_ints(int levels) { return 2 * max_of(levels, kWarpLanes); }
-KS_RULE int tile_ints(int tile, int slots) { return tile * (kTileMarketInts + kTileSlotInts * slots); }
+KS_RULE int tile_ints(int tile, int slots, bool levers) {
+  return tile * (kTileMarketInts + (levers ? kTileLeverInts : 0) + kTileSlotInts * slots);
+}
 // Per warp. A step has two books: one is copied while the other is played.
 KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
-KS_RULE int environment_ints(int levels, int tile, int slots) {
-  return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots);
+KS_RULE int environment_ints(int levels, int tile, int slots, bool levers) {
+  return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots, levers);
 }
 // With a market per lane: per lane a row and the bins of `room` ticks, in 16 bits, or in 32 for half the lanes. Observations
 // later take the bins' memory.
@@ -116,7 +118,7 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   if (ask.shared_of_multiprocessor == 0) return full;
   const int32_t room = ask.shared_of_multiprocessor / kBlocks / 4 / warps - kReserved / 4 / warps;
   const int32_t left = room - 2 * book_ints(ask.levels) - kBinInts;
-  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots) : 0;
+  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots, ask.levers != 0) : 0;
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
@@ -131,9 +133,9 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
   const int32_t tiles[3] = {tile, tile, 1}, warps[3] = {most, 1, 1};
   for (int i = 0; i < 3 && !plan.fits; ++i) {
     const int32_t per_warp = plan.lanes > 0 ? kWarpLanes : tiles[i], per_block = plan.lanes > 0 ? 1 : warps[i];
-    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes), environment_ints(ask.levels, 1, 1))
+    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes), environment_ints(ask.levels, 1, 1, ask.levers != 0))
                      : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes)
-                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots)
+                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, ask.levers != 0)
                                       : run_ints(ask.levels);
     plan.tile = per_warp;
     plan.threads = kWarpLanes * per_block;
