@@ -459,6 +459,8 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
         "regimes": (0, MAX_REGIMES),
         "interval": (0, _INTEGERS["interval"][1]),
         "beat": (0, _INTEGERS["beat"][1]),
+        "num_agents": (1, MAX_STEP_QTY),
+        **{f"reserved_{number}": (0, 0) for number in (1, 2, 3)},
     }
 
 
@@ -513,6 +515,9 @@ def parameter_rows(
     for name in ("interval", "beat"):
         given = getattr(config, name)
         rows[name] = column(0 if not config.uses_clock else config.num_agents if given is None else given)
+    rows["num_agents"] = column(config.num_agents)
+    for number in (1, 2, 3):
+        rows[f"reserved_{number}"] = column(0)
     return rows
 
 

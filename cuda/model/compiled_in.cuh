@@ -15,7 +15,8 @@ namespace ks {
       row.market_order_threshold, row.maker_half_spread, row.walk_threshold, row.jump_threshold, row.jump_size,         \
       row.cancel_threshold, row.window, row.tie, row.residue, row.fundamental_price, row.max_quote_qty,                 \
       row.inventory_limit, row.fee, row.rounding, row.reference, row.taker_offset, row.taker_fee, row.tax, row.collar,     \
-      row.tick_size, row.quote_latency, row.regimes, row.regime_threshold, row.interval, row.beat
+      row.tick_size, row.quote_latency, row.regimes, row.regime_threshold, row.interval, row.beat, \
+      row.num_agents, row.reserved_1, row.reserved_2, row.reserved_3
 #define KS_LEVELS launch.levels
 constexpr int kUnroll = 1;
 #else
