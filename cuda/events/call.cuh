@@ -158,7 +158,7 @@ struct CallMarket : EventMarket<false, kSlots> {
     if (kSlots) put_quotes();
     int64_t demand = 0;
     for (int w = 0; w < book.words; ++w) {
-      for (uint64_t left = book.bits[w] | occupied[w]; left != 0; left &= left - 1) {
+      for (uint64_t left = occupied[w] |= book.bits[w]; left != 0; left &= left - 1) {
         const int32_t tick = 64 * w + lowest_bit(left);
         const int32_t q = book.row[tick];
         const int32_t buy = waiting[0][tick] += max_of(q, 0);
@@ -169,7 +169,7 @@ struct CallMarket : EventMarket<false, kSlots> {
     const int32_t all_demand = (int32_t)demand;
     int32_t above = all_demand, below = 0, best = 0;
     for (int w = 0; w < book.words; ++w) {
-      for (uint64_t left = book.bits[w] | occupied[w]; left != 0; left &= left - 1) {
+      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
         const int32_t tick = 64 * w + lowest_bit(left);
         below += waiting[1][tick];
         best = max_of(best, executable_volume(above, below));
@@ -185,7 +185,7 @@ struct CallMarket : EventMarket<false, kSlots> {
     book.best[0] = -1, book.best[1] = kNoTick;
     for (int w = 0; w < book.words; ++w) {
       uint64_t full = 0;
-      for (uint64_t left = book.bits[w] | occupied[w]; left != 0; left &= left - 1) {
+      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
         const int i = lowest_bit(left);
         const int32_t tick = 64 * w + i;
         const int32_t buy = waiting[0][tick], sell = waiting[1][tick];

@@ -57,8 +57,8 @@ struct EventMarket : MarketNumbers {
     g = (uint64_t)t * (uint32_t)p.interval;
     beat = (int64_t)((g + p.beat - 1) / (uint32_t)p.beat);
     next_beat = (uint64_t)beat * (uint32_t)p.beat;
-    find_quotes();
     set_pricing();
+    find_quotes();
   }
 
   KS_ON_LANE void store() const {
