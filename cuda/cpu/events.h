@@ -17,7 +17,7 @@ struct EventScratch {
     for (auto* numbers : {&row, &buys, &sells})
       if (numbers->size() < (std::size_t)levels) numbers->resize(levels);
     for (auto* words : {&bits, &waiting_bits})
-      if (words->size() < (std::size_t)(levels + 63) / 64) words->resize((levels + 63) / 64);
+      if (words->size() < (std::size_t)(levels + 63) / 64 * 2) words->resize((std::size_t)(levels + 63) / 64 * 2);
     return {row.data(), bits.data(), {buys.data(), sells.data()}, waiting_bits.data()};
   }
 };

@@ -1,12 +1,17 @@
 // book.cuh: what built-in agents' resting orders are in a market on the clock: one row of signed numbers, bids above 0 and
-// asks below, and words in which a bit says that something rests at a tick. So the next best price, cancellation and the
-// edges of a shift look at occupied ticks only. Bids lie below asks, so one set of bits serves both sides.
+// asks below, and for each side words in which a bit says that something rests at a tick. So the next best price and
+// cancellation look at occupied ticks only.
+//
+// A side counts its places from the end of the grid that it is best at: a bid's place 0 is the highest tick, an ask's the
+// lowest. So the best price is the lowest place of either side, and one code without branches serves both.
 #pragma once
 
 #include "lane/lanes.cuh"
 #include "model/events.h"
 
 namespace ks {
+
+constexpr int32_t kNoPlace = kNoTick;
 
 // Numbers of one market; those of a warp's markets lie side by side, so that no two lanes want the same bank.
 template <typename T>
@@ -16,26 +21,21 @@ struct Strided {
 };
 
 struct EventBook {
-  Strided<int32_t> row;
-  Strided<uint64_t> bits;
+  Strided<int32_t> row;   // by tick
+  Strided<uint64_t> bits; // by place, a side's words after the other's
   int levels, words;
-  int32_t best[2];  // -1 and kNoTick where a side is empty
+  int32_t best[2];        // places, kNoPlace where a side is empty
 
   KS_ON_LANE EventBook(int32_t* row, uint64_t* bits, int levels)
       : row{row}, bits{bits}, levels(levels), words((levels + 63) / 64) {}
 
+  // From a tick to a place and back. Beyond the grid, too: places that are worse than all of it are `levels` and above.
+  KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const { return side ? tick : levels - 1 - tick; }
+  KS_ON_LANE int32_t best_bid() const { return best[0] == kNoPlace ? -1 : levels - 1 - best[0]; }
+  KS_ON_LANE int32_t best_ask() const { return best[1]; }
+
   KS_ON_LANE void load(const int32_t* bid, const int32_t* ask) {
-    best[0] = -1, best[1] = kNoTick;
-    for (int w = 0; w < words; ++w) {
-      uint64_t here = 0;
-      const int first = 64 * w, count = min_of(64, levels - first);
-      for (int i = 0; i < count; ++i) {
-        const int32_t q = bid[first + i] - ask[first + i];
-        row[first + i] = q;
-        here |= (uint64_t)(q != 0) << i;
-      }
-      bits[w] = here;
-    }
+    for (int tick = 0; tick < levels; ++tick) row[tick] = bid[tick] - ask[tick];
     measure();
   }
 
@@ -47,81 +47,92 @@ struct EventBook {
     }
   }
 
-  // The best prices, of rows that were written from outside, or moved.
+  // Bits and best prices, of a row that was written from outside, or moved.
   KS_ON_LANE void measure() {
-    best[0] = -1, best[1] = kNoTick;
-    for (int w = 0; w < words; ++w) {
-      for (uint64_t left = bits[w]; left != 0; left &= left - 1) {
-        const int32_t tick = 64 * w + lowest_bit(left);
-        if (row[tick] > 0) best[0] = tick;
-        else if (best[1] == kNoTick) best[1] = tick;
+    for (int side = 0; side < 2; ++side) {
+      for (int w = 0; w < words; ++w) {
+        uint64_t here = 0;
+        const int first = 64 * w, count = min_of(64, levels - first);
+        for (int i = 0; i < count; ++i) {
+          const int32_t q = row[flip(first + i, side)];
+          here |= (uint64_t)(side ? q < 0 : q > 0) << i;
+        }
+        bits[side * words + w] = here;
       }
     }
+    find_best();
   }
 
-  KS_ON_LANE void mark_full(int32_t tick) { bits[tick >> 6] |= 1ull << (tick & 63); }
-  KS_ON_LANE void mark_empty(int32_t tick) { bits[tick >> 6] &= ~(1ull << (tick & 63)); }
+  KS_ON_LANE void find_best() {
+    best[0] = next(0, 0);
+    best[1] = next(0, 1);
+  }
 
-  // The next occupied tick on the way out of the book, from `tick` on, or -1 and kNoTick.
-  KS_ON_LANE int32_t next(int32_t tick, int32_t side) const {
-    if (side == 0) {
-      if (tick < 0) return -1;
-      int w = tick >> 6;
-      uint64_t left = bits[w] << (63 - (tick & 63));
-      if (left != 0) return tick - (63 - highest_bit(left));
-      while (--w >= 0)
-        if (bits[w] != 0) return 64 * w + highest_bit(bits[w]);
-      return -1;
+  // The first occupied place from that of word w on.
+  KS_ON_LANE int32_t next(int w, int32_t side) const {
+    for (; w < words; ++w) {
+      const uint64_t here = bits[side * words + w];
+      if (here != 0) return 64 * w + lowest_bit(here);
     }
-    if (tick >= levels) return kNoTick;
-    int w = tick >> 6;
-    uint64_t left = bits[w] >> (tick & 63);
-    if (left != 0) return tick + lowest_bit(left);
-    while (++w < words)
-      if (bits[w] != 0) return 64 * w + lowest_bit(bits[w]);
-    return kNoTick;
+    return kNoPlace;
+  }
+
+  KS_ON_LANE void mark(int32_t place, int32_t side, bool full) {
+    uint64_t& word = bits[side * words + (place >> 6)];
+    const uint64_t bit = 1ull << (place & 63);
+    word = full ? word | bit : word & ~bit;
   }
 
   // What rests at a tick on a side.
   KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return max_of(side ? -row[tick] : row[tick], 0); }
 
-  KS_ON_LANE void rest(int32_t tick, int32_t quantity, int32_t side) {
-    row[tick] += side ? -quantity : quantity;
-    mark_full(tick);
-    best[0] = side ? best[0] : max_of(best[0], tick);
-    best[1] = side ? min_of(best[1], tick) : best[1];
+  KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
+    row[flip(place, side)] += side ? -quantity : quantity;
+    bits[side * words + (place >> 6)] |= 1ull << (place & 63);
+    best[0] = side ? best[0] : min_of(best[0], place);
+    best[1] = side ? min_of(best[1], place) : best[1];
   }
 
-  // Take units of the best tick of a side, which has as many.
-  KS_ON_LANE void take(int32_t tick, int32_t units, int32_t side) {
-    const int32_t left = row[tick] + (side ? units : -units);
-    row[tick] = left;
-    if (left != 0) return;
-    mark_empty(tick);
-    const int32_t further = next(tick, side);
+  // Take up to `quantity` at the best place of a side, if anything rests there; returns how much.
+  KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
+    int32_t& here = row[flip(place, side)];
+    const int32_t there = side ? -here : here;
+    if (quantity < there) {
+      here += side ? quantity : -quantity;
+      return quantity;
+    }
+    here = 0;
+    const int w = place >> 6;
+    uint64_t& word = bits[side * words + w];
+    const uint64_t left = word & (word - 1);
+    word = left;
+    const int32_t further = left != 0 ? 64 * w + lowest_bit(left) : next(w + 1, side);
     best[0] = side ? best[0] : further;
     best[1] = side ? further : best[1];
+    return there;
   }
 
   // `key` and the beat's number say what is lost; ticks that share a word are looked at together.
   KS_ON_LANE void cancel(int32_t threshold, uint64_t key, int64_t beat) {
     const uint64_t counter = word_counter(key, beat, kCancelWord);
-    for (int w = 0; w < words; ++w) {
-      const uint64_t before = bits[w];
+    for (int i = 0; i < 2 * words; ++i) {
+      const int32_t side = i >= words;
+      const uint64_t before = bits[i];
       uint64_t after = before;
       for (uint64_t pairs = (before | before >> 1) & 0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
-        const int i = lowest_bit(pairs);
-        const int32_t tick = 64 * w + i;
+        const int at = lowest_bit(pairs);
+        const int32_t first = flip(64 * (i - side * words) + at, side), tick = first & ~1;
         const uint64_t word = mix64(counter + (uint64_t)(tick / 2) * kGolden);
-        const int32_t even = after_loss(row[tick], threshold, low_half(word));
-        const int32_t odd = after_loss(row[tick + 1], threshold, high_half(word));
+        const int32_t even = after_loss(row[tick], threshold, low_half(word), side);
+        const int32_t odd = after_loss(row[tick + 1], threshold, high_half(word), side);
         row[tick] = even, row[tick + 1] = odd;
-        after &= ~((uint64_t)(even == 0) << i | (uint64_t)(odd == 0) << (i + 1));
+        const uint64_t gone = side ? (uint64_t)(even == 0) | (uint64_t)(odd == 0) << 1
+                                   : (uint64_t)(odd == 0) | (uint64_t)(even == 0) << 1;
+        after &= ~(gone << at);
       }
-      bits[w] = after;
+      bits[i] = after;
     }
-    best[0] = next(best[0], 0);
-    best[1] = next(best[1], 1);
+    find_best();
   }
 
   // Cut off what leaves the grid, and move the rest by `by` ticks down (up if below 0).
@@ -132,26 +143,20 @@ struct EventBook {
       const int64_t from = (int64_t)tick + by;
       row[tick] = from >= 0 && from < levels ? row[(int32_t)from] : 0;
     }
-    for (int w = 0; w < words; ++w) {
-      uint64_t here = 0;
-      for (int i = 0; i < 64 && 64 * w + i < levels; ++i) here |= (uint64_t)(row[64 * w + i] != 0) << i;
-      bits[w] = here;
-    }
     measure();
   }
 
   KS_ON_LANE int64_t total(int32_t side) const {
     int64_t sum = 0;
-    for (int w = 0; w < words; ++w)
-      for (uint64_t left = bits[w]; left != 0; left &= left - 1) sum += resting(64 * w + lowest_bit(left), side);
+    for (int tick = 0; tick < levels; ++tick) sum += resting(tick, side);
     return sum;
   }
 
  private:
-  static KS_ON_LANE int32_t after_loss(int32_t q, int32_t threshold, uint32_t half) {
-    const int32_t side = q < 0;
-    const int32_t loss = cancelled(q < 0 ? -q : q, threshold, half, side);
-    return q + (q < 0 ? loss : -loss);
+  // Of a side's quantity; the other side's, which a tick of the same word may hold, is cancelled in that side's turn.
+  static KS_ON_LANE int32_t after_loss(int32_t q, int32_t threshold, uint32_t half, int32_t side) {
+    const int32_t mine = max_of(side ? -q : q, 0), loss = cancelled(mine, threshold, half, side);
+    return q + (side ? loss : -loss);
   }
 };
 

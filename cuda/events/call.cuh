@@ -12,23 +12,30 @@ struct CallMarket : EventMarket<false, kSlots> {
   using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error, Base::fundamental, Base::g, Base::key,
       Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
       Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
-  using Base::find_quotes, Base::follow_mid, Base::mid2, Base::place, Base::quoted;
+  using Base::find_quotes, Base::follow_mid, Base::mid2, Base::quoted, Base::tick_of;
 
   static constexpr bool kQuotesWait = false;  // for anything but the end of their interval
   Strided<int32_t> waiting[2];    // between launches and intervals all 0
-  Strided<uint64_t> occupied;     // ticks at which either side waits
+  Strided<uint64_t> occupied;     // ticks at which either side rests or waits, and perhaps some more
   int64_t marketable[2], total[2];
 
   KS_ON_LANE CallMarket(const Launch& launch, int64_t m, const EventMemory& memory)
       : Base(launch, m, memory), waiting{{memory.waiting[0]}, {memory.waiting[1]}}, occupied{memory.waiting_bits} {
     for (int tick = 0; tick < levels; ++tick) waiting[0][tick] = waiting[1][tick] = 0;
+    occupy_resting();
+  }
+
+  KS_ON_LANE void occupy_resting() {
     for (int w = 0; w < book.words; ++w) occupied[w] = 0;
+    for (int tick = 0; tick < levels; ++tick) occupied[tick >> 6] |= (uint64_t)(book.row[tick] != 0) << (tick & 63);
   }
 
   // One interval; `fresh` are quotes of a decision that begins here, [K, 4], or null. Returns false if the market has to stop.
   KS_ON_LANE bool interval(const int32_t* fresh, uint64_t, bool) {
     this->begin_interval();
+    const int32_t place = origin;
     if (!follow_mid()) return false;
+    if (origin != place) occupy_resting();
     beat_price = last_tick + origin;
     this->set_pricing();
     marketable[0] = marketable[1] = 0;
@@ -64,27 +71,25 @@ struct CallMarket : EventMarket<false, kSlots> {
   // Of what rests and waits at a tick together; the loss comes out of what rests first.
   KS_ON_LANE void cancel() {
     for (int w = 0; w < book.words; ++w) {
-      const uint64_t here = book.bits[w] | occupied[w];
+      const uint64_t here = occupied[w];
       for (uint64_t pairs = (here | here >> 1) & 0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
         const int32_t first = 64 * w + lowest_bit(pairs);
         const uint64_t word = random_word(key, beat, kCancelWord + first / 2);
         for (int32_t tick = first; tick < first + 2; ++tick) {
           const uint32_t half = tick & 1 ? high_half(word) : low_half(word);
-          int32_t q = book.row[tick];
           for (int side = 0; side < 2; ++side) {
-            const int32_t resting = max_of(side ? -book.row[tick] : book.row[tick], 0);
+            const int32_t resting = book.resting(tick, side);
             const int32_t loss = cancelled(resting + waiting[side][tick], now.cancel_threshold, half, side);
             const int32_t taken = min_of(loss, resting);
-            q += side ? taken : -taken;
             waiting[side][tick] -= loss - taken;
+            if (taken == 0) continue;
+            book.row[tick] += side ? taken : -taken;
+            if (taken == resting) book.mark(book.flip(tick, side), side, false);
           }
-          if (book.row[tick] != 0 && q == 0) book.mark_empty(tick);
-          book.row[tick] = q;
         }
       }
     }
-    book.best[0] = book.next(book.best[0], 0);
-    book.best[1] = book.next(book.best[1], 1);
+    book.find_best();
   }
 
   KS_ON_LANE bool take_events(uint32_t until) {
@@ -144,8 +149,8 @@ struct CallMarket : EventMarket<false, kSlots> {
   KS_ON_LANE void put_quotes() {
     for (int k = 0; k < slots.count(); ++k) {
       for (int side = 0; side < 2; ++side) {
-        const int32_t tick = place(k, side);
-        if (tick < 0 || tick == kNoTick) continue;
+        const int32_t tick = tick_of(k, side);
+        if (tick < 0) continue;
         waiting[side][tick] += slots.quantity(k, side);
         occupied[tick >> 6] |= 1ull << (tick & 63);
       }
@@ -158,7 +163,7 @@ struct CallMarket : EventMarket<false, kSlots> {
     if (kSlots) put_quotes();
     int64_t demand = 0;
     for (int w = 0; w < book.words; ++w) {
-      for (uint64_t left = occupied[w] |= book.bits[w]; left != 0; left &= left - 1) {
+      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
         const int32_t tick = 64 * w + lowest_bit(left);
         const int32_t q = book.row[tick];
         const int32_t buy = waiting[0][tick] += max_of(q, 0);
@@ -182,7 +187,6 @@ struct CallMarket : EventMarket<false, kSlots> {
   // Put into the book what does not trade.
   KS_ON_LANE void leave_residual(int32_t best, int32_t all_demand, int32_t mid) {
     int32_t above = all_demand, below = 0, lowest = kNoTick, highest = -1;
-    book.best[0] = -1, book.best[1] = kNoTick;
     for (int w = 0; w < book.words; ++w) {
       uint64_t full = 0;
       for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
@@ -195,11 +199,10 @@ struct CallMarket : EventMarket<false, kSlots> {
         const int32_t q = residual_at_tick(best, above, buy) - residual_at_tick(best, below, sell);
         above -= buy;
         book.row[tick] = q;
-        full |= (uint64_t)(q != 0) << i;
+        if (q != 0) full |= 1ull << i;
         if (!kSlots) waiting[0][tick] = waiting[1][tick] = 0;
       }
-      book.bits[w] = full;
-      if (!kSlots) occupied[w] = 0;
+      if (!kSlots) occupied[w] = full;
     }
     if (best > 0) {
       int32_t near = lowest;
@@ -223,12 +226,12 @@ struct CallMarket : EventMarket<false, kSlots> {
     for (int side = 0; side < 2; ++side) {
       int32_t places[EventSlots<kSlots>::kRoom], quantities[EventSlots<kSlots>::kRoom], left[EventSlots<kSlots>::kRoom];
       for (int k = 0; k < slots.count(); ++k) {
-        places[k] = place(k, side), quantities[k] = slots.quantity(k, side);
-        if (places[k] >= 0 && places[k] != kNoTick) left[k] = book.resting(places[k], side);
+        places[k] = tick_of(k, side), quantities[k] = slots.quantity(k, side);
+        left[k] = places[k] >= 0 ? book.resting(places[k], side) : 0;
       }
       for (int k = 0; k < slots.count(); ++k) {
         const int32_t tick = places[k];
-        if (tick < 0 || tick == kNoTick) continue;
+        if (tick < 0) continue;
         const int32_t all = waiting[side][tick];
         uint32_t before = 0;
         for (int j = 0; j < k; ++j) before += places[j] == tick ? quantities[j] : 0;
@@ -237,15 +240,16 @@ struct CallMarket : EventMarket<false, kSlots> {
         slots.set_quantity(k, side, quantities[k] - units);
         const int32_t kept = quantities[k] - units;
         book.row[tick] += side ? kept : -kept;
-        if (book.row[tick] == 0) book.mark_empty(tick);
       }
     }
     for (int w = 0; w < book.words; ++w) {
+      uint64_t full = 0;
       for (uint64_t ticks = occupied[w]; ticks != 0; ticks &= ticks - 1) {
-        const int32_t tick = 64 * w + lowest_bit(ticks);
-        waiting[0][tick] = waiting[1][tick] = 0;
+        const int i = lowest_bit(ticks);
+        waiting[0][64 * w + i] = waiting[1][64 * w + i] = 0;
+        if (book.row[64 * w + i] != 0) full |= 1ull << i;
       }
-      occupied[w] = 0;
+      occupied[w] = full;
     }
     find_quotes();
   }
@@ -257,7 +261,6 @@ struct CallMarket : EventMarket<false, kSlots> {
       const int32_t unwanted = here < marketable[side] ? here : (int32_t)marketable[side];
       if (unwanted == 0) continue;
       book.row[tick] += side ? unwanted : -unwanted;
-      if (book.row[tick] == 0) book.mark_empty(tick);
     }
   }
 };

@@ -9,10 +9,10 @@ namespace ks {
 template <int kSlots>
 struct ContinuousMarket : EventMarket<true, kSlots> {
   using Base = EventMarket<true, kSlots>;
-  using Base::beat, Base::beat_price, Base::best_ask, Base::best_bid, Base::book, Base::careful, Base::error,
+  using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error,
       Base::fundamental, Base::g, Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now,
       Base::origin, Base::p, Base::pricing, Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
-  using Base::find_quotes, Base::follow_mid, Base::mid2, Base::place, Base::quoted;
+  using Base::best, Base::find_quotes, Base::follow_mid, Base::mid2, Base::place, Base::quoted, Base::tick_of;
 
   static constexpr bool kQuotesWait = true;  // until they arrive, perhaps in a later interval of the decision
 
@@ -56,8 +56,8 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
       for (int k = 0; k < slots.count(); ++k) {
         for (int side = 0; side < 2; ++side) {
           int32_t& ahead = slots.ahead[k][side];
-          const int32_t tick = place(k, side);
-          if (tick < 0 || tick == kNoTick || ahead == 0) continue;
+          const int32_t tick = tick_of(k, side);
+          if (tick < 0 || ahead == 0) continue;
           const int32_t q = book.resting(tick, side);
           if (q == 0) continue;
           const uint64_t word = random_word(key, beat, kCancelWord + tick / 2);
@@ -86,7 +86,7 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
         const int32_t tick = order_tick(pricing, mid, a.offset, a.sells, a.marketable);
         const int32_t left = match(tick, a.quantity, a.sells, -1);
         if (left == 0 || a.marketable) continue;
-        book.rest(tick, left, a.sells);
+        book.rest(book.flip(tick, a.sells), left, a.sells);
         if (careful && !has_room(a.sells)) return false;
       }
       e += count;
@@ -104,41 +104,35 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
 
   // Match up to `quantity` against the other side, up to tick `limit`; slot `taker`, or -1. Returns what is left.
   KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
-    while (quantity > 0) {
-      const int32_t best = side ? best_bid() : best_ask();
-      if (side ? best < limit : best > limit) break;
-      const int32_t other = 1 - side;
-      int32_t units;
-      if (kSlots && best == slots.best[other]) {
-        units = take_from_queue(best, other, quantity);
-      } else {
-        units = min_of(quantity, book.resting(best, other));
-        book.take(best, units, other);
-      }
-      if (units <= 0) break;  // a book that was written by hand, with asks among bids
-      quantity -= units;
+    const int32_t other = 1 - side, last = book.flip(limit, other);  // the worst place that it may take from
+    while (true) {
+      const int32_t here = best(other);
+      if (here > last || here == kNoPlace) return quantity;
+      const bool queued = kSlots && here == (other ? slots.best[1] : slots.best[0]);
+      const int32_t units = queued ? take_from_queue(here, quantity, other) : book.take(here, quantity, other);
       volume += units;
-      last_tick = best;
+      last_tick = book.flip(here, other);
       if (kSlots && taker >= 0)
-        slots.fill(taker, side, (int64_t)best + origin, units, (int64_t)p.fee + p.taker_fee + 1000 * (int64_t)p.tax);
+        slots.fill(taker, side, (int64_t)last_tick + origin, units, (int64_t)p.fee + p.taker_fee + 1000 * (int64_t)p.tax);
+      quantity -= units;
+      if (quantity == 0) return 0;
     }
-    return quantity;
   }
 
-  // Take units of a tick at which learned quotes stand, oldest first; returns how many.
-  KS_ON_LANE int32_t take_from_queue(int32_t tick, int32_t side, int32_t quantity) {
+  // Take units of a place at which learned quotes stand, oldest first; returns how many.
+  KS_ON_LANE int32_t take_from_queue(int32_t here, int32_t quantity, int32_t side) {
     const auto where = [this](int k, int32_t of) { return place(k, of); };
+    const int32_t tick = book.flip(here, side);
     const int64_t price = (int64_t)tick + origin, fee = (int64_t)p.fee + 1000 * (int64_t)p.tax;
     int32_t left = quantity;
     while (left > 0) {
-      const int k = slots.first_at(tick, side, where);
+      const int k = slots.first_at(here, side, where);
       const int32_t there = book.resting(tick, side);
       const int32_t built_in = min_of(left, k < 0 ? there : min_of(there, slots.ahead[k][side]));
       if (built_in > 0) {
-        book.take(tick, built_in, side);
-        left -= built_in;
+        left -= book.take(here, built_in, side);
         for (int j = 0; j < slots.count(); ++j)
-          if (place(j, side) == tick) slots.ahead[j][side] = max_of(0, slots.ahead[j][side] - built_in);
+          if (place(j, side) == here) slots.ahead[j][side] = max_of(0, slots.ahead[j][side] - built_in);
       }
       if (k < 0) break;
       if (left == 0) continue;

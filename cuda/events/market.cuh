@@ -72,43 +72,48 @@ struct EventMarket : MarketNumbers {
   }
 
   KS_ON_LANE bool stopped() const { return market_has_stopped(error); }
-  KS_ON_LANE int32_t mark() const { return mark_mid2(book.best[0], book.best[1], last_tick, origin); }
+  KS_ON_LANE int32_t mark() const { return mark_mid2(book.best_bid(), book.best_ask(), last_tick, origin); }
 
   // Quotes -----------------------------------------------------------------------------------------------------------
 
-  // The tick of a standing quote that takes part, else -1 or kNoTick. In an auction a quote beyond the grid's far end is at
-  // that end; in the continuous market it has that price for good.
-  KS_ON_LANE int32_t place(int k, int32_t side) const {
-    const int32_t none = side ? kNoTick : -1, tick = slots.price(k, side) - origin;
-    if (slots.quantity(k, side) <= 0 || (side ? tick >= levels : tick < 0)) return none;
-    if (kContinuous) return (uint32_t)tick < (uint32_t)levels ? tick : none;
+  // The tick of a standing quote that takes part, or -1. In an auction a quote beyond the grid's far end is at that end; in
+  // the continuous market it has that price for good.
+  KS_ON_LANE int32_t tick_of(int k, int32_t side) const {
+    const int32_t tick = slots.price(k, side) - origin;
+    if (slots.quantity(k, side) <= 0 || (side ? tick >= levels : tick < 0)) return -1;
+    if (kContinuous) return (uint32_t)tick < (uint32_t)levels ? tick : -1;
     return nearest_multiple(pricing, tick);
+  }
+  KS_ON_LANE int32_t place(int k, int32_t side) const {
+    const int32_t tick = tick_of(k, side);
+    return tick >= 0 ? book.flip(tick, side) : kNoPlace;
   }
 
   KS_ON_LANE void find_quotes() {
-    slots.best[0] = -1, slots.best[1] = kNoTick;
+    slots.best[0] = slots.best[1] = kNoPlace;
     for (int k = 0; k < slots.count(); ++k) {
-      slots.best[0] = max_of(slots.best[0], place(k, 0));
+      slots.best[0] = min_of(slots.best[0], place(k, 0));
       slots.best[1] = min_of(slots.best[1], place(k, 1));
     }
   }
 
   KS_ON_LANE int64_t quoted(int32_t side) const {
     int64_t sum = 0;
-    for (int k = 0; k < slots.count(); ++k) {
-      const int32_t tick = place(k, side);
-      if (tick >= 0 && tick < levels) sum += slots.quantity(k, side);
-    }
+    for (int k = 0; k < slots.count(); ++k)
+      if (tick_of(k, side) >= 0) sum += slots.quantity(k, side);
     return sum;
   }
 
   // What agents see --------------------------------------------------------------------------------------------------
 
-  KS_ON_LANE int32_t best_bid() const { return kSlots ? max_of(book.best[0], slots.best[0]) : book.best[0]; }
-  KS_ON_LANE int32_t best_ask() const { return kSlots ? min_of(book.best[1], slots.best[1]) : book.best[1]; }
+  // The best place of a side, quotes included.
+  KS_ON_LANE int32_t best(int32_t side) const {
+    const int32_t built_in = side ? book.best[1] : book.best[0];
+    return kSlots ? min_of(built_in, side ? slots.best[1] : slots.best[0]) : built_in;
+  }
   KS_ON_LANE int32_t mid2() const {
-    const int32_t bid = best_bid(), ask = best_ask();
-    return bid >= 0 && ask != kNoTick ? bid + ask : 2 * last_tick;
+    const int32_t bid = best(0), ask = best(1);
+    return max_of(bid, ask) != kNoPlace ? levels - 1 - bid + ask : 2 * last_tick;
   }
 
   // A beat -----------------------------------------------------------------------------------------------------------

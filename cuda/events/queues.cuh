@@ -15,7 +15,7 @@ struct EventSlots {
   int32_t ahead[kRoom][2];
   int64_t moments[kRoom][2];
   int64_t bought[kRoom], sold[kRoom];
-  int32_t best[2];  // of standing quotes that take part, or -1 and kNoTick
+  int32_t best[2];  // places of standing quotes that take part, or kNoPlace
 
   KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : count_at_run_time; }
 
@@ -75,12 +75,12 @@ struct EventSlots {
     else bought[k] += units;
   }
 
-  // Which of the quotes at a tick is next: that with the least ahead, or the earliest of several; -1: there is none.
+  // Which of the quotes at a place is next: that with the least ahead, or the earliest of several; -1: there is none.
   template <typename Place>
-  KS_ON_LANE int first_at(int32_t tick, int32_t side, const Place& place) const {
+  KS_ON_LANE int first_at(int32_t here, int32_t side, const Place& place) const {
     int first = -1;
     for (int k = 0; k < count(); ++k) {
-      if (place(k, side) != tick) continue;
+      if (place(k, side) != here) continue;
       const bool before = first < 0 || ahead[k][side] < ahead[first][side] ||
                           (ahead[k][side] == ahead[first][side] && moments[k][side] < moments[first][side]);
       if (before) first = k;
