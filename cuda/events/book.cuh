@@ -30,7 +30,9 @@ struct EventBook {
       : row{row}, bits{bits}, levels(levels), words((levels + 63) / 64) {}
 
   // From a tick to a place and back. Beyond the grid, too: places that are worse than all of it are `levels` and above.
-  KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const { return side ? tick : levels - 1 - tick; }
+  KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const {
+    return choose(side, tick, (int32_t)((uint32_t)levels - 1 - tick));
+  }
   KS_ON_LANE int32_t best_bid() const { return best[0] == kNoPlace ? -1 : levels - 1 - best[0]; }
   KS_ON_LANE int32_t best_ask() const { return best[1]; }
 
@@ -86,30 +88,29 @@ struct EventBook {
   // What rests at a tick on a side.
   KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return max_of(side ? -row[tick] : row[tick], 0); }
 
+  // Nothing changes if there is no quantity: without branches, as no CPU can predict what orders do.
   KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
-    row[flip(place, side)] += side ? -quantity : quantity;
-    bits[side * words + (place >> 6)] |= 1ull << (place & 63);
-    best[0] = side ? best[0] : min_of(best[0], place);
-    best[1] = side ? min_of(best[1], place) : best[1];
+    const int32_t comes = quantity > 0;
+    row[flip(place, side)] += choose(side, -quantity, quantity);
+    bits[side * words + (place >> 6)] |= (uint64_t)comes << (place & 63);
+    const int32_t here = choose(comes, place, kNoPlace);
+    best[0] = min_of(best[0], choose(side, kNoPlace, here));
+    best[1] = min_of(best[1], choose(side, here, kNoPlace));
   }
 
-  // Take up to `quantity` at the best place of a side, if anything rests there; returns how much.
+  // Take up to `quantity` at the best place of a side, where something rests; returns how much.
   KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
     int32_t& here = row[flip(place, side)];
-    const int32_t there = side ? -here : here;
-    if (quantity < there) {
-      here += side ? quantity : -quantity;
-      return quantity;
-    }
-    here = 0;
+    const int32_t there = choose(side, -here, here), units = min_of(quantity, there);
+    here -= choose(side, -units, units);
     const int w = place >> 6;
     uint64_t& word = bits[side * words + w];
-    const uint64_t left = word & (word - 1);
+    const uint64_t left = word & ~((uint64_t)(units == there) << (place & 63));
     word = left;
     const int32_t further = left != 0 ? 64 * w + lowest_bit(left) : next(w + 1, side);
-    best[0] = side ? best[0] : further;
-    best[1] = side ? further : best[1];
-    return there;
+    best[0] = choose(side, best[0], further);
+    best[1] = choose(side, further, best[1]);
+    return units;
   }
 
   // `key` and the beat's number say what is lost; ticks that share a word are looked at together.
@@ -135,15 +136,22 @@ struct EventBook {
     find_best();
   }
 
-  // Cut off what leaves the grid, and move the rest by `by` ticks down (up if below 0).
+  // Cut off what leaves the grid, and move the rest by `by` ticks down (up if below 0). What goes to worse places goes first,
+  // and the worst of it before all else, so that nothing is written over.
   KS_ON_LANE void shift(int32_t by) {
-    const int32_t step = by > 0 ? 1 : -1, first = by > 0 ? 0 : levels - 1;
-    for (int i = 0; i < levels; ++i) {
-      const int32_t tick = first + step * i;
-      const int64_t from = (int64_t)tick + by;
-      row[tick] = from >= 0 && from < levels ? row[(int32_t)from] : 0;
+    const int32_t worsens = by > 0 ? 0 : 1;
+    for (int w = words - 1; w >= 0; --w) {
+      uint64_t left = take_word(w, worsens);
+      while (left != 0) {
+        const int i = highest_bit(left);
+        left &= ~(1ull << i);
+        move(64 * w + i, by, worsens);
+      }
     }
-    measure();
+    for (int w = 0; w < words; ++w)
+      for (uint64_t left = take_word(w, 1 - worsens); left != 0; left &= left - 1)
+        move(64 * w + lowest_bit(left), by, 1 - worsens);
+    find_best();
   }
 
   KS_ON_LANE int64_t total(int32_t side) const {
@@ -153,6 +161,20 @@ struct EventBook {
   }
 
  private:
+  KS_ON_LANE uint64_t take_word(int w, int32_t side) {
+    const uint64_t here = bits[side * words + w];
+    bits[side * words + w] = 0;
+    return here;
+  }
+  KS_ON_LANE void move(int32_t place, int32_t by, int32_t side) {
+    const int32_t tick = flip(place, side), q = row[tick];
+    const int64_t to = (int64_t)tick - by;
+    row[tick] = 0;
+    if (to < 0 || to >= levels) return;
+    row[(int32_t)to] = q;
+    mark(flip((int32_t)to, side), side, true);
+  }
+
   // Of a side's quantity; the other side's, which a tick of the same word may hold, is cancelled in that side's turn.
   static KS_ON_LANE int32_t after_loss(int32_t q, int32_t threshold, uint32_t half, int32_t side) {
     const int32_t mine = max_of(side ? -q : q, 0), loss = cancelled(mine, threshold, half, side);

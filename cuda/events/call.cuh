@@ -103,8 +103,8 @@ struct CallMarket : EventMarket<false, kSlots> {
 #pragma unroll
       for (int i = 0; i < kEventBlock; ++i) {
         if (i >= count) break;
-        Arrival a = arrivals.at[i];
-        if (has_value) turn_to_value(a, now, value2, mid);
+        Arrival a = arrivals.at(i);
+        if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         const int32_t tick = order_tick(pricing, mid, a.offset, a.sells, a.marketable);
         waiting[a.sells][tick] += a.quantity;
         occupied[tick >> 6] |= 1ull << (tick & 63);

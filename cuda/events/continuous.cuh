@@ -79,15 +79,13 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
 #pragma unroll
       for (int i = 0; i < kEventBlock; ++i) {
         if (i >= count) break;
-        Arrival a = arrivals.at[i];
-        if (a.quantity == 0) continue;
+        Arrival a = arrivals.at(i);
         const int32_t mid = mid2();
-        if (has_value) turn_to_value(a, now, value2, mid);
+        if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         const int32_t tick = order_tick(pricing, mid, a.offset, a.sells, a.marketable);
         const int32_t left = match(tick, a.quantity, a.sells, -1);
-        if (left == 0 || a.marketable) continue;
-        book.rest(book.flip(tick, a.sells), left, a.sells);
-        if (careful && !has_room(a.sells)) return false;
+        book.rest(book.flip(tick, a.sells), choose(a.marketable, 0, left), a.sells);
+        if (careful && left > 0 && !has_room(a.sells)) return false;
       }
       e += count;
     }
@@ -105,9 +103,7 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
   // Match up to `quantity` against the other side, up to tick `limit`; slot `taker`, or -1. Returns what is left.
   KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
     const int32_t other = 1 - side, last = book.flip(limit, other);  // the worst place that it may take from
-    while (true) {
-      const int32_t here = best(other);
-      if (here > last || here == kNoPlace) return quantity;
+    for (int32_t here = best(other); (here <= last) & (quantity > 0); here = best(other)) {
       const bool queued = kSlots && here == (other ? slots.best[1] : slots.best[0]);
       const int32_t units = queued ? take_from_queue(here, quantity, other) : book.take(here, quantity, other);
       volume += units;
@@ -115,8 +111,8 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
       if (kSlots && taker >= 0)
         slots.fill(taker, side, (int64_t)last_tick + origin, units, (int64_t)p.fee + p.taker_fee + 1000 * (int64_t)p.tax);
       quantity -= units;
-      if (quantity == 0) return 0;
     }
+    return quantity;
   }
 
   // Take units of a place at which learned quotes stand, oldest first; returns how many.

@@ -113,7 +113,7 @@ struct EventMarket : MarketNumbers {
   }
   KS_ON_LANE int32_t mid2() const {
     const int32_t bid = best(0), ask = best(1);
-    return max_of(bid, ask) != kNoPlace ? levels - 1 - bid + ask : 2 * last_tick;
+    return choose(max_of(bid, ask) != kNoPlace, (int32_t)((uint32_t)levels - 1 - bid + ask), 2 * last_tick);
   }
 
   // A beat -----------------------------------------------------------------------------------------------------------
