@@ -31,7 +31,8 @@ struct EventBook {
 
   // From a tick to a place and back. Beyond the grid, too: places that are worse than all of it are `levels` and above.
   KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const {
-    return choose(side, tick, (int32_t)((uint32_t)levels - 1 - tick));
+    const int32_t mask = side - 1;  // levels - 1 - tick for bids
+    return (tick ^ mask) + (levels & mask);
   }
   KS_ON_LANE int32_t best_bid() const { return best[0] == kNoPlace ? -1 : levels - 1 - best[0]; }
   KS_ON_LANE int32_t best_ask() const { return best[1]; }
@@ -88,28 +89,39 @@ struct EventBook {
   // What rests at a tick on a side.
   KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return max_of(side ? -row[tick] : row[tick], 0); }
 
-  // Nothing changes if there is no quantity: without branches, as no CPU can predict what orders do.
-  KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
-    const int32_t comes = quantity > 0;
-    row[flip(place, side)] += choose(side, -quantity, quantity);
-    bits[side * words + (place >> 6)] |= (uint64_t)comes << (place & 63);
-    const int32_t here = choose(comes, place, kNoPlace);
-    best[0] = min_of(best[0], choose(side, kNoPlace, here));
-    best[1] = min_of(best[1], choose(side, here, kNoPlace));
+  KS_ON_LANE int32_t best_of(int32_t side) const {
+#ifdef __CUDA_ARCH__
+    return side ? best[1] : best[0];
+#else
+    return best[side];
+#endif
+  }
+  KS_ON_LANE void set_best(int32_t side, int32_t place) {
+#ifdef __CUDA_ARCH__
+    best[0] = side ? best[0] : place;
+    best[1] = side ? place : best[1];
+#else
+    best[side] = place;
+#endif
   }
 
-  // Take up to `quantity` at the best place of a side, where something rests; returns how much.
+  KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
+    row[flip(place, side)] += negated(side, quantity);
+    bits[side * words + (place >> 6)] |= 1ull << (place & 63);
+    set_best(side, min_of(best_of(side), place));
+  }
+
+  // Take up to `quantity` at the best place of a side, where something rests; returns how much. Whether anything is left
+  // makes no branch: the next place is the same one then.
   KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
     int32_t& here = row[flip(place, side)];
-    const int32_t there = choose(side, -here, here), units = min_of(quantity, there);
-    here -= choose(side, -units, units);
+    const int32_t there = negated(side, here), units = min_of(quantity, there);
+    here -= negated(side, units);
     const int w = place >> 6;
     uint64_t& word = bits[side * words + w];
     const uint64_t left = word & ~((uint64_t)(units == there) << (place & 63));
     word = left;
-    const int32_t further = left != 0 ? 64 * w + lowest_bit(left) : next(w + 1, side);
-    best[0] = choose(side, best[0], further);
-    best[1] = choose(side, further, best[1]);
+    set_best(side, left != 0 ? 64 * w + lowest_bit(left) : next(w + 1, side));
     return units;
   }
 

@@ -84,8 +84,9 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         const int32_t tick = order_tick(pricing, mid, a.offset, a.sells, a.marketable);
         const int32_t left = match(tick, a.quantity, a.sells, -1);
-        book.rest(book.flip(tick, a.sells), choose(a.marketable, 0, left), a.sells);
-        if (careful && left > 0 && !has_room(a.sells)) return false;
+        if (left == 0 || a.marketable) continue;
+        book.rest(book.flip(tick, a.sells), left, a.sells);
+        if (careful && !has_room(a.sells)) return false;
       }
       e += count;
     }
@@ -104,7 +105,7 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
   KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
     const int32_t other = 1 - side, last = book.flip(limit, other);  // the worst place that it may take from
     for (int32_t here = best(other); (here <= last) & (quantity > 0); here = best(other)) {
-      const bool queued = kSlots && here == (other ? slots.best[1] : slots.best[0]);
+      const bool queued = kSlots && here == slots.best_of(other);
       const int32_t units = queued ? take_from_queue(here, quantity, other) : book.take(here, quantity, other);
       volume += units;
       last_tick = book.flip(here, other);

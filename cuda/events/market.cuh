@@ -108,12 +108,12 @@ struct EventMarket : MarketNumbers {
 
   // The best place of a side, quotes included.
   KS_ON_LANE int32_t best(int32_t side) const {
-    const int32_t built_in = side ? book.best[1] : book.best[0];
-    return kSlots ? min_of(built_in, side ? slots.best[1] : slots.best[0]) : built_in;
+    const int32_t built_in = book.best_of(side);
+    return kSlots ? min_of(built_in, slots.best_of(side)) : built_in;
   }
   KS_ON_LANE int32_t mid2() const {
     const int32_t bid = best(0), ask = best(1);
-    return choose(max_of(bid, ask) != kNoPlace, (int32_t)((uint32_t)levels - 1 - bid + ask), 2 * last_tick);
+    return max_of(bid, ask) != kNoPlace ? levels - 1 - bid + ask : 2 * last_tick;
   }
 
   // A beat -----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,14 @@ struct EventSlots {
   int64_t bought[kRoom], sold[kRoom];
   int32_t best[2];  // places of standing quotes that take part, or kNoPlace
 
+  KS_ON_LANE int32_t best_of(int32_t side) const {
+#ifdef __CUDA_ARCH__
+    return side ? best[1] : best[0];
+#else
+    return best[side];
+#endif
+  }
+
   KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : count_at_run_time; }
 
   KS_ON_LANE void load(const Launch& launch, int64_t m) {

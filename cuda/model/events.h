@@ -44,8 +44,16 @@ KS_RULE int32_t moved_fundamental(const RegimeParams& now, uint64_t word, int32_
   return clamp_to(price, -kMaxPrice, kMaxPrice);
 }
 
-// `yes` where `holds` (0 or 1), else `no`: no CPU can predict who comes, and compilers make branches of conditions.
-KS_RULE int32_t choose(int32_t holds, int32_t yes, int32_t no) { return no ^ ((no ^ yes) & -holds); }
+// `yes` where `holds` (0 or 1), else `no`. No CPU can predict who comes, and compilers for it make branches of conditions.
+KS_RULE int32_t choose(int32_t holds, int32_t yes, int32_t no) {
+#ifdef __CUDA_ARCH__
+  return holds ? yes : no;
+#else
+  return no ^ ((no ^ yes) & -holds);
+#endif
+}
+// x, or -x where `holds`.
+KS_RULE int32_t negated(int32_t holds, int32_t x) { return (x ^ -holds) + holds; }
 
 // Prices -------------------------------------------------------------------------------------------------------------
 
@@ -111,13 +119,17 @@ KS_RULE Pricing pricing_of(const MarketParams& p, int32_t levels, int32_t origin
 
 // The tick of a built-in order `offset` from the mid (or the fundamental price).
 KS_RULE int32_t order_tick(const Pricing& pricing, int32_t mid2, int32_t offset, int32_t side, int32_t marketable) {
-  const bool plain = pricing.plain;
-  const int32_t half = plain || !pricing.around_value ? mid2 & 1 : 0;
-  int32_t tick = (plain || !pricing.around_value ? mid2 >> 1 : pricing.centre) + offset;
+  if (pricing.plain) {
+    int32_t tick = (mid2 >> 1) + offset;
+    tick += mid2 & 1 & ((tick & pricing.even) | pricing.coin);
+    tick = choose(marketable, pricing.levels & (side - 1), tick);
+    return clamp_to(tick, 0, pricing.levels - 1);
+  }
+  const int32_t half = pricing.around_value ? 0 : mid2 & 1;
+  int32_t tick = (pricing.around_value ? pricing.centre : mid2 >> 1) + offset;
   tick += half & ((tick & pricing.even) | pricing.coin);
-  if (!plain) tick = after_levers(pricing, tick + (side ? pricing.tax : -pricing.tax), side);
-  else tick = clamp_to(tick, 0, pricing.levels - 1);
-  return choose(marketable, choose(side, pricing.taker[1], pricing.taker[0]), tick);
+  tick = after_levers(pricing, tick - negated(side, pricing.tax), side);
+  return marketable ? pricing.taker[side] : tick;
 }
 
 // What levers make of a learned quote's price, absolute; it may be off the grid.
@@ -165,7 +177,7 @@ KS_RULE Arrival arrival_at(const MarketParams& p, const RegimeParams& now, int32
 // Turn a fundamental agent's order towards the fundamental price, as the mid stands. `value2` is that price on the grid, doubled.
 KS_RULE void turn_to_value(Arrival& a, int32_t taker_offset, int64_t value2, int32_t mid2) {
   a.sells = choose(a.by_value & (value2 != mid2), value2 < mid2, a.sells);
-  a.offset = choose(a.by_value, choose(a.sells, -taker_offset, taker_offset), a.offset);
+  a.offset = choose(a.by_value, negated(a.sells, taker_offset), a.offset);
 }
 
 // Queues -------------------------------------------------------------------------------------------------------------
