@@ -7,6 +7,7 @@
 #include "events/arrivals.cuh"
 #include "events/queues.cuh"
 #include "model/auction.h"
+#include "model/compiled_in.cuh"
 
 namespace ks {
 
@@ -23,7 +24,7 @@ template <bool kContinuous, int kSlots>
 struct EventMarket : MarketNumbers {
   const Launch& launch;
   const int64_t m;
-  const MarketParams& p;
+  const MarketParams p;
   const int levels;
   EventBook book;
   EventSlots<kSlots> slots;
@@ -37,10 +38,12 @@ struct EventMarket : MarketNumbers {
   bool careful;            // this interval may have to stop
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory& memory)
-      : launch(launch), m(m), p(launch.params[m * launch.params_stride]), levels(launch.levels),
-        book(memory.row, memory.bits, launch.levels) {
+      : launch(launch), m(m), p(copy_of(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
+        book(memory.row, memory.bits, KS_LEVELS) {
     load();
   }
+
+  static KS_ON_LANE MarketParams copy_of(const MarketParams& row) { return MarketParams{KS_PARAMETERS}; }
 
   KS_ON_LANE void load() {
     static_cast<MarketNumbers&>(*this) = numbers_of(launch, m);
