@@ -446,7 +446,7 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
     thresholds = {name.removesuffix("_prob") + "_threshold": (0, scale) for name, scale in _PROBABILITIES.items()}
     return {
         **dict.fromkeys(counts, (0, MAX_STEP_QTY)),
-        **{name: bounds for name, bounds in _INTEGERS.items() if name not in ("num_levels", "num_agents")},
+        **{name: bounds for name, bounds in _INTEGERS.items() if name != "num_levels"},
         **{name: bounds for name, bounds in thresholds.items() if name != "regime_switch_threshold"},
         "init_price": (1, num_levels - 2),
         "window": (0, num_levels // 2 - 1),
@@ -459,7 +459,6 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
         "regimes": (0, MAX_REGIMES),
         "interval": (0, _INTEGERS["interval"][1]),
         "beat": (0, _INTEGERS["beat"][1]),
-        "num_agents": (1, MAX_STEP_QTY),
         **{f"reserved_{number}": (0, 0) for number in (1, 2, 3)},
     }
 

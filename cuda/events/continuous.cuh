@@ -220,7 +220,7 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
       }
       find_quotes();
       for (int side = 0; side < 2; ++side)
-        if (quantity[side] > 0 && !join(k, side, quantity[side], 2 * number + side)) return false;
+        if (quantity[side] > 0 && !join(k, side, quantity[side], number)) return false;
     }
     return true;
   }

@@ -102,7 +102,7 @@ struct MarketParams {
   int32_t regime_threshold;        // of 2^16
   int32_t interval;                // events, 0 where every agent comes once
   int32_t beat;                    // events, likewise
-  int32_t num_agents;              // indices that the clock draws from, those of the replaced included
+  int32_t num_agents;              // indices of agents, silent ones too
   int32_t reserved_1;              // 0: a row is copied by 16 bytes
   int32_t reserved_2;
   int32_t reserved_3;

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_ORIGIN, MAX_QUOTE_QTY
+from kineticsim_env.config import MAX_ORIGIN, MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines.base import ENV_RESET
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine, market_stopped
 from kineticsim_env.errors import EngineUnavailable, MarketError
@@ -31,6 +31,11 @@ class CpuEngine(NativeEngine):
             raise EngineUnavailable(f"layout.h: Python reads structs of {ours} bytes, the compiler of {theirs}")
         self._safe_auctions = 0
         super().__init__(device, sizes, tensors)
+
+    def check_plays(self, config: MarketConfig) -> None:
+        """See `Engine.check_plays`: on the clock the C++ engine has every lever."""
+        if not config.uses_clock:
+            super().check_plays(config)
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`."""
@@ -85,7 +90,10 @@ class CpuEngine(NativeEngine):
         # The grid follows the mid, or jumps back to a last price that it has left behind.
         furthest = max(int(torch.maximum(origin.abs(), (tick + origin).abs()).max()) for tick, origin in places)
         origin_room = MAX_ORIGIN - furthest
-        return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"])))
+        moves = 1  # of the grid in an auction, at most
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+            moves += int(np.max(-(-self._rows["interval"] // self._rows["beat"])))
+        return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"] * moves)))
 
     def _shape(self, mode: int) -> dict[str, int]:
         """See `NativeEngine._shape`."""

@@ -77,6 +77,13 @@ class LiveMarkets:
         return self.tensors["quotes"]
 
     @property
+    def queue(self) -> torch.Tensor:
+        """Built-in units ahead of standing bids and asks, int32 `[M, K, 2]`, live; continuous trading has it."""
+        if "queue" not in self.tensors:
+            raise AttributeError("queue: got mechanism 'call', in which nobody queues, allowed is 'continuous'")
+        return self.tensors["queue"]
+
+    @property
     def cash(self) -> torch.Tensor:
         """Cash of the slots, ticks x units, int64 `[M, K]`, live."""
         return self.tensors["cash"]

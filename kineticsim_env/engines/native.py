@@ -6,18 +6,21 @@ at every tensor before it gets here. For programs that torch compiles they regis
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_QUOTE_QTY
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, regime_rows
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.base import ENV_STEP, RUN, Engine, pack, unpack
+from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import layout
 
 INT32_LIMIT = 2**31
+_LEVERS = "rounding reference taker_offset taker_fee tax collar tick_size regimes".split()
 
 
 class NativeEngine(Engine):
@@ -29,6 +32,7 @@ class NativeEngine(Engine):
         """Bind the engine to a set of tensors; see `Engine`."""
         self._struct = layout.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
+        self._largest_of_regimes = 0  # order that one of them has
         self._params: torch.Tensor | None = None
         self._scenarios: torch.Tensor | None = None
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
@@ -42,6 +46,28 @@ class NativeEngine(Engine):
         self._launchers = {}
         for name in tensors:
             setattr(self._struct, name, self._bound[name])
+
+    def check_plays(self, config: MarketConfig) -> None:
+        """See `Engine.check_plays`: no native engine plays the clock or a lever yet."""
+        if not (config.uses_clock or config.uses_levers):
+            return
+        plain = {field.name: field.default for field in dataclasses.fields(MarketConfig)}
+        fields = ("arrivals", *_LEVERS)
+        name = next(name for name in fields if np.any(np.asarray(getattr(config, name)) != plain[name]))
+        raise EngineUnavailable(
+            f"{name}: engine {self.name!r} plays only markets where it is {plain[name]!r}, allowed is engine='numpy'"
+        )
+
+    @torch.inference_mode(False)
+    def set_ensemble(self, config: MarketConfig) -> None:
+        """See `Engine.set_ensemble`."""
+        self._struct.arrivals = layout.ENUMS["Arrivals"][config.arrivals]
+        self._struct.mechanism = layout.ENUMS["Mechanism"][config.mechanism]
+        if config.regimes is not None:
+            rows = regime_rows(config)
+            self._largest_of_regimes = int(rows["max_order_qty"].max(initial=0))
+            table = np.stack([rows[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
+            self.bind({"regimes": torch.from_numpy(table).to(self.device)})
 
     @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
@@ -59,6 +85,8 @@ class NativeEngine(Engine):
         self._launchers = {}
         self._rows = rows
         orders = (rows["first_fundamental"] + rows["num_fundamental"]) * rows["max_order_qty"]
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+            orders = rows["interval"] * np.maximum(rows["max_order_qty"], self._largest_of_regimes)
         self._orders = int(orders.max())  # of an auction, at most
         self._growth = self._orders + self._sizes["K"] * MAX_QUOTE_QTY  # of a side
         return True
@@ -138,7 +166,7 @@ class NativeEngine(Engine):
         tensors = self._tensors | {"params": self.parameters()}
         names = [name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and name in tensors]
         if mode == RUN:
-            names = [name for name in names if name in (*layout.MARKET_STATE, *layout.SLOT_STATE, "params")]
+            names = [name for name in names if name in (*layout.RUN_STATE, "params", "regimes")]
         read = {"scenario_params", "params"} if self._scenarios is None else {"scenario_params"}
         read |= {name for name in names if layout.LAUNCH_FIELDS[name].constant}
         shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}

@@ -13,7 +13,7 @@ import torch
 
 from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig, make_config, parameter_ranges
 from kineticsim_env.engines.numpy import rules
-from kineticsim_env.engines.numpy.market import WORD_SLOT
+from kineticsim_env.engines.numpy.state import WORD_SLOT
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
 from kineticsim_env.tasks.base import Task
