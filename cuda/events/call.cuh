@@ -95,7 +95,7 @@ struct CallMarket : EventMarket<false, kSlots> {
   KS_ON_LANE bool take_events(uint32_t until) {
     ArrivalBlock arrivals;
     const int32_t mid = mid2();  // nothing that rests changes before the next beat
-    const int64_t value2 = 2 * ((int64_t)fundamental - origin);
+    const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     const bool has_value = p.num_fundamental > 0;
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);

@@ -88,29 +88,39 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
   }
 
   KS_ON_LANE bool take_events(uint32_t until) {
+    return pricing.plain && !careful ? take_events<true>(until) : take_events<false>(until);
+  }
+
+  // kPlain: no lever moves prices, and no side can reach 2^31.
+  template <bool kPlain>
+  KS_ON_LANE bool take_events(uint32_t until) {
     const RegimeParams now = this->now;
     const Pricing pricing = this->pricing;
-    const bool has_value = p.num_fundamental > 0, careful = this->careful;
-    const int64_t value2 = 2 * ((int64_t)fundamental - origin);
+    const bool has_value = p.num_fundamental > 0;
+    const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     Touch touch = {book, last_tick, 0};
     ArrivalBlock arrivals;
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
       arrivals.draw(p, now, ret, key, e, count);
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #pragma unroll
       for (int i = 0; i < kEventBlock; ++i) {
         if (i >= count) break;
         Arrival a = arrivals.at(i);
         const int32_t mid = mid2_of(touch);
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-        if (!take_order(touch, pricing, a, mid, a.sells, careful)) return false;
-#else  // two codes, each of one side, are faster on a core than one without that branch
-        const bool fits = a.sells ? take_order(touch, pricing, a, mid, 1, careful)
-                                  : take_order(touch, pricing, a, mid, 0, careful);
-        if (!fits) return false;
-#endif
+        if (!take_order<kPlain>(touch, pricing, a, mid, a.sells)) return false;
       }
+#else  // two codes, each of one side, are faster on a core than one without that branch
+      for (int i = 0; i < count; ++i) {
+        Arrival a = arrivals.at(i);
+        const int32_t mid = mid2_of(touch);
+        if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
+        if (!(a.sells ? take_order<kPlain>(touch, pricing, a, mid, 1) : take_order<kPlain>(touch, pricing, a, mid, 0)))
+          return false;
+      }
+#endif
       e += count;
     }
     put_back(touch);
@@ -124,10 +134,12 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
   }
 
   // A built-in agent's order is matched, and what is left of it rests. Returns false if the market has to stop.
-  KS_AT_ONCE bool take_order(Touch& touch, const Pricing& pricing, const Arrival& a, int32_t mid, int32_t side,
-                             bool careful) {
+  template <bool kPlain>
+  KS_AT_ONCE bool take_order(Touch& touch, const Pricing& pricing, const Arrival& a, int32_t mid, int32_t side) {
     const int32_t other = 1 - side;
-    const int32_t tick = order_tick(pricing, mid, a.offset, side, a.marketable), last = touch.book.flip(tick, other);
+    const int32_t tick = kPlain ? plain_tick(pricing, mid, a.offset, side, a.marketable)
+                                : order_tick(pricing, mid, a.offset, side, a.marketable);
+    const int32_t last = touch.book.flip(tick, other);
     int32_t left = a.quantity;
     if (kSlots && slots.best_of(other) <= last) {  // a learned quote is within reach
       put_back(touch);
@@ -143,7 +155,7 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
     }
     if (left == 0 || a.marketable) return true;
     touch.book.rest(touch.book.flip(tick, side), left, side);
-    if (!careful) return true;
+    if (kPlain || !careful) return true;
     put_back(touch);
     return has_room(side);
   }

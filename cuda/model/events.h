@@ -118,13 +118,14 @@ KS_RULE Pricing pricing_of(const MarketParams& p, int32_t levels, int32_t origin
 }
 
 // The tick of a built-in order `offset` from the mid (or the fundamental price).
+KS_RULE int32_t plain_tick(const Pricing& pricing, int32_t mid2, int32_t offset, int32_t side, int32_t marketable) {
+  int32_t tick = (mid2 >> 1) + offset;
+  tick += mid2 & 1 & ((tick & pricing.even) | pricing.coin);
+  tick = choose(marketable, pricing.levels & (side - 1), tick);
+  return clamp_to(tick, 0, pricing.levels - 1);
+}
 KS_RULE int32_t order_tick(const Pricing& pricing, int32_t mid2, int32_t offset, int32_t side, int32_t marketable) {
-  if (pricing.plain) {
-    int32_t tick = (mid2 >> 1) + offset;
-    tick += mid2 & 1 & ((tick & pricing.even) | pricing.coin);
-    tick = choose(marketable, pricing.levels & (side - 1), tick);
-    return clamp_to(tick, 0, pricing.levels - 1);
-  }
+  if (pricing.plain) return plain_tick(pricing, mid2, offset, side, marketable);
   const int32_t half = pricing.around_value ? 0 : mid2 & 1;
   int32_t tick = (pricing.around_value ? pricing.centre : mid2 >> 1) + offset;
   tick += half & ((tick & pricing.even) | pricing.coin);
@@ -174,8 +175,9 @@ KS_RULE Arrival arrival_at(const MarketParams& p, const RegimeParams& now, int32
   return a;
 }
 
-// Turn a fundamental agent's order towards the fundamental price, as the mid stands. `value2` is that price on the grid, doubled.
-KS_RULE void turn_to_value(Arrival& a, int32_t taker_offset, int64_t value2, int32_t mid2) {
+// Turn a fundamental agent's order towards the fundamental price, as the mid stands. `value2` is that price on the grid,
+// doubled, or the int32 nearest to it, which no mid is.
+KS_RULE void turn_to_value(Arrival& a, int32_t taker_offset, int32_t value2, int32_t mid2) {
   a.sells = choose(a.by_value & (value2 != mid2), value2 < mid2, a.sells);
   a.offset = choose(a.by_value, negated(a.sells, taker_offset), a.offset);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,14 @@ class CpuEngine(NativeEngine):
         """See `Engine.check_plays`: on the clock the C++ engine has every lever."""
         if not config.uses_clock:
             super().check_plays(config)
+
+    def set_task(self, task: Mapping[str, Any]) -> None:
+        """See `Engine.set_task`: there are no environments on the clock yet."""
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+            raise EngineUnavailable(
+                "arrivals: engine 'cpu' plays environments only where it is 'each', allowed is engine='numpy'"
+            )
+        super().set_task(task)
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`."""
