@@ -16,8 +16,9 @@ struct EventScratch {
   EventMemory fit(int levels) {
     for (auto* numbers : {&row, &buys, &sells})
       if (numbers->size() < (std::size_t)levels) numbers->resize(levels);
+    const std::size_t most = 2 * (std::size_t)words_of_bits(levels);
     for (auto* words : {&bits, &waiting_bits})
-      if (words->size() < (std::size_t)(levels + 63) / 64 * 2) words->resize((std::size_t)(levels + 63) / 64 * 2);
+      if (words->size() < most) words->resize(most);
     return {row.data(), bits.data(), {buys.data(), sells.data()}, waiting_bits.data()};
   }
 };

@@ -23,11 +23,11 @@ struct Strided {
 struct EventBook {
   Strided<int32_t> row;   // by tick
   Strided<uint64_t> bits; // by place, a side's words after the other's
-  int levels, words;
+  int levels, words, lead;
   int32_t best[2];        // places, kNoPlace where a side is empty
 
   KS_ON_LANE EventBook(int32_t* row, uint64_t* bits, int levels)
-      : row{row}, bits{bits}, levels(levels), words((levels + 63) / 64) {}
+      : row{row}, bits{bits}, levels(levels), words(words_of_bits(levels)), lead(leading_bits(levels)) {}
 
   // From a tick to a place and back. Beyond the grid, too: places that are worse than all of it are `levels` and above.
   KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const {
@@ -55,8 +55,8 @@ struct EventBook {
     for (int side = 0; side < 2; ++side) {
       for (int w = 0; w < words; ++w) {
         uint64_t here = 0;
-        const int first = 64 * w, count = min_of(64, levels - first);
-        for (int i = 0; i < count; ++i) {
+        const int first = 64 * w - lead;
+        for (int i = max_of(0, -first); i < min_of(64, levels - first); ++i) {
           const int32_t q = row[flip(first + i, side)];
           here |= (uint64_t)(side ? q < 0 : q > 0) << i;
         }
@@ -75,14 +75,15 @@ struct EventBook {
   KS_ON_LANE int32_t next(int w, int32_t side) const {
     for (; w < words; ++w) {
       const uint64_t here = bits[side * words + w];
-      if (here != 0) return 64 * w + lowest_bit(here);
+      if (here != 0) return 64 * w + lowest_bit(here) - lead;
     }
     return kNoPlace;
   }
 
   KS_ON_LANE void mark(int32_t place, int32_t side, bool full) {
-    uint64_t& word = bits[side * words + (place >> 6)];
-    const uint64_t bit = 1ull << (place & 63);
+    const int32_t at = place + lead;
+    uint64_t& word = bits[side * words + (at >> 6)];
+    const uint64_t bit = 1ull << (at & 63);
     word = full ? word | bit : word & ~bit;
   }
 
@@ -107,7 +108,7 @@ struct EventBook {
 
   KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
     row[flip(place, side)] += negated(side, quantity);
-    bits[side * words + (place >> 6)] |= 1ull << (place & 63);
+    mark(place, side, true);
     set_best(side, min_of(best_of(side), place));
   }
 
@@ -117,11 +118,11 @@ struct EventBook {
     int32_t& here = row[flip(place, side)];
     const int32_t there = negated(side, here), units = min_of(quantity, there);
     here -= negated(side, units);
-    const int w = place >> 6;
+    const int at = place + lead, w = at >> 6;
     uint64_t& word = bits[side * words + w];
-    const uint64_t left = word & ~((uint64_t)(units == there) << (place & 63));
+    const uint64_t left = word & ~((uint64_t)(units == there) << (at & 63));
     word = left;
-    set_best(side, left != 0 ? 64 * w + lowest_bit(left) : next(w + 1, side));
+    set_best(side, left != 0 ? 64 * w + lowest_bit(left) - lead : next(w + 1, side));
     return units;
   }
 
@@ -134,7 +135,7 @@ struct EventBook {
       uint64_t after = before;
       for (uint64_t pairs = (before | before >> 1) & 0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
         const int at = lowest_bit(pairs);
-        const int32_t first = flip(64 * (i - side * words) + at, side), tick = first & ~1;
+        const int32_t first = flip(64 * (i - side * words) + at - lead, side), tick = first & ~1;
         const uint64_t word = mix64(counter + (uint64_t)(tick / 2) * kGolden);
         const int32_t even = after_loss(row[tick], threshold, low_half(word), side);
         const int32_t odd = after_loss(row[tick + 1], threshold, high_half(word), side);
@@ -157,12 +158,12 @@ struct EventBook {
       while (left != 0) {
         const int i = highest_bit(left);
         left &= ~(1ull << i);
-        move(64 * w + i, by, worsens);
+        move(64 * w + i - lead, by, worsens);
       }
     }
     for (int w = 0; w < words; ++w)
       for (uint64_t left = take_word(w, 1 - worsens); left != 0; left &= left - 1)
-        move(64 * w + lowest_bit(left), by, 1 - worsens);
+        move(64 * w + lowest_bit(left) - lead, by, 1 - worsens);
     find_best();
   }
 

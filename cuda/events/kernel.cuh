@@ -14,7 +14,7 @@ namespace ks {
 // Where lane's numbers are in the `event_ints` of its warp.
 template <bool kContinuous>
 KS_ON_LANE EventMemory event_memory(int* shared, int levels, int lane) {
-  const int words = (levels + 63) / 64;
+  const int words = words_of_bits(levels);
   uint64_t* const bits = reinterpret_cast<uint64_t*>(shared);  // first, as they are aligned
   int* const rows = shared + (kContinuous ? 4 : 6) * words * kLaneCount;
   EventMemory memory = {rows + lane, bits + lane, {nullptr, nullptr}, nullptr};

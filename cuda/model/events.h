@@ -182,6 +182,13 @@ KS_RULE void turn_to_value(Arrival& a, int32_t taker_offset, int32_t value2, int
   a.offset = choose(a.by_value, negated(a.sells, taker_offset), a.offset);
 }
 
+// Books --------------------------------------------------------------------------------------------------------------
+
+// Bits that say where something rests: on grids of several words the first places have no bits of the first word before
+// `leading_bits`, so that the middle of the grid, where most orders are, is in the middle of a word.
+KS_RULE int32_t leading_bits(int32_t levels) { return levels > 64 ? 32 : 0; }
+KS_RULE int32_t words_of_bits(int32_t levels) { return (levels + leading_bits(levels) + 63) / 64; }
+
 // Queues -------------------------------------------------------------------------------------------------------------
 
 KS_RULE int32_t cancelled(int32_t q, int32_t threshold, uint32_t half, int32_t side) {

@@ -3,7 +3,7 @@
 // by a kernel of one thread (plan.cu).
 #pragma once
 
-#include "model/market.h"
+#include "model/events.h"
 
 namespace ks {
 
@@ -35,9 +35,9 @@ KS_RULE int lane_ints(int levels, int room) {
   return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
 }
 
-// With a market on the clock per lane: its row, two words of bits per 64 ticks and side, and in a call what waits.
+// With a market on the clock per lane: its row, a word of bits per 64 ticks and side, and in a call what waits.
 KS_RULE int event_lane_ints(int levels, bool continuous) {
-  const int words = (levels + 63) / 64;
+  const int words = words_of_bits(levels);
   return continuous ? levels + 4 * words : 3 * levels + 6 * words;
 }
 KS_RULE int event_ints(int levels, bool continuous) { return kWarpLanes * event_lane_ints(levels, continuous); }
