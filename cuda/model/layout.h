@@ -182,9 +182,8 @@ struct Launch {
   int64_t* volume;                 // [M]
   int64_t* trades;                 // [M]
   int32_t* error;                  // [M]
-  // State of a market with regimes, else null.
+  // State of a market with regimes, or on the clock, else null.
   int32_t* regime;                 // [M]
-  // State of a market on the clock, else null.
   int32_t* ret;                    // [M] direction of the return at the last beat
   int32_t* beat_price;             // [M] last price at the last beat, absolute, for the collar
   // State of its slots.
@@ -192,9 +191,9 @@ struct Launch {
   int64_t* cash;                   // [M, K]
   int64_t* inventory;              // [M, K]
   int64_t* fees;                   // [M, K] thousandths of a tick
-  // State of slots under continuous trading, else null; bids first, 0 of a side without quantity.
+  // State of slots under continuous trading, else null; bids first.
   int32_t* queue;                  // [M, K, 2] built-in units ahead of standing quotes
-  int64_t* moments;                // [M, K, 2] when standing quotes came: 256 * t + the slot's turn then, from 0
+  int64_t* moments;                // [M, K, 2] when standing quotes came: 256 * t + place among the interval's arrivals
   // Input and output of a run.
   const int32_t* new_quotes;       // [T, M, K, 4] or null: standing quotes stay
   int64_t* fills;                  // [T, M, K, 2] bought, sold in each decision

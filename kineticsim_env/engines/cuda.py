@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
@@ -37,6 +38,13 @@ class CudaEngine(NativeEngine):
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
         self._raw_stream = -1  # that of the last call, by its number
         self._queue: torch.Tensor | None = None  # markets that lanes leave to whole warps
+
+    def check_plays(self, config: MarketConfig) -> None:
+        """See `Engine.check_plays`: the kernels of the clock are not wired in yet."""
+        if config.uses_clock:
+            raise EngineUnavailable(
+                "arrivals: engine 'cuda' plays only markets where it is 'each', allowed are engine='cpu' and 'numpy'"
+            )
 
     def begin_call(self) -> None:
         """See `Engine.begin_call`; if the stream has changed, this call's launches wait for the last call's."""

@@ -16,7 +16,6 @@ from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.base import ENV_STEP, RUN, Engine, pack, unpack
 from kineticsim_env.engines.parameters import regime_rows
-from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import layout
 
 INT32_LIMIT = 2**31
@@ -47,13 +46,6 @@ class NativeEngine(Engine):
         for name in tensors:
             setattr(self._struct, name, self._bound[name])
 
-    def check_plays(self, config: MarketConfig) -> None:
-        """See `Engine.check_plays`: no native engine plays the clock yet."""
-        if config.uses_clock:
-            raise EngineUnavailable(
-                f"arrivals: engine {self.name!r} plays only markets where it is 'each', allowed is engine='numpy'"
-            )
-
     @torch.inference_mode(False)
     def set_ensemble(self, config: MarketConfig) -> None:
         """See `Engine.set_ensemble`."""
@@ -81,9 +73,12 @@ class NativeEngine(Engine):
         """Prepare for markets of these parameters; returns whether what was prepared before fits as it is."""
         self._launchers = {}
         self._rows = rows
-        agents = rows["first_fundamental"] + rows["num_fundamental"]
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+            submitted = rows["interval"]
+        else:
+            submitted = rows["first_fundamental"] + rows["num_fundamental"]
         largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
-        self._orders = int((agents * largest).max())  # of an auction, at most
+        self._orders = int((submitted * largest).max())  # of an auction, at most
         before = self._growth
         self._growth = max(before, self._orders + self._sizes["K"] * MAX_QUOTE_QTY)  # of a side
         return self._growth == before
