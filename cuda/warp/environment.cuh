@@ -341,7 +341,7 @@ struct EnvironmentTile {
         MarketParams p = params_of(lane);
         if (kWithLevers) {
           state.regime = (int16_t)regime_at(p, state.key, state.t, state.regime);
-          if (p.regimes > 0) enter_regime(launch.regimes[state.regime], state.params, p);
+          if (p.regimes > 0) enter_regime(launch.regimes, state.regime, state.params, p);
           state.coin = (int16_t)word_coin(random_word(state.key, state.t, kWalkWord));
         }
         state.counter = word_counter(state.key, state.t, 0);

@@ -197,7 +197,7 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     for name in ("episode", "volume"):
         check.within(name, 0, _MAX_COUNT, "0 to 2^62")
     if saved["quotes"].numel():
-        _check_slots(check, saved)
+        _check_slots(check, saved, row["tick_size"])
     if "regime" in saved:
         largest = row["regimes"] - 1
         check.refuse("regime", (saved["regime"] < 0) | (saved["regime"] > largest), f"0 to {int(largest.max())}")
@@ -205,10 +205,13 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
         _check_queues(check, saved, levels)
 
 
-def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor]) -> None:
+def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor], tick_size: torch.Tensor) -> None:
     quotes = saved["quotes"].long()
     quantity = torch.arange(4, device=quotes.device) % 2 == 1
-    check.refuse("quotes", (quotes.abs() > MAX_PRICE) & ~quantity, "prices within 2^30")
+    furthest = MAX_PRICE + tick_size[:, None, None] - 1  # the multiple of tick_size beyond the furthest price
+    check.refuse(
+        "quotes", (quotes.abs() > furthest) & ~quantity, "prices within 2^30"
+    )
     check.refuse("quotes", ((quotes < 0) | (quotes > MAX_QUOTE_QTY)) & quantity, "quantities from 0 to 2^20")
     bid, bid_qty, ask, ask_qty = quotes.unbind(-1)
     against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)
