@@ -121,9 +121,12 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
     """
     row = columns(packed, packed.device)
     limit = -1 if config.inventory_limit is None else config.inventory_limit
+    regimes = 0 if config.regimes is None else len(config.regimes)
     ranges = parameter_ranges(config.num_levels) | {
         "max_quote_qty": (int(config.max_quote_qty), int(config.max_quote_qty)),
         "inventory_limit": (int(limit), int(limit)),
+        "regimes": (regimes, regimes),
+        "tick_size": (1, min(64, config.num_levels)),
     }
     for name, (low, high) in ranges.items():
         bad = (row[name] < low) | (row[name] > high)

@@ -209,9 +209,7 @@ def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor], tick_size: to
     quotes = saved["quotes"].long()
     quantity = torch.arange(4, device=quotes.device) % 2 == 1
     furthest = MAX_PRICE + tick_size[:, None, None] - 1  # the multiple of tick_size beyond the furthest price
-    check.refuse(
-        "quotes", (quotes.abs() > furthest) & ~quantity, "prices within 2^30"
-    )
+    check.refuse("quotes", (quotes.abs() > furthest) & ~quantity, "prices within 2^30")
     check.refuse("quotes", ((quotes < 0) | (quotes > MAX_QUOTE_QTY)) & quantity, "quantities from 0 to 2^20")
     bid, bid_qty, ask, ask_qty = quotes.unbind(-1)
     against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)
