@@ -86,7 +86,7 @@ class Ensemble:
     def _step(self, rng: random.Random) -> None:
         n = rng.choice([1, 1, 2, 5])
         given = self.quotes(rng) if self.sim.slots and rng.random() < 0.8 else None
-        fills = self.sim.step(None if given is None else self._tensor(given), n)
+        fills = self.sim.step(None if given is None else self.tensor(given), n)
         for m, market in enumerate(self.alone):
             assert fills[m].tolist() == total_fills(market.decision(None if given is None else given[m], n))
 
@@ -94,7 +94,7 @@ class Ensemble:
         if not self.sim.slots:
             return
         n, given = rng.choice([1, 3]), [self.quotes(rng) for _ in range(rng.choice([1, 4]))]
-        result = self.sim.rollout(torch.stack([self._tensor(quotes) for quotes in given]), n, record=SERIES)
+        result = self.sim.rollout(torch.stack([self.tensor(quotes) for quotes in given]), n, record=SERIES)
         for d, quotes in enumerate(given):
             volumes = [market.volume for market in self.alone]
             seen = [market.decision(quotes[m], n) for m, market in enumerate(self.alone)]
@@ -127,7 +127,8 @@ class Ensemble:
         for m, market in enumerate(before):
             assert_market_is(first, m, market)
 
-    def _tensor(self, quotes: list[list[list[int]]]) -> torch.Tensor:
+    def tensor(self, quotes: list[list[list[int]]]) -> torch.Tensor:
+        """Return quotes as a simulator takes them."""
         return torch.tensor(quotes, dtype=torch.int32).view(len(self.alone), len(self.sim.slots), 4)
 
 

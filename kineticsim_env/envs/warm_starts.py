@@ -80,8 +80,9 @@ class WarmStarts:
             bank._take_counts(np.repeat(simulator._counts if counts is None else counts, size, axis=0))
         bank.run(task.warmup)
         bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
-        regimes = {"bank_regime": bank.tensors["regime"]} if "regime" in bank.tensors else {}
-        return regimes | {
+        regime = {"bank_regime": bank.tensors["regime"]} if "regime" in bank.tensors else {}
+        return {
+            **regime,
             "bank_bid": bank.bid,
             "bank_ask": bank.ask,
             "bank_scalars": torch.stack([bank.tensors[name] for name in _SCALARS], dim=1).to(torch.int32).contiguous(),

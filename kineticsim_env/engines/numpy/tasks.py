@@ -181,7 +181,6 @@ def open_warm(args: dict[str, Any], m: Markets) -> None:
     m.prev_mid2, m.last_tick, m.price_origin, m.fundamental_price = scalars.T.copy()
     if args.get("bank_regime") is not None:
         m.regime = args["bank_regime"][snapshot].astype(np.int64)
-        m.follow_regime()
 
 
 def open_cold(m: Markets) -> None:
