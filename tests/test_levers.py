@@ -93,17 +93,17 @@ def test_environments_on_a_gpu_agree(environment, levers, bad):
 def twice(kernels, monkeypatch):
     """Make something with the C++ engine, and again with a variant of the kernel."""
 
-    def make(variant, what):
+    def make(variant, what, levers="levers"):
         with monkeypatch.context() as patch:
-            patch.setattr(build, "load_cpu", lambda: kernels[f"{variant} and levers"])
+            patch.setattr(build, "load_cpu", lambda: kernels[f"{variant} and {levers}"])
             kernel = what()
         return what(), kernel
 
     return make
 
 
-def play_twice(twice, variant: str, play: Play) -> None:
-    first, second = twice(variant, lambda: open_simulator("cpu", play))
+def play_twice(twice, variant: str, play: Play, levers: str = "levers") -> None:
+    first, second = twice(variant, lambda: open_simulator("cpu", play), levers)
     for number, move in enumerate(play.moves):
         assert_same(make_move(second, move), make_move(first, move), f"move {number} {move}:")
 
@@ -120,8 +120,8 @@ def test_runs_of_warps_with_bins_agree(twice, play, levers):
     play_twice(twice, "warp with bins", dataclasses.replace(play, config=under_levers(play.config, levers, reach=15)))
 
 
-def check_environment(twice, variant, environment):
-    check_cores_agree(twice(variant, lambda: make_cores(*environment[:2], ("cpu",))[0]), environment, 0.05)
+def check_environment(twice, variant, environment, levers="levers"):
+    check_cores_agree(twice(variant, lambda: make_cores(*environment[:2], ("cpu",))[0], levers), environment, 0.05)
 
 
 @pytest.mark.parametrize("variant", ["warp", "warp with bins"])
@@ -138,15 +138,22 @@ def test_environments_of_one_slot_agree(twice, environment, levers):
     check_environment(twice, "warp of one slot", environment)
 
 
-@pytest.mark.parametrize("variant", ["lanes", "lanes and deadlines"])
+@pytest.mark.parametrize("variant", ["lanes", "lanes and deadlines", "warp of one slot"])
 @settings(max_examples=examples(40), suppress_health_check=[quiet])
 @given(environment=environments(most_slots=1), coin=st.lists(st.booleans(), min_size=4, max_size=4))
-def test_environments_of_lanes_agree_under_the_coin(twice, variant, environment, coin):
+def test_environments_agree_under_the_coin_alone(twice, variant, environment, coin):
     def toss(config):
         markets = max(config.per_market.values(), default=0)
         return config.replace(rounding=[("even", "coin")[c] for c in coin[:markets]] if markets else "coin", fee=-7)
 
-    check_environment(twice, variant, environment_under(environment, toss))
+    check_environment(twice, variant, environment_under(environment, toss), "rounding")
+
+
+@settings(max_examples=examples(40), suppress_health_check=[quiet])
+@given(play=plays(levels=(8, 32, 128)))
+def test_runs_agree_under_the_coin_alone(twice, play):
+    coin = dataclasses.replace(play, config=play.config.replace(rounding="coin"))
+    play_twice(twice, "warp", coin, "rounding")
 
 
 # The plan -------------------------------------------------------------------------------------------------------------

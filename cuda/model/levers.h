@@ -6,7 +6,7 @@
 #include "model/market.h"
 
 #ifndef KS_LEVERS
-#define KS_LEVERS 0  // 1: of a kernel for markets with levers or regimes
+#define KS_LEVERS 0  // of a kernel for markets with levers or regimes: 1 for rounding alone, else 2
 #endif
 
 namespace ks {

@@ -211,10 +211,8 @@ struct EnvironmentTile {
     market.fundamental = state.fundamental;
     market.error = state.error;
     market.start_prepared(state.key, state.t, state.counter, &state.ration_word);
-    if (kWithLevers) {
-      market.take_regime(state.regime);
-      market.prepared_coin = state.coin;
-    }
+    if (kWithLevers) market.take_regime(state.regime);
+    if (kWithCoin) market.prepared_coin = state.coin;
     Quote fresh{0, 0, 0, 0};
     TileSlot& row = rows[i * slots + market.slot()];
     if (market.has_slot()) {
@@ -342,8 +340,8 @@ struct EnvironmentTile {
         if (kWithLevers) {
           state.regime = (int16_t)regime_at(p, state.key, state.t, state.regime);
           if (p.regimes > 0) enter_regime(launch.regimes, state.regime, state.params, p);
-          state.coin = (int16_t)word_coin(random_word(state.key, state.t, kWalkWord));
         }
+        if (kWithCoin) state.coin = (int16_t)word_coin(random_word(state.key, state.t, kWalkWord));
         state.counter = word_counter(state.key, state.t, 0);
         state.ration_word = mix64(state.counter + kRationWord * kGolden);
         if (kOptions && (p.walk_threshold | p.jump_threshold) != 0)
