@@ -90,7 +90,7 @@ class Simulator(LiveMarkets):
         self._latest = 0  # no market's t is above it
         events = int(self.rows["interval"][0]) if config.uses_clock else int(np.max(np.asarray(config.num_agents)))
         self._per_auction = events + config.num_levels / 4
-        # Of t: from there on random words would repeat, of intervals or of events.
+        # t stays below it, or random words would repeat: of auctions, or of events.
         self._end = 2**32 // events + 1 if config.uses_clock else 2**32
         if seed is None:
             raise TypeError(f"seed: got None, allowed is an int, or {self.num_markets} of them")

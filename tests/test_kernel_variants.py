@@ -351,6 +351,39 @@ def test_another_reach_is_another_kernel_where_each_environment_has_a_lane(varia
         assert variants[-1]["KS_LANES"] == 2 * spread + 2
 
 
+LEVERS = [({}, 30, 0), ({"rounding": "coin"}, 30, 1), ({"tax": 1}, 0, 2), ({"regimes": [{}]}, 0, 2)]
+
+
+@pytest.mark.parametrize(("levers", "room", "compiled_in"), LEVERS)
+def test_a_lane_has_a_market_without_levers_or_under_rounding_alone(variants, levers, room, compiled_in):
+    engine = open_engine(128, slots=1, markets=MANY)
+    config = ks.MarketConfig.preset("trading", **LANES, **levers)
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    engine.prepare(1)
+    assert variants[-1].get("KS_LANES", 0) == room
+    assert variants[-1].get("KS_LEVERS", 0) == compiled_in
+
+
+@pytest.mark.parametrize("levers", [{"taker_offset": 6}, {"regimes": [{}, {"maker_half_spread": 6}]}])
+def test_bins_hold_the_orders_of_takers_and_of_every_regime(variants, levers):
+    config = ks.MarketConfig(num_agents=200, **levers)
+    engine = open_engine(128)
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    engine.prepare(0)
+    assert variants[-1]["KS_BINS"] == 32 and variants[-1]["KS_OPTIONS"] == 1
+
+
+def test_a_side_grows_by_what_the_largest_orders_of_any_regime_add(variants):
+    engine = open_engine(128)
+    for regimes, largest in ((None, 4), ([{"max_order_qty": 9}, {}], 9), ([{"max_order_qty": 2}], 4)):
+        config = ks.MarketConfig(regimes=regimes)
+        engine.set_ensemble(config)
+        engine.set_parameters(rows_of(config))
+        assert engine._growth == 256 * largest
+
+
 def test_what_tests_force_wins(variants):
     engine = open_engine(128)
     engine.set_parameters(rows_of(ks.MarketConfig()))

@@ -14,7 +14,8 @@ from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.engines import variants
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, layout
+from kineticsim_env.tasks import ManyLearnersTask
 
 pytestmark = needs_compiler
 ENGINES = ("cpu",)
@@ -92,17 +93,17 @@ def test_environments_on_a_gpu_agree(environment, levers, bad):
 def twice(kernels, monkeypatch):
     """Make something with the C++ engine, and again with a variant of the kernel."""
 
-    def make(variant, what):
+    def make(variant, what, levers="levers"):
         with monkeypatch.context() as patch:
-            patch.setattr(build, "load_cpu", lambda: kernels[f"{variant} and levers"])
+            patch.setattr(build, "load_cpu", lambda: kernels[f"{variant} and {levers}"])
             kernel = what()
         return what(), kernel
 
     return make
 
 
-def play_twice(twice, variant: str, play: Play) -> None:
-    first, second = twice(variant, lambda: open_simulator("cpu", play))
+def play_twice(twice, variant: str, play: Play, levers: str = "levers") -> None:
+    first, second = twice(variant, lambda: open_simulator("cpu", play), levers)
     for number, move in enumerate(play.moves):
         assert_same(make_move(second, move), make_move(first, move), f"move {number} {move}:")
 
@@ -119,8 +120,8 @@ def test_runs_of_warps_with_bins_agree(twice, play, levers):
     play_twice(twice, "warp with bins", dataclasses.replace(play, config=under_levers(play.config, levers, reach=15)))
 
 
-def check_environment(twice, variant, environment):
-    check_cores_agree(twice(variant, lambda: make_cores(*environment[:2], ("cpu",))[0]), environment, 0.05)
+def check_environment(twice, variant, environment, levers="levers"):
+    check_cores_agree(twice(variant, lambda: make_cores(*environment[:2], ("cpu",))[0], levers), environment, 0.05)
 
 
 @pytest.mark.parametrize("variant", ["warp", "warp with bins"])
@@ -137,15 +138,22 @@ def test_environments_of_one_slot_agree(twice, environment, levers):
     check_environment(twice, "warp of one slot", environment)
 
 
-@pytest.mark.parametrize("variant", ["lanes", "lanes and deadlines"])
+@pytest.mark.parametrize("variant", ["lanes", "lanes and deadlines", "warp of one slot"])
 @settings(max_examples=examples(40), suppress_health_check=[quiet])
 @given(environment=environments(most_slots=1), coin=st.lists(st.booleans(), min_size=4, max_size=4))
-def test_environments_of_lanes_agree_under_the_coin(twice, variant, environment, coin):
+def test_environments_agree_under_the_coin_alone(twice, variant, environment, coin):
     def toss(config):
         markets = max(config.per_market.values(), default=0)
         return config.replace(rounding=[("even", "coin")[c] for c in coin[:markets]] if markets else "coin", fee=-7)
 
-    check_environment(twice, variant, environment_under(environment, toss))
+    check_environment(twice, variant, environment_under(environment, toss), "rounding")
+
+
+@settings(max_examples=examples(40), suppress_health_check=[quiet])
+@given(play=plays(levels=(8, 32, 128)))
+def test_runs_agree_under_the_coin_alone(twice, play):
+    coin = dataclasses.replace(play, config=play.config.replace(rounding="coin"))
+    play_twice(twice, "warp", coin, "rounding")
 
 
 # The plan -------------------------------------------------------------------------------------------------------------
@@ -169,3 +177,48 @@ def test_levers_are_told_apart(fields, levers):
     config = ks.MarketConfig(**fields)
     rows = ks.config.parameter_rows(config, 2, ks.config.class_counts(config, 2), {})
     assert variants.levers_of(rows) == levers
+
+
+# Environments ---------------------------------------------------------------------------------------------------------
+
+
+def regime_environment(engine: str, **settings):
+    """An environment whose markets change their regime now and then, and differ in one parameter."""
+    fields = {"regimes": [{}, {"noise_spread": 3}, {"max_order_qty": 9}], "regime_switch_prob": 0.5, "tick_size": 2}
+    task = ManyLearnersTask(horizon=5, **settings)
+    kwargs = {"slots": [None], "autoreset_mode": "same_step", "randomise": {"fee": (-9, 9)}, "num_scenarios": 3}
+    arguments = (ks.MarketConfig.preset("trading", **fields), 40, task, ["trader"])
+    return make_cores(arguments, kwargs, (engine,))[0]
+
+
+@pytest.mark.parametrize("engine", ["cpu", "numpy"])
+def test_a_warm_start_carries_its_regime(engine):
+    """All episodes begin from the same snapshot here; without one each draws its own regime."""
+    warm = regime_environment(engine, bank_size=1, bank_per_market=1, warmup=7)
+    bank = warm._warm_starts._bank
+    warm.reset(3)
+    rows = warm.tensors["scenario"].long()
+    assert warm.simulator.tensors["regime"].tolist() == bank["bank_regime"][rows].tolist()
+    cold = regime_environment(engine, bank_size=0)
+    cold.reset(3)
+    assert len(set(cold.simulator.tensors["regime"].tolist())) == 3
+
+
+@pytest.mark.parametrize("engine", ["cpu", "numpy"])
+@pytest.mark.parametrize(("name", "value"), [("regimes", 64), ("regimes", 0), ("tick_size", 65)])
+def test_saved_parameters_name_no_regime_that_is_not_there(engine, name, value):
+    core = regime_environment(engine, bank_size=0)
+    core.reset(1)
+    saved = core.state_dict()
+    saved["parameters"] = saved["parameters"].clone()
+    saved["parameters"][2, list(layout.PARAMS_FIELDS).index(name)] = value
+    with pytest.raises(ValueError, match=f"got {name} = {value}"):
+        core.load_state_dict(saved)
+
+
+@pytest.mark.parametrize("number", [-1, 3, 2**31 - 1, -(2**31)])
+def test_any_number_in_a_live_regime_is_safe(number):
+    sim = ks.Simulator(ks.MarketConfig(regimes=[{}, {"noise_spread": 9}]), 4, engine="cpu")
+    sim.tensors["regime"].fill_(number)
+    sim.run(3)
+    assert bool((sim.trades > 0).all())

@@ -2,14 +2,22 @@
 
 import random
 
+import numpy as np
 import pytest
 import torch
-from ensembles import KINDS, Ensemble, random_ensemble
+from ensembles import KINDS, Ensemble, assert_market_is, random_ensemble, total_fills
+from env_helpers import draw_actions
+from reference import Reference
 from reference.orders import BUY, SELL
 from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.engines import runs
+from kineticsim_env.engines.numpy.actions import decode_actions
+from kineticsim_env.engines.numpy.state import Markets
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import EnvSettings
+from kineticsim_env.tasks import ManyLearnersTask
 
 CASES = examples(150)
 KIND = pytest.mark.parametrize(("arrivals", "mechanism"), KINDS)
@@ -67,6 +75,51 @@ def test_both_stop_in_the_same_interval(seed, arrivals, mechanism):
         both.assert_same()
 
 
+@KIND
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_environment_steps(seed, arrivals, mechanism):
+    """The quotes that actions ask for go to the references; an episode's end resets all that a market has."""
+    rng, fields = random.Random(f"environment {seed} {arrivals} {mechanism}"), {"num_levels": 0}
+    while fields["num_levels"] < 32:
+        fields, _ = random_ensemble(rng, arrivals, mechanism, 2, per_market=False)
+    roles, task = ["maker", "trader"], ManyLearnersTask(horizon=4, bank_size=0)
+    settings = EnvSettings(config=ks.MarketConfig(**fields), engine="numpy", auctions_per_step=2)
+    core = EnvCore(2, task, roles, (None, None), settings)
+    core.reset(seed)
+    alone = [Reference(core.config.to_dict(), 2, seed, m) for m in range(2)]
+    generator = np.random.default_rng(seed)
+    for _ in range(10):
+        actions = draw_actions(core, generator, 0.0)
+        args = core.simulator.engine._args | {"actions": actions["actions"].numpy()}
+        quotes = decode_actions(args, Markets(args, np.arange(2)))
+        core.step(**actions)
+        for m, market in enumerate(alone):
+            assert core.fills[m].tolist() == total_fills(market.decision(quotes[m].tolist(), 2))
+            if core.tensors["over"][m].all():
+                market.reset()
+            assert_market_is(core.simulator, m, market)
+    assert (core.simulator.tensors["episode"] >= 2).all()
+
+
+def test_warm_starts_carry_their_regime():
+    regimes = [{"noise_spread": spread} for spread in range(1, 9)]
+    config = ks.MarketConfig(num_agents=20, arrivals="clock", regimes=regimes, regime_switch_prob=0.5)
+    task = ManyLearnersTask(horizon=4, bank_size=16, warmup=9)
+    core = EnvCore(64, task, ["maker"], (None,), EnvSettings(config=config, engine="numpy"))
+    core.reset(3)
+    bank, markets = core._warm_starts._bank, core.simulator.tensors
+    assert len(set(bank["bank_regime"].tolist())) > 3
+    for m in range(64):
+        starts = [row for row in range(16) if torch.equal(bank["bank_bid"][row], markets["bid"][m])]
+        assert markets["regime"][m] in bank["bank_regime"][starts]
+
+
+def test_an_environment_refuses_episodes_of_too_many_events():
+    config = ks.MarketConfig(arrivals="clock", interval=60000)
+    with pytest.raises(ValueError, match="less than 2\\^32 events"):
+        EnvCore(1, ManyLearnersTask(horizon=80000), ["maker"], (None,), EnvSettings(config=config, engine="numpy"))
+
+
 def fill_up(both, side, depth):
     """Let so much rest at the opening's best price of one side of market 0."""
     book, price = both.alone[0].book, both.config.init_price - side
@@ -94,9 +147,6 @@ def test_an_episode_ends_before_event_numbers_repeat():
     [
         ({"arrivals": "clock"}, "arrivals"),
         ({"arrivals": "clock", "mechanism": "continuous", "tax": 1}, "arrivals"),
-        ({"rounding": ["even", "coin"]}, "rounding"),
-        ({"tick_size": 2}, "tick_size"),
-        ({"regimes": [{}]}, "regimes"),
     ],
 )
 def test_the_native_engine_says_what_it_does_not_play(fields, name):

@@ -93,7 +93,7 @@ struct Market : Book, MarketNumbers {
     if constexpr (kLevers) {
       if (p.regimes == 0) return;
       regime = regime_at(p, key, t, regime);
-      enter_regime(launch.regimes[regime], launch.params[m * launch.params_stride], p);
+      enter_regime(launch.regimes, regime, launch.params[m * launch.params_stride], p);
       scratch.orders.prepare(p, levels);
     }
   }

@@ -28,7 +28,7 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
   using Orders::add, Orders::asks, Orders::bids, Orders::change, Orders::find_best, Orders::moved, Orders::ordered,
       Orders::place_orders;
 
-  static constexpr bool kLevers = kWithLevers;  // rounding alone: see model/plan.h
+  static constexpr bool kLevers = false;  // rounding alone: see model/plan.h
 
   const LaneTile<kWide> tile;
   int64_t added;                   // to either side by orders since the row was looked at, at most
@@ -212,7 +212,7 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
   KS_ON_LANE Auction submit_orders(const Seen& seen, int32_t value) {
     Auction auction;
     auction.at_bid = bid_tick(quote, origin, levels), auction.at_ask = ask_tick(quote, origin, levels);
-    const int32_t mid2 = kLevers ? rounded_mid2(p, seen.mid2, word_coin(walk_word())) : seen.mid2;
+    const int32_t mid2 = kWithCoin ? rounded_mid2(p, seen.mid2, word_coin(walk_word())) : seen.mid2;
     place_orders(mid2, seen.ret, value, t);
     return auction;
   }

@@ -6,7 +6,7 @@
 
 namespace ks {
 
-constexpr bool kWithLevers = KS_LEVERS != 0;
+constexpr bool kWithLevers = KS_LEVERS == 2, kWithCoin = KS_LEVERS != 0;
 
 // A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
 // compiled for them (kineticsim_env/engines/cuda.py), else read from the market's row.

@@ -185,7 +185,7 @@ struct Launch {
   // State of a market with regimes, or on the clock, else null.
   int32_t* regime;                 // [M]
   int32_t* ret;                    // [M] direction of the return at the last beat
-  int32_t* beat_price;             // [M] last price at the last beat, absolute, for the collar
+  int32_t* beat_price;             // [M] absolute last price, for the collar: at the last beat; in a call, at the interval's beginning
   // State of its slots.
   int32_t* quotes;                 // [M, K, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
@@ -226,7 +226,7 @@ struct Launch {
   const int32_t* bank_bid;         // [B, L]
   const int32_t* bank_ask;         // [B, L]
   const int32_t* bank_scalars;     // [B, 4] prev_mid2, last_tick, price_origin, fundamental_price
-  const int32_t* bank_regime;      // [B] or null: without regimes
+  const int32_t* bank_regime;      // [B], or null where there are no regimes
   TaskParams task;
 };
 

@@ -6,7 +6,7 @@
 #include "model/market.h"
 
 #ifndef KS_LEVERS
-#define KS_LEVERS 0  // 1: of a kernel for markets with levers or regimes
+#define KS_LEVERS 0  // of a kernel for markets with levers or regimes: 1 for rounding alone, else 2
 #endif
 
 namespace ks {
@@ -47,8 +47,10 @@ KS_RULE int32_t opening_regime(const Launch& launch, const TaskParams& task, con
 
 KS_RULE int32_t value_in_regime(int32_t regime, int32_t market) { return regime >= 0 ? regime : market; }
 
-// Put a regime in force: `p` was a copy of the market's own row, perhaps under another regime.
-KS_RULE void enter_regime(const RegimeParams& regime, const MarketParams& row, MarketParams& p) {
+// Put a regime in force: `p` was a copy of the market's own row, perhaps under another regime. Whoever writes into a live
+// state may write any number.
+KS_RULE void enter_regime(const RegimeParams* regimes, int32_t number, const MarketParams& row, MarketParams& p) {
+  const RegimeParams& regime = regimes[clamp_to(number, 0, row.regimes - 1)];
   p.max_order_qty = value_in_regime(regime.max_order_qty, row.max_order_qty);
   p.noise_spread = value_in_regime(regime.noise_spread, row.noise_spread);
   p.market_order_threshold = value_in_regime(regime.market_order_threshold, row.market_order_threshold);
@@ -66,7 +68,7 @@ KS_RULE int32_t lever_reach(const MarketParams& row, const RegimeParams* regimes
   int32_t reach = lever_reach(row);
   MarketParams p = row;
   for (int32_t i = 0; i < row.regimes; ++i) {
-    enter_regime(regimes[i], row, p);
+    enter_regime(regimes, i, row, p);
     reach = max_of(reach, lever_reach(p));
   }
   return reach;

@@ -46,7 +46,7 @@ struct EnvironmentTile {
   End end;
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
-    return environment_ints(KS_LEVELS, launch.tile, launch.slots, kWithLevers);
+    return environment_ints(KS_LEVELS, launch.tile, launch.slots, KS_LEVERS != 0);
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
@@ -211,10 +211,8 @@ struct EnvironmentTile {
     market.fundamental = state.fundamental;
     market.error = state.error;
     market.start_prepared(state.key, state.t, state.counter, &state.ration_word);
-    if (kWithLevers) {
-      market.take_regime(state.regime);
-      market.prepared_coin = state.coin;
-    }
+    if (kWithLevers) market.take_regime(state.regime);
+    if (kWithCoin) market.prepared_coin = state.coin;
     Quote fresh{0, 0, 0, 0};
     TileSlot& row = rows[i * slots + market.slot()];
     if (market.has_slot()) {
@@ -341,9 +339,9 @@ struct EnvironmentTile {
         MarketParams p = params_of(lane);
         if (kWithLevers) {
           state.regime = (short)regime_at(p, state.key, state.t, state.regime);
-          if (p.regimes > 0) enter_regime(launch.regimes[state.regime], state.params(), p);
-          state.coin = (short)word_coin(random_word(state.key, state.t, kWalkWord));
+          if (p.regimes > 0) enter_regime(launch.regimes, state.regime, state.params(), p);
         }
+        if (kWithCoin) state.coin = (short)word_coin(random_word(state.key, state.t, kWalkWord));
         state.counter = word_counter(state.key, state.t, 0);
         state.ration_word = mix64(state.counter + kRationWord * kGolden);
         if (kOptions && (p.walk_threshold | p.jump_threshold) != 0)

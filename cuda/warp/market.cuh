@@ -160,7 +160,7 @@ struct MarketOnChip : MarketState<kBins> {
 
   __device__ __forceinline__ void begin_auction() {
     const bool may_walk = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
-    if ((kSlots || may_walk || kLevers) && words_left == 0 && !prepared) hash_market_words();
+    if ((kSlots || may_walk || kWithCoin) && words_left == 0 && !prepared) hash_market_words();
   }
   __device__ __forceinline__ bool walks() const { return !prepared; }
   __device__ __forceinline__ uint64_t walk_word() const { return market_word(kWalkWord); }
@@ -202,9 +202,10 @@ struct MarketOnChip : MarketState<kBins> {
       }
     }
     if (kLevers) pricing = pricing_of(p, levels, seen.mid2, coin(), last_tick, origin, fundamental);
-    State::submit_orders(first_word, t, seen.mid2, seen.ret, value);
+    const int32_t mid2 = kWithCoin && !kLevers ? rounded_mid2(p, seen.mid2, coin()) : seen.mid2;
+    State::submit_orders(first_word, t, mid2, seen.ret, value);
     Cleared& cleared = auction.cleared;
-    State::price_bins(seen.mid2, cleared.above, cleared.below);
+    State::price_bins(mid2, cleared.above, cleared.below);
     auction.far_buys = cleared.above, auction.far_sells = cleared.below;
     return auction;
   }

@@ -147,7 +147,7 @@ class CudaEngine(NativeEngine):
             "KS_OPTIONS": self._options,
             "KS_SLOTS": min(self._sizes["K"], 2),
             **chosen,
-            **({"KS_LEVERS": 1} if self._levers else {}),
+            **({"KS_LEVERS": self._levers} if self._levers else {}),
             **(self._task_definitions() if mode and specialised else {}),
             **(self._own_definitions() if specialised else {}),
             **self.force,

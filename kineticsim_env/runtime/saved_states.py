@@ -208,8 +208,8 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
 def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor], tick_size: torch.Tensor) -> None:
     quotes = saved["quotes"].long()
     quantity = torch.arange(4, device=quotes.device) % 2 == 1
-    most = (MAX_PRICE + tick_size - 1)[:, None, None]  # a price there may have been rounded
-    check.refuse("quotes", (quotes.abs() > most) & ~quantity, "prices within 2^30")
+    furthest = MAX_PRICE + tick_size[:, None, None] - 1  # the multiple of tick_size beyond the furthest price
+    check.refuse("quotes", (quotes.abs() > furthest) & ~quantity, "prices within 2^30")
     check.refuse("quotes", ((quotes < 0) | (quotes > MAX_QUOTE_QTY)) & quantity, "quantities from 0 to 2^20")
     bid, bid_qty, ask, ask_qty = quotes.unbind(-1)
     against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)

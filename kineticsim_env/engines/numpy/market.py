@@ -1,8 +1,11 @@
 """The readable oracle: docs/model.md in NumPy, vectorised over markets. It shares no code with the other engines.
 
 The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are computed in blocks
-that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per slot. The functions
-are in the order of one auction; what needs no state is in rules.py, the environment's part in tasks.py.
+that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
+
+Read on in state.py (what a market is), orders.py (what is ordered, and at which prices), beats.py (what happens before
+anybody comes) and auction.py; then clock.py, queues.py and continuous.py for markets on the clock. What needs no state
+is in rules.py, the environment's part in tasks.py.
 """
 
 from collections.abc import Iterator

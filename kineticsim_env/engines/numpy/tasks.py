@@ -138,11 +138,11 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool) -> None:
     m.t = np.zeros_like(m.t)
     if task["scenarios"] > 0:
         draw_scenarios(args, m)
+    beats.draw_first_regime(m)
     if task["bank_size"] > 0:
         open_warm(args, m)
     else:
         open_cold(m)
-    beats.draw_first_regime(m)
     m.beat_price = m.last_price
     zero = {"volume", "trades", "ret", "prev_value", "ended", *state.SLOT_STATE}
     for name in zero.intersection(m.names):
@@ -179,6 +179,8 @@ def open_warm(args: dict[str, Any], m: Markets) -> None:
     m.ask = args["bank_ask"][snapshot].astype(np.int64)
     scalars = args["bank_scalars"][snapshot].astype(np.int64)
     m.prev_mid2, m.last_tick, m.price_origin, m.fundamental_price = scalars.T.copy()
+    if args.get("bank_regime") is not None:
+        m.regime = args["bank_regime"][snapshot].astype(np.int64)
 
 
 def open_cold(m: Markets) -> None:
