@@ -114,7 +114,9 @@ def limit_ticks(m: Markets, side: np.ndarray, offset: np.ndarray, view: View) ->
     middle2 = np.where(m.params["reference"] == 1, 2 * (m.fundamental_price - m.price_origin), view.mid2)
     doubled = middle2[:, None] + 2 * offset
     floor = doubled >> 1
-    return floor + (doubled & 1 & np.where(p["rounding"] == 1, view.coin[:, None], floor)) - side * p["tax"]
+    upwards = np.where(p["rounding"] == 1, view.coin[:, None], floor) if p["rounding"].any() else floor
+    tick = floor + (doubled & 1 & upwards)
+    return tick - side * p["tax"] if p["tax"].any() else tick
 
 
 def orders_of(
@@ -134,9 +136,9 @@ def class_orders(m: Markets, kind: str, view: View) -> tuple[np.ndarray, ...]:
 
     n is the largest count of the class; an agent beyond its market's count has quantity 0.
     """
-    count, first = m.params[f"num_{kind}"], np.zeros_like(m.t) if kind == "noise" else m.params[f"first_{kind}"]
+    count = m.params[f"num_{kind}"]
     member = np.arange(count.max(initial=0))
-    agent = first[:, None] + member
+    agent = member if kind == "noise" else m.params[f"first_{kind}"][:, None] + member
     word = m.words(agent)
     side, offset = side_and_offset(m, kind, word, agent + m.t[:, None], view)
     tick, quantity, fired = orders_of(m, word, side, offset, kind != "maker", view)
