@@ -73,6 +73,7 @@ def random_request(rng):
         "agents": int(2 ** rng.uniform(0, 14)),
         "orders": int(2 ** rng.uniform(0, 31)) - 1,
         "forced_auctions": pick(0, 0, 66),
+        "levers": pick(0, 0, 1, 2),
         "largest_quote": int(2 ** rng.uniform(0, 20)),
         "multiprocessors": pick(1, 16, 68, 108, 132, 148),
         "shared_of_block": shared,
@@ -376,9 +377,8 @@ def test_bins_hold_the_orders_of_takers_and_of_every_regime(variants, levers):
 
 
 def test_a_side_grows_by_what_the_largest_orders_of_any_regime_add(variants):
-    engine = open_engine(128)
     for regimes, largest in ((None, 4), ([{"max_order_qty": 9}, {}], 9), ([{"max_order_qty": 2}], 4)):
-        config = ks.MarketConfig(regimes=regimes)
+        engine, config = open_engine(128), ks.MarketConfig(regimes=regimes)
         engine.set_ensemble(config)
         engine.set_parameters(rows_of(config))
         assert engine._growth == 256 * largest
