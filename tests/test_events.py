@@ -1,11 +1,11 @@
-"""Markets on the clock in the C++ engine (cuda/events/), beside the plain reference and the NumPy engine, bit for bit."""
+"""Markets on the clock in the C++ engine (cuda/events/), beside the plain reference, bit for bit."""
 
 import random
 
 import pytest
 import torch
 from build_helpers import needs_compiler
-from ensembles import KINDS, Ensemble, assert_market_is, random_ensemble
+from ensembles import KINDS, Ensemble, random_ensemble
 from reference.orders import BUY, SELL
 from test_second_model import fill_up
 from thorough import examples
@@ -99,7 +99,9 @@ def test_a_state_goes_on_in_another_engine(seed, arrivals, mechanism):
 
 def test_a_book_that_was_written_by_hand_cannot_hang_a_launch():
     """Asks among bids are no state that an engine leaves; what becomes of them is nobody's, but a launch ends."""
-    sim = ks.Simulator(ks.MarketConfig(arrivals="clock", mechanism="continuous", num_levels=16, init_price=8), 2, engine="cpu")
+    sim = ks.Simulator(
+        ks.MarketConfig(arrivals="clock", mechanism="continuous", num_levels=16, init_price=8), 2, engine="cpu"
+    )
     sim.bid[:] = torch.arange(16, dtype=torch.int32) % 3
     sim.ask[:] = torch.arange(16, dtype=torch.int32) % 2
     sim.run(50)

@@ -92,8 +92,6 @@ def test_an_episode_ends_before_event_numbers_repeat():
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
-        ({"arrivals": "clock"}, "arrivals"),
-        ({"arrivals": "clock", "mechanism": "continuous", "tax": 1}, "arrivals"),
         ({"rounding": ["even", "coin"]}, "rounding"),
         ({"tick_size": 2}, "tick_size"),
         ({"regimes": [{}]}, "regimes"),
