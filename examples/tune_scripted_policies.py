@@ -117,7 +117,9 @@ def load(task: str, envs: Any, path: Path = FOUND) -> dict[str, Any]:
     """
     try:
         found = json.loads(path.read_text())[task]
-        here, there = market_of(envs), found["market"]
+        here, defaults = market_of(envs), ks.MarketConfig().to_dict()
+        # A field that the file does not name came after it, and is at its default there.
+        there = {name: defaults[name] for name in here if name in defaults} | found["market"]
         changed = [name for name in {**there, **here} if here.get(name, "absent") != there.get(name, "absent")]
         changed += [name for name in GRIDS[task] if name not in found["policies"]]
         make_all(found["policies"], envs.core.task)

@@ -1,4 +1,4 @@
-"""Markets on the clock in the C++ engine (cuda/events/), beside the reference and the NumPy engine, bit for bit."""
+"""Markets on the clock in the C++ engine (cuda/events/), beside the plain reference, bit for bit."""
 
 import random
 

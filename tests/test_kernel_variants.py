@@ -384,6 +384,11 @@ def test_a_side_grows_by_what_the_largest_orders_of_any_regime_add(variants):
         assert engine._growth == 256 * largest
 
 
+def test_what_kernels_do_not_play_is_refused_by_name(variants):
+    with pytest.raises(EngineUnavailable, match="^arrivals: .* allowed are engine='cpu' and 'numpy'"):
+        open_engine(128).check_plays(ks.MarketConfig(arrivals="clock"))
+
+
 def test_what_tests_force_wins(variants):
     engine = open_engine(128)
     engine.set_parameters(rows_of(ks.MarketConfig()))

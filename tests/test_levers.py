@@ -14,6 +14,7 @@ from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.engines import variants
+from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.runtime import build, layout
 from kineticsim_env.tasks import ManyLearnersTask
 
@@ -175,7 +176,7 @@ def test_runs_agree_under_the_coin_alone(twice, play):
 )
 def test_levers_are_told_apart(fields, levers):
     config = ks.MarketConfig(**fields)
-    rows = ks.config.parameter_rows(config, 2, ks.config.class_counts(config, 2), {})
+    rows = parameter_rows(config, 2, class_counts(config, 2), {})
     assert variants.levers_of(rows) == levers
 
 

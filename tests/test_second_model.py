@@ -142,18 +142,6 @@ def test_an_episode_ends_before_event_numbers_repeat():
         sim.run(1)
 
 
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"arrivals": "clock"}, "arrivals"),
-        ({"arrivals": "clock", "mechanism": "continuous", "tax": 1}, "arrivals"),
-    ],
-)
-def test_the_native_engine_says_what_it_does_not_play(fields, name):
-    with pytest.raises(ks.EngineUnavailable, match=f"^{name}: .* engine='numpy'"):
-        ks.Simulator(ks.MarketConfig(**fields), 2, engine="cpu")
-
-
 def test_only_continuous_trading_has_a_queue():
     sim = ks.Simulator(ks.MarketConfig(arrivals="clock", mechanism="continuous"), 3, engine="numpy", slots=2)
     assert sim.queue is sim.tensors["queue"] and sim.queue.shape == (3, 2, 2) and sim.queue.dtype == torch.int32

@@ -216,7 +216,19 @@ struct CallMarket : EventMarket<false, kSlots> {
     }
     if (kSlots) fill_quotes();
     if (p.residue == kResidueCancel) cancel_residue();
-    book.measure();
+    mark_resting();
+  }
+
+  // The book's bits; all that rests is at ticks that are marked as occupied.
+  KS_ON_LANE void mark_resting() {
+    for (int i = 0; i < 2 * book.words; ++i) book.bits[i] = 0;
+    for (int w = 0; w < book.words; ++w) {
+      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
+        const int32_t tick = 64 * w + lowest_bit(left), q = book.row[tick];
+        if (q != 0) book.mark(book.flip(tick, q < 0), q < 0, true);
+      }
+    }
+    book.find_best();
   }
 
   // Give each quote its share of what traded at its tick; the book keeps the built-in rest.
