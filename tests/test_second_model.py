@@ -190,10 +190,11 @@ def quoted_market():
 
 def test_auto_takes_no_gpu_for_the_clock(monkeypatch):
     asked, real = [], simulator.choose_engine
-    monkeypatch.setattr(
-        simulator,
-        "choose_engine",
-        lambda *given, prefer_cpu: asked.append(prefer_cpu) or real(*given, prefer_cpu=prefer_cpu),
-    )
+
+    def choose(*given, prefer_cpu):
+        asked.append(prefer_cpu)
+        return real(*given, prefer_cpu=prefer_cpu)
+
+    monkeypatch.setattr(simulator, "choose_engine", choose)
     sim = ks.Simulator(ks.MarketConfig(arrivals="clock"), 2)
     assert "clock" in asked[0] and sim.engine_name in ("cpu", "numpy")
