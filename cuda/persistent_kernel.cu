@@ -7,13 +7,20 @@
 //   KS_SINGLE, KS_BLOCKS (optional)         one environment of one slot per warp; blocks that a multiprocessor must hold
 //   KS_LANES (optional)                      one environment of one slot per lane; ticks around the mid that it has room for
 //   KS_DEADLINES (optional)                  with KS_LANES: markets at a block's deadline are stepped by whole warps
+//   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
+//   KS_EVENTS (optional)                     runs of markets on the clock, one per lane: 1 call auctions, 2 continuous trading
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
 #ifndef KS_LANES
 #define KS_LANES 0
 #endif
-#if KS_TASK && KS_LANES
+#ifndef KS_EVENTS
+#define KS_EVENTS 0
+#endif
+#if KS_EVENTS
+#include "events/kernel.cuh"
+#elif KS_TASK && KS_LANES
 #include "lane/environment.cuh"
 #elif KS_TASK
 #include "warp/environment.cuh"
@@ -25,7 +32,9 @@
 // slots and parameters are read at run time. With fewer, values go to local memory and hashes no longer overlap; more only
 // helps few markets.
 #ifndef KS_BLOCKS
-#if KS_LANES
+#if KS_EVENTS
+#define KS_BLOCKS (16 / ks::kMarketsPerBlock)
+#elif KS_LANES
 #define KS_BLOCKS 4
 #else
 #define KS_BLOCKS (KS_TASK || (KS_SLOTS && ks::kUnroll == 1) ? ks::kBlocks : 6)
@@ -40,7 +49,11 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   extern __shared__ __align__(16) int shared[];
   const int warp = threadIdx.x / kWarpLanes;
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
-#if KS_TASK && KS_LANES
+#if KS_EVENTS
+  const int64_t market = group * kLaneCount + this_lane();
+  if (market < launch.markets)
+    run_events<KS_EVENTS == 2, KS_SLOTS>(launch, market, shared + warp * event_ints(KS_LEVELS, KS_EVENTS == 2));
+#elif KS_TASK && KS_LANES
   if (group * kLaneCount >= launch.markets) return;
   step_environments<KS_OPTIONS != 0>(launch, group * kLaneCount, gridDim.x, shared);
 #elif KS_TASK

@@ -15,7 +15,7 @@ from typing import Any
 
 import tyro
 
-from kineticsim_env import policies
+from kineticsim_env import MarketConfig, policies
 from kineticsim_env.evaluation import MEASURES, evaluation_env, grid_search
 
 FOUND = Path(__file__).with_name("scripted_policies.json")
@@ -117,7 +117,9 @@ def load(task: str, envs: Any, path: Path = FOUND) -> dict[str, Any]:
     """
     try:
         found = json.loads(path.read_text())[task]
-        here, there = market_of(envs), found["market"]
+        here, defaults = market_of(envs), MarketConfig().to_dict()
+        # A field that the file does not name came after it, and is at its default there.
+        there = {name: defaults[name] for name in here if name in defaults} | found["market"]
         changed = [name for name in {**there, **here} if here.get(name, "absent") != there.get(name, "absent")]
         changed += [name for name in GRIDS[task] if name not in found["policies"]]
         make_all(found["policies"], envs.core.task)

@@ -185,7 +185,7 @@ def _run(
 def _print_summary(
     simulator: Simulator,
     options: argparse.Namespace,
-    table: Sequence[tuple[str, statistics.Mean]],
+    table: Sequence[tuple[str, statistics.Mean | statistics.Interval]],
     agents: float,
     seconds: float,
 ) -> None:
@@ -196,10 +196,13 @@ def _print_summary(
     print(f"{markets}, {auctions} each{after}, seed {options.seed}")
     print(f"\n{'mean over markets':32s} {'':>14s}   standard error")
     for name, value in table:
-        error = "-" if math.isnan(value.error) else f"{value.error:.3g}"
-        mean = "undefined" if math.isnan(value.mean) else f"{value.mean:,.4f}"
+        if isinstance(value, statistics.Interval):
+            error = "-" if math.isnan(value.low) else f"95% within {value.low:,.4g} to {value.high:,.4g}"
+        else:
+            error = "± -" if math.isnan(value.error) else f"± {value.error:.3g}"
+        mean = "undefined" if math.isnan(value[0]) else f"{value[0]:,.4f}"
         note = f"   ({value.count:,} markets)" if 0 < value.count < simulator.num_markets else ""
-        print(f"{name:32s} {mean:>14s} ± {error}{note}")
+        print(f"{name:32s} {mean:>14s} {error}{note}")
     events = agents * options.auctions
     print(f"\n{events / seconds:.3g} agent-events/s: {events:.3g} in {seconds:.3g} s")
     print(f"engine {simulator.engine_name}, device {simulator.device} ({device})")

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kineticsim_env.config import CLASSES, MarketConfig, class_counts, parameter_rows
+from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines import choose_engine, make_engine, runs
 from kineticsim_env.engines.live import LiveMarkets
 from kineticsim_env.engines.opening import open_books, opening_book
+from kineticsim_env.engines.parameters import changed, class_counts, parameter_rows
 from kineticsim_env.engines.population import multinomial_counts
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, saved_states
@@ -71,23 +72,27 @@ class Simulator(LiveMarkets):
             EngineUnavailable: If the engine asked for cannot run here.
         """
         config = MarketConfig() if config is None else config
-        self.config = check_instance("config", config, MarketConfig)
+        self._config = check_instance("config", config, MarketConfig)
         self.num_markets = check_num_markets(config, num_markets)
         self.slots = check_slots(slots)
         self.validate = check_flag("validate", validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
+        reason = "no kernel plays the clock yet" if config.uses_clock else reason
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
-        self.tensors = layout.LiveTensors(
-            layout.allocate([*layout.MARKET_STATE, *layout.SLOT_STATE], self.sizes, self.device)
-        )
+        self.tensors = layout.LiveTensors(layout.allocate(_state_of(config), self.sizes, self.device))
         self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)
+        self.engine.check_plays(config)
+        self.engine.set_ensemble(config)
         self._calls = CallLock(self.engine.begin_call)
         self._replaced = {name: self.slots.count(name) for name in CLASSES}
         self._take_counts(class_counts(config, self.num_markets if config.per_market else 1))
         self._scenarios: MarketConfig | None = None
         self._latest = 0  # no market's t is above it
-        self._per_auction = float(np.max(np.asarray(config.num_agents))) + config.num_levels / 4
+        events = int(self.rows["interval"][0]) if config.uses_clock else int(np.max(np.asarray(config.num_agents)))
+        self._per_auction = events + config.num_levels / 4
+        # t stays below it, or random words would repeat: of auctions, or of events.
+        self._end = 2**32 // events + 1 if config.uses_clock else 2**32
         if seed is None:
             raise TypeError(f"seed: got None, allowed is an int, or {self.num_markets} of them")
         self.reset(seed=seed)
@@ -170,14 +175,17 @@ class Simulator(LiveMarkets):
         total = decisions * auctions
         if self.validate:
             self.check_errors()
-        if self._latest + total >= 2**32:  # where random words would repeat; t itself is on the device
+        if self._latest + total >= self._end:  # t itself is on the device
             self._latest = int(self.tensors["t"].max())
-            if self._latest + total >= 2**32:
-                raise MarketError(f"auctions: got {total} at t = {self._latest}, allowed is t below 2^32; reset first")
+            if self._latest + total >= self._end:
+                end = "2^32" if self._end == 2**32 else self._end
+                raise MarketError(f"auctions: got {total} at t = {self._latest}, allowed is t below {end}; reset first")
         self._latest += total
         if total:
             events = self.num_markets * self._per_auction
-            runs.run(self.engine, self.tensors, decisions, auctions, results, quotes, events=events, progress=progress)
+            how = {"events": events, "progress": progress}
+            under_way = quotes is not None and bool(np.any(self.rows["quote_latency"] > 0))
+            runs.run(self.engine, self.tensors, decisions, auctions, results, quotes, **how, whole=under_way)
 
     @one_at_a_time
     def reset(self, seed: Any = None, mask: Any = None) -> None:
@@ -205,8 +213,45 @@ class Simulator(LiveMarkets):
                 tensors["seed"].copy_(fresh)
                 tensors["episode"].masked_fill_(chosen, 0)
                 self._take_counts(counts)
-            open_books(tensors, self._opening, chosen)
+            open_books(tensors, self._opening, chosen, len(self.config.regimes or ()))
             self.engine.state_changed()
+
+    # Changing the market ----------------------------------------------------------------------------------------------
+
+    @one_at_a_time
+    def set_parameters(self, mask: Any = None, **fields: Any) -> None:
+        """Change parameters of running markets, from the next auction on.
+
+        State stays as it is: what rests, standing quotes, the fundamental price. What only an opening book depends on
+        (`init_price`, `init_depth`, `fundamental_price`) shows at the next reset. `config` is then the new one.
+
+        A CUDA graph that was captured before has to be captured again: it plays the new parameters or the old ones,
+        never a mixture. An environment's warm starts stay as they are.
+
+        Args:
+            mask: bool `[M]`, the markets that change; None is all.
+            **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
+                are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
+                `arrivals`, `mechanism`, `interval`, `beat` and `regimes`. A `window` above 0 cannot become 0.
+
+        Raises:
+            TypeError, ValueError: Naming the field, what came and what is allowed; nothing has changed then.
+            EngineUnavailable: If the engine cannot play such a market; likewise.
+        """
+        if self._scenarios is not None:
+            raise ValueError(
+                "set_parameters: got an environment whose episodes draw scenarios, allowed is env.set_scenarios(...) "
+                "for episodes that begin from then on"
+            )
+        chosen = check_mask("mask", mask, self.num_markets, self.device).cpu().numpy()
+        config = changed(self.config, fields, chosen)
+        self.engine.check_plays(config)
+        drawn = self._counts if config.population == "multinomial" else None
+        counts = class_counts(config, self.num_markets if config.per_market else 1) if drawn is None else drawn
+        with Uninterrupted():
+            self._config = config
+            self._take_counts(counts)
+            self.engine.renew_launchers()
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -273,6 +318,7 @@ class Simulator(LiveMarkets):
             scenarios: The table.
             present: The parameters that markets have until then, checked, int32 `[M, n]`.
         """
+        self.engine.check_plays(scenarios)
         rows = max(scenarios.per_market.values())
         counts = class_counts(scenarios, rows)
         self.engine.set_scenarios(parameter_rows(scenarios, rows, counts, self._replaced), present)
@@ -317,6 +363,17 @@ class Simulator(LiveMarkets):
         self.rows = parameter_rows(self.config, len(counts), counts, self._replaced)
         self.engine.set_parameters(self.rows)
         self._opening = opening_book(self.rows, self.config.num_levels, self.device)
+
+
+def _state_of(config: MarketConfig) -> list[str]:
+    """Return the names of the tensors that hold markets of a config."""
+    return [
+        *layout.MARKET_STATE,
+        *layout.SLOT_STATE,
+        *(layout.REGIME_STATE if config.regimes is not None else ()),
+        *(layout.CLOCK_STATE if config.uses_clock else ()),
+        *(layout.QUEUE_STATE if config.is_continuous else ()),
+    ]
 
 
 def _named_series(series: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -8,14 +8,17 @@ studies.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from kineticsim_env.runtime.values import check_number
+from kineticsim_env.runtime.values import check_callable, check_count, check_number
 
 _BLOCK = 1 << 24  # values of a series that are turned to float64 at a time
+_DRAWN = 1 << 21  # values of resampled markets at a time
+_MOST_DRAWN = 10**8  # values of resampled markets that a summary spends, about a second
 
 
 class Mean(NamedTuple):
@@ -62,6 +65,63 @@ def deviation_and_error(values: np.ndarray, against: np.ndarray | None = None) -
         other, other_effect = influence(against)
         value, effect = value - other, effect - other_effect
     return Mean(value, float(effect.std(ddof=1) / math.sqrt(len(values))), len(values))
+
+
+class Interval(NamedTuple):
+    """A statistic over markets with both ends of its confidence interval; `count` markets had a value."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+
+def bootstrap_interval(
+    values: Any,
+    statistic: Callable[[np.ndarray], np.ndarray] | None = None,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """Return a statistic over markets with its percentile bootstrap interval.
+
+    Markets are drawn anew, with replacement, `resamples` times; the interval is between the quantiles of the
+    statistic of these. It need not be symmetric, so it is the one for heavy tails, where a few markets make the mean.
+    It knows no tail that no market has shown: with too few markets it is too short.
+
+    Args:
+        values: Array or tensor `[M]`, or `[M, ...]` for what takes several numbers of each market. Markets with a NaN
+            are left out.
+        statistic: Of samples float64 `[R, M, ...]`, one value per sample, `[R]`; None is the mean.
+        confidence: Of the interval, above 0 and below 1.
+        resamples: How many samples are drawn.
+        seed: Of the draws; the same gives the same interval.
+
+    Returns:
+        NaN as the value without a market, and as the ends with fewer than two.
+    """
+    statistic = _mean_of_samples if statistic is None else check_callable("statistic", statistic, "a function")
+    if check_number("confidence", confidence, 0.0, 1.0, above=True) == 1:
+        raise ValueError(f"confidence: got {confidence}, allowed is above 0 and below 1")
+    resamples, seed = check_count("resamples", resamples, 1), check_count("seed", seed, 0, 2**63 - 1)
+    array = np.atleast_1d(_array(values)).astype(np.float64, copy=False)
+    array = array[~np.isnan(array).any(axis=tuple(range(1, array.ndim)))]
+    count = len(array)
+    value = float(statistic(array[None])[0]) if count else math.nan
+    if count < 2:
+        return Interval(value, math.nan, math.nan, count)
+    generator, found = np.random.default_rng(seed), np.empty(resamples)
+    step = max(1, _DRAWN // array.size)
+    for begin in range(0, resamples, step):
+        drawn = generator.integers(0, count, (min(step, resamples - begin), count))
+        found[begin : begin + step] = statistic(array[drawn])
+    low, high = np.quantile(found, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(value, float(low), float(high), count)
+
+
+def _mean_of_samples(samples: np.ndarray) -> np.ndarray:
+    return samples.mean(axis=1)
 
 
 def best_prices(bid: torch.Tensor, ask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -125,8 +185,8 @@ class RunSummary:
         """Take the spreads of the books as they stand."""
         self._spreads.append(spread(bid, ask))
 
-    def table(self, last_price: Any, volume: Any) -> list[tuple[str, Mean]]:
-        """Return names and values.
+    def table(self, last_price: Any, volume: Any) -> list[tuple[str, Mean | Interval]]:
+        """Return names and values: means with their errors, and where tails are heavy a bootstrap interval.
 
         Args:
             last_price: int32 `[M, S]`, the last price after each auction.
@@ -137,6 +197,7 @@ class RunSummary:
         spreads = np.stack(self._spreads) if self._spreads else np.full((1, len(volume)), np.nan)
         seen = ~np.isnan(spreads)
         market_spread = np.where(seen, spreads, 0.0).sum(0) / np.where(seen.any(0), seen.sum(0), np.nan)
+        resamples = min(2000, max(100, _MOST_DRAWN // len(volume)))
         last = np.asarray(last_price[:, -1].cpu() if isinstance(last_price, torch.Tensor) else last_price[:, -1])
         return [
             ("volume per market, units", mean_and_error(volume.sum(-1, dtype=np.int64))),
@@ -145,7 +206,7 @@ class RunSummary:
             ("spread of the book, ticks", mean_and_error(market_spread)),
             ("two-sided books, share", mean_and_error(seen.mean(0))),
             ("volatility, ticks per auction", mean_and_error(volatility(change))),
-            ("excess kurtosis of returns", mean_and_error(excess_kurtosis(change))),
+            ("excess kurtosis of returns", bootstrap_interval(excess_kurtosis(change), resamples=resamples)),
             ("autocorrelation of returns", mean_and_error(autocorrelation(change))),
             ("autocorrelation of |returns|", mean_and_error(autocorrelation(np.abs(change)))),
         ]

@@ -64,6 +64,11 @@ HOST_KERNELS = {  # the source in tests/ and its flags
     "warp with bins": ["warp_on_host.cpp", "-fno-strict-aliasing", "-DKS_BINS=64"],
     "warp of one slot": ["warp_on_host.cpp", "-fno-strict-aliasing", "-DKS_BINS=64", "-DKS_SINGLE=1"],
 }
+HOST_KERNELS |= {
+    f"{name} and {levers}": [*flags, f"-DKS_LEVERS={number}"]
+    for name, flags in HOST_KERNELS.items()
+    for number, levers in ((1, "rounding"), (2, "levers"))
+}
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
@@ -122,7 +127,7 @@ def headers_with_fibers(folder: Path) -> Path:
 def build_kernel_on_host(name: str, folder: Path) -> Any:
     """Build one of `HOST_KERNELS` in a folder, and load it."""
     source, *flags = HOST_KERNELS[name]
-    include = build.cuda_dir() if name == "lanes" else headers_with_fibers(folder)
+    include = build.cuda_dir() if "-fno-strict-aliasing" not in flags else headers_with_fibers(folder)
     build_on_host(source, folder / "kernel.so", include, *flags)
     return build._open_library(folder / "kernel.so", build.CPU_FUNCTIONS)
 

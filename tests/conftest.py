@@ -34,7 +34,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory):
-    """The CUDA kernels built for a CPU, as libraries with the C++ engine's functions: a name, then its library."""
-    from build_helpers import HOST_KERNELS, build_kernel_on_host
+    """The CUDA kernels built for a CPU when first asked for, as libraries with the C++ engine's functions, by name."""
+    from build_helpers import build_kernel_on_host
 
-    return {name: build_kernel_on_host(name, tmp_path_factory.mktemp("kernel")) for name in HOST_KERNELS}
+    class Built(dict):
+        def __missing__(self, name):
+            self[name] = build_kernel_on_host(name, tmp_path_factory.mktemp("kernel"))
+            return self[name]
+
+    return Built()

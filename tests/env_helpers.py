@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from kineticsim_env.config import CLASSES, MarketConfig, class_counts
+from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import MODES, EnvSettings
 from kineticsim_env.tasks import ManyLearnersTask

@@ -17,7 +17,7 @@ void play(const ks::Launch& launch, int64_t first) {
   // At least what a warp asks for, whose lanes each count it.
   static thread_local std::vector<ks::Four> shared;
   const int lanes = ks::kLaneCount * (launch.levels + ks::kRowPadding + 2 * (KS_LANES + 1) + ks::kObservation);
-  shared.resize(ks::max_of(lanes, ks::environment_ints(launch.levels, 1, 1)) / 4 + 1);
+  shared.resize(ks::max_of(lanes, ks::environment_ints(launch.levels, 1, 1, KS_LEVERS != 0)) / 4 + 1);
   int* const begin = &shared[0].a;
   const int64_t warps = (launch.markets + ks::kLaneCount - 1) / ks::kLaneCount;
   const auto act = [&launch, first, warps, begin] { ks::step_environments<kOptions>(launch, first, warps, begin); };
@@ -31,7 +31,7 @@ void play(const ks::Launch& launch, int64_t first) {
 }
 
 bool has_options(const ks::MarketParams& p) {
-  return (p.walk_threshold | p.jump_threshold | p.cancel_threshold | p.window | p.tie | p.residue) != 0;
+  return KS_LEVERS || (p.walk_threshold | p.jump_threshold | p.cancel_threshold | p.window | p.tie | p.residue) != 0;
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ int64_t ks_cpu_launch(const ks::Launch* given) {
   for (int64_t m = 0; m < (launch->params_stride ? launch->markets : 1); ++m) options |= has_options(launch->params[m]);
   for (int32_t i = 0; i < launch->task.scenarios; ++i) options |= has_options(launch->scenario_params[i]);
   for (int64_t m = 0; m < launch->markets; ++m) {
-    if (launch->env_mode == ks::kLaunchModeRun) ks::Environment(*launch, m, scratch).run();
+    if (launch->env_mode == ks::kLaunchModeRun) ks::Environment<KS_LEVERS != 0>(*launch, m, scratch).run();
     else if (m % ks::kLaneCount == 0) options ? play<true>(*launch, m) : play<false>(*launch, m);
   }
   for (const int32_t left : queue)

@@ -15,7 +15,8 @@ import torch
 from hypothesis import strategies as st
 
 import kineticsim_env as ks
-from kineticsim_env.config import CLASSES, class_counts
+from kineticsim_env.config import CLASSES
+from kineticsim_env.engines.parameters import class_counts
 
 ENGINES = ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 PAIRS = [("numpy", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)]
@@ -100,6 +101,43 @@ def make_config(
         rows = [market_fields(rng, levels, count, options, reach) for count in counts]
         fields = {name: [row[name] for row in rows] for name in rows[0]}
     return ks.MarketConfig(num_levels=levels, population=population, **fields)
+
+
+def under_levers(config: ks.MarketConfig, seed: int, reach: int = FURTHEST) -> ks.MarketConfig:
+    """Return a config with random levers and, now and then, regimes; each is off in about half of the draws.
+
+    Offsets of orders stay within `reach`. Where fields differ from market to market, some levers do too.
+    """
+    rng = np.random.default_rng(seed)
+    levels, markets = config.num_levels, max(config.per_market.values(), default=0)
+
+    def lever(off, *on):
+        draw = lambda: off if rng.random() < 0.5 else on[int(rng.integers(len(on)))]  # noqa: E731
+        return [draw() for _ in range(markets)] if markets and rng.random() < 0.5 else draw()
+
+    fields = {
+        "rounding": lever("even", "coin"),
+        "reference": lever("mid", "fundamental"),
+        "taker_offset": lever(1, 0, min(3, reach), min(levels, reach)),
+        "tax": lever(0, 1, 5, 2 * levels),
+        "collar": lever(0, 1, 4, levels // 2),
+        "tick_size": lever(1, 2, 3, 7),
+        "fee": lever(0, -30, 250),
+    }
+    if rng.random() < 0.4:
+        largest = (1 << 30) // int(np.max(np.asarray(config.num_agents)))
+        widest = {"noise_spread": min(levels // 2, reach), "maker_half_spread": min(5, reach), "taker_offset": 0}
+        changes: list[dict] = [
+            {"max_order_qty": min(9, largest)},
+            {"market_order_prob": 0.8, "cancel_prob": 0.3},
+            widest,
+        ]
+        if np.all(np.asarray(config.window) > 0):
+            changes.append({"walk_prob": 1.0, "jump_prob": 0.5, "jump_size": 3, "cancel_prob": 0.0})
+        rng.shuffle(changes)
+        fields["regimes"] = [{}, *changes[: int(rng.integers(1, 4))]]
+        fields["regime_switch_prob"] = lever(0.0, 0.2, 1.0)
+    return config.replace(**fields)
 
 
 def fitting_slots(config: ks.MarketConfig, markets: int, wanted: list[str | None]) -> tuple[str | None, ...]:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from thorough import examples
 
 import kineticsim_env as ks
-from kineticsim_env.config import CLASSES, PRESETS, class_counts, parameter_rows, threshold
+from kineticsim_env.config import CLASSES, PRESETS
+from kineticsim_env.engines.parameters import class_counts, parameter_rows, threshold
+from kineticsim_env.runtime import fields as config_fields
 
 # Field, least, most; wrong values just outside are refused, those inside are taken.
 WHOLE = [
@@ -28,7 +30,11 @@ WHOLE = [
     ("fundamental_price", -(2**30), 2**30),
     ("max_quote_qty", 0, 2**20),
     ("inventory_limit", 0, 2**30),
-    ("fee", 0, 2**20),
+    ("fee", -(2**20), 2**20),
+    ("taker_offset", 0, 32767),
+    ("tax", 0, 32767),
+    ("collar", 0, 32767),
+    ("tick_size", 1, 64),
 ]
 PROBABILITIES = ["market_order_prob", "walk_prob", "jump_prob", "cancel_prob"]
 SHARES = list(CLASSES)
@@ -90,14 +96,14 @@ TOGETHER = [
     (dict(jump_prob=0.1, jump_size=1), r"window: got 0, allowed is a window above 0"),
     (dict(num_agents=2**20, max_order_qty=1025), r"num_agents: got 1048576, allowed is num_agents \* max_order_qty"),
     (dict(noise=0.8), r"noise, momentum, maker, fundamental: got shares that sum to 1\.1.*, allowed is 1"),
-    (dict(noise=0.7 + 2e-9), r"got shares that sum to 1\.000000002"),
+    (dict(noise=0.7 + 2e-6), r"got shares that sum to 1\.00000\d+, allowed is 1, or within 1e-06 of it"),
     (dict(fundamental=0.1), r"got shares that sum to 1\.1"),
     (dict(noise=[0.7, 0.6]), r"got shares that sum to 0\.9"),
     (dict(init_price=[64, 127]), r"init_price: got 127"),
     (dict(walk_prob=[0.0, 0.1], window=[0, 0]), r"window: got 0, allowed is a window above 0"),
     (dict(fee=[1, 2], window=[1, 2, 3]), r"per-market fields must have one length, got \{'window': 3, 'fee': 2\}"),
     (dict(fee=[]), r"fee: got an empty sequence"),
-    (dict(fee=[1, -1]), r"fee: got -1"),
+    (dict(tax=[1, -1]), r"tax: got -1"),
     (dict(fee=np.ones((2, 2), int)), r"fee: got an array of shape \(2, 2\)"),
     (dict(inventory_limit=[5, None]), r"inventory_limit: got None among per-market values"),
     (dict(tie=["mid", "high"]), r"tie: got 'high', allowed are 'lowest', 'mid'"),
@@ -123,6 +129,144 @@ def test_unknown_fields_and_presets():
             make()
     with pytest.raises(ValueError, match=r"preset: got 'papre', allowed are \['paper', 'trading'\]"):
         ks.MarketConfig.preset("papre")
+
+
+# One value per market -------------------------------------------------------------------------------------------------
+
+FORMS = {
+    "float64": np.array,
+    "float32": lambda values: np.array(values, np.float32),
+    "int16": lambda values: np.array(values, np.int16),
+    "uint64": lambda values: np.array(values, np.uint64),
+    "big endian": lambda values: np.array(values, ">i4"),
+    "every other": lambda values: np.repeat(np.array(values), 2)[::2],
+    "list": list,
+    "tuple of NumPy's": lambda values: tuple(map(np.int32, values)),
+    "objects": lambda values: np.array(values, object),
+    "tensor": torch.tensor,
+    "masked, none of them": np.ma.array,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_values_per_market_in_any_form(form):
+    config = ks.MarketConfig(fee=FORMS[form]([3, 0, 7]), cancel_prob=FORMS[form]([0, 1, 1]))
+    assert config.fee.dtype == np.int64 and config.fee.tolist() == [3, 0, 7]
+    assert config.cancel_prob.dtype == np.float64 and config.cancel_prob.tolist() == [0.0, 1.0, 1.0]
+    assert type(config.fee) is np.ndarray and not config.fee.flags.writeable
+
+
+WRONG = [2.5, math.nan, math.inf, -math.inf, 10**400, 2**64, -(2**70), -1, 32768, True, "4", None, 4j]
+
+
+@pytest.mark.parametrize("name", ["tax", "cancel_prob", "inventory_limit"])
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_the_first_wrong_value_of_many_is_refused_as_if_alone(name, wrong):
+    if name == "inventory_limit" and wrong in (None, 32768):
+        pytest.skip("a value that it takes")
+    with pytest.raises((TypeError, ValueError)) as alone:
+        ks.MarketConfig(**{name: wrong})
+    for values in ([1, wrong, "x"], (0, 1, wrong, -5), np.array([1, 0, wrong, -7], object)):
+        with pytest.raises(alone.type) as found:
+            ks.MarketConfig(**{name: values})
+        assert str(found.value) == str(alone.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.array([1, 2, -3]), "tax: got -3, allowed is 0 to 32767"),
+        (np.array([1, 2.5, -3], np.float32), "tax: got 2.5, allowed is a whole number from 0 to 32767"),
+        (np.array([1, 2**64 - 1], np.uint64), "tax: got 18446744073709551615, allowed is 0 to 32767"),
+        (np.array([1, np.nan]), "tax: got nan, allowed is a whole number from 0 to 32767"),
+        (np.array([True, False]), "tax: got True (bool), allowed is a number"),
+        (np.array(["1", "2"]), "tax: got '1' (str), allowed is a number"),
+        (np.ma.array([1, 2], mask=[0, 1]), "tax: got None (NoneType), allowed is a number"),
+    ],
+)
+def test_arrays_are_refused_as_lists_are(values, said):
+    for form in (values, values.tolist()):
+        with pytest.raises((TypeError, ValueError)) as found:
+            ks.MarketConfig(tax=form)
+        assert str(found.value) == said
+
+
+@settings(derandomize=True, max_examples=examples(300))
+@given(st.lists(st.sampled_from([0, 1, 5, 32767, 32768, -1, 0.5, 2.0, math.nan, 1e300, 2**63]), min_size=1, max_size=6))
+def test_many_are_taken_or_refused_as_one_by_one(values):
+    def outcome(name, given):
+        try:
+            return np.asarray(getattr(ks.MarketConfig(**{name: given}), name)).tolist()
+        except ValueError as error:
+            return str(error)
+
+    for name in ("tax", "cancel_prob"):
+        alone = [outcome(name, value) for value in values]
+        wrong = [found for found in alone if isinstance(found, str)]
+        wanted = repr(wrong[0] if wrong else alone)
+        assert repr(outcome(name, values)) == wanted
+        if not any(isinstance(value, int) and value >= 2**63 for value in values):
+            array = outcome(name, np.array(values))
+            assert isinstance(array, str) == bool(wrong) and (wrong or repr(array) == wanted)
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, lambda values: np.array(values, object)])
+def test_texts_per_market_in_any_form(form):
+    config = ks.MarketConfig(tie=form(["mid", "lowest", "mid"]))
+    assert config.tie.tolist() == ["mid", "lowest", "mid"] and not config.tie.flags.writeable
+    for wrong in (["mid", "high", "low"], ["mid", "MID", "x"], ["mid", "", "mid"]):
+        with pytest.raises(ValueError, match=f"tie: got {wrong[1]!r}, allowed are 'lowest', 'mid'"):
+            ks.MarketConfig(tie=form(wrong))
+
+
+def test_a_million_markets_are_not_looked_at_one_by_one(monkeypatch):
+    looks = []
+    check = config_fields._checked_one
+    monkeypatch.setattr(config_fields, "_checked_one", lambda name, value: looks.append(name) or check(name, value))
+    markets = 10_000
+    many = {"fee": np.arange(markets), "walk_prob": np.linspace(0, 1, markets), "window": [3] * markets}
+    many |= {"market_order_prob": [0.5, 1] * (markets // 2), "tie": ["mid", "lowest"] * (markets // 2)}
+    many["residue"] = np.array(["rest", "cancel"])[np.arange(markets) % 2]
+    many |= {"init_depth": torch.arange(markets), "jump_prob": np.full(markets, 0.25, np.float32)}
+    config = ks.MarketConfig(**many)
+    assert config.per_market == dict.fromkeys(config.per_market, markets) and len(config.per_market) == len(many)
+    assert not set(looks) & set(many)
+    looks.clear()
+    with pytest.raises(ValueError, match=f"fee: got {-(2**21)}, allowed is"):
+        ks.MarketConfig(fee=np.where(many["fee"] < 5000, 0, -(2**21)))
+    assert looks.count("fee") == 1
+
+
+# Shares ---------------------------------------------------------------------------------------------------------------
+
+
+def test_shares_in_float32_are_divided_by_their_sum():
+    drawn = np.random.default_rng(3).dirichlet(np.ones(4), 5000).astype(np.float32)
+    assert (np.abs(drawn.astype(np.float64).sum(1) - 1) > 1e-9).any()
+    config = ks.MarketConfig(**dict(zip(CLASSES, drawn.T, strict=True)))
+    shares = np.stack([getattr(config, name) for name in CLASSES], axis=1)
+    assert np.abs(shares.sum(1) - 1).max() <= 1e-9 and np.abs(shares - drawn).max() < 1e-6
+    assert config.replace() == config and not config.noise.flags.writeable
+    for row, wanted in zip(drawn[:200], shares, strict=False):  # one market by itself
+        alone = ks.MarketConfig(**dict(zip(CLASSES, row, strict=True)))
+        assert [getattr(alone, name) for name in CLASSES] == wanted.tolist()
+        assert all(type(getattr(alone, name)) is float for name in CLASSES)
+
+
+def test_shares_that_sum_to_one_stay_to_the_bit():
+    exact, near = [0.1 + 0.2, 0.3, 0.4, 0.0], [0.7, 0.1, 0.1 + 5e-10, 0.1]
+    for shares in (exact, near):
+        config = ks.MarketConfig(**dict(zip(CLASSES, shares, strict=True)))
+        assert [getattr(config, name) for name in CLASSES] == shares
+    columns = dict(zip(CLASSES, np.array([exact, near, [0.7 + 4e-7, 0.3, 0, 0]]).T, strict=True))
+    config = ks.MarketConfig(**columns)
+    found = np.stack([getattr(config, name) for name in CLASSES], axis=1)
+    assert found[:2].tolist() == [exact, near]
+    assert found[2].tolist() == [(0.7 + 4e-7) / (1 + 4e-7), 0.3 / (1 + 4e-7), 0, 0]
+    mixed = ks.MarketConfig(noise=[0.7, 0.7 + 4e-7], momentum=0.3, maker=0, fundamental=0)
+    assert mixed.momentum.tolist() == [0.3, 0.3 / (1 + 4e-7)] and mixed.maker == 0 and mixed.fundamental == 0
+    with pytest.raises(ValueError, match=r"shares that sum to 1\.000001999"):
+        ks.MarketConfig(noise=[0.7, 0.7 + 2e-6])
 
 
 # Value semantics ------------------------------------------------------------------------------------------------------
@@ -175,8 +319,8 @@ def test_equality_and_replace():
     assert all(config.replace(**changes) != config for changes in different)
     assert config != "paper" and config.per_market == {"tie": 2, "fee": 2}
     assert config.replace(fee=3).fee == 3 and config.fee.tolist() == [1, 2]
-    with pytest.raises(ValueError, match="fee: got -1"):
-        config.replace(fee=-1)
+    with pytest.raises(ValueError, match="tax: got -1"):
+        config.replace(tax=-1)
 
 
 @pytest.mark.parametrize("option", [{"cancel_prob": [0, 0.1]}, {"window": 1}, {"tie": "mid"}, {"residue": "cancel"}])

@@ -11,11 +11,11 @@ from build_helpers import device_like, needs_compiler
 from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 
 import kineticsim_env as ks
-from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import cuda, operators
 from kineticsim_env.engines import variants as asked_of_cpp
 from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.cuda import CudaEngine
+from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels, layout
 
@@ -73,6 +73,7 @@ def random_request(rng):
         "agents": int(2 ** rng.uniform(0, 14)),
         "orders": int(2 ** rng.uniform(0, 31)) - 1,
         "forced_auctions": pick(0, 0, 66),
+        "levers": pick(0, 0, 1, 2),
         "largest_quote": int(2 ** rng.uniform(0, 20)),
         "multiprocessors": pick(1, 16, 68, 108, 132, 148),
         "shared_of_block": shared,
@@ -144,6 +145,7 @@ def test_plans_fit_the_markets_the_device_and_the_kernel():
             assert 2 * ask["reach"] + 2 <= got.lanes and got.shared >= 32 * 2 * ask["levels"], "16 bits for each tick"
         elif ask["task"]:
             slot, market = (4 * layout.CONSTANTS[name] for name in ("kTileSlotInts", "kTileMarketInts"))
+            market += 4 * layout.CONSTANTS["kTileLeverInts"] * (ask["levers"] > 0)
             tiles = warps * got.tile * (market + slot * ask["slots"])
             assert got.tile * ask["slots"] <= 32 and got.shared == 2 * books + warps * 4 * BIN_INTS + tiles
         else:
@@ -253,6 +255,32 @@ def test_other_parameters_ask_for_another_kernel(variants):
     assert len(variants) == 4
 
 
+def test_parameters_are_taken_in_place_where_the_kernel_fits_them(variants):
+    """What a captured graph holds: a kernel, which may have constants, and the address of the rows."""
+    engine = open_engine(128)
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    engine.specialise()
+    engine.prepare(0)
+
+    def stays(**fields):
+        rows, before = rows_of(ks.MarketConfig(**fields), 3 if "noise_spread" in fields else 1), engine.parameters()
+        kept = before.clone()
+        engine.set_parameters(rows)
+        engine.prepare(0)
+        assert torch.equal(engine.parameters()[:, 0], torch.tensor(rows["num_noise"], dtype=torch.int32))
+        if engine.parameters() is not before:
+            assert torch.equal(before, kept) and any(before is old for old in engine._retired)
+        return engine.parameters() is before
+
+    assert not stays(fee=5), "a constant until now"
+    assert stays(fee=6) and stays(fee=0), "read from the rows from then on"
+    assert not stays(fee=6, max_order_qty=9)
+    assert stays(fee=6, max_order_qty=4) and stays(fee=6, max_order_qty=9) and not stays(max_order_qty=10), "growth"
+    assert not stays(noise_spread=[3, 3, 3]), "a row for each market"
+    assert not stays(noise_spread=[3, 30, 3]), "another reach"
+    assert stays(noise_spread=[30, 4, 5])
+
+
 def test_settings_of_the_task_become_constants_until_they_change(variants):
     engine = open_engine(128, slots=2)
     engine.set_parameters(rows_of(ks.MarketConfig()))
@@ -322,6 +350,43 @@ def test_another_reach_is_another_kernel_where_each_environment_has_a_lane(varia
         engine.set_parameters(rows_of(ks.MarketConfig.preset("trading", noise_spread=spread)))
         engine.prepare(1)
         assert variants[-1]["KS_LANES"] == 2 * spread + 2
+
+
+LEVERS = [({}, 30, 0), ({"rounding": "coin"}, 30, 1), ({"tax": 1}, 0, 2), ({"regimes": [{}]}, 0, 2)]
+
+
+@pytest.mark.parametrize(("levers", "room", "compiled_in"), LEVERS)
+def test_a_lane_has_a_market_without_levers_or_under_rounding_alone(variants, levers, room, compiled_in):
+    engine = open_engine(128, slots=1, markets=MANY)
+    config = ks.MarketConfig.preset("trading", **LANES, **levers)
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    engine.prepare(1)
+    assert variants[-1].get("KS_LANES", 0) == room
+    assert variants[-1].get("KS_LEVERS", 0) == compiled_in
+
+
+@pytest.mark.parametrize("levers", [{"taker_offset": 6}, {"regimes": [{}, {"maker_half_spread": 6}]}])
+def test_bins_hold_the_orders_of_takers_and_of_every_regime(variants, levers):
+    config = ks.MarketConfig(num_agents=200, **levers)
+    engine = open_engine(128)
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    engine.prepare(0)
+    assert variants[-1]["KS_BINS"] == 32 and variants[-1]["KS_OPTIONS"] == 1
+
+
+def test_a_side_grows_by_what_the_largest_orders_of_any_regime_add(variants):
+    for regimes, largest in ((None, 4), ([{"max_order_qty": 9}, {}], 9), ([{"max_order_qty": 2}], 4)):
+        engine, config = open_engine(128), ks.MarketConfig(regimes=regimes)
+        engine.set_ensemble(config)
+        engine.set_parameters(rows_of(config))
+        assert engine._growth == 256 * largest
+
+
+def test_what_kernels_do_not_play_is_refused_by_name(variants):
+    with pytest.raises(EngineUnavailable, match="^arrivals: .* allowed are engine='cpu' and 'numpy'"):
+        open_engine(128).check_plays(ks.MarketConfig(arrivals="clock"))
 
 
 def test_what_tests_force_wins(variants):

@@ -11,7 +11,7 @@ from strategies import ENGINES, STYLES, make_config, make_move, make_quotes, ope
 from thorough import examples
 
 import kineticsim_env as ks
-from kineticsim_env.config import class_counts
+from kineticsim_env.engines.parameters import class_counts
 
 BUY, SELL = (10, 5, 8, 0, 2), (0, 4, 7, 6, 3)  # the paper's worked case
 every_engine = pytest.mark.parametrize("engine", ENGINES)

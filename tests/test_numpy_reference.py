@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from kineticsim_env.engines.numpy import auction, orders, rules, state
 from kineticsim_env.engines.numpy import market as engine
-from kineticsim_env.engines.numpy import rules
 from kineticsim_env.errors import MarketError
 
 PARAMS = dict(
@@ -32,6 +32,19 @@ PARAMS = dict(
     max_quote_qty=2**20,
     inventory_limit=-1,
     fee=0,
+    rounding=0,
+    reference=0,
+    taker_offset=1,
+    taker_fee=0,
+    tax=0,
+    collar=0,
+    tick_size=1,
+    quote_latency=0,
+    regimes=0,
+    regime_threshold=0,
+    interval=0,
+    beat=0,
+    num_agents=16,
 )
 NOBODY = dict(num_noise=0, num_momentum=0, num_maker=0, num_fundamental=0)
 LIVELY = dict(
@@ -204,14 +217,14 @@ def test_no_agents_and_no_auctions_change_nothing():
 @pytest.mark.parametrize("options", [{}, LIVELY])
 def test_quantity_is_conserved_and_books_never_cross(options, monkeypatch):
     submitted = []
-    submit = engine.submit_orders
+    submit = auction.submit_orders
 
-    def spy(m, ret):
-        orders, marketable = submit(m, ret)
-        submitted.append(orders.sum(axis=2))
-        return orders, marketable
+    def spy(m, view):
+        waiting = submit(m, view)
+        submitted.append(waiting.quantity.sum(axis=2))
+        return waiting
 
-    monkeypatch.setattr(engine, "submit_orders", spy)
+    monkeypatch.setattr(auction, "submit_orders", spy)
     args = make(markets=20, levels=32, init_price=16, fundamental_price=16, **options)
     for _ in range(60):
         bid, ask, volume = args["bid"].sum(axis=1), args["ask"].sum(axis=1), args["volume"].copy()
@@ -250,17 +263,17 @@ def test_error_leaves_the_state(name, bound):
     with pytest.raises(MarketError, match=f"market 1.*t=\\d.*{bound}"):
         engine.launch(args)
     assert_same(args, before)
-    args["error"][1] = engine.ERROR_OVERFLOW  # as CUDA leaves it: this market alone stands still
+    args["error"][1] = state.ERROR_OVERFLOW  # as CUDA leaves it: this market alone stands still
     engine.launch(args)
     assert args["t"].tolist() == [4, 0, 4]
     assert (args["bid"][1] == before["bid"][1]).all() and (args["value"][0, 1] == 0).all()
 
 
 def test_pre_trade_limits():
-    m = engine.Markets(make(markets=1, slots=5, max_quote_qty=100, inventory_limit=50), np.arange(1))
+    m = state.Markets(make(markets=1, slots=5, max_quote_qty=100, inventory_limit=50), np.arange(1))
     m.inventory[0] = [20, -60, 0, 0, 0]
     quotes = [[7, 90, 9, 200], [7, 5, 9, 5], [9, 5, 9, 8], [9, 5, 8, 5], [2**31 - 1, -4, -(2**31), 3]]
-    assert engine.apply_pre_trade_limits(m, np.array([quotes], np.int32))[0].tolist() == [
+    assert orders.apply_pre_trade_limits(m, np.array([quotes], np.int32))[0].tolist() == [
         [7, 30, 9, 70], [7, 5, 9, 0], [9, 0, 9, 8], [9, 0, 8, 0], [2**30, 0, -(2**30), 3],
     ]  # fmt: skip
 
@@ -288,7 +301,7 @@ def test_launches_compose_and_blocks_do_not_matter(monkeypatch):
         assert (parts[0]["fills"][0] == whole["fills"][d]).all()
         assert (parts[0]["series_mid2"] == whole["series_mid2"][:, 4 * d : 4 * d + 4]).all()
     assert whole["fills"].any()
-    for name in engine.MARKET_STATE + engine.SLOT_STATE:
+    for name in sorted(parts[0].keys() & {*state.MARKET_STATE, *state.SLOT_STATE}):
         np.testing.assert_array_equal(parts[0][name], whole[name], err_msg=name)
 
 
@@ -313,7 +326,7 @@ def test_reset_is_masked_and_opens_the_book():
     assert row[1] == row[11] == 0.5 and row[20] == np.float32(0.2) and row[32] == 1 and row[21] == 0
     for _ in range(2):
         engine.launch(args)
-    args["env_mode"], args["error"][:] = 2, engine.ERROR_NAN_ACTION
+    args["env_mode"], args["error"][:] = 2, state.ERROR_NAN_ACTION
     args["reset_mask"] = np.array([0, 1, 0, 0], np.uint8)
     before = snapshot(args)
     engine.launch(args)
@@ -350,7 +363,7 @@ def test_maker_action_is_decoded_and_bad_actions_noted():
     args["actions"][2, 0, 3], args["actions"][3, 0, 1] = np.nan, 3
     engine.launch(args)
     assert args["quotes"][:, 0].tolist() == [[6, 10, 16, 5], [6, 10, 16, 5], [0, 0, 0, 0], [6, 10, 16, 5]]
-    assert args["error"].tolist() == [0, 0, engine.ERROR_NAN_ACTION, engine.ERROR_ACTION_RANGE]
+    assert args["error"].tolist() == [0, 0, state.ERROR_NAN_ACTION, state.ERROR_ACTION_RANGE]
 
 
 def test_discrete_orders_follow_their_side():
@@ -397,7 +410,7 @@ def test_liquidation_walks_the_book():
     args["bid"][:, 5], args["ask"][:, 12] = 4, 2
     args["ask"][2], args["price_origin"][:] = 0, 10
     args["inventory"][:, 0] = [15, -11, -3]
-    cash = rewards.liquidation_cash(engine.Markets(args, np.arange(3)))[:, 0]
+    cash = rewards.liquidation_cash(state.Markets(args, np.arange(3)))[:, 0]
     assert cash.tolist() == [8 * 17 + 4 * 15 + 3 * 15, -(8 * 19 + 2 * 22 + 1 * 22), -3 * 18]
 
 

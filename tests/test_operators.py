@@ -320,6 +320,27 @@ def test_settings_that_change_between_compiled_steps(engine, backend):
 
 
 @on_each
+def test_parameters_of_running_markets_between_compiled_steps_and_runs(engine):
+    """In place, with a larger growth, and from one row to a row per market."""
+    one, two = make(engine), make(engine)
+    act = network(two)
+    step = compiled(lambda observation: two.step(act(observation)), "aot_eager")
+    for envs in (one, two):
+        envs.simulator.run(1)
+    run = compiled(lambda: two.simulator.run(2, record=("mid2",))["mid2"], "aot_eager")
+    numbers = two.core.launcher.number, two.simulator.engine.launcher(RUN).number
+    spreads = torch.arange(3, 3 + one.simulator.num_markets)
+    for t, fields in enumerate(({"fee": 900}, {"max_order_qty": 90}, {"noise_spread": spreads}, {"fee": 0})):
+        for envs in (one, two):
+            envs.simulator.set_parameters(**fields)
+        for again in range(2):
+            assert_results_alike(step(two.observation), one.step(act(one.observation)), f"{t}, {again}")
+            assert_alike(two, one, f"{t}, {again}")
+        assert torch.equal(run(), one.simulator.run(2, record=("mid2",))["mid2"])
+    assert (two.core.launcher.number, two.simulator.engine.launcher(RUN).number) == numbers
+
+
+@on_each
 def test_parameters_that_change_between_compiled_runs(engine):
     """A reset that draws populations anew gives the engine other parameters."""
     config = ks.MarketConfig.preset("trading", population="multinomial")

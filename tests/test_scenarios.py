@@ -9,9 +9,9 @@ from build_helpers import device_like
 from plain_rules import word
 
 import kineticsim_env as ks
-from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines import base
 from kineticsim_env.engines.cuda import CudaEngine
+from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.envs.scenarios import make_scenarios
 from kineticsim_env.envs.single import MarketMakingEnv
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
@@ -370,7 +370,7 @@ def test_a_bad_state_is_refused_and_changes_nothing(engine):
         ("parameters", saved["parameters"].long(), r"state\['parameters'\]: got torch.int64"),
         ("scenarios", saved["scenarios"][:-1], r"state\['scenarios'\]: got what is not readable"),
         ("scenarios", None, r"state\['scenarios'\]: got what is not readable"),
-        ("scenarios", pack({**table, "fee": -1}), r"state\['scenarios'\]: fee: got -1, allowed is 0 to"),
+        ("scenarios", pack({**table, "tax": -1}), r"state\['scenarios'\]: tax: got -1, allowed is 0 to"),
         ("scenarios", pack({"spread": 3}), r"state\['scenarios'\]: MarketConfig: unknown field 'spread'"),
         ("scenarios", pack([3]), r"state\['scenarios'\]: got list, allowed is a dict of fields"),
         ("scenarios", other_grid, r"state\['scenarios'\]: randomise: got another num_levels"),
@@ -439,7 +439,14 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
         ({"fee": np.array(3)}, ValueError, r"randomise\['fee'\]: got array\(3\)"),
         ({"fee": [[1], [2, 3]]}, TypeError, r"fee: got \[.*\] \(list\), allowed is a number"),
         ({"fee": [1, "a"]}, TypeError, "fee: got 'a'"),
-        ({"fee": [-1, 1]}, ValueError, "fee: got -1, allowed is 0 to"),
+        ({"tax": [-1, 1]}, ValueError, "tax: got -1, allowed is 0 to"),
+        ({"arrivals": ["clock"]}, ValueError, "randomise: got the field 'arrivals', allowed are num_agents"),
+        (
+            {"tick_size": (1.5, 2)},
+            ValueError,
+            r"randomise\['tick_size'\]: got \(1.5, 2\), allowed are two whole numbers",
+        ),
+        (ks.MarketConfig.preset("trading", fee=[1, 2], arrivals="clock"), ValueError, "got another arrivals"),
         ({"walk_prob": (0, 2)}, ValueError, "walk_prob: got 1.*, allowed is 0 to 1"),
         ({"walk_prob": (0, float("inf"))}, ValueError, r"randomise\['walk_prob'\]: got \(0, inf\)"),
         ({"tie": ("lowest", "mid")}, ValueError, r"randomise\['tie'\]: got \('lowest', 'mid'\), allowed is a list"),

@@ -33,6 +33,81 @@ def test_deviation_and_its_error():
     assert statistics.deviation_and_error(values, values).error == 0.0
 
 
+# Bootstrap ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_bootstrap_of_two_markets_has_three_means():
+    """Of 0 and 1 a sample has the mean 0, 1/2 or 1 with chances 1/4, 1/2, 1/4."""
+    found = statistics.bootstrap_interval([0.0, 1.0], resamples=4000)
+    assert found == (0.5, 0.0, 1.0, 2)
+    half = statistics.bootstrap_interval([0.0, 1.0], confidence=0.4, resamples=4000)
+    assert half == (0.5, 0.5, 0.5, 2)
+
+
+def test_a_bootstrap_of_a_normal_sample_is_the_normal_interval():
+    values = np.random.default_rng(3).normal(2.0, 3.0, 2000)
+    mean, found = statistics.mean_and_error(values), statistics.bootstrap_interval(values, resamples=20_000)
+    assert found.value == pytest.approx(mean.mean) and found.count == 2000
+    assert found.low == pytest.approx(mean.mean - mean.interval(), abs=0.05 * mean.interval())
+    assert found.high == pytest.approx(mean.mean + mean.interval(), abs=0.05 * mean.interval())
+    narrow = statistics.bootstrap_interval(values, confidence=0.6827, resamples=20_000)
+    assert narrow.high - narrow.low == pytest.approx(2 * mean.error, rel=0.05)
+
+
+def test_a_bootstrap_covers_as_often_as_it_says():
+    """The mean of an exponential variable, whose interval is wider above than below."""
+    rng = np.random.default_rng(5)
+    found = [statistics.bootstrap_interval(rng.exponential(size=100), resamples=400) for _ in range(600)]
+    assert 0.91 < np.mean([one.low < 1.0 < one.high for one in found]) < 0.97
+    assert np.mean([one.high - one.value - (one.value - one.low) for one in found]) > 0
+
+
+def test_a_bootstrap_of_any_statistic_of_several_numbers_per_market():
+    """A ratio of sums, against the interval of its influence function."""
+    rng = np.random.default_rng(7)
+    pairs = np.stack([rng.normal(6.0, 1.0, 3000), rng.normal(2.0, 0.5, 3000)], axis=1)
+    found = statistics.bootstrap_interval(pairs, lambda s: s[..., 0].sum(1) / s[..., 1].sum(1), resamples=4000)
+    ratio = pairs[:, 0].sum() / pairs[:, 1].sum()
+    error = np.std(pairs[:, 0] - ratio * pairs[:, 1]) / pairs[:, 1].mean() / math.sqrt(3000)
+    assert found.value == pytest.approx(ratio)
+    assert found.low == pytest.approx(ratio - 1.96 * error, abs=0.15 * error)
+    assert found.high == pytest.approx(ratio + 1.96 * error, abs=0.15 * error)
+
+
+def test_a_bootstrap_is_seeded_and_its_blocks_do_not_show(monkeypatch):
+    values = torch.arange(50) ** 3
+    once = statistics.bootstrap_interval(values, resamples=333)
+    assert once == statistics.bootstrap_interval(values, resamples=333)
+    assert once != statistics.bootstrap_interval(values, resamples=333, seed=1)
+    monkeypatch.setattr(statistics, "_DRAWN", 7 * 50)
+    assert once == statistics.bootstrap_interval(values, resamples=333)
+
+
+def test_a_bootstrap_of_few_markets_and_of_undefined_values():
+    nothing, one = statistics.bootstrap_interval([]), statistics.bootstrap_interval([math.nan, 4.0])
+    assert nothing.count == 0 and math.isnan(nothing.value) and math.isnan(nothing.low)
+    assert one[0] == 4.0 and one.count == 1 and math.isnan(one.low) and math.isnan(one.high)
+    assert statistics.bootstrap_interval([3.0, math.nan, 3.0]) == (3.0, 3.0, 3.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"confidence": 1.0}, ValueError, "confidence: got 1.0, allowed is above 0 and below 1"),
+        ({"confidence": 0}, ValueError, "confidence: got 0, allowed"),
+        ({"resamples": 0}, ValueError, "resamples: got 0, allowed is 1"),
+        ({"seed": -1}, ValueError, "seed: got -1"),
+        ({"statistic": 3}, TypeError, "statistic: got 3, allowed is a function"),
+    ],
+)
+def test_a_bootstrap_refuses(arguments, error, said):
+    with pytest.raises(error, match=said):
+        statistics.bootstrap_interval([1.0, 2.0], **arguments)
+
+
+# Series ---------------------------------------------------------------------------------------------------------------
+
+
 def test_spread_of_two_sided_one_sided_and_empty_books():
     bid, ask = torch.zeros((4, 8), dtype=torch.int32), torch.zeros((4, 8), dtype=torch.int32)
     bid[0, [1, 2]], ask[0, [5, 7]] = 3, 1

@@ -28,7 +28,18 @@ def test_a_population_in_the_ensemble_is_the_market_alone():
     np.testing.assert_array_equal(sweep.values["return_sd"][1], statistics.volatility(change))
     np.testing.assert_array_equal(sweep.values["acf"][1][:, 1], statistics.autocorrelation(change, 2))
     pooled = statistics.excess_kurtosis(change.reshape(1, -1))[0]
-    assert sweep.pooled_kurtosis[1] == pytest.approx(pooled, rel=1e-9)
+    found = sweep.pooled_kurtosis(1)
+    assert found.value == pytest.approx(pooled, rel=1e-9) and found.low <= found.value <= found.high
+    assert sweep.kurtosis(1).value == pytest.approx(sweep.mean("kurtosis", 1).mean)
+
+
+def test_the_mid_is_that_of_the_book_that_an_auction_leaves_behind():
+    """In every engine, so that a recorded mid belongs to the auction whose price and volume stand beside it."""
+    for engine in ("numpy", "cpu"):
+        simulator = Simulator(MarketConfig(num_agents=20), 5, engine=engine, seed=3)
+        for _ in range(20):
+            recorded = simulator.run(1, ("mid2",))["mid2"][:, 0]
+            assert recorded.tolist() == simulator.mid2.tolist()
 
 
 def test_blocks_of_markets_change_nothing(monkeypatch):

@@ -30,7 +30,7 @@ void play(const ks::Launch& launch) {
 }
 
 bool has_options(const ks::MarketParams& p) {
-  return (p.walk_threshold | p.jump_threshold | p.cancel_threshold | p.window | p.tie | p.residue) != 0;
+  return KS_LEVERS || (p.walk_threshold | p.jump_threshold | p.cancel_threshold | p.window | p.tie | p.residue) != 0;
 }
 
 }  // namespace

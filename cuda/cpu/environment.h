@@ -7,7 +7,14 @@
 
 namespace ks {
 
-struct Environment : Market {
+template <bool kLevers = false>
+struct Environment : Market<kLevers> {
+  using Base = Market<kLevers>;
+  using Base::accounts, Base::ask, Base::best_ask, Base::best_bid, Base::bid, Base::bought, Base::episode, Base::error,
+      Base::fundamental, Base::key, Base::last_tick, Base::launch, Base::levels, Base::m, Base::origin, Base::p,
+      Base::quotes, Base::regime, Base::slots, Base::sold, Base::t, Base::trades, Base::volume;
+  using Base::auction, Base::decision, Base::mark, Base::measure, Base::stopped, Base::write_fills;
+
   const TaskParams& task;
   int32_t fundamental_before;
   int64_t volume_before;
@@ -15,7 +22,7 @@ struct Environment : Market {
   Quote fresh[kMaxSlots];
 
   Environment(const Launch& launch, int64_t m, Scratch& scratch)
-      : Market(launch, m, scratch), task(launch.task), fundamental_before(fundamental), volume_before(volume) {}
+      : Base(launch, m, scratch), task(launch.task), fundamental_before(fundamental), volume_before(volume) {}
 
   int32_t* mid_history() const { return launch.mid_history + m * (kHistory + 1); }
   int32_t* volume_history() const { return launch.volume_history + m * kHistory; }
@@ -28,6 +35,7 @@ struct Environment : Market {
     if (task.scenarios > 0) {
       launch.scenario[m] = opening.scenario;
       launch.params[m] = launch.scenario_params[opening.scenario];
+      if constexpr (kLevers) p = launch.params[m];
     }
     if (task.bank_size > 0) {
       const int64_t row = opening.bank_row;
@@ -39,6 +47,7 @@ struct Environment : Market {
       bid[p.init_price - 1] = ask[p.init_price + 1] = p.init_depth;
     }
     static_cast<MarketNumbers&>(*this) = opening_numbers(launch, task, p, opening, key, error);
+    if (kLevers) regime = opening_regime(launch, task, p, key, opening.bank_row);
     measure();
     for (int k = 0; k < slots; ++k) {
       quotes[k] = {0, 0, 0, 0};
@@ -181,7 +190,7 @@ struct Environment : Market {
   void observe_opening(const Part&) { write_features(launch.observation); }
 
   void store(const Part& part) {
-    if (!part.frozen) Market::store();
+    if (!part.frozen) Base::store();
   }
 };
 

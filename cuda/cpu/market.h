@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "cpu/book.h"
@@ -24,25 +25,31 @@ struct Scratch {
   }
 };
 
-// One market: its scalars, loaded once per launch and stored once, and its book in place.
+// One market: its scalars, loaded once per launch and stored once, and its book in place. With levers its parameters are a
+// copy, as a regime changes them.
+template <bool kHasLevers>
 struct Market : Book, MarketNumbers {
+  static constexpr bool kLevers = kHasLevers;
   const Launch& launch;
   const int64_t m;
   const int slots;
-  const MarketParams& p;
+  std::conditional_t<kLevers, MarketParams, const MarketParams&> p;
   Scratch& scratch;
   int64_t episode, volume, trades;
   Quote quotes[kMaxSlots];
   Account accounts[kMaxSlots];
   int64_t bought[kMaxSlots], sold[kMaxSlots];
   int32_t traded = 0;  // volume of the last auction
+  int32_t regime = 0;
+  Pricing pricing;     // of this auction, with levers
 
   Market(const Launch& launch, int64_t m, Scratch& scratch)
       : Book(launch.bid + m * launch.levels, launch.ask + m * launch.levels, launch.levels),
         MarketNumbers(numbers_of(launch, m)), launch(launch), m(m), slots(launch.slots),
         p(launch.params[m * launch.params_stride]), scratch(scratch), episode(launch.episode[m]),
         volume(launch.volume[m]), trades(launch.trades[m]) {
-    scratch.orders.prepare(p, levels);
+    if (kLevers && launch.regime) regime = launch.regime[m];
+    if (!kLevers || p.regimes == 0) scratch.orders.prepare(p, levels);
     for (int k = 0; k < slots; ++k) {
       std::memcpy(&quotes[k], launch.quotes + 4 * (m * slots + k), sizeof(Quote));
       accounts[k] = {launch.cash[m * slots + k], launch.inventory[m * slots + k], launch.fees[m * slots + k]};
@@ -54,6 +61,7 @@ struct Market : Book, MarketNumbers {
     launch.episode[m] = episode;
     launch.volume[m] = volume;
     launch.trades[m] = trades;
+    if (kLevers && launch.regime) launch.regime[m] = regime;
     for (int k = 0; k < slots; ++k) {
       std::memcpy(launch.quotes + 4 * (m * slots + k), &quotes[k], sizeof(Quote));
       launch.cash[m * slots + k] = accounts[k].cash;
@@ -81,17 +89,27 @@ struct Market : Book, MarketNumbers {
   void begin_auction() {}
   bool walks() const { return true; }
   uint64_t walk_word() const { return random_word(key, t, kWalkWord); }
+  void change_regime() {
+    if constexpr (kLevers) {
+      if (p.regimes == 0) return;
+      regime = regime_at(p, key, t, regime);
+      enter_regime(launch.regimes, regime, launch.params[m * launch.params_stride], p);
+      scratch.orders.prepare(p, levels);
+    }
+  }
   void cancel() { Book::cancel(p.cancel_threshold, word_counter(key, t, kCancelWord)); }
   void move_grid(int32_t shift) {
     if (shift != 0) Book::shift(shift);
   }
-  void replace_quotes(const Quote* fresh) { std::copy(fresh, fresh + slots, quotes); }
+  void replace_quotes(const Quote* fresh) {
+    for (int k = 0; k < slots; ++k) quotes[k] = kLevers ? quote_under_levers(p, fresh[k], last_tick + origin) : fresh[k];
+  }
 
   BestPrices best_prices() const {
     BestPrices best = {best_bid, best_ask};
     for (int k = 0; k < slots; ++k) {
-      best.bid = std::max(best.bid, bid_tick(quotes[k], origin, levels));
-      best.ask = std::min(best.ask, ask_tick(quotes[k], origin, levels));
+      best.bid = std::max(best.bid, bid_at(quotes[k]));
+      best.ask = std::min(best.ask, ask_at(quotes[k]));
     }
     return best;
   }
@@ -99,13 +117,14 @@ struct Market : Book, MarketNumbers {
   // Draw the orders, and find the clearing range, which holds them, the quotes and the crossing part of the book. Marketable
   // orders, at the ends of the grid, are left out: most often all of them trade, and the ends need not be looked at.
   Auction submit_orders(const Seen& seen, int32_t value) {
-    const int32_t mid2 = seen.mid2, offset = order_reach(p);
-    const int32_t near_low = price_near_mid(mid2, -offset, levels), near_high = price_near_mid(mid2, offset, levels);
+    const int32_t mid2 = seen.mid2, offset = kLevers ? lever_reach(p) : order_reach(p);
+    if (kLevers) pricing = pricing_of(p, levels, mid2, coin(), last_tick, origin, fundamental);
+    const int32_t near_low = lowest_order(mid2, offset), near_high = highest_order(mid2, offset);
     int32_t low = std::min(near_low, best_ask), high = std::max(near_high, best_bid);
     Auction auction = {};
     int64_t* const quoted = auction.quoted;
     for (int k = 0; k < slots; ++k) {
-      const int32_t at_bid = bid_tick(quotes[k], origin, levels), at_ask = ask_tick(quotes[k], origin, levels);
+      const int32_t at_bid = bid_at(quotes[k]), at_ask = ask_at(quotes[k]);
       if (at_bid >= 0) low = std::min(low, at_bid), high = std::max(high, at_bid), quoted[0] += quotes[k].bid_qty;
       if (at_ask != kNoTick) low = std::min(low, at_ask), high = std::max(high, at_ask), quoted[1] += quotes[k].ask_qty;
     }
@@ -114,11 +133,12 @@ struct Market : Book, MarketNumbers {
     low = low / kStep * kStep, high = high / kStep * kStep + kStep - 1;
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     copy_book(low, high);
-    orders.submit(p, key, t, mid2, seen.ret, value, levels, buy, sell);
+    const auto price = [&](bool buys, int32_t offset) { return limit_price(mid2, buys, offset); };
+    orders.submit(p, key, t, kLevers ? kBinsByOffset : mid2, seen.ret, value, price, buy, sell);
     reach(near_low, near_high);
     place_orders(mid2);
     for (int k = 0; k < slots; ++k) {
-      const int32_t at_bid = bid_tick(quotes[k], origin, levels), at_ask = ask_tick(quotes[k], origin, levels);
+      const int32_t at_bid = bid_at(quotes[k]), at_ask = ask_at(quotes[k]);
       if (at_bid >= 0) buy[at_bid] += quotes[k].bid_qty;
       if (at_ask != kNoTick) sell[at_ask] += quotes[k].ask_qty;
     }
@@ -136,12 +156,13 @@ struct Market : Book, MarketNumbers {
     int low = cleared.low, high = cleared.high;
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     int32_t far_buys = (int32_t)orders.far[0], far_sells = (int32_t)orders.far[1];
-    if (high == levels - 1) buy[high] += far_buys, far_buys = 0;
-    if (low == 0) sell[0] += far_sells, far_sells = 0;
+    const int32_t buys_at = marketable_price(true), sells_at = marketable_price(false);
+    if (high >= buys_at) buy[buys_at] += far_buys, far_buys = 0;
+    if (low <= sells_at) sell[sells_at] += far_sells, far_sells = 0;
     int32_t best = find_volume(low, high, far_buys, far_sells);
     if (std::max(best, 1) <= std::max(far_buys, far_sells)) {
-      if (low > 0) copy_book(0, low - 1), sell[0] += far_sells, low = 0;
-      if (high < levels - 1) copy_book(high + 1, levels - 1), buy[levels - 1] += far_buys, high = levels - 1;
+      if (low > 0) copy_book(0, low - 1), sell[sells_at] += far_sells, low = 0;
+      if (high < levels - 1) copy_book(high + 1, levels - 1), buy[buys_at] += far_buys, high = levels - 1;
       best = find_volume(low, high, 0, 0);
     }
     traded = best;
@@ -156,8 +177,9 @@ struct Market : Book, MarketNumbers {
   }
 
   void cancel_residue(const Auction&) {
-    bid[levels - 1] -= (int32_t)std::min<int64_t>(bid[levels - 1], scratch.orders.far[0]);
-    ask[0] -= (int32_t)std::min<int64_t>(ask[0], scratch.orders.far[1]);
+    const int32_t buys_at = marketable_price(true), sells_at = marketable_price(false);
+    bid[buys_at] -= (int32_t)std::min<int64_t>(bid[buys_at], scratch.orders.far[0]);
+    ask[sells_at] -= (int32_t)std::min<int64_t>(ask[sells_at], scratch.orders.far[1]);
   }
 
   void end_auction() {
@@ -167,6 +189,25 @@ struct Market : Book, MarketNumbers {
   }
 
   // Helpers of the above ---------------------------------------------------------------------------------------------
+
+  int32_t bid_at(const Quote& quote) const { return bid_place<kLevers>(p, quote, origin, levels); }
+  int32_t ask_at(const Quote& quote) const { return ask_place<kLevers>(p, quote, origin, levels); }
+  int32_t coin() const { return p.rounding == kRoundingCoin ? word_coin(walk_word()) : 0; }
+  int32_t limit_price(int32_t mid2, bool buys, int32_t offset) const {
+    return kLevers ? pricing.limit(buys, offset) : price_near_mid(mid2, offset, levels);
+  }
+  int32_t marketable_price(bool buys) const {
+    return kLevers ? pricing.marketable(buys) : buys ? levels - 1 : 0;
+  }
+  // The ticks between which all limit orders lie, and under levers marketable ones that are priced within the grid.
+  int32_t lowest_order(int32_t mid2, int32_t offset) const {
+    if (!kLevers) return price_near_mid(mid2, -offset, levels);
+    return std::min({pricing.limit(true, -offset), pricing.limit(false, -offset), pricing.marketable(true)});
+  }
+  int32_t highest_order(int32_t mid2, int32_t offset) const {
+    if (!kLevers) return price_near_mid(mid2, offset, levels);
+    return std::max({pricing.limit(true, offset), pricing.limit(false, offset), pricing.marketable(false)});
+  }
 
   void copy_book(int low, int high) {
     std::memcpy(scratch.buy.data() + low, bid + low, (high + 1 - low) * sizeof(int32_t));
@@ -179,11 +220,15 @@ struct Market : Book, MarketNumbers {
     for (int side = 0; side < 2; ++side) {
       int32_t* to = side ? scratch.sell.data() : scratch.buy.data();
       const int32_t towards = side ? -1 : 1;
-      to[price_near_mid(mid2, towards, levels)] += orders.step[side];
-      to[price_near_mid(mid2, -towards * p.maker_half_spread, levels)] += orders.made[side];
+      to[limit_price(mid2, !side, kLevers ? towards * p.taker_offset : towards)] += orders.step[side];
+      to[limit_price(mid2, !side, -towards * p.maker_half_spread)] += orders.made[side];
       if (!orders.binned) continue;
       const int32_t* bins = orders.side_bins(side);
-      const int32_t first = orders.first_tick(mid2);
+      if (kLevers && !pricing.is_plain()) {
+        for (int j = 0; j <= 2 * orders.spread; ++j) to[pricing.limit(!side, j - orders.spread)] += bins[j];
+        continue;
+      }
+      const int32_t first = kLevers ? pricing.centre - orders.spread - towards * p.tax : orders.first_tick(mid2);
       if (first >= 0 && first + orders.width <= levels) {
         add_rows(to + first, bins, orders.width);
       } else {
@@ -241,7 +286,7 @@ struct Market : Book, MarketNumbers {
       const int32_t* left = side ? ask : bid;  // residual of all interest, so far
       for (int k = 0; k < slots; ++k) {
         const Quote& q = quotes[k];
-        int32_t tick = side ? ask_tick(q, origin, levels) : bid_tick(q, origin, levels);
+        int32_t tick = side ? ask_at(q) : bid_at(q);
         ticks[side][k] = tick;
         if (tick < 0 || tick == kNoTick) continue;
         uint32_t before = 0;
@@ -256,7 +301,7 @@ struct Market : Book, MarketNumbers {
       q.ask_qty -= fills[1][k];
       if (ticks[0][k] >= 0) bid[ticks[0][k]] -= q.bid_qty;
       if (ticks[1][k] != kNoTick) ask[ticks[1][k]] -= q.ask_qty;
-      settle(accounts[k], fills[0][k], fills[1][k], price, p.fee);
+      settle(accounts[k], fills[0][k], fills[1][k], price, kLevers ? unit_fee(p) : p.fee);
       bought[k] += fills[0][k];
       sold[k] += fills[1][k];
     }

@@ -15,6 +15,7 @@ constexpr int kLanes = 8;         // numbers that loops handle together; rows of
 constexpr int kCopies = 4;        // of the bins, so that an order need not wait for its neighbour's store to the same bin:
 constexpr int kCopiedBins = 16;   // 2% where there are at most this many bins per side,
 constexpr int kCopiesPayFrom = 64;  // and noise agents this many or more; else copies cost more than they save
+constexpr int32_t kBinsByOffset = 0;  // a doubled mid on a tick, so that no offset is rounded
 
 // Halves of random words, one per agent; written two agents at a time.
 struct Words {
@@ -62,9 +63,10 @@ struct Orders {
   // The tick of the first bin, which may be off the grid: prices are clamped when the bins are put on it.
   int32_t first_tick(int32_t mid2) const { return (mid2 >> 1) - spread; }
 
-  // All agents' orders. `buy` and `sell` are the book, for noise orders that are not binned.
+  // All agents' orders. Noise orders that are not binned go to `buy` and `sell`, the book, at their price(buys, offset).
+  template <typename Price>
   void submit(const MarketParams& p, uint64_t key, int64_t t, int32_t mid2, int32_t ret, int32_t fundamental_side,
-              int levels, int32_t* buy, int32_t* sell) {
+              const Price& price, int32_t* buy, int32_t* sell) {
     int32_t* all = bins.data();
     const int used = copies * 2 * width & -kLanes;  // locals, as the compiler must assume that bins alias members
     for (int i = 0; i < used; ++i) all[i] = 0;
@@ -80,7 +82,7 @@ struct Orders {
       };
       part(0, p.num_noise, [&](int from, int count) {
         if (binned) bin_noise(p, from, count, mid2);
-        else scatter_noise(p, from, count, mid2, levels, buy, sell);
+        else scatter_noise(p, from, count, price, buy, sell);
       });
       part(p.first_momentum, p.num_momentum, [&](int from, int count) { directional(p, from, count, ret); });
       part(p.first_maker, p.num_maker, [&](int from, int count) { makers(p, from, count, maker_buys(first + from, t)); });
@@ -139,7 +141,8 @@ struct Orders {
   }
 
   // Every order has its own tick: for spreads that are wider than the grid.
-  void scatter_noise(const MarketParams& p, int from, int count, int32_t mid2, int levels, int32_t* buy, int32_t* sell) {
+  template <typename Price>
+  void scatter_noise(const MarketParams& p, int from, int count, const Price& price, int32_t* buy, int32_t* sell) {
     const uint32_t *low = words.low + from, *high = words.high + from;
     const int32_t threshold = p.market_order_threshold, max_qty = p.max_order_qty, d = spread;
     int32_t sums[4] = {0, 0, 0, 0};  // buys, sells, and the marketable of either
@@ -147,7 +150,7 @@ struct Orders {
       const bool buys = word_is_buy(low[i]);
       const int32_t q = half_quantity(high[i], max_qty);
       const int32_t far_q = word_is_marketable(low[i], threshold) ? q : 0;
-      place[i] = price_near_mid(mid2, half_offset(high[i], d), levels);
+      place[i] = price(buys, half_offset(high[i], d));
       qty[i] = q - far_q;
       sums[0] += buys ? q : 0;
       sums[1] += buys ? 0 : q;

@@ -28,6 +28,8 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
   using Orders::add, Orders::asks, Orders::bids, Orders::change, Orders::find_best, Orders::moved, Orders::ordered,
       Orders::place_orders;
 
+  static constexpr bool kLevers = false;  // rounding alone: see model/plan.h
+
   const LaneTile<kWide> tile;
   int64_t added;                   // to either side by orders since the row was looked at, at most
 
@@ -190,6 +192,7 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
   // What model/auction.h asks for -------------------------------------------------------------------------------------
 
   KS_ON_LANE void begin_auction() {}
+  KS_ON_LANE void change_regime() {}
   KS_ON_LANE bool walks() const { return true; }
   KS_ON_LANE uint64_t walk_word() const { return random_word(key, t, kWalkWord); }
   KS_ON_LANE void cancel() {
@@ -209,7 +212,8 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
   KS_ON_LANE Auction submit_orders(const Seen& seen, int32_t value) {
     Auction auction;
     auction.at_bid = bid_tick(quote, origin, levels), auction.at_ask = ask_tick(quote, origin, levels);
-    place_orders(seen.mid2, seen.ret, value, t);
+    const int32_t mid2 = kWithCoin ? rounded_mid2(p, seen.mid2, word_coin(walk_word())) : seen.mid2;
+    place_orders(mid2, seen.ret, value, t);
     return auction;
   }
 

@@ -4,6 +4,7 @@
 //
 // A Market is a MarketNumbers with p, levels, volume and trades, and with
 //   begin_auction()                 what it needs before all else
+//   kLevers, change_regime()        whether it has levers (model/levers.h), and the regime of this auction
 //   walks(), walk_word()            whether its fundamental price may move now, and the word that says how
 //   cancel()                        apply cancellation to the book
 //   best_prices()                   of the book and of standing quotes
@@ -16,7 +17,7 @@
 //   end_auction()                   find the best prices that are left, and add one to t
 #pragma once
 
-#include "model/market.h"
+#include "model/levers.h"
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define KS_PLAY __device__ __forceinline__
@@ -34,6 +35,7 @@ struct BestPrices {
 template <bool kOptions, typename Market>
 KS_PLAY Seen open_auction(Market& market) {
   market.begin_auction();
+  if (Market::kLevers) market.change_regime();
   const MarketParams& p = market.p;
   if (kOptions) {
     if ((p.walk_threshold | p.jump_threshold) != 0 && market.walks())
@@ -57,7 +59,10 @@ KS_PLAY bool trade(Market& market, const Seen& seen, bool has_fresh, const Quote
   }
   const auto& cleared = auction.cleared;
   if (cleared.volume > 0) {
-    market.last_tick = kOptions ? clearing_price(p, seen.mid2, market.t, cleared.lowest, cleared.highest) : cleared.lowest;
+    market.last_tick = Market::kLevers ? clearing_price_under_levers(p, market.levels, market.origin, seen.mid2, market.t,
+                                                                     cleared.lowest, cleared.highest)
+                       : kOptions      ? clearing_price(p, seen.mid2, market.t, cleared.lowest, cleared.highest)
+                                       : cleared.lowest;
   }
   market.trades += cleared.volume > 0;
   market.volume += cleared.volume;

@@ -1,10 +1,12 @@
 // compiled_in.cuh: what a kernel reads at run time, or has compiled in as constants where it was compiled for it
-// (kineticsim_env/engines/cuda.py): the markets' parameters and levels, the task's settings, the slots' role.
+// (kineticsim_env/engines/cuda.py): the markets' parameters and levels, their levers, the task's settings, the slots' role.
 #pragma once
 
-#include "model/market.h"
+#include "model/levers.h"
 
 namespace ks {
+
+constexpr bool kWithLevers = KS_LEVERS == 2, kWithCoin = KS_LEVERS != 0;
 
 // A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
 // compiled for them (kineticsim_env/engines/cuda.py), else read from the market's row.
@@ -14,7 +16,9 @@ namespace ks {
       row.first_fundamental, row.init_price, row.init_depth, row.max_order_qty, row.noise_spread,                       \
       row.market_order_threshold, row.maker_half_spread, row.walk_threshold, row.jump_threshold, row.jump_size,         \
       row.cancel_threshold, row.window, row.tie, row.residue, row.fundamental_price, row.max_quote_qty,                 \
-      row.inventory_limit, row.fee
+      row.inventory_limit, row.fee, row.rounding, row.reference, row.taker_offset, row.taker_fee, row.tax, row.collar,     \
+      row.tick_size, row.quote_latency, row.regimes, row.regime_threshold, row.interval, row.beat,          \
+      row.num_agents, row.unused_1, row.unused_2, row.unused_3
 #define KS_LEVELS launch.levels
 constexpr int kUnroll = 1;
 #else

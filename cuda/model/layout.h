@@ -32,7 +32,8 @@ constexpr int kMaxQuoteQty = 1 << 20;
 constexpr int kMarketsPerBlock = 4;   // at most, one warp each
 constexpr int kWarpLanes = 32;        // of a warp; a grid has at least as many ticks
 constexpr int kBinInts = 128;         // of a market's order bins
-constexpr int kTileMarketInts = 60;   // of an environment's market
+constexpr int kTileMarketInts = 60;   // of an environment's market,
+constexpr int kTileLeverInts = 16;    // with levers so many more,
 constexpr int kTileSlotInts = 24;     // and of each of its slots
 constexpr int kRowPadding = 4;        // of a lane's book, or equal ticks of all lanes would be in one bank
 constexpr int kDeadlineCounts = 4;    // that come before the markets in a queue of deadlines
@@ -49,6 +50,10 @@ constexpr int kErrorOrigin = 8;       // the window left +/-2^29 ticks: the mark
 // What numbers of the structs below mean. Python has them by name: kMarkMid of enum Mark is "mid".
 enum Tie { kTieLowest = 0, kTieMid = 1 };
 enum Residue { kResidueRest = 0, kResidueCancel = 1 };
+enum Rounding { kRoundingEven = 0, kRoundingCoin = 1 };
+enum Reference { kReferenceMid = 0, kReferenceFundamental = 1 };
+enum Arrivals { kArrivalsEach = 0, kArrivalsClock = 1 };
+enum Mechanism { kMechanismCall = 0, kMechanismContinuous = 1 };
 enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4 };
 enum ActionType { kActionTypeContinuous = 0, kActionTypeDiscrete = 1 };
 enum Reward { kRewardPnl = 0, kRewardInventory = 1, kRewardAsymmetric = 2, kRewardPerUnit = 3 };
@@ -85,7 +90,36 @@ struct MarketParams {
   int32_t fundamental_price;       // at the start of an episode, absolute
   int32_t max_quote_qty;
   int32_t inventory_limit;         // -1: none
-  int32_t fee;                     // thousandths of a tick per unit
+  int32_t fee;                     // thousandths of a tick per unit; negative: a rebate
+  int32_t rounding;                // enum Rounding
+  int32_t reference;               // enum Reference
+  int32_t taker_offset;            // ticks
+  int32_t taker_fee;               // thousandths of a tick per unit
+  int32_t tax;                     // ticks per unit
+  int32_t collar;                  // ticks, 0: off
+  int32_t tick_size;               // grid ticks
+  int32_t quote_latency;           // events
+  int32_t regimes;                 // 0: none
+  int32_t regime_threshold;        // of 2^16
+  int32_t interval;                // events, 0 where every agent comes once
+  int32_t beat;                    // events, likewise
+  int32_t num_agents;              // indices of agents, silent ones too
+  int32_t unused_1;                // 0; rows are read by 16 bytes
+  int32_t unused_2;
+  int32_t unused_3;
+};
+
+// What a regime changes of a market's parameters; -1 leaves them as they are.
+struct RegimeParams {
+  int32_t max_order_qty;
+  int32_t noise_spread;
+  int32_t market_order_threshold;
+  int32_t maker_half_spread;
+  int32_t taker_offset;
+  int32_t walk_threshold;
+  int32_t jump_threshold;
+  int32_t jump_size;
+  int32_t cancel_threshold;
 };
 
 // The task's settings, alike for all markets (kineticsim_env/tasks/ checks and fills them).
@@ -130,8 +164,11 @@ struct Launch {
   int32_t growth;                  // the most that this launch can add to a side of any market, at most 2^31 - 1
   int32_t records;                 // 1: one of the series below is asked for
   int32_t action_stride;           // numbers in a row of actions
+  int32_t arrivals;                // enum Arrivals
+  int32_t mechanism;               // enum Mechanism
   MarketParams* params;            // [M] or [1]; [M] with scenarios
   const MarketParams* scenario_params; // [C] or null
+  const RegimeParams* regimes;     // [R] or null
   // State of a market.
   int32_t* bid;                    // [M, L]
   int32_t* ask;                    // [M, L]
@@ -145,11 +182,18 @@ struct Launch {
   int64_t* volume;                 // [M]
   int64_t* trades;                 // [M]
   int32_t* error;                  // [M]
+  // State of a market with regimes, or on the clock, else null.
+  int32_t* regime;                 // [M]
+  int32_t* ret;                    // [M] direction of the return at the last beat
+  int32_t* beat_price;             // [M] absolute last price, for the collar: at the last beat; in a call, at the interval's beginning
   // State of its slots.
   int32_t* quotes;                 // [M, K, 4] standing: bid price, bid quantity, ask price, ask quantity
   int64_t* cash;                   // [M, K]
   int64_t* inventory;              // [M, K]
   int64_t* fees;                   // [M, K] thousandths of a tick
+  // State of slots under continuous trading, else null; bids first.
+  int32_t* queue;                  // [M, K, 2] built-in units ahead of standing quotes
+  int64_t* moments;                // [M, K, 2] when standing quotes came: 256 * t + place among the interval's arrivals
   // Input and output of a run.
   const int32_t* new_quotes;       // [T, M, K, 4] or null: standing quotes stay
   int64_t* fills;                  // [T, M, K, 2] bought, sold in each decision
@@ -182,6 +226,7 @@ struct Launch {
   const int32_t* bank_bid;         // [B, L]
   const int32_t* bank_ask;         // [B, L]
   const int32_t* bank_scalars;     // [B, 4] prev_mid2, last_tick, price_origin, fundamental_price
+  const int32_t* bank_regime;      // [B], or null where there are no regimes
   TaskParams task;
 };
 

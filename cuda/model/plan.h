@@ -3,7 +3,7 @@
 // by a kernel of one thread (plan.cu).
 #pragma once
 
-#include "model/market.h"
+#include "model/events.h"
 
 namespace ks {
 
@@ -12,16 +12,19 @@ constexpr int kReserved = 1024;            // bytes of shared memory that CUDA t
 constexpr int kMostLaneRoom = 64;          // ticks: with more, a lane's loops over them are too slow
 constexpr int kLaneWarps = 8;              // with a market per lane, at least so many should fit on a multiprocessor,
 constexpr int kLaneMarkets = 128;          // and so many markets for each multiprocessor: with fewer, lanes are slower
+constexpr int kLeversOfLanes = 1;          // rounding alone: the others would move orders out of a lane's bins
 constexpr int kLevelsOfFullBlocks = 1024;  // with more, a block is one warp, so that as many books as fit are resident
 
 // Sizes, in ints of shared memory -------------------------------------------------------------------------------------
 
 KS_RULE int book_ints(int levels) { return 2 * max_of(levels, kWarpLanes); }
-KS_RULE int tile_ints(int tile, int slots) { return tile * (kTileMarketInts + kTileSlotInts * slots); }
+KS_RULE int tile_ints(int tile, int slots, bool levers) {
+  return tile * (kTileMarketInts + (levers ? kTileLeverInts : 0) + kTileSlotInts * slots);
+}
 // Per warp. A step has two books: one is copied while the other is played.
 KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
-KS_RULE int environment_ints(int levels, int tile, int slots) {
-  return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots);
+KS_RULE int environment_ints(int levels, int tile, int slots, bool levers) {
+  return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots, levers);
 }
 // With a market per lane: per lane a row and the bins of `room` ticks, in 16 bits, or in 32 for half the lanes. Observations
 // later take the bins' memory.
@@ -35,6 +38,13 @@ KS_RULE int lane_ints(int levels, int room) {
   return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
 }
 
+// With a market on the clock per lane: its row, a word of bits per 64 ticks and side, and in a call what waits.
+KS_RULE int event_lane_ints(int levels, bool continuous) {
+  const int words = words_of_bits(levels);
+  return continuous ? levels + 4 * words : 3 * levels + 6 * words;
+}
+KS_RULE int event_ints(int levels, bool continuous) { return kWarpLanes * event_lane_ints(levels, continuous); }
+
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
 KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }
 
@@ -46,11 +56,12 @@ struct PlanRequest {
   int32_t levels;
   int32_t slots;
   int32_t task;                   // 1: for steps of an environment
-  int32_t reach;                  // the furthest that an order which is not marketable can lie from the mid
+  int32_t reach;                  // the furthest offset of an order, in any regime; levers may price it further off
   int32_t agents;                 // the most of a market
   int32_t orders;                 // the most quantity that they order in an auction
   int32_t largest_quote;
   int32_t forced_auctions;        // that may follow a decision
+  int32_t levers;                 // 0: none, 1: rounding alone, 2: others
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -101,8 +112,8 @@ KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
   }
   const int32_t room = lane_room(ask.reach);
   const bool fits = room > 0 && ask.shared_of_multiprocessor >= kLaneWarps * (kReserved + 4 * lane_ints(ask.levels, room));
-  const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote;
-  if (fits && narrow && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
+  const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote, plain = ask.levers <= kLeversOfLanes;
+  if (fits && narrow && plain && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
 }
 
 // Environments per warp: as many as let all warps run at a time, and no more slots than a warp has lanes. Fewer, if shared
@@ -114,14 +125,14 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   if (ask.shared_of_multiprocessor == 0) return full;
   const int32_t room = ask.shared_of_multiprocessor / kBlocks / 4 / warps - kReserved / 4 / warps;
   const int32_t left = room - 2 * book_ints(ask.levels) - kBinInts;
-  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots) : 0;
+  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots, ask.levers != 0) : 0;
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
 KS_RULE Plan plan_for(const PlanRequest& ask) {
   Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
-  else plan.lanes = ask.task ? ask.lanes : 0;
+  else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
   plan.deadlines = plan.lanes > 0 && ask.forced_auctions > 0;
   if (plan.lanes > 0 && !plan.deadlines) plan.bins = 0;
   const int32_t most = ask.levels <= kLevelsOfFullBlocks ? kMarketsPerBlock : 1;
@@ -129,9 +140,9 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
   const int32_t tiles[3] = {tile, tile, 1}, warps[3] = {most, 1, 1};
   for (int i = 0; i < 3 && !plan.fits; ++i) {
     const int32_t per_warp = plan.lanes > 0 ? kWarpLanes : tiles[i], per_block = plan.lanes > 0 ? 1 : warps[i];
-    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes), environment_ints(ask.levels, 1, 1))
+    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes), environment_ints(ask.levels, 1, 1, ask.levers != 0))
                      : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes)
-                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots)
+                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, ask.levers != 0)
                                       : run_ints(ask.levels);
     plan.tile = per_warp;
     plan.threads = kWarpLanes * per_block;

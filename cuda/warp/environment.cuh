@@ -46,7 +46,7 @@ struct EnvironmentTile {
   End end;
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
-    return environment_ints(KS_LEVELS, launch.tile, launch.slots);
+    return environment_ints(KS_LEVELS, launch.tile, launch.slots, KS_LEVERS != 0);
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
@@ -70,8 +70,13 @@ struct EnvironmentTile {
   __device__ __forceinline__ int64_t slot_row() const { return first * slots + (kSingle ? 0 : lane); }
 
   __device__ __forceinline__ MarketParams params_of(int market) const {
-    const MarketParams& row = markets[market].params;
+    const MarketParams& row = markets[market].params();
     return MarketParams{KS_PARAMETERS};
+  }
+
+  __device__ __forceinline__ int32_t fee_of(int market) const {
+    const MarketParams p = params_of(market);
+    return kWithLevers ? unit_fee(p) : p.fee;
   }
 
   __device__ __forceinline__ void fetch(int i, int* book) const {
@@ -169,6 +174,7 @@ struct EnvironmentTile {
     state.volume += market.volume;
     state.trades += market.trades;
     state.error = market.error;
+    if (kWithLevers) state.regime = (short)market.regime;
     state.mid_history[0] = market.mark();
     state.volume_history[0] = recorded_volume(market.volume);
   }
@@ -198,13 +204,15 @@ struct EnvironmentTile {
   // The auctions of one decision in market i of the tile, whose book is being copied. `next` is the market after it, or -1.
   __device__ __forceinline__ void play_market(int i, int* book, int next, int* next_book) {
     const TileMarket& state = markets[i];
-    Market market(launch, first + i, markets[i].params, book, bins);
+    Market market(launch, first + i, markets[i].params(), book, bins);
     market.prev_mid2 = state.prev_mid2;
     market.last_tick = state.last_tick;
     market.origin = state.origin;
     market.fundamental = state.fundamental;
     market.error = state.error;
     market.start_prepared(state.key, state.t, state.counter, &state.ration_word);
+    if (kWithLevers) market.take_regime(state.regime);
+    if (kWithCoin) market.prepared_coin = state.coin;
     Quote fresh{0, 0, 0, 0};
     TileSlot& row = rows[i * slots + market.slot()];
     if (market.has_slot()) {
@@ -238,7 +246,7 @@ struct EnvironmentTile {
   __device__ __forceinline__ void open(int i) {
     TileMarket& state = markets[i];
     __syncwarp();
-    Market market(launch, first + i, markets[i].params, shared, bins);
+    Market market(launch, first + i, markets[i].params(), shared, bins);
     if (task.bank_size > 0) {
       const int64_t at = state.bank_row * market.levels;
       Market::fetch_book(launch, shared, launch.bank_bid + at, launch.bank_ask + at);
@@ -249,6 +257,7 @@ struct EnvironmentTile {
     }
     Opening opening = {0, 0, state.bank_row};
     static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, state.key, state.error);
+    if (kWithLevers) market.regime = state.regime;
     store_in_tile(market, i);
     market.store_book();
     if (lane < 2 * kHistory + 3) state.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
@@ -263,13 +272,13 @@ struct EnvironmentTile {
 
   // All reads are issued at once, and none waits for another.
   __device__ __forceinline__ void load() {
-    constexpr int kPieces = sizeof(MarketParams) / 16;
-    static_assert(sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
-    const int32_t* from = reinterpret_cast<const int32_t*>(launch.params + first * launch.params_stride);
+    constexpr int kPieces = kTileParamInts / 4;
+    static_assert(kTileParamInts % 4 == 0 && sizeof(MarketParams) % 16 == 0, "copied by 16 bytes");
 #pragma unroll 1
     for (int i = lane; i < count * kPieces; i += kWarpLanes)
-      copy_16_bytes_ahead(reinterpret_cast<int*>(&markets[i / kPieces].params) + 4 * (i % kPieces),
-                          from + 4 * (launch.params_stride ? i : i % kPieces));
+      copy_16_bytes_ahead(markets[i / kPieces].param_ints + 4 * (i % kPieces),
+                          reinterpret_cast<const int32_t*>(launch.params + (first + i / kPieces) * launch.params_stride) +
+                              4 * (i % kPieces));
     if (has_market) {
       TileMarket& state = my_market();
       const int64_t m = first + lane;
@@ -285,6 +294,7 @@ struct EnvironmentTile {
       copy_ahead(&state.elapsed, launch.elapsed + m);
       copy_ahead(&state.arrival2, launch.arrival2 + m);
       copy_ahead(&state.scenario, launch.scenario + m);
+      if (kWithLevers) state.regime = (short)(launch.regime ? launch.regime[m] : 0);
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i)
         copy_ahead(state.mid_history + 1 + i, launch.mid_history + m * (kHistory + 1) + i);
@@ -326,7 +336,12 @@ struct EnvironmentTile {
       state.ended = 0;
       state.key = episode_key(seed, episode);
       if (part.plays) {
-        const MarketParams p = params_of(lane);
+        MarketParams p = params_of(lane);
+        if (kWithLevers) {
+          state.regime = (short)regime_at(p, state.key, state.t, state.regime);
+          if (p.regimes > 0) enter_regime(launch.regimes, state.regime, state.params(), p);
+        }
+        if (kWithCoin) state.coin = (short)word_coin(random_word(state.key, state.t, kWalkWord));
         state.counter = word_counter(state.key, state.t, 0);
         state.ration_word = mix64(state.counter + kRationWord * kGolden);
         if (kOptions && (p.walk_threshold | p.jump_threshold) != 0)
@@ -384,7 +399,7 @@ struct EnvironmentTile {
       const int64_t bought = row.bought, sold = row.sold;
       const Account before{row.cash_before, row.inventory, row.fees};
       account = Account{before.cash + row.cash, before.inventory + bought - sold,
-                        before.fees + (int64_t)params_of(slot_market).fee * (bought + sold)};
+                        before.fees + (int64_t)fee_of(slot_market) * (bought + sold)};
       outcome.value = row.prev_value;
       if (is_in(played)) {
         const int64_t remaining = target(market, market.mid_history, k, account.inventory).remaining;
@@ -427,8 +442,12 @@ struct EnvironmentTile {
       if (launch.env_mode == kLaunchModeEnvReset) state.error = 0;
       if (task.scenarios > 0) {
         state.scenario = opening.scenario;
-        launch.params[m] = state.params = launch.scenario_params[opening.scenario];
+        launch.params[m] = launch.scenario_params[opening.scenario];
+        const int32_t* const from = reinterpret_cast<const int32_t*>(launch.scenario_params + opening.scenario);
+        for (int i = 0; i < kTileParamInts; ++i) state.param_ints[i] = from[i];
       }
+      if (kWithLevers)
+        state.regime = (short)opening_regime(launch, task, state.params(), state.key, opening.bank_row);
     }
     __syncwarp();
     const unsigned restarting = __ballot_sync(kAllLanes, part.restarts);
@@ -464,6 +483,7 @@ struct EnvironmentTile {
       launch.done[m] = done;
       launch.arrival2[m] = state.arrival2;
       launch.scenario[m] = state.scenario;
+      if (kWithLevers && launch.regime) launch.regime[m] = state.regime;
       const int moved = part.plays || part.restarts ? 0 : 1;  // whether the front of the histories was filled
 #pragma unroll
       for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = state.mid_history[moved + i];

@@ -15,11 +15,13 @@ struct MarketOnChip : MarketState<kBins> {
   using State = MarketState<kBins>;
   using State::best_ask, State::best_bid, State::book_is_stored, State::buy, State::error, State::first_word,
       State::fundamental, State::grid, State::lane, State::last_tick, State::launch, State::leads, State::levels,
-      State::m, State::origin, State::p, State::prev_mid2, State::reach, State::room, State::roomy, State::sell,
-      State::prepared, State::stopped, State::t, State::trades, State::volume, State::words_left;
-  using State::cancel, State::count_room, State::find_ask, State::find_bid, State::growth, State::hash_market_words,
-      State::mark, State::market_word, State::next_auction, State::ration_word, State::shift_grid, State::store_book;
+      State::m, State::origin, State::p, State::prepared, State::prev_mid2, State::pricing, State::reach, State::room,
+      State::roomy, State::sell, State::stopped, State::t, State::trades, State::volume, State::words_left;
+  using State::cancel, State::change_regime, State::coin, State::count_room, State::find_ask, State::find_bid,
+      State::growth, State::hash_market_words, State::mark, State::market_word, State::next_auction, State::ration_word,
+      State::shift_grid, State::store_book;
 
+  static constexpr bool kLevers = kWithLevers;
   const int32_t chunks;          // of the clearing range
   int32_t traded;                // in the last auction
   Quote quote;                   // of this lane's slot
@@ -27,8 +29,17 @@ struct MarketOnChip : MarketState<kBins> {
   int64_t bought, sold;
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
-      : State(launch, m, row, book, bins), chunks(fixed(range_chunks(reach, grid))), traded(0), quote{0, 0, 0, 0},
-        account{0, 0, 0}, bought(0), sold(0) {}
+      : State(launch, m, row, book, bins), chunks(fixed(range_chunks(range_reach(), grid))), traded(0),
+        quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
+
+  // How far from the mid most orders are: under levers some may be further, and then the whole grid is cleared.
+  __device__ __forceinline__ int32_t range_reach() const {
+    if (!kLevers) return reach;
+    return reach + p.tax + p.tick_size - 1 + (p.reference == kReferenceFundamental ? kWarpLanes / 2 : 0);
+  }
+  __device__ __forceinline__ int32_t fee() const { return kLevers ? unit_fee(p) : p.fee; }
+  __device__ __forceinline__ int32_t bid_at(const Quote& q) const { return bid_place<kLevers>(p, q, origin, levels); }
+  __device__ __forceinline__ int32_t ask_at(const Quote& q) const { return ask_place<kLevers>(p, q, origin, levels); }
 
   static constexpr bool kOneSlot = kSlots == 1;
 
@@ -90,7 +101,7 @@ struct MarketOnChip : MarketState<kBins> {
     quote.ask_qty -= ask_fill;
     if (owns_slot() && bids && quote.bid_qty > 0) atomicSub(buy + at_bid, quote.bid_qty);
     if (owns_slot() && asks && quote.ask_qty > 0) atomicSub(sell + at_ask, quote.ask_qty);
-    settle(account, bid_fill, ask_fill, (int64_t)last_tick + origin, p.fee);
+    settle(account, bid_fill, ask_fill, (int64_t)last_tick + origin, fee());
     bought += bid_fill;
     sold += ask_fill;
     __syncwarp();
@@ -128,7 +139,7 @@ struct MarketOnChip : MarketState<kBins> {
     cleared.best_ask = cleared.base + (asks_left ? __ffs(asks_left) - 1 : kWarpLanes);
     quote.bid_qty -= bid_fill;
     quote.ask_qty -= ask_fill;
-    settle(account, bid_fill, ask_fill, (int64_t)last_tick + origin, p.fee);
+    settle(account, bid_fill, ask_fill, (int64_t)last_tick + origin, fee());
     bought += bid_fill;
     sold += ask_fill;
   }
@@ -149,7 +160,7 @@ struct MarketOnChip : MarketState<kBins> {
 
   __device__ __forceinline__ void begin_auction() {
     const bool may_walk = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
-    if ((kSlots || may_walk) && words_left == 0 && !prepared) hash_market_words();
+    if ((kSlots || may_walk || kWithCoin) && words_left == 0 && !prepared) hash_market_words();
   }
   __device__ __forceinline__ bool walks() const { return !prepared; }
   __device__ __forceinline__ uint64_t walk_word() const { return market_word(kWalkWord); }
@@ -157,8 +168,8 @@ struct MarketOnChip : MarketState<kBins> {
   __device__ __forceinline__ BestPrices best_prices() const {
     BestPrices best = {best_bid, best_ask};
     if (kSlots) {
-      const int32_t bid = has_slot() ? bid_tick(quote, origin, levels) : -1;
-      const int32_t ask = has_slot() ? ask_tick(quote, origin, levels) : kNoTick;
+      const int32_t bid = has_slot() ? bid_at(quote) : -1;
+      const int32_t ask = has_slot() ? ask_at(quote) : kNoTick;
       best.bid = max_of(best.bid, kOneSlot ? bid : warp_max(bid));
       best.ask = min_of(best.ask, kOneSlot ? ask : warp_min(ask));
     }
@@ -169,7 +180,7 @@ struct MarketOnChip : MarketState<kBins> {
     if (shift != 0) shift_grid(shift);
   }
   __device__ __forceinline__ void replace_quotes(const Quote& fresh) {
-    if (kSlots) quote = fresh;
+    if (kSlots) quote = kLevers ? quote_under_levers(p, fresh, last_tick + origin) : fresh;
   }
 
   // A side's total can only overflow when there is no more room: then the book is kept in global memory.
@@ -177,8 +188,8 @@ struct MarketOnChip : MarketState<kBins> {
     Auction auction = {Cleared{}, Clearing(buy, sell, lane), -1, kNoTick, 0, 0, 0, 0, false, false, false, false};
     if (kSlots) {
       if (has_slot()) {
-        auction.at_bid = bid_tick(quote, origin, levels);
-        auction.at_ask = ask_tick(quote, origin, levels);
+        auction.at_bid = bid_at(quote);
+        auction.at_ask = ask_at(quote);
       }
       auction.quoted = any_slot(auction.at_bid >= 0 || auction.at_ask != kNoTick);
     }
@@ -190,9 +201,11 @@ struct MarketOnChip : MarketState<kBins> {
         __syncwarp();  // before orders reach the grid
       }
     }
-    State::submit_orders(first_word, t, seen.mid2, seen.ret, value);
+    if (kLevers) pricing = pricing_of(p, levels, seen.mid2, coin(), last_tick, origin, fundamental);
+    const int32_t mid2 = kWithCoin && !kLevers ? rounded_mid2(p, seen.mid2, coin()) : seen.mid2;
+    State::submit_orders(first_word, t, mid2, seen.ret, value);
     Cleared& cleared = auction.cleared;
-    State::price_bins(seen.mid2, cleared.above, cleared.below);
+    State::price_bins(mid2, cleared.above, cleared.below);
     auction.far_buys = cleared.above, auction.far_sells = cleared.below;
     return auction;
   }
@@ -200,6 +213,25 @@ struct MarketOnChip : MarketState<kBins> {
   // Whether a quote of this lane's slot is among the ticks around the mid, at an end of the grid, where marketable orders are.
   __device__ __forceinline__ bool shares_far_tick(const Cleared& cleared, int at_bid, int at_ask) const {
     return (at_bid == levels - 1 && cleared.top() >= at_bid) || (at_ask == 0 && cleared.base == 0);
+  }
+
+  // Under levers marketable orders may be priced at any tick. Those of the range, and of the ticks beyond which the range
+  // lies, are put on the grid. Returns whether all limit orders are within the range.
+  __device__ __forceinline__ bool place_marketable(Auction& auction) {
+    Cleared& cleared = auction.cleared;
+    const int32_t buys_at = pricing.marketable(true), sells_at = pricing.marketable(false), reach_now = lever_reach(p);
+    const int32_t low = min_of(pricing.limit(true, -reach_now), pricing.limit(false, -reach_now));
+    const int32_t high = max_of(pricing.limit(true, reach_now), pricing.limit(false, reach_now));
+    if (buys_at <= cleared.top()) {
+      if (leads()) buy[buys_at] += auction.far_buys;
+      cleared.above = 0;
+    }
+    if (sells_at >= cleared.base) {
+      if (leads()) sell[sells_at] += auction.far_sells;
+      cleared.below = 0;
+    }
+    __syncwarp();
+    return min_of(low, buys_at) >= cleared.base && max_of(high, sells_at) <= cleared.top();
   }
 
   // Clear the ticks around the mid if no others can trade, else the whole grid.
@@ -210,11 +242,12 @@ struct MarketOnChip : MarketState<kBins> {
     cleared.chunks = chunks;
     cleared.base = range_base(seen.mid2, chunks, grid);
     bool here = !auction.full && best_bid <= cleared.top() && best_ask >= cleared.base;
+    if (kLevers) here = place_marketable(auction) && here;
     const bool off_grid = auction.off_grid = kOneSlot && chunks == 1;
     if (off_grid) {
       cleared.above += at_bid > cleared.top() ? quote.bid_qty : 0;
       cleared.below += at_ask < cleared.base ? quote.ask_qty : 0;
-      here = here && !shares_far_tick(cleared, at_bid, at_ask);
+      here = here && (kLevers || !shares_far_tick(cleared, at_bid, at_ask));
     } else if (auction.quoted) {
       if (owns_slot() && cleared.holds(at_bid)) atomicAdd(buy + at_bid, quote.bid_qty);
       if (owns_slot() && cleared.holds(at_ask)) atomicAdd(sell + at_ask, quote.ask_qty);
@@ -222,7 +255,7 @@ struct MarketOnChip : MarketState<kBins> {
         cleared.above += slot_sum(at_bid > cleared.top() ? quote.bid_qty : 0);
         cleared.below += slot_sum(at_ask < cleared.base ? quote.ask_qty : 0);
       }
-      here = here && !any_slot(shares_far_tick(cleared, at_bid, at_ask));
+      here = here && (kLevers || !any_slot(shares_far_tick(cleared, at_bid, at_ask)));
       __syncwarp();
     }
     if (off_grid) {
@@ -250,8 +283,10 @@ struct MarketOnChip : MarketState<kBins> {
     const int at_bid = auction.at_bid, at_ask = auction.at_ask;
     __syncwarp();
     if (leads()) {
-      buy[levels - 1] += auction.far_buys;
-      sell[0] += auction.far_sells;
+      const int32_t buys_at = kLevers ? pricing.marketable(true) : levels - 1;
+      const int32_t sells_at = kLevers ? pricing.marketable(false) : 0;
+      if (!kLevers || buys_at > cleared.top()) buy[buys_at] += auction.far_buys;
+      if (!kLevers || sells_at < cleared.base) sell[sells_at] += auction.far_sells;
     }
     __syncwarp();
     if (owns_slot() && at_bid >= 0 && (auction.off_grid || !cleared.holds(at_bid)))
@@ -300,6 +335,10 @@ struct MarketOnChip : MarketState<kBins> {
 
   // What rests at a grid's end can only be the best of its side.
   __device__ __forceinline__ void cancel_residue(const Auction& auction) {
+    if (kLevers) {
+      cancel_residue_at(pricing.marketable(true), pricing.marketable(false), auction);
+      return;
+    }
     if (best_bid == levels - 1) {
       if (leads()) buy[levels - 1] -= min_of(buy[levels - 1], auction.far_buys);
       __syncwarp();
@@ -310,6 +349,17 @@ struct MarketOnChip : MarketState<kBins> {
       __syncwarp();
       best_ask = find_ask(0);
     }
+  }
+
+  __device__ __forceinline__ void cancel_residue_at(int32_t buys_at, int32_t sells_at, const Auction& auction) {
+    __syncwarp();
+    if (leads()) {
+      buy[buys_at] -= min_of(buy[buys_at], auction.far_buys);
+      sell[sells_at] -= min_of(sell[sells_at], auction.far_sells);
+    }
+    __syncwarp();
+    if (best_bid == buys_at) best_bid = find_bid(buys_at + 1);
+    if (best_ask == sells_at) best_ask = find_ask(sells_at);
   }
 
   __device__ __forceinline__ void end_auction() { next_auction(); }

@@ -9,7 +9,7 @@ namespace ks {
 template <int kBins>
 struct MarketState : OrderFlow<kBins>, MarketNumbers {
   using Flow = OrderFlow<kBins>;
-  using Flow::buy, Flow::grid, Flow::lane, Flow::levels, Flow::p, Flow::sell;
+  using Flow::buy, Flow::grid, Flow::lane, Flow::levels, Flow::own_row, Flow::p, Flow::sell;
 
   const Launch& launch;
   const int64_t m;
@@ -23,10 +23,12 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   const uint64_t* prepared;      // see start_prepared; null from the second auction on
   int64_t volume;                // volume and trades are of this launch
   uint32_t trades;
+  int32_t regime, prepared_coin; // with levers
   bool book_is_stored;           // the book in global memory is the valid one: an overflow spoilt the one in shared memory
 
   __device__ __forceinline__ MarketState(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
-      : Flow(launch, row, book, bins), launch(launch), m(m), volume(0), trades(0), book_is_stored(false) {
+      : Flow(launch, row, book, bins), launch(launch), m(m), volume(0), trades(0), regime(0), prepared_coin(0),
+        book_is_stored(false) {
     error = 0;
   }
 
@@ -51,6 +53,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   __device__ __forceinline__ void load() {
     static_cast<MarketNumbers&>(*this) = numbers_of(launch, m);
     start(key, t);
+    if (kWithLevers && launch.regime) take_regime(launch.regime[m]);
     fetch_book(launch, sell, launch.bid + m * levels, launch.ask + m * levels);
     accept_book();
     find_best();
@@ -62,6 +65,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
       store_numbers(launch, m, *this);
       launch.volume[m] += volume;
       launch.trades[m] += trades;
+      if (kWithLevers && launch.regime) launch.regime[m] = regime;
     }
   }
 
@@ -143,6 +147,19 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   __device__ __forceinline__ uint64_t ration_word() const { return prepared ? *prepared : market_word(kRationWord); }
   __device__ __forceinline__ uint64_t market_word(uint64_t index) const {
     return shuffle(words, kWarpLanes - 2 * words_left + (int)(index - kWalkWord));
+  }
+
+  // Under levers: the regime in force, whose number may be another one from this auction on, and the coin of prices.
+  __device__ __forceinline__ void take_regime(int32_t number) {
+    regime = known_regime(p, number);
+    if (p.regimes > 0) enter_regime(launch.regimes, regime, own_row, p);
+  }
+  __device__ __forceinline__ void change_regime() {
+    const int32_t next = prepared ? regime : regime_at(p, key, t, regime);
+    if (next != regime) take_regime(next);
+  }
+  __device__ __forceinline__ int32_t coin() const {
+    return prepared ? prepared_coin : word_coin(market_word(kWalkWord));
   }
 
   __device__ __forceinline__ void next_auction() {

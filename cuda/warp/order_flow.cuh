@@ -23,7 +23,9 @@ struct OrderFlow {
   static constexpr uint32_t kNoTicks = 0xffffffffu;  // not 0, where shared memory begins on some devices
   static constexpr uint64_t kRound = kWarpLanes * kGolden;  // from a lane's random word to its next
 
-  const MarketParams p;
+  MarketParams p;                // those in force: a regime changes them
+  const MarketParams& own_row;   // the market's
+  Pricing pricing;               // of this auction, with levers
   const int lane, levels, grid;  // grid: ticks in shared memory, a multiple of a warp
   int* const sell;               // shared [grid]: the resting book, and within an auction the whole interest
   int* const buy;                // shared [grid], follows sell
@@ -42,8 +44,8 @@ struct OrderFlow {
   static __device__ __forceinline__ int shared_ints(const Launch& launch) { return run_ints(KS_LEVELS); }
 
   __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* book, int* bins)
-      : p{KS_PARAMETERS}, lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),
-        buy(book + grid), bins(bins), reach(order_reach(p)),
+      : p{KS_PARAMETERS}, own_row(row), lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),
+        buy(book + grid), bins(bins), reach(kWithLevers ? lever_reach(p, launch.regimes) : order_reach(p)),
         width(kBins > 0 ? bins_per_side(reach) : 1),
         far_bin(kBins > 0 ? fixed(shared_address(bins + lane % kCopies)) : 0), side(kBins > 0 ? fixed(kBin * width) : 0),
         bin_offset(kBins > 0 ? fixed(offset_of(first_bin())) : 0),
@@ -67,13 +69,19 @@ struct OrderFlow {
 
   __device__ __forceinline__ uint32_t near_bin(int offset) const { return far_bin + kBin * (1 + reach + offset); }
 
+  // How far beyond the mid momentum and fundamental agents price.
+  __device__ __forceinline__ int32_t taker_offset() const { return kWithLevers ? p.taker_offset : 1; }
+  __device__ __forceinline__ int32_t limit_price(int32_t mid2, bool buys, int32_t offset) const {
+    return kWithLevers ? pricing.limit(buys, offset) : price_near_mid(mid2, offset, levels);
+  }
+
   // The address that an order is added at: its bin, given the sells' bin of its offset, or its tick.
   __device__ __forceinline__ uint32_t address(uint32_t buys, uint32_t near, bool marketable) const {
     return multiply_add(buys, side, marketable ? far_bin : near);
   }
   __device__ __forceinline__ uint32_t address_on_grid(int32_t mid2, uint32_t buys, int32_t offset, bool marketable) const {
     if (marketable) return shared_address(bins + buys);
-    return shared_address(sell + price_near_mid(mid2, offset, levels)) + 4 * grid * buys;
+    return shared_address(sell + limit_price(mid2, buys, offset)) + 4 * grid * buys;
   }
 
   __device__ __forceinline__ void noise_order(uint64_t word, int32_t mid2, uint32_t lowest) {
@@ -92,14 +100,14 @@ struct OrderFlow {
   __device__ __forceinline__ void directional_order(uint64_t word, int32_t mid2, int32_t direction, uint32_t cheapest) {
     const uint32_t buys = directional_buys(direction, word);
     const bool marketable = word_is_marketable(word, p.market_order_threshold);
-    const uint32_t at = kBins > 0 ? address(buys, multiply_add(buys, 2 * kBin, cheapest), marketable)
-                                  : address_on_grid(mid2, buys, buys ? 1 : -1, marketable);
+    const uint32_t at = kBins > 0 ? address(buys, multiply_add(buys, 2 * taker_offset() * kBin, cheapest), marketable)
+                                  : address_on_grid(mid2, buys, buys ? taker_offset() : -taker_offset(), marketable);
     add_at(at, word_quantity(word, p.max_order_qty));
   }
 
   // Momentum or fundamental agents, in rounds of one agent per lane.
   __device__ __forceinline__ void directional_rounds(uint64_t counter, int count, int32_t mid2, int32_t direction) {
-    const uint32_t cheapest = kBins > 0 ? fixed(near_bin(-1)) : 0;
+    const uint32_t cheapest = kBins > 0 ? fixed(near_bin(-taker_offset())) : 0;
 #pragma unroll kUnroll
     for (int round = 0; round < count / kWarpLanes; ++round, counter += kRound)
       directional_order(mix64(counter), mid2, direction, cheapest);
@@ -109,7 +117,7 @@ struct OrderFlow {
   __device__ __forceinline__ void mixed_order(uint64_t word, int32_t mid2, int32_t direction, bool noise, bool makes) {
     const uint32_t buys = directional_buys(direction, word);
     const bool marketable = word_is_marketable(word, makes ? 0 : p.market_order_threshold);
-    const int32_t step = makes ? -p.maker_half_spread : 1, spread = noise ? p.noise_spread : 0;
+    const int32_t step = makes ? -p.maker_half_spread : taker_offset(), spread = noise ? p.noise_spread : 0;
     const int32_t offset = (int32_t)half_offset_index(high_half(word), spread) - (noise ? spread : buys ? -step : step);
     const uint32_t at = kBins > 0 ? address(buys, multiply_add(offset, kBin, near_bin(0)), marketable)
                                   : address_on_grid(mid2, buys, offset, marketable);
@@ -184,7 +192,7 @@ struct OrderFlow {
     for (int i = 0; i < kBinsPerLane; ++i) {
       const uint32_t ticks = i == 0 ? bin_ticks : ticks_of(first_bin() + i);
       const int offset = i == 0 ? bin_offset : offset_of(first_bin() + i);
-      if (ticks != kNoTicks && sums[i] > 0) add_at(ticks + 4 * price_near_mid(mid2, offset, levels), sums[i]);
+      if (ticks != kNoTicks && sums[i] > 0) add_at(ticks + 4 * limit_price(mid2, first_bin() + i >= width, offset), sums[i]);
     }
     __syncwarp();
   }

@@ -2,9 +2,12 @@
 // the others (warp/environment.cuh). model/layout.h has the sizes, which the launcher needs too.
 #pragma once
 
-#include "model/market.h"
+#include "model/compiled_in.cuh"
 
 namespace ks {
+
+// A market's parameters, without its levers where there are none: the fields up to the fee.
+constexpr int kTileParamInts = sizeof(MarketParams) / 4 - (KS_LEVERS ? 0 : kTileLeverInts);
 
 struct alignas(16) TileMarket {
   int32_t prev_mid2, last_tick, origin, fundamental;
@@ -13,12 +16,15 @@ struct alignas(16) TileMarket {
   int64_t volume, trades;       // of the episode
   int64_t bank_row;             // where the next episode starts
   int32_t error, elapsed, fundamental_before;
+  short regime, coin;           // with levers: the coin is of the decision's first auction
   uint64_t counter, ration_word;  // of the decision's first auction; see MarketState::start_prepared
   int32_t mid_history[kHistory + 2];     // newest first; the front one is filled by this decision
   int32_t volume_history[kHistory + 1];
   uint32_t ended;               // one bit per slot
   int32_t arrival2, scenario;
-  alignas(16) MarketParams params;
+  alignas(16) int32_t param_ints[kTileParamInts];
+
+  KS_RULE const MarketParams& params() const { return reinterpret_cast<const MarketParams&>(param_ints); }
 };
 
 struct alignas(16) TileSlot {
@@ -30,7 +36,7 @@ struct alignas(16) TileSlot {
   int32_t bought, sold;         // in this step
 };
 
-static_assert(sizeof(TileMarket) == 4 * kTileMarketInts, "layout.h tells the launcher");
+static_assert(sizeof(TileMarket) == 4 * (kTileMarketInts + (KS_LEVERS ? kTileLeverInts : 0)), "layout.h tells the launcher");
 static_assert(sizeof(TileSlot) == 4 * kTileSlotInts, "layout.h tells the launcher");
 static_assert(kTileMarketInts % 4 == 0 && kTileSlotInts % 4 == 0, "rows are read by 16 bytes, and warps' memory follows");
 

@@ -18,8 +18,8 @@ import dataclasses
 import numpy as np
 
 from kineticsim_env.benchmarks.backend import Result, Workload
-from kineticsim_env.config import class_counts, parameter_rows
 from kineticsim_env.engines.numpy.rules import GOLDEN, episode_key
+from kineticsim_env.engines.parameters import class_counts, parameter_rows
 
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of SplitMix64's finaliser, between shifts by 30, 27 and 31
 

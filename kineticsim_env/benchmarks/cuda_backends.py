@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.benchmarks.backend import Result, Workload
-from kineticsim_env.config import class_counts, parameter_rows
+from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels, layout
 

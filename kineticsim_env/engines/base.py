@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime import layout
 
 RUN, ENV_STEP, ENV_RESET = (layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset"))
@@ -184,7 +185,21 @@ class Engine:
     def prepare_launcher(self, mode: int, auctions: int = 1) -> None:
         """Get ready for programs that torch compiles; see `NativeEngine.prepare_launcher`."""
 
+    def renew_launchers(self) -> None:
+        """Get ready again, after parameters changed, for programs that were compiled before."""
+
     # What some engines do besides ------------------------------------------------------------------------------
+
+    def check_plays(self, config: MarketConfig) -> None:
+        """Refuse a market that the engine cannot play.
+
+        Raises:
+            EngineUnavailable: Naming the first field that it cannot play.
+        """
+
+    def set_ensemble(self, config: MarketConfig) -> None:
+        """Take over what is one for the ensemble: arrivals, mechanism, and the table of regimes."""
+        raise NotImplementedError
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""

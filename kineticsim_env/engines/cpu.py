@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,14 @@ class CpuEngine(NativeEngine):
             raise EngineUnavailable(f"layout.h: Python reads structs of {ours} bytes, the compiler of {theirs}")
         self._safe_auctions = 0
         super().__init__(device, sizes, tensors)
+
+    def set_task(self, task: Mapping[str, Any]) -> None:
+        """See `Engine.set_task`: there are no environments on the clock yet."""
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+            raise EngineUnavailable(
+                "arrivals: engine 'cpu' plays environments only where it is 'each', allowed is engine='numpy'"
+            )
+        super().set_task(task)
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`."""
@@ -85,7 +94,10 @@ class CpuEngine(NativeEngine):
         # The grid follows the mid, or jumps back to a last price that it has left behind.
         furthest = max(int(torch.maximum(origin.abs(), (tick + origin).abs()).max()) for tick, origin in places)
         origin_room = MAX_ORIGIN - furthest
-        return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"])))
+        moves = 1  # of the grid in an auction, at most
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+            moves += int(np.max(-(-self._rows["interval"] // self._rows["beat"])))
+        return max(0, min(room // max(self._growth, 1), origin_room // (8 * self._sizes["L"] * moves)))
 
     def _shape(self, mode: int) -> dict[str, int]:
         """See `NativeEngine._shape`."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
@@ -38,6 +39,13 @@ class CudaEngine(NativeEngine):
         self._raw_stream = -1  # that of the last call, by its number
         self._queue: torch.Tensor | None = None  # markets that lanes leave to whole warps
 
+    def check_plays(self, config: MarketConfig) -> None:
+        """See `Engine.check_plays`: the kernels of the clock are not wired in yet."""
+        if config.uses_clock:
+            raise EngineUnavailable(
+                "arrivals: engine 'cuda' plays only markets where it is 'each', allowed are engine='cpu' and 'numpy'"
+            )
+
     def begin_call(self) -> None:
         """See `Engine.begin_call`; if the stream has changed, this call's launches wait for the last call's."""
         super().begin_call()
@@ -50,21 +58,23 @@ class CudaEngine(NativeEngine):
         self._stream, self._raw_stream = stream, stream.cuda_stream
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
-        """See `NativeEngine._plan`; a variant without options is used while no market has any."""
+        """See `NativeEngine._plan`; a variant without options, or without levers, is used while no market has any."""
         # What a reset draws anew is no constant, else each reset would compile a kernel.
         before = getattr(self, "_rows", rows)
+        was = [self._definitions(mode) for mode in (0, 1)] if before is not rows else None  # of captured kernels
         # Scenarios' values change in a table that stays; the first of them come in another number of rows.
         if self._scenarios is None and len(rows["fee"]) == len(before["fee"]):
             self._changing |= {name for name in layout.PARAMS_FIELDS if not np.array_equal(rows[name], before[name])}
-        was = [self._definitions(mode) for mode in (0, 1)] if before is not rows else None
-        super()._plan(rows)
+        in_place = super()._plan(rows)
         names = ("walk_threshold", "jump_threshold", "cancel_threshold", "window", "tie", "residue")
-        self._options = int(any(np.any(rows[name] != 0) for name in names))
-        self._reach = max(1, int(rows["noise_spread"].max()), int(rows["maker_half_spread"].max()))
+        self._levers = variants.levers_of(rows)
+        self._options = int(self._levers != 0 or any(np.any(rows[name] != 0) for name in names))
+        offsets = ("noise_spread", "maker_half_spread", "taker_offset")
+        self._reach = max(1, *(max(int(rows[name].max()), self._largest_in_regimes(name)) for name in offsets))
         self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
         self._plans = {}
         self._work, self._work_per_auction = 0, self._sizes["M"] * self._agents
-        return was == [self._definitions(mode) for mode in (0, 1)]
+        return in_place and was == [self._definitions(mode) for mode in (0, 1)]
 
     def specialise(self) -> None:
         """Compile kernels for these very parameters: about a second each for a third more speed, and the same results.
@@ -123,6 +133,7 @@ class CudaEngine(NativeEngine):
             orders=min(self._orders, INT32_LIMIT - 1),
             largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
             forced_auctions=self._task.get("forced_auctions", 0),
+            levers=self._levers,
             lanes=int(self.force.get("KS_LANES", -1)),
         )
 
@@ -136,6 +147,7 @@ class CudaEngine(NativeEngine):
             "KS_OPTIONS": self._options,
             "KS_SLOTS": min(self._sizes["K"], 2),
             **chosen,
+            **({"KS_LEVERS": self._levers} if self._levers else {}),
             **(self._task_definitions() if mode and specialised else {}),
             **(self._own_definitions() if specialised else {}),
             **self.force,

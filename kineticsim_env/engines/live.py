@@ -28,13 +28,22 @@ class LiveMarkets:
         tensors: The same and more, by their names in `struct Launch`.
     """
 
-    config: MarketConfig
     num_markets: int
     slots: tuple[str | None, ...]
     device: torch.device
     tensors: layout.LiveTensors
     engine: Engine
     _calls: CallLock
+    _config: MarketConfig
+
+    @property
+    def config(self) -> MarketConfig:
+        """What the markets play; `Simulator.set_parameters` changes it."""
+        return self._config
+
+    @config.setter
+    def config(self, value: object) -> None:
+        raise AttributeError("config: got another one, allowed is set_parameters(field=value), or another simulator")
 
     @property
     def bid(self) -> torch.Tensor:
@@ -75,6 +84,13 @@ class LiveMarkets:
     def quotes(self) -> torch.Tensor:
         """Standing quotes of the slots, int32 `[M, K, 4]`, live."""
         return self.tensors["quotes"]
+
+    @property
+    def queue(self) -> torch.Tensor:
+        """Built-in units ahead of standing bids and asks, int32 `[M, K, 2]`, live; continuous trading has it."""
+        if "queue" not in self.tensors:
+            raise AttributeError("queue: got mechanism 'call', in which nobody queues, allowed is 'continuous'")
+        return self.tensors["queue"]
 
     @property
     def cash(self) -> torch.Tensor:

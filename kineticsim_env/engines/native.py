@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_QUOTE_QTY
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
 from kineticsim_env.engines.base import ENV_STEP, RUN, Engine, pack, unpack
+from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
 
 INT32_LIMIT = 2**31
@@ -30,10 +31,12 @@ class NativeEngine(Engine):
         self._struct = layout.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
+        self._growth = 0  # the most that an auction can add to a side; captured graphs and programs have it, too
         self._scenarios: torch.Tensor | None = None
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
         self._former_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
+        self._regimes: dict[str, np.ndarray] = {}
         super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -44,24 +47,45 @@ class NativeEngine(Engine):
             setattr(self._struct, name, self._bound[name])
 
     @torch.inference_mode(False)
+    def set_ensemble(self, config: MarketConfig) -> None:
+        """See `Engine.set_ensemble`."""
+        self._struct.arrivals = layout.ENUMS["Arrivals"][config.arrivals]
+        self._struct.mechanism = layout.ENUMS["Mechanism"][config.mechanism]
+        if config.regimes is not None:
+            self._regimes = regime_rows(config)
+            table = np.stack([self._regimes[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
+            self.bind({"regimes": torch.from_numpy(table).to(self.device)})
+
+    @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
         packed = pack(rows)
-        if self._params is None or self._params.shape != packed.shape:
+        in_place = self._plan(rows)
+        if self._params is None or not in_place or self._params.shape != packed.shape:
+            # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
+            self._retired += [] if self._params is None else [self._params]
             self._params = torch.empty(packed.shape, dtype=torch.int32, device=self.device)
         self._params.copy_(torch.from_numpy(packed))
         self._struct.params = self._params.data_ptr()
         self._struct.params_stride = int(len(packed) > 1)
-        self._plan(rows)
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """Prepare for markets of these parameters; returns whether what was prepared before fits as it is."""
         self._launchers = {}
         self._rows = rows
-        orders = (rows["first_fundamental"] + rows["num_fundamental"]) * rows["max_order_qty"]
-        self._orders = int(orders.max())  # of an auction, at most
-        self._growth = self._orders + self._sizes["K"] * MAX_QUOTE_QTY  # of a side
-        return True
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+            submitted = rows["interval"]
+        else:
+            submitted = rows["first_fundamental"] + rows["num_fundamental"]
+        largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
+        self._orders = int((submitted * largest).max())  # of an auction, at most
+        before = self._growth
+        self._growth = max(before, self._orders + self._sizes["K"] * MAX_QUOTE_QTY)  # of a side
+        return self._growth == before
+
+    def _largest_in_regimes(self, name: str) -> int:
+        """Return the most that any regime makes of a parameter, -1 if none changes it."""
+        return int(max(self._regimes.get(name, ()), default=-1))
 
     @torch.inference_mode(False)
     def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
@@ -138,7 +162,7 @@ class NativeEngine(Engine):
         tensors = self._tensors | {"params": self.parameters()}
         names = [name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and name in tensors]
         if mode == RUN:
-            names = [name for name in names if name in (*layout.MARKET_STATE, *layout.SLOT_STATE, "params")]
+            names = [name for name in names if name in (*layout.RUN_STATE, "params", "regimes")]
         read = {"scenario_params", "params"} if self._scenarios is None else {"scenario_params"}
         read |= {name for name in names if layout.LAUNCH_FIELDS[name].constant}
         shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}
@@ -158,6 +182,11 @@ class NativeEngine(Engine):
         else:
             self._former_launchers[mode] = operators.Launcher(said)
         self._launchers[mode] = self._former_launchers[mode]
+
+    def renew_launchers(self) -> None:
+        """See `Engine.renew_launchers`."""
+        for mode, launcher in self._former_launchers.items():
+            self.prepare_launcher(mode, launcher.auctions)
 
     def launcher(self, mode: int) -> operators.Launcher:
         """Return the launcher of a mode. Raises RuntimeError if there is none: `prepare_launcher` makes it."""

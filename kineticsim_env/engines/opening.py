@@ -7,11 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from kineticsim_env.engines.population import GOLDEN, mix64
 from kineticsim_env.runtime import layout
+
+_EPISODE = 0xD1B54A32D192ED03
+_WORD_REGIME = (1 << 30) + 8
 
 
 def opening_book(rows: Mapping[str, np.ndarray], levels: int, device: torch.device) -> dict[str, torch.Tensor]:
-    """Return what markets hold at their opening, by the names of `struct Launch`; everything else is 0.
+    """Return what markets hold at their opening, by the names of `struct Launch`; all else is 0, but for the regime.
 
     Args:
         rows: Their parameters, int64 `[M]`, or `[1]` if all have the same, by the names of `struct MarketParams`.
@@ -28,23 +32,38 @@ def opening_book(rows: Mapping[str, np.ndarray], levels: int, device: torch.devi
         "ask": torch.where(ticks == price + 1, depth, 0),
         "prev_mid2": 2 * price[:, 0],
         "last_tick": price[:, 0],
+        "beat_price": price[:, 0],
         "fundamental_price": fundamental[:, 0],
     }
 
 
-def open_books(tensors: Mapping[str, torch.Tensor], opening: Mapping[str, torch.Tensor], chosen: torch.Tensor) -> None:
+def first_regimes(seed: np.ndarray, episode: np.ndarray, regimes: int) -> np.ndarray:
+    """Draw the regimes that episodes begin in, int32 `[M]`; seeds and episodes are int64 `[M]`."""
+    with np.errstate(over="ignore"):
+        key = mix64(seed.astype(np.uint64) + np.uint64(GOLDEN) + episode.astype(np.uint64) * np.uint64(_EPISODE))
+        top = mix64(key + np.uint64((_WORD_REGIME + 1) * GOLDEN % 2**64)) >> np.uint64(32)
+    return (top * np.uint64(regimes) >> np.uint64(32)).astype(np.int32)
+
+
+def open_books(
+    tensors: Mapping[str, torch.Tensor], opening: Mapping[str, torch.Tensor], chosen: torch.Tensor, regimes: int = 0
+) -> None:
     """Put the chosen markets and their slots back to the opening.
 
     Args:
-        tensors: Their state; seeds and episodes stay.
+        tensors: Their state; seeds and episodes are the new ones, and stay.
         opening: From `opening_book`.
         chosen: bool `[M]`.
+        regimes: How many there are, 0 where there are none.
     """
     for name in ("t", "volume", "trades", "price_origin", "error"):
         tensors[name].masked_fill_(chosen, 0)
-    for name, value in opening.items():
-        target = tensors[name]
+    if regimes:
+        first = first_regimes(tensors["seed"].cpu().numpy(), tensors["episode"].cpu().numpy(), regimes)
+        opening = {**opening, "regime": torch.from_numpy(first).to(chosen.device)}
+    for name in opening.keys() & tensors.keys():
+        target, value = tensors[name], opening[name]
         where = chosen.view(-1, *[1] * (target.dim() - 1))
         torch.where(where, value, target, out=target)  # in place: a copy would be half of all memory again
-    for name in layout.SLOT_STATE:
+    for name in tensors.keys() & {*layout.SLOT_STATE, *layout.QUEUE_STATE, "ret"}:
         tensors[name].masked_fill_(chosen.view(-1, *[1] * (tensors[name].dim() - 1)), 0)

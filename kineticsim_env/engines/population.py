@@ -10,12 +10,13 @@ import numpy as np
 
 from kineticsim_env.config import CLASSES, MarketConfig
 
-_GOLDEN = 0x9E3779B97F4A7C15
+GOLDEN = 0x9E3779B97F4A7C15
 _FIRST_WORD = 3 << 30
 _BLOCK = 1 << 20  # words hashed at once
 
 
-def _mix64(z: np.ndarray) -> np.ndarray:
+def mix64(z: np.ndarray) -> np.ndarray:
+    """Return SplitMix64's finaliser of a uint64 array."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -42,13 +43,13 @@ def multinomial_counts(config: MarketConfig, seeds: np.ndarray, markets: np.ndar
     bounds[-1] = 1 << 32
     agents = pick(config.num_agents)
     with np.errstate(over="ignore"):
-        keys = _mix64(seeds.astype(np.uint64) + np.uint64(_GOLDEN))
+        keys = mix64(seeds.astype(np.uint64) + np.uint64(GOLDEN))
         counts = np.zeros((len(seeds), len(CLASSES)), dtype=np.int64)
         step = max(1, _BLOCK // max(1, len(seeds)))
         for begin in range(0, int(agents.max()), step):
             index = np.arange(begin, min(begin + step, int(agents.max())), dtype=np.int64)
-            offset = (index + _FIRST_WORD + 1).astype(np.uint64) * np.uint64(_GOLDEN)
-            top = _mix64(keys[:, None] + offset[None, :]) >> np.uint64(32)
+            offset = (index + _FIRST_WORD + 1).astype(np.uint64) * np.uint64(GOLDEN)
+            top = mix64(keys[:, None] + offset[None, :]) >> np.uint64(32)
             living = index[None, :] < agents[:, None]
             below = np.zeros(len(seeds), dtype=np.int64)
             for number in range(len(CLASSES)):

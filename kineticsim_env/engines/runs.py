@@ -50,6 +50,7 @@ def run(
     *,
     events: float,
     progress: bool | None,
+    whole: bool = False,
 ) -> None:
     """Run decisions of some auctions each: all of them, or, after an error or Ctrl-C, none.
 
@@ -62,9 +63,10 @@ def run(
         quotes: int32 `[T, M, K, 4]`, or None for the standing ones.
         events: Agent-events per auction of all markets, which say whether the call takes long.
         progress: As in `Simulator.run`.
+        whole: Whether no decision may be cut, since quotes may be under way.
     """
     total = decisions * auctions
-    most = max(1, int(EVENTS[engine.name] / events))
+    most = max(auctions if whole else 1, int(EVENTS[engine.name] / events))
     if total <= most and not progress:
         fills = {"fills": None} if "fills" not in results else {}  # not an environment's
         engine.launch(RUN, decisions=decisions, auctions=auctions, new_quotes=quotes, **fills, **results)

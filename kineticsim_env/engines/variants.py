@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
@@ -59,6 +60,16 @@ def plan_on_device(request: Any, device: torch.device) -> Any:
     launch = _Launch(request=request, plan=answer.data_ptr())
     kernel.launch(1, 1, 0, launch, torch.cuda.current_stream(device).cuda_stream)
     return Plan.from_buffer_copy(answer.cpu().numpy().tobytes())
+
+
+def levers_of(rows: Mapping[str, np.ndarray]) -> int:
+    """Return which levers any market has on: 0 none, 1 rounding alone, 2 others; `struct PlanRequest` asks for it."""
+    others = ("reference", "tax", "collar", "regimes")
+    if any(np.any(rows[name] != 0) for name in others) or any(
+        np.any(rows[name] != 1) for name in ("taker_offset", "tick_size")
+    ):
+        return 2
+    return int(np.any(rows["rounding"] != 0))
 
 
 def definitions(plan: Any) -> dict[str, int | str]:

@@ -77,6 +77,11 @@ class EnvCore:
         self.simulator = Simulator(
             task.market_config(config), num_markets, engine=name, device=device, slots=slots, validate=self._validate
         )
+        if task.horizon * self.auctions_per_step + task.forced_auctions >= self.simulator._end:
+            raise ValueError(
+                f"horizon: got {task.horizon} decisions of {self.auctions_per_step} intervals, allowed are episodes of "
+                "less than 2^32 events"
+            )
         self.config = self.simulator.config  # what scenarios differ from
         self.scenarios: MarketConfig | None = None
         if settings.randomise is not None:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig, make_config, parameter_ranges
+from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig, make_config
 from kineticsim_env.engines.numpy import rules
-from kineticsim_env.engines.numpy.market import WORD_SLOT
+from kineticsim_env.engines.numpy.state import WORD_SLOT
+from kineticsim_env.engines.parameters import parameter_ranges
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
 from kineticsim_env.tasks.base import Task
@@ -49,7 +50,9 @@ def check_environment_ranges(
     check.refuse("done", (elapsed == task.horizon) & ~done, f"True at the horizon, {task.horizon}")
     check.refuse("ended", (done != saved["ended"].all(1))[:, None], "True for all slots just where 'done' is")
     left = (task.horizon - elapsed) * auctions_per_step + task.forced_auctions
-    check.refuse("t", saved["t"] + left >= 2**32, "so low that the episode ends below 2^32")
+    interval = columns(parameters, elapsed.device)["interval"]  # 0 where there is no clock
+    end = torch.where(interval > 0, 2**32 // interval.clamp(1) + 1, 2**32)
+    check.refuse("t", saved["t"] + left >= end, "so low that the episode ends below 2^32")
     furthest = MAX_PRICE + 4 * levels
     for name in ("mid_history", "arrival2"):
         check.within(name, -furthest, furthest, f"within 2^30 + 4 num_levels = {furthest}")
@@ -121,9 +124,12 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
     """
     row = columns(packed, packed.device)
     limit = -1 if config.inventory_limit is None else config.inventory_limit
+    regimes = 0 if config.regimes is None else len(config.regimes)
     ranges = parameter_ranges(config.num_levels) | {
         "max_quote_qty": (int(config.max_quote_qty), int(config.max_quote_qty)),
         "inventory_limit": (int(limit), int(limit)),
+        "regimes": (regimes, regimes),
+        "tick_size": (1, min(64, config.num_levels)),
     }
     for name, (low, high) in ranges.items():
         bad = (row[name] < low) | (row[name] > high)

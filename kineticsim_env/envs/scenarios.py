@@ -13,19 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.config import CLASSES, TEXTS, MarketConfig, class_counts
+from kineticsim_env.config import CLASSES, TEXTS, MarketConfig
+from kineticsim_env.engines.parameters import class_counts
+from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS
 from kineticsim_env.runtime.values import as_float, check_count, is_number, is_one_of, is_whole, show
 
 NUM_SCENARIOS = 256  # if nobody says
 MAX_SCENARIOS = 1 << 16
-_FIXED = (
-    "num_levels",
-    "population",
-    "max_quote_qty",
-    "inventory_limit",
-)  # the grid, the counts' law, and the task's own
-_ROUNDED = ("num_agents", "init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size")
-_ROUNDED += ("window", "fundamental_price", "fee")
+_FIXED = (*ENSEMBLE_WIDE, "max_quote_qty", "inventory_limit")  # the ensemble's, and the task's own
+_ROUNDED = tuple(name for name in INTEGERS if name not in _FIXED)
 
 
 def make_scenarios(

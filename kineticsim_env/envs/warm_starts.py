@@ -60,8 +60,8 @@ class WarmStarts:
             counts: Their agents of each class, int64 `[M, 4]`, likewise.
 
         Returns:
-            `bank_bid`, `bank_ask` int32 `[B, L]` and `bank_scalars` int32 `[B, 4]`, owner after owner; empty if the
-            task has no warm starts.
+            `bank_bid`, `bank_ask` int32 `[B, L]`, `bank_scalars` int32 `[B, 4]`, and with regimes `bank_regime` int32
+            `[B]`, owner after owner; empty if the task has no warm starts.
         """
         simulator, task = self._simulator, self._task
         owner, size = choose_owner(task, simulator.config, scenarios)
@@ -80,7 +80,9 @@ class WarmStarts:
             bank._take_counts(np.repeat(simulator._counts if counts is None else counts, size, axis=0))
         bank.run(task.warmup)
         bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
+        regime = {"bank_regime": bank.tensors["regime"]} if "regime" in bank.tensors else {}
         return {
+            **regime,
             "bank_bid": bank.bid,
             "bank_ask": bank.ask,
             "bank_scalars": torch.stack([bank.tensors[name] for name in _SCALARS], dim=1).to(torch.int32).contiguous(),

@@ -31,6 +31,10 @@ MARKET_STATE = (
     "bid ask prev_mid2 last_tick price_origin fundamental_price seed episode t volume trades error".split()
 )  # fmt: skip
 SLOT_STATE = "quotes cash inventory fees".split()
+REGIME_STATE = ["regime"]  # where there are regimes
+CLOCK_STATE = "ret beat_price".split()  # on the clock
+QUEUE_STATE = "queue moments".split()  # of slots under continuous trading
+RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *QUEUE_STATE)  # all that a run may change
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
@@ -126,6 +130,7 @@ CONSTANTS = parse_constants(_TEXT)
 ENUMS = parse_enums(_TEXT)
 OFFSETS = parse_numbers((cuda_dir() / "model" / "tasks.h").read_text())  # of discrete actions, ticks
 PARAMS_FIELDS = parse_struct(_TEXT, "MarketParams")
+REGIME_FIELDS = parse_struct(_TEXT, "RegimeParams")
 TASK_FIELDS = parse_struct(_TEXT, "TaskParams")
 LAUNCH_FIELDS = parse_struct(_TEXT, "Launch")
 TaskParams = structure("TaskParams", TASK_FIELDS, {})

@@ -70,10 +70,13 @@ def pack_about(about: Mapping[str, Any]) -> torch.Tensor:
 
 def describe(settings: Any) -> dict[str, Any]:
     """Return the fields of a config or a task; an array of a value per market as its length and digest."""
-    return {
-        field.name: _digest(value) if isinstance(value := getattr(settings, field.name), np.ndarray) else value
-        for field in dataclasses.fields(settings)
-    }
+    return {field.name: _described(getattr(settings, field.name)) for field in dataclasses.fields(settings)}
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, tuple):  # as it is read again
+        return list(value)
+    return _digest(value) if isinstance(value, np.ndarray) else value
 
 
 def _digest(values: np.ndarray) -> str:
@@ -175,7 +178,10 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     bids, asks = saved["bid"] > 0, saved["ask"] > 0
     crossed = bids.flip(1).cummax(1).values.flip(1) & asks  # an ask at or below a bid
     check.refuse("ask", crossed, "above every bid (the book is crossed)")
-    check.within("prev_mid2", 0, 2 * levels - 2, f"0 to 2 (num_levels - 1) = {2 * levels - 2}")
+    if "ret" in saved:
+        _check_clock(check, saved, levels)
+    else:
+        check.within("prev_mid2", 0, 2 * levels - 2, f"0 to 2 (num_levels - 1) = {2 * levels - 2}")
     check.within("price_origin", -MAX_ORIGIN, MAX_ORIGIN, "-2^29 to 2^29")
     check.within("fundamental_price", -MAX_PRICE, MAX_PRICE, "-2^30 to 2^30")
     # A grid that follows quotes without trading leaves the last price behind; one that stays does not.
@@ -191,20 +197,58 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     for name in ("episode", "volume"):
         check.within(name, 0, _MAX_COUNT, "0 to 2^62")
     if saved["quotes"].numel():
-        _check_slots(check, saved)
+        _check_slots(check, saved, row["tick_size"])
+    if "regime" in saved:
+        largest = row["regimes"] - 1
+        check.refuse("regime", (saved["regime"] < 0) | (saved["regime"] > largest), f"0 to {int(largest.max())}")
+    if "queue" in saved and saved["queue"].numel():
+        _check_queues(check, saved, levels)
 
 
-def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor]) -> None:
+def _check_slots(check: Ranges, saved: Mapping[str, torch.Tensor], tick_size: torch.Tensor) -> None:
     quotes = saved["quotes"].long()
     quantity = torch.arange(4, device=quotes.device) % 2 == 1
-    check.refuse("quotes", (quotes.abs() > MAX_PRICE) & ~quantity, "prices within 2^30")
+    furthest = MAX_PRICE + tick_size[:, None, None] - 1  # the multiple of tick_size beyond the furthest price
+    check.refuse("quotes", (quotes.abs() > furthest) & ~quantity, "prices within 2^30")
     check.refuse("quotes", ((quotes < 0) | (quotes > MAX_QUOTE_QTY)) & quantity, "quantities from 0 to 2^20")
     bid, bid_qty, ask, ask_qty = quotes.unbind(-1)
     against_itself = (bid >= ask) & (bid_qty > 0) & (ask_qty > 0)
     check.refuse("quotes", against_itself[..., None], "a bid below the ask of the same slot")
     check.within("inventory", -_MAX_INVENTORY, _MAX_INVENTORY, "-2^52 to 2^52")
     check.within("cash", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
-    check.within("fees", 0, MAX_MONEY, "0 to 2^60")
+    check.within("fees", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
+
+
+def _check_clock(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int) -> None:
+    """The grid may have left behind what the last beat saw."""
+    furthest = MAX_ORIGIN + 2 * levels
+    mid2 = saved["prev_mid2"].long() + 2 * saved["price_origin"]
+    check.refuse("prev_mid2", mid2.abs() > 2 * furthest, f"within 2^29 + 2 num_levels = {furthest} as a price")
+    check.within("beat_price", -furthest, furthest, f"within 2^29 + 2 num_levels = {furthest}")
+    check.within("ret", -1, 1, "-1, 0 or 1")
+
+
+def _check_queues(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int) -> None:
+    """Quotes of a continuous market cross nothing, and have no more ahead than there is."""
+    quotes = saved["quotes"].long()
+    price, quantity = quotes[..., 0::2], quotes[..., 1::2]
+    tick = price - saved["price_origin"].long()[:, None, None]
+    on_grid = (tick >= 0) & (tick < levels)
+    bid_beyond, ask_beyond = tick[..., 0] >= levels, tick[..., 1] < 0
+    beyond = torch.stack([bid_beyond, ask_beyond], -1) & (quantity > 0)
+    check.refuse("quotes", beyond.any(-1)[..., None], "bids up to the grid's end, and asks from its beginning")
+    ticks = torch.arange(1, levels + 1, device=quotes.device)
+    stands = on_grid & (quantity > 0)
+    best_bid = torch.maximum(((saved["bid"] > 0) * ticks).amax(1) - 1, torch.where(stands, tick, -1)[..., 0].amax(1))
+    best_ask = torch.minimum(
+        levels - ((saved["ask"] > 0) * ticks.flip(0)).amax(1), torch.where(stands, tick, levels)[..., 1].amin(1)
+    )
+    check.refuse("quotes", (best_bid >= best_ask)[:, None, None], "bids below all asks (the book is crossed)")
+    book = torch.stack([saved["bid"], saved["ask"]], -1).long()  # [M, L, 2]
+    there = book.gather(1, tick.clamp(0, levels - 1)) * stands
+    check.refuse("queue", (saved["queue"] < 0) | (saved["queue"] > there), "0 to the built-in quantity at the quote")
+    latest = 256 * saved["t"][:, None, None] * (quantity > 0)
+    check.refuse("moments", (saved["moments"] < 0) | (saved["moments"] > latest), "0 to 256 t, 0 without a quote")
 
 
 def columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:

@@ -25,13 +25,22 @@ class Sweep(NamedTuple):
     """Statistics of P populations with M markets each."""
 
     shares: np.ndarray  # float64 [P, 2]: momentum and maker
-    values: dict[str, np.ndarray]  # one value per market, [P, M], or one per lag, [P, M, n]
-    pooled_kurtosis: np.ndarray  # [P], of the returns of all markets of a population together
+    values: dict[str, np.ndarray]  # one value per market, [P, M], or one per lag or power, [P, M, n]
 
     def mean(self, name: str, point: int, lag: int | None = None) -> statistics.Mean:
         """Average a statistic over the markets of a point; `lag` counts from 1."""
         values = self.values[name][point]
         return statistics.mean_and_error(values if lag is None else values[:, lag - 1])
+
+    def kurtosis(self, point: int, name: str = "kurtosis") -> statistics.Interval:
+        """Average the markets' excess kurtosis; its tail is heavy, so the interval is a bootstrap's."""
+        return statistics.bootstrap_interval(self.values[name][point])
+
+    def pooled_kurtosis(self, point: int) -> statistics.Interval:
+        """Return the excess kurtosis of the returns of all markets of a population together."""
+        return statistics.bootstrap_interval(
+            self.values["powers"][point], lambda samples: _kurtosis_of_moments(samples.sum(1)), resamples=1000
+        )
 
     def means(self, name: str) -> tuple[list[float], list[float]]:
         """Return the means of all points, and half of their 95% intervals."""
@@ -68,7 +77,7 @@ def measure(
     """
     points = len(shares)
     block = max(1, min(markets, _BLOCK // (points * auctions)))
-    parts, moments = [], np.zeros((points, 5))
+    parts = []
     with tqdm(total=points * markets, unit="market", desc=f"{points} populations") as bar:
         for begin in range(0, markets, block):
             count = min(block, markets - begin)
@@ -82,11 +91,9 @@ def measure(
             host = {name: value.cpu().numpy() for name, value in series.items()}
             found = market_statistics(host["last_price"], host["mid2"], host["volume"], config.num_levels, lags)
             parts.append({name: value.reshape(points, count, *value.shape[1:]) for name, value in found.items()})
-            change = statistics.returns(host["last_price"]).reshape(points, -1)
-            moments += np.stack([(change**power).sum(1, dtype=np.int64) for power in range(5)], axis=1)
             bar.update(points * count)
     values = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
-    return Sweep(shares, values, _kurtosis_of_moments(moments))
+    return Sweep(shares, values)
 
 
 def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, levels: int, lags: int) -> dict:
@@ -94,7 +101,8 @@ def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, l
 
     Args:
         price: int32 `[M, S]`, the last price after each auction.
-        mid2: int32 `[M, S]`, twice the mid before it.
+        mid2: int32 `[M, S]`, twice the mid of the book that the auction left behind; where a side is empty there,
+            twice the last price. So its changes are those over an auction, as the last price's are.
         volume: int32 `[M, S]`, units traded.
         levels: Ticks of the grid.
         lags: Autocorrelations go up to this lag.
@@ -113,6 +121,7 @@ def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, l
         "mid_sd": statistics.volatility(mid_change) / 2,
         "kurtosis": statistics.excess_kurtosis(change),
         "mid_kurtosis": statistics.excess_kurtosis(mid_change),
+        "powers": np.stack([(change**power).sum(1, dtype=np.int64) for power in range(5)], axis=1),
         "volume": volume.mean(1),
         "acf": lagged(change),
         "acf_abs": lagged(size),

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.config import CLASSES, MarketConfig, class_counts
+from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.runtime.layout import CONSTANTS
 from kineticsim_env.runtime.values import check_dict, is_one_of, is_whole, show
 from kineticsim_env.tasks.base import ROLES, ForBlocks, ForProfit, Task

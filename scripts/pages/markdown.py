@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.statistics import Mean
+from kineticsim_env.statistics import Interval, Mean
 
 
 def wrapped(paragraph: str) -> str:
@@ -36,6 +36,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def pm(value: Mean, digits: int = 0) -> str:
     """Return a mean with half of its 95% interval."""
     return f"{value.mean:.{digits}f} ± {value.interval():.{digits}f}"
+
+
+def between(value: Interval, digits: int = 0) -> str:
+    """Return a value with both ends of its 95% interval."""
+    return f"{value.value:,.{digits}f} ({value.low:,.{digits}f} to {value.high:,.{digits}f})"
 
 
 def measured_on(setting: Mapping[str, Any]) -> str:

@@ -80,7 +80,10 @@ def _volatility(axes: Any, sweep: Any) -> None:
 def _kurtosis(axes: Any, sweep: Any) -> None:
     axes.axhspan(*PAPER_KURTOSIS, color="#dddddd", label="the paper's, at low shares")
     axes.axhline(PAPER_KURTOSIS_PEAK, color="k", ls="--", lw=1, label="the paper's peak, above 0.60")
-    _curve(axes, sweep, "kurtosis", "returns, mean over markets", plots.BUY)
+    found = np.array([sweep.kurtosis(point)[:3] for point in range(len(sweep.shares))]).T
+    widths = np.stack([found[0] - found[1], found[2] - found[0]])
+    style = {"marker": "o", "ms": 4, "capsize": 2, "color": plots.BUY}
+    axes.errorbar(sweep.shares[:, 0], found[0], yerr=widths, label="returns, mean over markets", **style)
     axes.set(title="Excess kurtosis of returns", xlabel=_MOMENTUM, ylabel="excess kurtosis")
     axes.set_yscale("symlog", linthresh=1)
     axes.set_yticks([-1, 0, 1, 3, 10, 30], ["-1", "0", "1", "3", "10", "30"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.pages.markdown import measured_on, pm, table, wrapped
+from scripts.pages.markdown import between, measured_on, pm, table, wrapped
 from scripts.pages.stylised_facts_figures import STANDARD
 
 _JUMP = 10  # ticks: a return of this size is counted as a jump
@@ -34,13 +34,17 @@ point, {setting["auctions"]:,} auctions from the opening book. All fifteen popul
 `Simulator` and one call of `run` (one launch on a GPU), through shares given per market. Then the same with
 {setting["markets"]:,} markets per point, in blocks of such ensembles, and the plane of both shares.
 
-{measured_on(setting)} All of it took {setting["seconds"]:.0f} s. ± is half of a 95% confidence interval over markets.
+{measured_on(setting)} All of it took {setting["seconds"]:.0f} s. ± is half of a 95% confidence
+interval over markets. Kurtosis has a heavy tail over markets: its intervals, in brackets, are of a bootstrap that draws
+markets anew, and need not be symmetric.
 
 ## What is measured
 
 **Return** is the change of the last clearing price from one auction to the next, in ticks. The paper records "price
 returns" and does not say of which price, nor whether in ticks or relative. Its autocorrelations and its kurtosis at low
-shares are met by returns of the last price, and not by those of the mid (table below).
+shares are met by returns of the last price, and not by those of the mid (table below). The mid is that of the book
+that an auction leaves behind, so both returns are over the same auction; in these markets, where nothing is cancelled,
+it is also what agents of the next auction see. Where a side of the book is empty it is the last price.
 
 **Volatility** is a standard deviation in the paper, which does not say whether of the price or of returns. Its figures
 are met by the deviation of the *price itself* over the auctions of a market, and not by that of returns. Both are given
@@ -123,12 +127,12 @@ ticks wide there, so which of the two is larger is not decided by so few. With m
 {value("price_sd", last - 1)} and {value("price_sd", last)}.
 
 **Kurtosis agrees at low shares; between it falls to about 0, and at 0.70 it is made by few markets.** At 0.60 the mean
-is {value("kurtosis", calm)}, and {negative:.0%} of the markets have a negative one: strictly positive is what the mean
-is, hardly, and not what markets are. At 0.70 {jumps.mean():.1%} of the markets have a return of {_JUMP} ticks or more
-(the largest is {largest:.0f}). The median market has {median:.2f}, the mean is {value("kurtosis", last, 1)}, and all
-returns pooled have {large.pooled_kurtosis[last]:,.0f}. With {few} markets the mean is
-{pm(published.mean("kurtosis", last), 1)}: it depends on how many of the rare jumps are among them, and the paper's
-peak of 26.34 is within what such a sample can give.
+is {between(large.kurtosis(calm), 2)}, and {negative:.0%} of the markets have a negative one: strictly positive is what
+the mean is, hardly, and not what markets are. At 0.70 {jumps.mean():.1%} of the markets have a return of {_JUMP} ticks
+or more (the largest is {largest:.0f}). The median market has {median:.2f}, the mean is
+{between(large.kurtosis(last), 1)}, and all returns pooled have {between(large.pooled_kurtosis(last))}. With {few}
+markets the mean is {between(published.kurtosis(last), 1)}: it depends on how many of the rare jumps are among them, and
+the paper's peak of 26.34 is within what such a sample can give.
 
 **Volume agrees** at both ends of the sweep.
 
@@ -189,9 +193,17 @@ def _comparison(published: Any, large: Any, few: int, many: int) -> str:
             *(span(s, first_five) for s in (published, large)),
         ],
         ["the same, least of all points", "positive", *(span(s, range(last + 1), min) for s in (published, large))],
-        row("the same, 0.70, mean over markets", "26.34 (peak, above 0.60)", "kurtosis", last, 1),
-        ["the same, all returns pooled", "", *(f"{s.pooled_kurtosis[last]:,.0f}" for s in (published, large))],
-        row("the same, 0, returns of the mid", "", "mid_kurtosis", 0),
+        [
+            "the same, 0.70, mean over markets",
+            "26.34 (peak, above 0.60)",
+            *(between(s.kurtosis(last), 1) for s in (published, large)),
+        ],
+        ["the same, all returns pooled", "", *(between(s.pooled_kurtosis(last)) for s in (published, large))],
+        [
+            "the same, 0, returns of the mid",
+            "",
+            *(between(s.kurtosis(0, "mid_kurtosis"), 2) for s in (published, large)),
+        ],
         row("volume, units per auction, 0", "169.0", "volume", 0, 1),
         row("the same, 0.70", "263.3", "volume", last, 1),
         lag("autocorrelation of returns, 0.15, lag 1", "-0.34", "acf", 1),
@@ -206,8 +218,8 @@ def _sweep_table(sweep: Any) -> str:
     rows = []
     for point, (momentum, _) in enumerate(sweep.shares):
         edges = [_percent(sweep, name, point) for name in ("reached_edge", "at_bottom", "at_top")]
-        digits = {"price_sd": 3, "return_sd": 3, "kurtosis": 2, "volume": 1}
-        found = [pm(sweep.mean(name, point), digit) for name, digit in digits.items()]
+        found = [pm(sweep.mean(name, point), 3) for name in ("price_sd", "return_sd")]
+        found += [between(sweep.kurtosis(point), 2), pm(sweep.mean("volume", point), 1)]
         acf = [_lag(sweep, name, point, 1) for name in ("acf", "acf_abs")]
         median = f"{np.nanmedian(sweep.values['kurtosis'][point]):.2f}"
         rows.append([f"{momentum:.2f}", *found[:3], median, found[3], *acf, *edges])
@@ -236,7 +248,7 @@ def _options_table(small: Mapping[str, Any]) -> str:
                 name,
                 *(pm(sweep.mean("price_sd", point), 2) for point in (0, last - 1, last)),
                 *(pm(sweep.mean("volume", point), 1) for point in (0, last)),
-                pm(sweep.mean("kurtosis", 0), 2),
+                between(sweep.kurtosis(0), 2),
                 *(_lag(sweep, key, standard, at) for key, at in (("acf", 1), ("acf_abs", 1), ("acf_abs", 2))),
                 _percent(sweep, "at_top", last),
             ]

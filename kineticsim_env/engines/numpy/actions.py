@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.numpy import market
-from kineticsim_env.engines.numpy.market import Markets
+from kineticsim_env.engines.numpy import state
 from kineticsim_env.engines.numpy.rules import bit_sign, bits
+from kineticsim_env.engines.numpy.state import Markets
 
 MAKER, MOMENTUM, NOISE, EXECUTOR, TRADER = range(5)
 DISCRETE = 1
@@ -27,14 +27,14 @@ def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
         if task["action_type"] == DISCRETE:
             choice, last = args["choices"][m.rows, k], 48 if role == MAKER else 14
             outside = (choice < 0) | (choice > last)
-            m.error |= np.where(outside & alive[:, k], market.ERROR_ACTION_RANGE, 0)
+            m.error |= np.where(outside & alive[:, k], state.ERROR_ACTION_RANGE, 0)
             decode = {MAKER: maker_choice, TRADER: trader_choice}.get(role, order_choice)
             quotes[:, k] = decode(m, task, k, np.clip(choice, 0, last))
         else:
             action = args["actions"][m.rows, k, : 4 if role == MAKER else 2]
             bad = np.isnan(action).any(axis=1)
             outside = ~bad & (np.abs(action) > 1).any(axis=1)
-            error = np.where(bad, market.ERROR_NAN_ACTION, 0) | np.where(outside, market.ERROR_ACTION_RANGE, 0)
+            error = np.where(bad, state.ERROR_NAN_ACTION, 0) | np.where(outside, state.ERROR_ACTION_RANGE, 0)
             m.error |= np.where(alive[:, k], error, 0)
             action = np.clip(np.where(bad[:, None], np.float32(0), action), np.float32(-1), np.float32(1))
             decode = {MAKER: maker_action, TRADER: trader_action}.get(role, order_action)
@@ -111,16 +111,16 @@ def order_side(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:
     if task["role"][k] == EXECUTOR and task["block_side"] != 0:
         return np.full(len(m.rows), task["block_side"])
     if task["role"][k] in (NOISE, EXECUTOR):
-        return bit_sign(m.word(market.WORD_SLOT + k, t=0), 31)
+        return bit_sign(m.word(state.WORD_SLOT + k, t=0), 31)
     trend = np.sign(m.mid_history[:, 0] - m.mid_history[:, 1])
-    return np.where(trend != 0, trend, bit_sign(m.word(market.WORD_SLOT + k), 31))
+    return np.where(trend != 0, trend, bit_sign(m.word(state.WORD_SLOT + k), 31))
 
 
 def remaining(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:
     """Units that a noise learner or an executor still has to trade, [m]."""
     if task["role"][k] == EXECUTOR:
         return np.maximum(0, task["block_qty"] - order_side(m, task, k) * m.inventory[:, k])
-    target = 1 + (bits(m.word(market.WORD_SLOT + k, t=0), 32, 16) * task["max_target"] >> 16)
+    target = 1 + (bits(m.word(state.WORD_SLOT + k, t=0), 32, 16) * task["max_target"] >> 16)
     return np.maximum(0, target - order_side(m, task, k) * m.inventory[:, k])
 
 
@@ -130,6 +130,6 @@ def forced_quotes(m: Markets, task: dict[str, Any]) -> np.ndarray:
     for k in np.flatnonzero(task["role"][: quotes.shape[1]] == EXECUTOR):
         side = order_side(m, task, k)
         quantity = np.where(m.ended[:, k] != 0, 0, np.minimum(remaining(m, task, k), task["forced_qty"]))
-        price = np.full_like(side, market.MAX_PRICE)
+        price = np.full_like(side, state.MAX_PRICE)
         quotes[:, k] = two_sided(price, quantity * (side > 0), -price, quantity * (side < 0))
     return quotes

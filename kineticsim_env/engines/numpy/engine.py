@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.base import Engine, pack, unpack
 from kineticsim_env.engines.numpy import market
+from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
 
@@ -31,6 +33,12 @@ class NumpyEngine(Engine):
         self._args |= {name: tensor.numpy() for name, tensor in tensors.items()}
         if "fills" in tensors:  # an environment's, of one decision
             self._args["fills"] = tensors["fills"].numpy()[None]
+
+    def set_ensemble(self, config: MarketConfig) -> None:
+        """See `Engine.set_ensemble`; regimes are int64 `[R]` by the names of `struct RegimeParams`, or None."""
+        self._args["arrivals"] = layout.ENUMS["Arrivals"][config.arrivals]
+        self._args["mechanism"] = layout.ENUMS["Mechanism"][config.mechanism]
+        self._args["regimes"] = None if config.regimes is None else regime_rows(config)
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""

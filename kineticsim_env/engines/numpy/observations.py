@@ -6,8 +6,8 @@ import numpy as np
 
 from kineticsim_env.engines.numpy import market
 from kineticsim_env.engines.numpy.actions import EXECUTOR, MAKER, NOISE, TRADER, order_side, remaining
-from kineticsim_env.engines.numpy.market import Markets
 from kineticsim_env.engines.numpy.rules import best_prices
+from kineticsim_env.engines.numpy.state import Markets
 
 DEPTH, FEATURES, MARKET_FEATURES = 10, 37, 30
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kineticsim_env.engines.numpy import market
 from kineticsim_env.engines.numpy.actions import EXECUTOR, NOISE, remaining
-from kineticsim_env.engines.numpy.market import Markets
+from kineticsim_env.engines.numpy.state import Markets
 
 REWARD_INVENTORY, REWARD_ASYMMETRIC, REWARD_PER_UNIT = 1, 2, 3
 EXECUTION_RISK_AVERSE, EXECUTION_TERMINAL = 1, 2

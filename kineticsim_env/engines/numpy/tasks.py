@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.numpy import market
+from kineticsim_env.engines.numpy import beats, market, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
-from kineticsim_env.engines.numpy.market import Markets
 from kineticsim_env.engines.numpy.observations import observation
 from kineticsim_env.engines.numpy.rewards import mark2, marked_value, rewards
 from kineticsim_env.engines.numpy.rules import bits
+from kineticsim_env.engines.numpy.state import Markets
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 BANK_OF_MARKET, BANK_OF_SCENARIO = 1, 2
@@ -25,7 +25,7 @@ HISTORY = 4
 def step(args: dict[str, Any], rows: np.ndarray) -> None:
     """Take one environment step of some markets."""
     task = args["task"]
-    stopped = (args["error"][rows] & market.ERROR_STOPPED) != 0
+    stopped = (args["error"][rows] & state.ERROR_STOPPED) != 0
     done = (args["done"][rows] != 0) & ~stopped
 
     resting = rows[stopped | done]
@@ -110,9 +110,9 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
         if not late.size:
             break
         some = Markets(args, m.rows[late])
-        volume_of_auction, filled = market.auction(some, admitted[goes_on])
-        volume[late] += volume_of_auction
-        fills[late] += filled
+        for volume_of_auction, filled in market.decision(some, 1, admitted[goes_on]):
+            volume[late] += volume_of_auction
+            fills[late] += filled
         some.store(args)
     return Markets(args, m.rows)
 
@@ -138,11 +138,14 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool) -> None:
     m.t = np.zeros_like(m.t)
     if task["scenarios"] > 0:
         draw_scenarios(args, m)
+    beats.draw_first_regime(m)
     if task["bank_size"] > 0:
         open_warm(args, m)
     else:
         open_cold(m)
-    for name in ("volume", "trades", "quotes", "cash", "inventory", "fees", "prev_value", "ended"):
+    m.beat_price = m.last_price
+    zero = {"volume", "trades", "ret", "prev_value", "ended", *state.SLOT_STATE}
+    for name in zero.intersection(m.names):
         setattr(m, name, np.zeros_like(getattr(m, name)))
     m.elapsed = np.zeros_like(m.elapsed)
     m.done = np.zeros_like(m.done)
@@ -152,7 +155,7 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool) -> None:
     if explicit:
         m.error = np.zeros_like(m.error)
         if task["stagger"]:
-            begun = bits(m.word(market.WORD_STAGGER), 32, 32) * task["horizon"] >> 32
+            begun = bits(m.word(state.WORD_STAGGER), 32, 32) * task["horizon"] >> 32
             m.elapsed = np.where(m.episode == 0, begun, 0)
     args["observation"][rows] = observation(m, task)
     m.store(args)
@@ -160,14 +163,14 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool) -> None:
 
 def draw_scenarios(args: dict[str, Any], m: Markets) -> None:
     """Give every market the parameters of the scenario that its new episode plays."""
-    m.scenario = bits(m.word(market.WORD_SCENARIO), 32, 32) * args["task"]["scenarios"] >> 32
+    m.scenario = bits(m.word(state.WORD_SCENARIO), 32, 32) * args["task"]["scenarios"] >> 32
     for name, values in args["scenario_params"].items():
         args["params"][name][m.rows] = m.params[name] = values[m.scenario]
 
 
 def open_warm(args: dict[str, Any], m: Markets) -> None:
     task = args["task"]
-    snapshot = bits(m.word(market.WORD_WARM_START), 32, 32) * task["bank_size"] >> 32
+    snapshot = bits(m.word(state.WORD_WARM_START), 32, 32) * task["bank_size"] >> 32
     if task["bank_owner"] == BANK_OF_MARKET:
         snapshot = snapshot + m.rows * task["bank_size"]
     elif task["bank_owner"] == BANK_OF_SCENARIO:
@@ -176,6 +179,8 @@ def open_warm(args: dict[str, Any], m: Markets) -> None:
     m.ask = args["bank_ask"][snapshot].astype(np.int64)
     scalars = args["bank_scalars"][snapshot].astype(np.int64)
     m.prev_mid2, m.last_tick, m.price_origin, m.fundamental_price = scalars.T.copy()
+    if args.get("bank_regime") is not None:
+        m.regime = args["bank_regime"][snapshot].astype(np.int64)
 
 
 def open_cold(m: Markets) -> None:

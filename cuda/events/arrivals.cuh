@@ -1,0 +1,71 @@
+// arrivals.cuh: what comes at a stretch of events between two beats. None of it depends on the book, so a core draws a block
+// of events in loops that compilers vectorise; a lane of a GPU draws one at a time, as its registers are few.
+#pragma once
+
+#if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+#include <cstring>
+#endif
+
+#include "lane/lanes.cuh"
+#include "model/events.h"
+
+namespace ks {
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+constexpr int kEventBlock = 2;  // one word says who comes at two events
+#else
+constexpr int kEventBlock = 64;
+#endif
+
+struct ArrivalBlock {
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+  Arrival arrivals[kEventBlock];
+
+  KS_ON_LANE Arrival at(int i) const { return arrivals[i]; }
+
+  // Those of `count` events from g on; a block begins at an even event, or has one event only.
+  KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count) {
+    const uint64_t pair = random_word(key, g >> 1, kWhoWord);
+#pragma unroll
+    for (int i = 0; i < kEventBlock; ++i) {
+      if (i >= count) break;
+      const uint32_t drawn = (g + i) & 1 ? high_half(pair) : low_half(pair);
+      arrivals[i] = arrival_at(p, now, ret, g + i, drawn, random_word(key, g + i, 0));
+    }
+  }
+#else
+  static constexpr int kRoom = kEventBlock + 8;
+  int32_t quantity[kRoom], offset[kRoom], sells[kRoom], marketable[kRoom], by_value[kRoom];
+
+  KS_ON_LANE Arrival at(int i) const { return {quantity[begin + i], offset[begin + i], sells[begin + i], marketable[begin + i], by_value[begin + i]}; }
+
+  // The same. Rounding up to eight spares vectorised loops their remainder; what is too much is not read.
+  KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count) {
+    uint64_t words[kRoom], pairs[kRoom / 2];
+    uint32_t drawn[kRoom];
+    const int odd = g & 1, padded = (count + odd + 7) / 8 * 8;
+    // From the even event on, so that pairs are whole.
+    const uint64_t first = word_counter(key, g - odd, 0), who = word_counter(key, g >> 1, kWhoWord);
+    for (int i = 0; i < padded; ++i) words[i] = mix64(first + (uint64_t)i * (kGolden << 32));
+    for (int i = 0; i < padded / 2; ++i) pairs[i] = mix64(who + (uint64_t)i * (kGolden << 32));
+    std::memcpy(drawn, pairs, padded * sizeof(uint32_t));
+    const MarketParams own = p;  // locals, as the compiler must assume that what is written aliases them
+    const RegimeParams mine = now;
+    for (int i = 0; i < padded; ++i) {
+      const Arrival a = arrival_at(own, mine, ret, g - odd + i, drawn[i], words[i]);
+      quantity[i] = a.quantity, offset[i] = a.offset, sells[i] = a.sells;
+      marketable[i] = a.marketable, by_value[i] = a.by_value;
+    }
+    begin = odd;
+  }
+  int begin;
+#endif
+
+  // How many events the next block has, if it begins at g and `left` are left.
+  static KS_ON_LANE int block(uint32_t g, uint32_t left) {
+    const uint32_t most = kEventBlock - (g & 1);
+    return (int)(left < most ? left : most);
+  }
+};
+
+}  // namespace ks

@@ -1,0 +1,280 @@
+// call.cuh: the call auction on the clock: orders wait at the tick where they were priced until the interval ends, then all
+// clear at one price (docs/model.md).
+#pragma once
+
+#include "events/market.cuh"
+
+namespace ks {
+
+template <int kSlots>
+struct CallMarket : EventMarket<false, kSlots> {
+  using Base = EventMarket<false, kSlots>;
+  using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error, Base::fundamental, Base::g, Base::key,
+      Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
+      Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
+  using Base::find_quotes, Base::follow_mid, Base::mid2, Base::quoted, Base::tick_of;
+
+  static constexpr bool kQuotesWait = false;  // for anything but the end of their interval
+  Strided<int32_t> waiting[2];    // between launches and intervals all 0
+  Strided<uint64_t> occupied;     // ticks at which either side rests or waits, and perhaps some more
+  int64_t marketable[2], total[2];
+
+  KS_ON_LANE CallMarket(const Launch& launch, int64_t m, const EventMemory& memory)
+      : Base(launch, m, memory), waiting{{memory.waiting[0]}, {memory.waiting[1]}}, occupied{memory.waiting_bits} {
+    for (int tick = 0; tick < levels; ++tick) waiting[0][tick] = waiting[1][tick] = 0;
+    occupy_resting();
+  }
+
+  KS_ON_LANE void occupy_resting() {
+    for (int w = 0; w < book.words; ++w) occupied[w] = 0;
+    for (int tick = 0; tick < levels; ++tick) occupied[tick >> 6] |= (uint64_t)(book.row[tick] != 0) << (tick & 63);
+  }
+
+  // One interval; `fresh` are quotes of a decision that begins here, [K, 4], or null. Returns false if the market has to stop.
+  KS_ON_LANE bool interval(const int32_t* fresh, uint64_t, bool) {
+    this->begin_interval();
+    const int32_t place = origin;
+    if (!follow_mid()) return false;
+    if (origin != place) occupy_resting();
+    beat_price = last_tick + origin;
+    this->set_pricing();
+    marketable[0] = marketable[1] = 0;
+    if (careful) count();
+    const uint64_t end = g + (uint32_t)p.interval;
+    while (g < end) {
+      if (g == next_beat) take_beat();
+      const uint64_t until = end < next_beat ? end : next_beat;
+      if (!take_events((uint32_t)until)) return false;
+      g = until;
+    }
+    const int32_t mid = mid2();
+    if (kSlots && fresh) replace_quotes(fresh);
+    if (careful) {
+      count();
+      if (is_full(0) || is_full(1)) return false;
+    }
+    clear(mid);
+    t += 1;
+    return true;
+  }
+
+  KS_ON_LANE void take_beat() {
+    this->change_regime_and_fundamental(beat);
+    if (now.cancel_threshold != 0) cancel();
+    const uint64_t events = (uint32_t)p.interval, since = (uint32_t)p.beat;
+    if (g == 0 || g / events > (g - since) / events) this->take_return();  // an interval has ended since the last beat
+    this->set_pricing();
+    this->pass_beat();
+    if (careful) count();
+  }
+
+  // Of what rests and waits at a tick together; the loss comes out of what rests first.
+  KS_ON_LANE void cancel() {
+    for (int w = 0; w < book.words; ++w) {
+      const uint64_t here = occupied[w];
+      for (uint64_t pairs = (here | here >> 1) & 0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
+        const int32_t first = 64 * w + lowest_bit(pairs);
+        const uint64_t word = random_word(key, beat, kCancelWord + first / 2);
+        for (int32_t tick = first; tick < first + 2; ++tick) {
+          const uint32_t half = tick & 1 ? high_half(word) : low_half(word);
+          for (int side = 0; side < 2; ++side) {
+            const int32_t resting = book.resting(tick, side);
+            const int32_t loss = cancelled(resting + waiting[side][tick], now.cancel_threshold, half, side);
+            const int32_t taken = min_of(loss, resting);
+            waiting[side][tick] -= loss - taken;
+            if (taken == 0) continue;
+            book.row[tick] += side ? taken : -taken;
+            if (taken == resting) book.mark(book.flip(tick, side), side, false);
+          }
+        }
+      }
+    }
+    book.find_best();
+  }
+
+  KS_ON_LANE bool take_events(uint32_t until) {
+    ArrivalBlock arrivals;
+    const int32_t mid = mid2();  // nothing that rests changes before the next beat
+    const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
+    const bool has_value = p.num_fundamental > 0;
+    for (uint32_t e = (uint32_t)g; e != until;) {
+      const int count = ArrivalBlock::block(e, until - e);
+      arrivals.draw(p, now, ret, key, e, count);
+#pragma unroll
+      for (int i = 0; i < kEventBlock; ++i) {
+        if (i >= count) break;
+        Arrival a = arrivals.at(i);
+        if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
+        const int32_t tick = order_tick(pricing, mid, a.offset, a.sells, a.marketable);
+        waiting[a.sells][tick] += a.quantity;
+        occupied[tick >> 6] |= 1ull << (tick & 63);
+        marketable[a.sells] += a.marketable ? a.quantity : 0;
+        if (!careful) continue;
+        total[a.sells] += a.quantity;
+        if (a.quantity > 0 && is_full(a.sells)) return false;
+      }
+      e += count;
+    }
+    return true;
+  }
+
+  // Totals of both sides, waiting orders and quotes that take part included; kept up only while they may be too large.
+  KS_ON_LANE void count() {
+    for (int side = 0; side < 2; ++side) {
+      total[side] = book.total(side) + quoted(side);
+      for (int tick = 0; tick < levels; ++tick) total[side] += waiting[side][tick];
+    }
+  }
+  KS_ON_LANE bool is_full(int32_t side) {
+    if (total[side] < (int64_t)1 << 31) return false;
+    error |= kErrorOverflow;
+    return true;
+  }
+
+  KS_ON_LANE void replace_quotes(const int32_t* fresh) {
+    for (int k = 0; k < slots.count(); ++k) {
+      const int32_t* given = fresh + 4 * k;
+      const Quote raw = {given[0], given[1], given[2], given[3]};
+      Quote quote = apply_pre_trade_limits(raw, slots.accounts[k].inventory, p);
+      quote.bid_price = quote_price(pricing, p, quote.bid_price, beat_price, 0);
+      quote.ask_price = quote_price(pricing, p, quote.ask_price, beat_price, 1);
+      slots.quotes[k] = quote;
+    }
+    find_quotes();
+  }
+
+  // The auction --------------------------------------------------------------------------------------------------------
+
+  // What rests at a tick when the auction begins, quotes included.
+  KS_ON_LANE void put_quotes() {
+    for (int k = 0; k < slots.count(); ++k) {
+      for (int side = 0; side < 2; ++side) {
+        const int32_t tick = tick_of(k, side);
+        if (tick < 0) continue;
+        waiting[side][tick] += slots.quantity(k, side);
+        occupied[tick >> 6] |= 1ull << (tick & 63);
+      }
+    }
+  }
+
+  // Only occupied ticks are looked at: the volume is reached at one, and so are the lowest and the highest price that
+  // clears it, as supply rises and demand falls at occupied ticks only.
+  KS_ON_LANE void clear(int32_t mid) {
+    if (kSlots) put_quotes();
+    int64_t demand = 0;
+    for (int w = 0; w < book.words; ++w) {
+      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
+        const int32_t tick = 64 * w + lowest_bit(left);
+        const int32_t q = book.row[tick];
+        const int32_t buy = waiting[0][tick] += max_of(q, 0);
+        waiting[1][tick] += max_of(-q, 0);
+        demand += buy;
+      }
+    }
+    const int32_t all_demand = (int32_t)demand;
+    int32_t above = all_demand, below = 0, best = 0;
+    for (int w = 0; w < book.words; ++w) {
+      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
+        const int32_t tick = 64 * w + lowest_bit(left);
+        below += waiting[1][tick];
+        best = max_of(best, executable_volume(above, below));
+        above -= waiting[0][tick];
+      }
+    }
+    leave_residual(best, all_demand, mid);
+  }
+
+  // Put into the book what does not trade.
+  KS_ON_LANE void leave_residual(int32_t best, int32_t all_demand, int32_t mid) {
+    int32_t above = all_demand, below = 0, lowest = kNoTick, highest = -1;
+    for (int w = 0; w < book.words; ++w) {
+      uint64_t full = 0;
+      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
+        const int i = lowest_bit(left);
+        const int32_t tick = 64 * w + i;
+        const int32_t buy = waiting[0][tick], sell = waiting[1][tick];
+        below += sell;
+        if (below >= best) lowest = min_of(lowest, tick);
+        if (above >= best) highest = tick;
+        const int32_t q = residual_at_tick(best, above, buy) - residual_at_tick(best, below, sell);
+        above -= buy;
+        book.row[tick] = q;
+        if (q != 0) full |= 1ull << i;
+        if (!kSlots) waiting[0][tick] = waiting[1][tick] = 0;
+      }
+      if (!kSlots) occupied[w] = full;
+    }
+    if (best > 0) {
+      int32_t near = lowest;
+      if (p.tie == kTieMid) {
+        const int32_t twice = (mid >> 1) + (mid & (int32_t)t & 1);
+        near = (int32_t)(on_multiple((int64_t)twice + origin, p.tick_size, 0) - origin);
+      }
+      last_tick = clamp_to(near, lowest, highest);
+      volume += best;
+      trades += 1;
+    }
+    if (kSlots) fill_quotes();
+    if (p.residue == kResidueCancel) cancel_residue();
+    mark_resting();
+  }
+
+  // The book's bits; all that rests is at ticks that are marked as occupied.
+  KS_ON_LANE void mark_resting() {
+    for (int i = 0; i < 2 * book.words; ++i) book.bits[i] = 0;
+    for (int w = 0; w < book.words; ++w) {
+      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
+        const int32_t tick = 64 * w + lowest_bit(left), q = book.row[tick];
+        if (q != 0) book.mark(book.flip(tick, q < 0), q < 0, true);
+      }
+    }
+    book.find_best();
+  }
+
+  // Give each quote its share of what traded at its tick; the book keeps the built-in rest.
+  KS_ON_LANE void fill_quotes() {
+    const uint64_t word = random_word(key, t, kRationWord);
+    const int64_t price = (int64_t)last_tick + origin, fee = (int64_t)p.fee + 1000 * (int64_t)p.tax;
+    for (int side = 0; side < 2; ++side) {
+      int32_t places[EventSlots<kSlots>::kRoom], quantities[EventSlots<kSlots>::kRoom], left[EventSlots<kSlots>::kRoom];
+      for (int k = 0; k < slots.count(); ++k) {
+        places[k] = tick_of(k, side), quantities[k] = slots.quantity(k, side);
+        left[k] = places[k] >= 0 ? book.resting(places[k], side) : 0;
+      }
+      for (int k = 0; k < slots.count(); ++k) {
+        const int32_t tick = places[k];
+        if (tick < 0) continue;
+        const int32_t all = waiting[side][tick];
+        uint32_t before = 0;
+        for (int j = 0; j < k; ++j) before += places[j] == tick ? quantities[j] : 0;
+        const int32_t units = ration(before, quantities[k], all - left[k], all, (uint32_t)(word >> (32 * side)));
+        if (units > 0) slots.fill(k, side, price, units, fee);
+        slots.set_quantity(k, side, quantities[k] - units);
+        const int32_t kept = quantities[k] - units;
+        book.row[tick] += side ? kept : -kept;
+      }
+    }
+    for (int w = 0; w < book.words; ++w) {
+      uint64_t full = 0;
+      for (uint64_t ticks = occupied[w]; ticks != 0; ticks &= ticks - 1) {
+        const int i = lowest_bit(ticks);
+        waiting[0][64 * w + i] = waiting[1][64 * w + i] = 0;
+        if (book.row[64 * w + i] != 0) full |= 1ull << i;
+      }
+      occupied[w] = full;
+    }
+    find_quotes();
+  }
+
+  // Of marketable orders that were not filled, where they ended up.
+  KS_ON_LANE void cancel_residue() {
+    for (int side = 0; side < 2; ++side) {
+      const int32_t tick = pricing.taker[side], here = book.resting(tick, side);
+      const int32_t unwanted = here < marketable[side] ? here : (int32_t)marketable[side];
+      if (unwanted == 0) continue;
+      book.row[tick] += side ? unwanted : -unwanted;
+    }
+  }
+};
+
+}  // namespace ks

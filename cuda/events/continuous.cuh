@@ -1,0 +1,252 @@
+// continuous.cuh: the continuous double auction: every order is matched as it comes, and what is left rests. Quotes of slots
+// have places in queues (docs/model.md).
+#pragma once
+
+#include "events/market.cuh"
+
+namespace ks {
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_AT_ONCE KS_ON_LANE
+#else
+#define KS_AT_ONCE inline __attribute__((always_inline))
+#endif
+
+template <int kSlots>
+struct ContinuousMarket : EventMarket<true, kSlots> {
+  using Base = EventMarket<true, kSlots>;
+  using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error,
+      Base::fundamental, Base::g, Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now,
+      Base::origin, Base::p, Base::pricing, Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
+  using Base::best, Base::find_quotes, Base::follow_mid, Base::mid2, Base::place, Base::quoted, Base::tick_of;
+
+  static constexpr bool kQuotesWait = true;  // until they arrive, perhaps in a later interval of the decision
+
+  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory& memory) : Base(launch, m, memory) {}
+
+  // One interval. `fresh` are quotes of a decision, [K, 4], that arrive before event `arrival`, or null; `last`: the interval
+  // is its decision's last. Returns false if the market has to stop.
+  KS_ON_LANE bool interval(const int32_t* fresh, uint64_t arrival, bool last) {
+    this->begin_interval();
+    const int64_t before = volume;
+    const uint64_t end = g + (uint32_t)p.interval;
+    while (g < end) {
+      if (g == next_beat && !take_beat()) return false;
+      if (kSlots && fresh && g == arrival && !take_quotes(fresh)) return false;
+      uint64_t until = end < next_beat ? end : next_beat;
+      if (kSlots && fresh && arrival > g && arrival < until) until = arrival;
+      if (!take_events((uint32_t)until)) return false;
+      g = until;
+    }
+    if (kSlots && fresh && last && g == arrival && !take_quotes(fresh)) return false;
+    trades += volume > before;
+    t += 1;
+    return true;
+  }
+
+  KS_ON_LANE bool take_beat() {
+    if (!follow_mid()) return false;
+    this->change_regime_and_fundamental(beat);
+    if (now.cancel_threshold != 0) cancel();
+    this->take_return();
+    beat_price = last_tick + origin;
+    this->set_pricing();
+    this->pass_beat();
+    return true;
+  }
+
+  // Quotes first: what they lose depends on what their ticks hold and lose.
+  KS_ON_LANE void cancel() {
+    if (kSlots) {
+      const uint64_t places = random_word(key, beat, kPlaceWord);
+      for (int k = 0; k < slots.count(); ++k) {
+        for (int side = 0; side < 2; ++side) {
+          int32_t& ahead = slots.ahead[k][side];
+          const int32_t tick = tick_of(k, side);
+          if (tick < 0 || ahead == 0) continue;
+          const int32_t q = book.resting(tick, side);
+          if (q == 0) continue;
+          const uint64_t word = random_word(key, beat, kCancelWord + tick / 2);
+          const int32_t loss = cancelled(q, now.cancel_threshold, (uint32_t)(word >> (32 * (tick & 1))), side);
+          if (loss > 0) ahead -= cancelled_ahead(q, loss, ahead, (uint32_t)(places >> (32 * side)));
+        }
+      }
+    }
+    book.cancel(now.cancel_threshold, key, beat);
+  }
+
+  // What events change most of the time, so that it is in registers while they come.
+  struct Touch {
+    EventBook book;
+    int32_t last_tick, traded;
+  };
+  KS_ON_LANE void put_back(Touch& touch) {
+    book.best[0] = touch.book.best[0], book.best[1] = touch.book.best[1];
+    last_tick = touch.last_tick;
+    volume += touch.traded;
+    touch.traded = 0;
+  }
+
+  KS_ON_LANE bool take_events(uint32_t until) {
+    return pricing.plain && !careful ? take_events<true>(until) : take_events<false>(until);
+  }
+
+  // kPlain: no lever moves prices, and no side can reach 2^31.
+  template <bool kPlain>
+  KS_ON_LANE bool take_events(uint32_t until) {
+    const RegimeParams now = this->now;
+    const LivePricing pricing = this->pricing;
+    const bool has_value = p.num_fundamental > 0;
+    const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
+    Touch touch = {book, last_tick, 0};
+    ArrivalBlock arrivals;
+    for (uint32_t e = (uint32_t)g; e != until;) {
+      const int count = ArrivalBlock::block(e, until - e);
+      arrivals.draw(p, now, ret, key, e, count);
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#pragma unroll
+      for (int i = 0; i < kEventBlock; ++i) {
+        if (i >= count) break;
+        Arrival a = arrivals.at(i);
+        const int32_t mid = mid2_of(touch);
+        if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
+        if (!take_order<kPlain>(touch, pricing, a, mid, a.sells)) return false;
+      }
+#else  // two codes, each of one side, are faster on a core than one without that branch
+      for (int i = 0; i < count; ++i) {
+        Arrival a = arrivals.at(i);
+        const int32_t mid = mid2_of(touch);
+        if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
+        if (!(a.sells ? take_order<kPlain>(touch, pricing, a, mid, 1) : take_order<kPlain>(touch, pricing, a, mid, 0)))
+          return false;
+      }
+#endif
+      e += count;
+    }
+    put_back(touch);
+    return true;
+  }
+
+  KS_ON_LANE int32_t mid2_of(const Touch& touch) const {
+    int32_t bid = touch.book.best[0], ask = touch.book.best[1];
+    if (kSlots) bid = min_of(bid, slots.best[0]), ask = min_of(ask, slots.best[1]);
+    return max_of(bid, ask) != kNoPlace ? levels - 1 - bid + ask : 2 * touch.last_tick;
+  }
+
+  // A built-in agent's order is matched, and what is left of it rests. Returns false if the market has to stop.
+  template <bool kPlain>
+  KS_AT_ONCE bool take_order(Touch& touch, const LivePricing& pricing, const Arrival& a, int32_t mid, int32_t side) {
+    const int32_t other = 1 - side;
+    const int32_t tick = kPlain ? plain_tick(pricing, mid, a.offset, side, a.marketable)
+                                : order_tick(pricing, mid, a.offset, side, a.marketable);
+    const int32_t last = touch.book.flip(tick, other);
+    int32_t left = a.quantity;
+    if (kSlots && slots.best_of(other) <= last) {  // a learned quote is within reach
+      put_back(touch);
+      left = match(tick, left, side, -1);
+      touch.book.best[0] = book.best[0], touch.book.best[1] = book.best[1], touch.last_tick = last_tick;
+    } else {
+      for (int32_t here = touch.book.best_of(other); (here <= last) & (left > 0); here = touch.book.best_of(other)) {
+        const int32_t units = touch.book.take(here, left, other);
+        touch.traded += units;
+        touch.last_tick = touch.book.flip(here, other);
+        left -= units;
+      }
+    }
+    if (left == 0 || a.marketable) return true;
+    touch.book.rest(touch.book.flip(tick, side), left, side);
+    if (kPlain || !careful) return true;
+    put_back(touch);
+    return has_room(side);
+  }
+
+  KS_ON_LANE bool has_room(int32_t side) {
+    if (book.total(side) + quoted(side) < (int64_t)1 << 31) return true;
+    error |= kErrorOverflow;
+    return false;
+  }
+
+  // Matching -----------------------------------------------------------------------------------------------------------
+
+  // Match up to `quantity` against the other side, up to tick `limit`; slot `taker`, or -1. Returns what is left.
+  KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
+    const int32_t other = 1 - side, last = book.flip(limit, other);  // the worst place that it may take from
+    for (int32_t here = best(other); (here <= last) & (quantity > 0); here = best(other)) {
+      const bool queued = kSlots && here == slots.best_of(other);
+      const int32_t units = queued ? take_from_queue(here, quantity, other) : book.take(here, quantity, other);
+      volume += units;
+      last_tick = book.flip(here, other);
+      if (kSlots && taker >= 0)
+        slots.fill(taker, side, (int64_t)last_tick + origin, units, (int64_t)p.fee + p.taker_fee + 1000 * (int64_t)p.tax);
+      quantity -= units;
+    }
+    return quantity;
+  }
+
+  // Take units of a place at which learned quotes stand, oldest first; returns how many.
+  KS_ON_LANE int32_t take_from_queue(int32_t here, int32_t quantity, int32_t side) {
+    const auto where = [this](int k, int32_t of) { return place(k, of); };
+    const int32_t tick = book.flip(here, side);
+    const int64_t price = (int64_t)tick + origin, fee = (int64_t)p.fee + 1000 * (int64_t)p.tax;
+    int32_t left = quantity;
+    while (left > 0) {
+      const int k = slots.first_at(here, side, where);
+      const int32_t there = book.resting(tick, side);
+      const int32_t built_in = min_of(left, k < 0 ? there : min_of(there, slots.ahead[k][side]));
+      if (built_in > 0) {
+        left -= book.take(here, built_in, side);
+        for (int j = 0; j < slots.count(); ++j)
+          if (place(j, side) == here) slots.ahead[j][side] = max_of(0, slots.ahead[j][side] - built_in);
+      }
+      if (k < 0) break;
+      if (left == 0) continue;
+      const int32_t units = min_of(left, slots.quantity(k, side));
+      slots.fill(k, side, price, units, fee);
+      slots.set_quantity(k, side, slots.quantity(k, side) - units);
+      left -= units;
+    }
+    find_quotes();
+    return quantity - left;
+  }
+
+  // Fresh quotes arrive, each with its pre-trade limits as the account then is.
+  KS_ON_LANE bool take_quotes(const int32_t* fresh) {
+    for (int number = 0; number < slots.count(); ++number) {
+      const int k = kSlots == 1 ? 0 : (int)((t + number) % slots.count());
+      const int32_t* given = fresh + 4 * k;
+      const Quote raw = {given[0], given[1], given[2], given[3]};
+      const Quote quote = apply_pre_trade_limits(raw, slots.accounts[k].inventory, p);
+      int32_t quantity[2];
+      for (int side = 0; side < 2; ++side) {
+        quantity[side] = side ? quote.ask_qty : quote.bid_qty;
+        int32_t price = quote_price(pricing, p, side ? quote.ask_price : quote.bid_price, beat_price, side);
+        const int32_t tick = price - origin;
+        if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
+        if (price == slots.price(k, side) && quantity[side] > 0 && quantity[side] <= slots.quantity(k, side)) {
+          slots.set_quantity(k, side, quantity[side]);
+          quantity[side] = 0;  // it keeps its place
+          continue;
+        }
+        slots.set_price(k, side, price);
+        slots.set_quantity(k, side, 0);
+      }
+      find_quotes();
+      for (int side = 0; side < 2; ++side)
+        if (quantity[side] > 0 && !join(k, side, quantity[side], number)) return false;
+    }
+    return true;
+  }
+
+  KS_ON_LANE bool join(int k, int32_t side, int32_t quantity, int32_t moment) {
+    const int32_t tick = slots.price(k, side) - origin;
+    const int32_t left = match(tick, quantity, side, k);
+    if (left == 0) return true;
+    slots.set_quantity(k, side, left);
+    slots.ahead[k][side] = tick >= 0 && tick < levels ? book.resting(tick, side) : 0;
+    slots.moments[k][side] = moment_of(t, moment);
+    find_quotes();
+    return !careful || has_room(side);
+  }
+};
+
+}  // namespace ks

@@ -1,0 +1,200 @@
+// market.cuh: a market on the clock: its state, what agents see, what a beat does to it, and how far a launch may go before
+// a market has to stop. continuous.cuh and call.cuh say what events are in either mechanism.
+//
+// A market is sequential, so it belongs to one core, or to one lane of a GPU: the same source, as in cuda/lane/.
+#pragma once
+
+#include "events/arrivals.cuh"
+#include "events/queues.cuh"
+#include "model/auction.h"
+#include "model/compiled_in.cuh"
+
+namespace ks {
+
+// Where the numbers of a market are that need indices: see EventBook's Strided. A call auction's waiting orders need two
+// more rows.
+struct EventMemory {
+  int32_t* row;
+  uint64_t* bits;
+  int32_t* waiting[2];
+  uint64_t* waiting_bits;
+};
+
+template <bool kContinuous, int kSlots>
+struct EventMarket : MarketNumbers {
+  const Launch& launch;
+  const int64_t m;
+  const MarketParams p;
+  const int levels;
+  EventBook book;
+  EventSlots<kSlots> slots;
+  RegimeParams now;
+  LivePricing pricing;
+  int32_t regime, ret, beat_price;
+  int64_t volume, trades;
+  uint64_t g, next_beat;   // the next event, and that before which the next beat comes
+  int64_t beat;            // that one's number
+  int64_t bound, growth;   // no side holds more; what an interval can add to it
+  bool careful;            // this interval may have to stop
+
+  KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory& memory)
+      : launch(launch), m(m), p(copy_of(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
+        book(memory.row, memory.bits, KS_LEVELS) {
+    load();
+  }
+
+  static KS_ON_LANE MarketParams copy_of(const MarketParams& row) { return MarketParams{KS_PARAMETERS}; }
+
+  KS_ON_LANE void load() {
+    static_cast<MarketNumbers&>(*this) = numbers_of(launch, m);
+    volume = launch.volume[m], trades = launch.trades[m];
+    ret = launch.ret ? launch.ret[m] : 0;
+    beat_price = launch.beat_price ? launch.beat_price[m] : last_tick + origin;
+    regime = launch.regime ? launch.regime[m] : 0;
+    book.load(launch.bid + m * levels, launch.ask + m * levels);
+    slots.load(launch, m);
+    bound = (int64_t)1 << 40;
+    const int64_t largest = p.regimes > 0 ? 65535 : p.max_order_qty;
+    growth = (int64_t)p.interval * largest + (int64_t)2 * slots.count() * kMaxQuoteQty;
+    now = parameters_in_force(p, launch.regimes, regime);
+    g = (uint64_t)t * (uint32_t)p.interval;
+    beat = (int64_t)((g + p.beat - 1) / (uint32_t)p.beat);
+    next_beat = (uint64_t)beat * (uint32_t)p.beat;
+    set_pricing();
+    find_quotes();
+  }
+
+  KS_ON_LANE void store() const {
+    store_numbers(launch, m, *this);
+    launch.volume[m] = volume, launch.trades[m] = trades;
+    if (launch.ret) launch.ret[m] = ret;
+    if (launch.beat_price) launch.beat_price[m] = beat_price;
+    if (launch.regime) launch.regime[m] = regime;
+    book.store(launch.bid + m * levels, launch.ask + m * levels);
+    slots.store(launch, m);
+  }
+
+  KS_ON_LANE bool stopped() const { return market_has_stopped(error); }
+  KS_ON_LANE int32_t mark() const { return mark_mid2(book.best_bid(), book.best_ask(), last_tick, origin); }
+
+  // Quotes -----------------------------------------------------------------------------------------------------------
+
+  // The tick of a standing quote that takes part, or -1. In an auction a quote beyond the grid's far end is at that end; in
+  // the continuous market it has that price for good.
+  KS_ON_LANE int32_t tick_of(int k, int32_t side) const {
+    const int32_t tick = slots.price(k, side) - origin;
+    if (slots.quantity(k, side) <= 0 || (side ? tick >= levels : tick < 0)) return -1;
+    if (kContinuous) return (uint32_t)tick < (uint32_t)levels ? tick : -1;
+    return nearest_multiple(pricing, tick);
+  }
+  KS_ON_LANE int32_t place(int k, int32_t side) const {
+    const int32_t tick = tick_of(k, side);
+    return tick >= 0 ? book.flip(tick, side) : kNoPlace;
+  }
+
+  KS_ON_LANE void find_quotes() {
+    slots.best[0] = slots.best[1] = kNoPlace;
+    for (int k = 0; k < slots.count(); ++k) {
+      slots.best[0] = min_of(slots.best[0], place(k, 0));
+      slots.best[1] = min_of(slots.best[1], place(k, 1));
+    }
+  }
+
+  KS_ON_LANE int64_t quoted(int32_t side) const {
+    int64_t sum = 0;
+    for (int k = 0; k < slots.count(); ++k)
+      if (tick_of(k, side) >= 0) sum += slots.quantity(k, side);
+    return sum;
+  }
+
+  // What agents see --------------------------------------------------------------------------------------------------
+
+  // The best place of a side, quotes included.
+  KS_ON_LANE int32_t best(int32_t side) const {
+    const int32_t built_in = book.best_of(side);
+    return kSlots ? min_of(built_in, slots.best_of(side)) : built_in;
+  }
+  KS_ON_LANE int32_t mid2() const {
+    const int32_t bid = best(0), ask = best(1);
+    return max_of(bid, ask) != kNoPlace ? levels - 1 - bid + ask : 2 * last_tick;
+  }
+
+  // A beat -----------------------------------------------------------------------------------------------------------
+
+  KS_ON_LANE void set_pricing() {
+    // Between beats, the last one's coin; at a beat this is done anew.
+    const int64_t b = next_beat == g ? beat : beat - 1;
+    const bool tossed = p.rounding == kRoundingCoin;
+    pricing = pricing_of(p, levels, origin, fundamental, beat_price, tossed ? random_word(key, b, kWalkWord) : 0);
+  }
+
+  // Move the grid if the mid asks for it. Returns false if the market has to stop.
+  KS_ON_LANE bool follow_mid() {
+    if (p.window <= 0) return true;
+    const int32_t shift = window_shift(p, mid2(), levels);
+    if (shift == 0) return true;
+    if (!origin_in_range(origin, shift)) {
+      error |= kErrorOrigin;
+      return false;
+    }
+    book.shift(shift);
+    origin += shift, last_tick -= shift, prev_mid2 -= 2 * shift;
+    set_pricing();
+    if (kContinuous) take_quotes_along();
+    find_quotes();
+    return true;
+  }
+
+  // After a shift quotes that could cross later take the price of the grid's end for good.
+  KS_ON_LANE void take_quotes_along() {
+    for (int k = 0; k < slots.count(); ++k) {
+      for (int side = 0; side < 2; ++side) {
+        if (slots.quantity(k, side) <= 0) continue;
+        int32_t tick = slots.price(k, side) - origin;
+        if (side ? tick < 0 : tick >= levels) {
+          tick = side ? pricing.lowest : pricing.highest;
+          slots.set_price(k, side, tick + origin);
+        }
+        const bool on_grid = tick >= 0 && tick < levels;
+        slots.ahead[k][side] = on_grid ? min_of(slots.ahead[k][side], book.resting(tick, side)) : 0;
+      }
+    }
+  }
+
+  KS_ON_LANE void change_regime_and_fundamental(int64_t b) {
+    if (p.regimes > 0) {
+      regime = regime_at(p, key, b, regime);
+      now = parameters_in_force(p, launch.regimes, regime);
+    }
+    if ((now.walk_threshold | now.jump_threshold) != 0)
+      fundamental = moved_fundamental(now, random_word(key, b, kWalkWord), fundamental);
+  }
+
+  KS_ON_LANE void take_return() {
+    const int32_t mid = mid2();
+    ret = (mid > prev_mid2) - (mid < prev_mid2);
+    prev_mid2 = mid;
+  }
+
+  KS_ON_LANE void pass_beat() {
+    beat += 1;
+    next_beat += (uint32_t)p.beat;
+  }
+
+  // Whether the market may have to stop in the next interval. It is then stored first, as it stays as it is now.
+  KS_ON_LANE void begin_interval() {
+    careful = false;
+    const int64_t full = (int64_t)1 << 31, far = 1 << 27;
+    if (bound + growth >= full) {
+      const int64_t bids = book.total(0) + quoted(0), asks = book.total(1) + quoted(1);
+      bound = bids > asks ? bids : asks;
+    }
+    careful = bound + growth >= full || origin > far || -origin > far || last_tick > far || -last_tick > far;
+    bound += growth;
+    if (careful) store();
+  }
+  // It has to stop: of this interval nothing is kept but what its error is.
+  KS_ON_LANE void stop() { launch.error[m] |= error; }
+};
+
+}  // namespace ks

@@ -1,0 +1,125 @@
+"""`Markets`: the state of some markets as NumPy arrays, and the names and numbers that all of the oracle shares.
+
+Everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.engines.numpy.rules import episode_key, random_words
+from kineticsim_env.errors import MarketError
+
+ERROR_OVERFLOW, ERROR_NAN_ACTION, ERROR_ACTION_RANGE, ERROR_ORIGIN = 1, 2, 4, 8
+ERROR_STOPPED = ERROR_OVERFLOW | ERROR_ORIGIN
+
+# Indices of random words that belong to no agent.
+WORD_WALK, WORD_RATIONING, WORD_WARM_START, WORD_STAGGER, WORD_SCENARIO = (2**30 + i for i in range(5))
+WORD_QUEUE, WORD_REGIME, WORD_FIRST_REGIME = (2**30 + i for i in range(6, 9))
+WORD_SLOT, WORD_CANCEL = 2**30 + 64, 2**31
+WORD_WHO = 2**31 + 2**29
+
+MAX_PRICE, MAX_ORIGIN = 2**30, 2**29
+CLOCK, CONTINUOUS = 1, 1  # of enums Arrivals and Mechanism
+
+MARKET_STATE = (
+    "bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price",
+    "seed", "episode", "t", "volume", "trades", "error", "regime", "ret", "beat_price",
+)  # fmt: skip
+SLOT_STATE = ("quotes", "cash", "inventory", "fees", "queue", "moments")
+ENV_STATE = ("elapsed", "done", "mid_history", "volume_history", "prev_value", "ended", "arrival2", "scenario")
+CLASSES = ("noise", "momentum", "maker", "fundamental")
+
+
+class Markets:
+    """The state of some markets as int64 arrays, one attribute for each name of the state table.
+
+    Attributes:
+        rows: Which markets they are.
+        params: Their parameters by the names of `struct MarketParams`, [m] each.
+        now: The same, as the regimes of the markets have them.
+    """
+
+    bid: np.ndarray
+    ask: np.ndarray
+    prev_mid2: np.ndarray
+    last_tick: np.ndarray
+    price_origin: np.ndarray
+    fundamental_price: np.ndarray
+    seed: np.ndarray
+    episode: np.ndarray
+    t: np.ndarray
+    volume: np.ndarray
+    trades: np.ndarray
+    error: np.ndarray
+    regime: np.ndarray
+    ret: np.ndarray
+    beat_price: np.ndarray
+    quotes: np.ndarray
+    cash: np.ndarray
+    inventory: np.ndarray
+    fees: np.ndarray
+    queue: np.ndarray
+    moments: np.ndarray
+    elapsed: np.ndarray
+    done: np.ndarray
+    mid_history: np.ndarray
+    volume_history: np.ndarray
+    prev_value: np.ndarray
+    ended: np.ndarray
+    arrival2: np.ndarray
+    scenario: np.ndarray
+
+    def __init__(self, args: dict[str, Any], rows: np.ndarray):
+        self.rows, self.num_levels = rows, args["levels"]
+        self.on_clock = args.get("arrivals") == CLOCK
+        self.continuous = args.get("mechanism") == CONTINUOUS
+        self.params = {name: np.broadcast_to(x, args["markets"])[rows] for name, x in args["params"].items()}
+        self.names = [n for n in MARKET_STATE + SLOT_STATE + ENV_STATE if args.get(n) is not None]
+        for name in self.names:
+            setattr(self, name, args[name][rows].astype(np.int64))
+        if "quotes" not in self.names:  # no slots
+            self.quotes = np.zeros((len(rows), 0, 4), np.int64)
+            self.cash, self.inventory, self.fees = (np.zeros((len(rows), 0), np.int64) for _ in range(3))
+        if "ret" not in self.names:  # in "each" it is taken anew in each auction
+            self.ret = np.zeros(len(rows), np.int64)
+        self._regimes = args.get("regimes") or {}
+        self.follow_regime()
+
+    def store(self, args: dict[str, Any]) -> None:
+        for name in self.names:
+            args[name][self.rows] = getattr(self, name)
+
+    def follow_regime(self) -> None:
+        """Bring `now` up to date with `regime`: -1 in the table leaves a parameter as it is."""
+        changed = {name: values[self.regime] for name, values in self._regimes.items()}
+        self.now = self.params | {n: np.where(value < 0, self.params[n], value) for n, value in changed.items()}
+
+    @property
+    def last_price(self) -> np.ndarray:
+        """The absolute last price, [m]."""
+        return self.last_tick + self.price_origin
+
+    def words(self, index: Any, t: np.ndarray | int | None = None) -> np.ndarray:
+        """Random words `w(index)` as [m, n], index [n] or [m, n]; at the present t unless another is given."""
+        key = episode_key(self.seed, self.episode)
+        t = self.t if t is None else np.broadcast_to(t, self.t.shape)
+        return random_words(key[:, None], t[:, None], np.asarray(index))
+
+    def word(self, index: int, t: np.ndarray | int | None = None) -> np.ndarray:
+        """Random word `w(index)` of each market, [m]."""
+        return self.words([index], t)[:, 0]
+
+    def check(self, failed: np.ndarray, what: str) -> None:
+        if failed.any():
+            first = int(np.argmax(failed))
+            raise MarketError(
+                f"market {self.rows[first]}, auction t={self.t[first]}: {what}; the state is as before the call"
+            )
+
+    def check_totals(self, total: np.ndarray) -> None:
+        """Stop where what one side holds, [m], reaches 2^31."""
+        self.check(
+            total >= 2**31,
+            "a side's total quantity would reach 2^31 (use cancel_prob or smaller orders, or reset it more often)",
+        )

@@ -1,0 +1,188 @@
+"""A config as the integers that engines read: rows of `struct MarketParams` and of `struct RegimeParams`.
+
+`Simulator` makes the rows, when it is made and when parameters change (`changed`); engines take them by
+`Engine.set_parameters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.config import CLASSES, MAX_STEP_QTY, MarketConfig
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.fields import (
+    CHOICES,
+    ENSEMBLE_WIDE,
+    INTEGERS,
+    MAX_REGIMES,
+    PROBABILITIES,
+    REGIME_FIELDS,
+    checked,
+)
+from kineticsim_env.runtime.values import show
+
+_UNUSED = tuple(name for name in layout.PARAMS_FIELDS if name.startswith("unused"))  # so that rows are read by 16 bytes
+
+
+def threshold(probability: Any, scale: int) -> np.ndarray:
+    """Round a probability to an integer threshold of `scale`, half to even."""
+    return np.rint(np.asarray(probability, dtype=np.float64) * scale).astype(np.int64)
+
+
+def class_counts(config: MarketConfig, num_rows: int) -> np.ndarray:
+    """Count the agents of each class by largest remainder; int64 `[num_rows, 4]` in the order of `CLASSES`."""
+    agents = np.broadcast_to(np.asarray(config.num_agents, dtype=np.int64), (num_rows,))
+    shares = [np.broadcast_to(np.asarray(getattr(config, name), dtype=np.float64), (num_rows,)) for name in CLASSES]
+    scaled = np.rint(np.stack(shares, axis=1) * agents[:, None] * 65536.0).astype(np.int64)
+    counts, remainders = scaled >> 16, scaled & 65535
+    missing = agents - counts.sum(axis=1)
+    order = np.argsort(-remainders, axis=1, kind="stable")  # stable: equal remainders go to the earlier class
+    for place in range(len(CLASSES)):
+        rows = np.flatnonzero(missing > place)
+        counts[rows, order[rows, place]] += 1
+    return counts
+
+
+def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
+    """Return the inclusive range of each integer of `struct MarketParams`, by name."""
+    counts = [f"num_{name}" for name in CLASSES] + [f"first_{name}" for name in CLASSES[1:]]
+    thresholds = {name.removesuffix("_prob") + "_threshold": (0, scale) for name, scale in PROBABILITIES.items()}
+    return {
+        **dict.fromkeys(counts, (0, MAX_STEP_QTY)),
+        **{name: bounds for name, bounds in INTEGERS.items() if name != "num_levels"},
+        **{name: bounds for name, bounds in thresholds.items() if name != "regime_switch_threshold"},
+        "init_price": (1, num_levels - 2),
+        "window": (0, num_levels // 2 - 1),
+        "tie": (0, len(CHOICES["tie"]) - 1),
+        "residue": (0, len(CHOICES["residue"]) - 1),
+        "rounding": (0, len(CHOICES["rounding"]) - 1),
+        "reference": (0, len(CHOICES["reference"]) - 1),
+        "inventory_limit": (-1, INTEGERS["inventory_limit"][1]),  # -1 is none
+        "regime_threshold": (0, 1 << 16),
+        "regimes": (0, MAX_REGIMES),
+        **dict.fromkeys(_UNUSED, (0, 0)),
+        "interval": (0, INTEGERS["interval"][1]),
+        "beat": (0, INTEGERS["beat"][1]),
+    }
+
+
+def parameter_rows(
+    config: MarketConfig, num_rows: int, counts: np.ndarray, replaced: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the integers of `struct MarketParams` by name.
+
+    Args:
+        config: The market.
+        num_rows: 1 if all markets share their parameters, else the number of markets.
+        counts: int64 `[num_rows, 4]`, agents per class before replacement.
+        replaced: How many agents of each class slots replace.
+
+    Returns:
+        int64 arrays of shape `[num_rows]`, one per field.
+    """
+    silent = np.array([replaced.get(name, 0) for name in CLASSES])
+    if config.population == "fixed":
+        short = np.argwhere(silent[None, :] > counts)
+        if len(short):
+            row, index = short[0]
+            raise ValueError(
+                f"slots: got {silent[index]} that replace a {CLASSES[index]} agent, allowed is up to "
+                f"{counts[row, index]}, the number of {CLASSES[index]} agents in the market"
+            )
+    speaking = np.maximum(counts - silent, 0)
+    first = np.cumsum(counts, axis=1)
+
+    def column(value: Any) -> np.ndarray:
+        return np.array(np.broadcast_to(np.asarray(value, dtype=np.int64), (num_rows,)))
+
+    rows = {f"num_{name}": speaking[:, index] for index, name in enumerate(CLASSES)}
+    rows |= {f"first_{name}": first[:, index] for index, name in enumerate(CLASSES[1:])}
+    for name in ("init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size"):
+        rows[name] = column(getattr(config, name))
+    for name, scale in PROBABILITIES.items():
+        row = "regime_threshold" if name == "regime_switch_prob" else name.removesuffix("_prob") + "_threshold"
+        rows[row] = column(threshold(getattr(config, name), scale))
+    rows["window"] = column(config.window)
+    rows["tie"] = column(np.asarray(config.tie) == "mid")
+    rows["residue"] = column(np.asarray(config.residue) == "cancel")
+    start = config.init_price if config.fundamental_price is None else config.fundamental_price
+    rows["fundamental_price"] = column(start)
+    rows["max_quote_qty"] = column(config.max_quote_qty)
+    rows["inventory_limit"] = column(-1 if config.inventory_limit is None else config.inventory_limit)
+    for name in ("fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size", "quote_latency"):
+        rows[name] = column(getattr(config, name))
+    rows["rounding"] = column(np.asarray(config.rounding) == "coin")
+    rows["reference"] = column(np.asarray(config.reference) == "fundamental")
+    rows["num_agents"] = column(config.num_agents)
+    rows |= {name: column(0) for name in _UNUSED}
+    rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
+    for name in ("interval", "beat"):
+        given = getattr(config, name)
+        rows[name] = column(0 if not config.uses_clock else config.num_agents if given is None else given)
+    return rows
+
+
+def regime_rows(config: MarketConfig) -> dict[str, np.ndarray]:
+    """Return the integers of `struct RegimeParams` by name, int64 `[R]`; -1 where a regime changes nothing."""
+    regimes = config.regimes or ()
+
+    def number(name: str, value: Any) -> int:
+        return int(threshold(value, PROBABILITIES[name])) if name in PROBABILITIES else value
+
+    values = {
+        name: [number(name, regime[name]) if name in regime else -1 for regime in regimes] for name in REGIME_FIELDS
+    }
+    return {name.replace("_prob", "_threshold"): np.array(column, np.int64) for name, column in values.items()}
+
+
+# Changes in running markets -------------------------------------------------------------------------------------------
+
+_FIXED = (*ENSEMBLE_WIDE, "num_agents", *CLASSES)  # what memory, random words and agents' indices depend on
+
+
+def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray) -> MarketConfig:
+    """Return the config of running markets after a change of some fields.
+
+    Args:
+        config: What they play.
+        fields: New values by name, one for all markets or one per market.
+        chosen: bool `[M]`, the markets that change; fields become per market unless all do.
+
+    Raises:
+        TypeError, ValueError: Naming the field, what came and what is allowed.
+    """
+    free = [name for name in config.to_dict() if name not in _FIXED]
+    if not fields:
+        raise TypeError(f"set_parameters: got no field, allowed are {', '.join(free)}")
+    for name in fields:
+        if name not in free:
+            reason = ", which running markets cannot change" if name in _FIXED else ""
+            raise ValueError(f"set_parameters: got the field {name!r}{reason}, allowed are {', '.join(free)}")
+    wanted = {name: checked(name, value) for name, value in fields.items()}
+    for name, value in wanted.items():
+        if isinstance(value, np.ndarray) and len(value) != len(chosen):
+            raise ValueError(f"{name}: got {len(value)} per-market values, allowed is one, or {len(chosen)}")
+    if not chosen.all():
+        wanted = {name: _where(name, chosen, value, config) for name, value in wanted.items()}
+    found = config.replace(**wanted)
+    stuck = (np.asarray(config.window) > 0) & (np.asarray(found.window) == 0)
+    if np.any(stuck):
+        raise ValueError("window: got 0 for a market whose grid follows its price, allowed is a window above 0")
+    return found
+
+
+def _where(name: str, chosen: np.ndarray, value: Any, config: MarketConfig) -> Any:
+    """Return a field's new value where markets are chosen, and its present one elsewhere."""
+    present = getattr(config, name)
+    if value is None and present is None:
+        return None
+    if name == "fundamental_price":  # None is the opening price
+        value, present = (config.init_price if one is None else one for one in (value, present))
+    if value is None or present is None:
+        raise ValueError(
+            f"{name}: got {show(value)} for some markets beside {show(present)} in others, allowed are numbers in all"
+        )
+    return np.where(chosen, value, present)

@@ -1,0 +1,112 @@
+"""The fields of `MarketConfig` together: what one of them allows the others. Per-market fields broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_STEP_QTY
+
+if TYPE_CHECKING:
+    from kineticsim_env.config import MarketConfig
+
+_SHARES_NEAR = 1e-6  # what shares may sum to besides 1: those in float32 sum to 1 within 3e-7
+_SHARES_EXACT = 1e-9  # shares that sum to 1 but for the rounding of float64 stay as they are given
+
+
+def check_together(config: MarketConfig) -> None:
+    """Check what involves several fields; per-market fields broadcast against each other."""
+    levels = config.num_levels
+    if levels & (levels - 1):
+        raise ValueError(f"num_levels: got {levels}, allowed is a power of two from 8 to 8192")
+    lengths = config.per_market
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"per-market fields must have one length, got {lengths}")
+
+    def refuse(name: str, bad: Any, allowed: str) -> None:
+        bad = np.atleast_1d(bad)
+        if np.any(bad):
+            value = np.atleast_1d(np.asarray(getattr(config, name)))
+            first = value[min(int(np.argmax(bad)), len(value) - 1)]
+            raise ValueError(f"{name}: got {first!s}, allowed is {allowed}")
+
+    def array(name: str) -> np.ndarray:
+        return np.asarray(getattr(config, name))
+
+    refuse("init_price", array("init_price") > levels - 2, f"1 to num_levels - 2 = {levels - 2}")
+    refuse("window", array("window") >= levels // 2, f"0 (off) or 1 to num_levels / 2 - 1 = {levels // 2 - 1}")
+    moves = (array("walk_prob") > 0) | ((array("jump_prob") > 0) & (array("jump_size") > 0))
+    loose = moves & (array("window") == 0)
+    refuse("window", loose, "a window above 0 when walk_prob or jump_prob moves the fundamental")
+    largest = MAX_STEP_QTY
+    over = array("num_agents").astype(np.int64) * array("max_order_qty") > largest
+    refuse("num_agents", over, f"num_agents * max_order_qty up to {largest}")
+    refuse("tick_size", array("tick_size") > levels, f"1 to num_levels = {levels}")
+    _check_clock(config, refuse)
+    _check_regimes(config)
+    total = np.atleast_1d(_sum_of_shares(config))
+    off = np.abs(total - 1.0)
+    if np.any(off > _SHARES_NEAR):
+        worst = float(total[np.argmax(off)])
+        raise ValueError(
+            f"{', '.join(CLASSES)}: got shares that sum to {worst!r}, allowed is 1, or within {_SHARES_NEAR:g} of it"
+        )
+
+
+def shares_to_one(config: MarketConfig) -> dict[str, Any]:
+    """Return the shares divided by their sum where it is off 1 by more than 1e-9, as float32 shares are; else none."""
+    total = _sum_of_shares(config)
+    divisor = np.where(np.abs(total - 1.0) > _SHARES_EXACT, total, 1.0)
+    if np.all(divisor == 1.0):
+        return {}
+    shares = {name: np.asarray(getattr(config, name) / divisor) for name in CLASSES if np.any(getattr(config, name))}
+    for share in shares.values():
+        share.flags.writeable = False
+    return {name: share if share.ndim else share.item() for name, share in shares.items()}
+
+
+def _sum_of_shares(config: MarketConfig) -> Any:
+    noise, momentum, maker, fundamental = (np.asarray(getattr(config, name)) for name in CLASSES)
+    return noise + momentum + maker + fundamental
+
+
+def _check_clock(config: MarketConfig, refuse: Callable[[str, Any, str], None]) -> None:
+    """Check what only the clock, and what only continuous trading has."""
+    clock, continuous = config.uses_clock, config.is_continuous
+    refuse(
+        "mechanism",
+        continuous and not clock,
+        "'call' where arrivals is 'each'; continuous trading needs arrivals='clock'",
+    )
+    for name in ("interval", "beat"):
+        given = getattr(config, name) is not None
+        refuse(name, given and not clock, "None where arrivals is 'each', which has no events")
+        agents = np.asarray(config.num_agents)
+        refuse(
+            name,
+            clock and not given and np.any(agents != agents.flat[0]),
+            "a number where num_agents differs between markets",
+        )
+        refuse(
+            name,
+            clock and not given and np.any(agents > INTEGERS[name][1]),
+            f"a number up to {INTEGERS[name][1]}, as num_agents is larger",
+        )
+    for name in ("taker_fee", "quote_latency"):
+        refuse(name, (np.asarray(getattr(config, name)) != 0) & (not continuous), "0 where mechanism is 'call'")
+
+
+def _check_regimes(config: MarketConfig) -> None:
+    """Check every regime as if all markets were in it."""
+    if config.regimes is None:
+        if np.any(np.asarray(config.regime_switch_prob) > 0):
+            raise ValueError("regime_switch_prob: got a number above 0 without regimes, allowed is 0")
+        return
+    plain = {name: value for name, value in config.to_dict().items() if name not in ("regimes", "regime_switch_prob")}
+    for number, regime in enumerate(config.regimes):
+        try:
+            type(config)(**plain | regime)
+        except ValueError as error:
+            raise ValueError(f"regimes[{number}]: {error}") from None
