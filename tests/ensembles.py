@@ -108,7 +108,7 @@ class Ensemble:
     def _reset(self, rng: random.Random) -> None:
         mask = [rng.random() < 0.5 for _ in self.alone]
         seed = rng.choice([None, None, rng.randrange(1 << 40)])
-        self.sim.reset(seed=seed, mask=torch.tensor(mask))
+        self.sim.reset(seed=seed, mask=torch.tensor(mask, device=self.sim.device))
         for m, market in enumerate(self.alone):
             if mask[m]:
                 market.reset(None if seed is None else seed + m)

@@ -62,6 +62,7 @@ struct PlanRequest {
   int32_t largest_quote;
   int32_t forced_auctions;        // that may follow a decision
   int32_t levers;                 // 0: none, 1: rounding alone, 2: others
+  int32_t events;                 // KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -129,7 +130,15 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
+// Markets on the clock: a lane each, and blocks of one warp, so that they spread evenly.
+KS_RULE Plan plan_for_events(const PlanRequest& ask) {
+  const int32_t shared = 4 * event_ints(ask.levels, ask.events == 2);
+  const int64_t blocks = (ask.markets + kWarpLanes - 1) / kWarpLanes;
+  return {blocks, kWarpLanes, shared, shared <= ask.shared_of_block, kWarpLanes, 0, 0, 0, 0, 0};
+}
+
 KS_RULE Plan plan_for(const PlanRequest& ask) {
+  if (ask.events != 0) return plan_for_events(ask);
   Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
   else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;

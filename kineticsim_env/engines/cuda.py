@@ -39,12 +39,12 @@ class CudaEngine(NativeEngine):
         self._raw_stream = -1  # that of the last call, by its number
         self._queue: torch.Tensor | None = None  # markets that lanes leave to whole warps
 
-    def check_plays(self, config: MarketConfig) -> None:
-        """See `Engine.check_plays`: the kernels of the clock are not wired in yet."""
-        if config.uses_clock:
-            raise EngineUnavailable(
-                "arrivals: engine 'cuda' plays only markets where it is 'each', allowed are engine='cpu' and 'numpy'"
-            )
+    @property
+    def _events(self) -> int:
+        """KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading."""
+        if self._struct.arrivals != layout.ENUMS["Arrivals"]["clock"]:
+            return 0
+        return 1 + int(self._struct.mechanism == layout.ENUMS["Mechanism"]["continuous"])
 
     def begin_call(self) -> None:
         """See `Engine.begin_call`; if the stream has changed, this call's launches wait for the last call's."""
@@ -134,6 +134,7 @@ class CudaEngine(NativeEngine):
             largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
             forced_auctions=self._task.get("forced_auctions", 0),
             levers=self._levers,
+            events=self._events,
             lanes=int(self.force.get("KS_LANES", -1)),
         )
 
@@ -142,6 +143,15 @@ class CudaEngine(NativeEngine):
         chosen = variants.definitions(plan or self._plan_for(mode))
         # With an environment on each lane it is compiled three times as fast with constants, and so only once.
         specialised = self._specialised or "KS_LANES" in chosen
+        own = self._own_definitions() if specialised else {}
+        if self._events:
+            return {
+                "KS_EVENTS": self._events,
+                "KS_TASK": int(mode != 0),
+                "KS_SLOTS": min(self._sizes["K"], 2),
+                **own,
+                **self.force,
+            }
         return {
             "KS_TASK": int(mode != 0),
             "KS_OPTIONS": self._options,
@@ -149,7 +159,7 @@ class CudaEngine(NativeEngine):
             **chosen,
             **({"KS_LEVERS": self._levers} if self._levers else {}),
             **(self._task_definitions() if mode and specialised else {}),
-            **(self._own_definitions() if specialised else {}),
+            **own,
             **self.force,
         }
 
