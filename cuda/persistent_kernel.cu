@@ -50,14 +50,7 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   const int warp = threadIdx.x / kWarpLanes;
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
 #if KS_EVENTS
-  const int64_t market = group * kLaneCount + this_lane();
-  int* const lanes = shared + warp * event_ints(KS_LEVELS, KS_EVENTS == 2);
-  if (market >= launch.markets) return;
-#if KS_TASK
-  step_events<KS_EVENTS == 2, KS_SLOTS>(launch, market, lanes);
-#else
-  run_events<KS_EVENTS == 2, KS_SLOTS>(launch, market, lanes);
-#endif
+  play_lanes<KS_EVENTS == 2, KS_SLOTS>(launch, group * kLaneCount, shared);
 #elif KS_TASK && KS_LANES
   if (group * kLaneCount >= launch.markets) return;
   step_environments<KS_OPTIONS != 0>(launch, group * kLaneCount, gridDim.x, shared);

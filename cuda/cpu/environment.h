@@ -33,14 +33,16 @@ struct CoreMarket : Market<kLevers> {
   void read_parameters() {
     if constexpr (kLevers) p = launch.params[m];
   }
-  void open_book(const int32_t* bids, const int32_t* asks) {
+  bool open_book(const int32_t* bids, const int32_t* asks) {
     std::memcpy(bid, bids, levels * sizeof(int32_t));
     std::memcpy(ask, asks, levels * sizeof(int32_t));
+    return true;
   }
-  void open_book() {
+  bool open_book() {
     std::fill(bid, bid + levels, 0);
     std::fill(ask, ask + levels, 0);
     bid[p.init_price - 1] = ask[p.init_price + 1] = p.init_depth;
+    return true;
   }
   void opened() { this->measure(); }
 

@@ -25,9 +25,11 @@ struct EventScratch {
 
 template <bool kContinuous, int kSlots>
 void play_on_clock(const Launch& launch, int64_t m, const EventMemory& memory) {
-  using Market = typename EventMarketOf<kContinuous, kSlots>::type;
-  if (launch.env_mode == kLaunchModeRun) EventRun<Market>(launch, m, memory).run();
-  else step_on_clock<kContinuous, kSlots>(launch, m, memory);
+  using Market = typename EventMarketOf<kContinuous, kSlots, WideColumns>::type;
+  RunPlace start = {0, 0};
+  StepPlace step = {};
+  if (launch.env_mode == kLaunchModeRun) EventRun<Market>(launch, m, memory).run(start);
+  else step_on_clock<Market>(launch, m, memory, step);
 }
 
 template <int kSlots>

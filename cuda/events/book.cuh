@@ -6,35 +6,34 @@
 // lowest. So the best price is the lowest place of either side, and one code without branches serves both.
 #pragma once
 
-#include "lane/lanes.cuh"
+#include "events/columns.cuh"
 #include "model/events.h"
 
 namespace ks {
 
 constexpr int32_t kNoPlace = kNoTick;
 
-// Numbers of one market; those of a warp's markets lie side by side, so that no two lanes want the same bank.
-template <typename T>
-struct Strided {
-  T* at;
-  KS_ON_LANE T& operator[](int i) const { return at[(int64_t)i * kLaneCount]; }
-};
-
 // What rests on one side, by tick.
+template <typename Row>
 struct RestingSide {
-  Strided<int32_t> row;
+  Row row;
   int32_t side;
   KS_ON_LANE int32_t operator[](int tick) const { return max_of(side ? -row[tick] : row[tick], 0); }
 };
 
+template <typename Width>
 struct EventBook {
-  Strided<int32_t> row;   // by tick
-  Strided<uint64_t> bits; // by place, a side's words after the other's
+  using Row = CellColumn<Width>;
+  using Cell = typename Width::Cell;
+
+  Row row;                // by tick
+  WordColumn<Width> bits; // by place, a side's words after the other's
   int levels, words, lead;
   int32_t best[2];        // places, kNoPlace where a side is empty
+  uint32_t touched;       // groups of ticks at which something rests, or has rested in this launch
 
   KS_ON_LANE EventBook(int32_t* row, uint64_t* bits, int levels)
-      : row{row}, bits{bits}, levels(levels), words(words_of_bits(levels)), lead(leading_bits(levels)) {}
+      : row{row}, bits{bits}, levels(levels), words(words_of_bits(levels)), lead(leading_bits(levels)), touched(0) {}
 
   // From a tick to a place and back. Beyond the grid, too: places that are worse than all of it are `levels` and above.
   KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const {
@@ -44,40 +43,66 @@ struct EventBook {
   KS_ON_LANE int32_t best_bid() const { return best[0] == kNoPlace ? -1 : levels - 1 - best[0]; }
   KS_ON_LANE int32_t best_ask() const { return best[1]; }
 
-  KS_ON_LANE void load(const int32_t* bid, const int32_t* ask) {
-    for (int tick = 0; tick < levels; ++tick) row[tick] = bid[tick] - ask[tick];
-    measure();
+  // Ticks are stored in groups of 8, or of more where 32 groups would not suffice.
+  KS_ON_LANE int32_t group_bits() const { return levels <= 256 ? 3 : highest_bit((uint64_t)levels) - 5; }
+  KS_ON_LANE void touch(int32_t tick) { touched |= 1u << (tick >> group_bits()); }
+
+  // Take up a book. Returns what rests on either side at most; with more than fits a cell, the row is not to be used.
+  KS_ON_LANE uint32_t load(const int32_t* bid, const int32_t* ask) {
+    const int32_t chunk = min_of(levels, 32);
+    uint32_t bids = 0, asks = 0;
+    touched = 0;
+    for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
+    for (int first = 0; first < levels; first += chunk) {
+      uint32_t here[2] = {0, 0};
+#pragma unroll 8  // loads in flight at a time
+      for (int i = 0; i < chunk; i += 4) {
+        const Four b = four_at(bid + first + i), a = four_at(ask + first + i);
+        const int32_t tick = first + i;
+        row.put(tick, b.a - a.a, b.b - a.b), row.put(tick + 2, b.c - a.c, b.d - a.d);
+        bids += (uint32_t)b.a + b.b + b.c + b.d, asks += (uint32_t)a.a + a.b + a.c + a.d;
+        here[0] |= occupied(b.a - a.a, b.b - a.b, b.c - a.c, b.d - a.d) << i;
+        here[1] |= occupied(a.a - b.a, a.b - b.b, a.c - b.c, a.d - b.d) << i;
+      }
+      for (uint32_t left = here[0] | here[1]; left != 0; left &= left - 1) touch(first + lowest_bit(left));
+      mark_chunk(first, chunk, here);
+    }
+    find_best();
+    return bids > asks ? bids : asks;
+  }
+  static KS_ON_LANE uint32_t occupied(int32_t a, int32_t b, int32_t c, int32_t d) {
+    return (uint32_t)(a > 0) | (uint32_t)(b > 0) << 1 | (uint32_t)(c > 0) << 2 | (uint32_t)(d > 0) << 3;
+  }
+  // Bits of both sides, of 32 ticks that are half a word, or of a grid that has fewer.
+  KS_ON_LANE void mark_chunk(int32_t first, int32_t chunk, const uint32_t (&here)[2]) {
+    const int32_t bid = levels - first - chunk + lead, ask = first + lead;
+    bits[bid >> 6] |= (uint64_t)(reversed_bits(here[0]) >> (32 - chunk)) << (bid & 63);
+    bits[words + (ask >> 6)] |= (uint64_t)here[1] << (ask & 63);
   }
 
   // The book of an episode's beginning.
   KS_ON_LANE void open(int32_t price, int32_t depth) {
-    for (int tick = 0; tick < levels; ++tick) row[tick] = 0;
-    row[price - 1] = depth, row[price + 1] = -depth;
-    measure();
+    for (int tick = 0; tick < levels; tick += 2) row.put(tick, 0, 0);
+    for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
+    find_best();
+    if (depth > 0) rest(flip(price - 1, 0), depth, 0), rest(flip(price + 1, 1), depth, 1);
+    touch_all();
   }
+  // All of the row differs from what is stored.
+  KS_ON_LANE void touch_all() { touched = 0xffffffffu; }
 
+  // Where nothing has rested in this launch, 0 is stored already.
   KS_ON_LANE void store(int32_t* bid, int32_t* ask) const {
-    for (int tick = 0; tick < levels; ++tick) {
-      const int32_t q = row[tick];
-      bid[tick] = max_of(q, 0);
-      ask[tick] = max_of(-q, 0);
-    }
-  }
-
-  // Bits and best prices, of a row that was written from outside, or moved.
-  KS_ON_LANE void measure() {
-    for (int side = 0; side < 2; ++side) {
-      for (int w = 0; w < words; ++w) {
-        uint64_t here = 0;
-        const int first = 64 * w - lead;
-        for (int i = max_of(0, -first); i < min_of(64, levels - first); ++i) {
-          const int32_t q = row[flip(first + i, side)];
-          here |= (uint64_t)(side ? q < 0 : q > 0) << i;
-        }
-        bits[side * words + w] = here;
+    const int32_t group = 1 << group_bits();
+    for (uint32_t left = touched; left != 0; left &= left - 1) {
+      const int32_t first = lowest_bit(left) * group;
+      if (first >= levels) return;
+      for (int tick = first; tick < first + group; tick += 4) {
+        const int32_t a = row[tick], b = row[tick + 1], c = row[tick + 2], d = row[tick + 3];
+        put_four(bid + tick, max_of(a, 0), max_of(b, 0), max_of(c, 0), max_of(d, 0));
+        put_four(ask + tick, max_of(-a, 0), max_of(-b, 0), max_of(-c, 0), max_of(-d, 0));
       }
     }
-    find_best();
   }
 
   KS_ON_LANE void find_best() {
@@ -102,7 +127,8 @@ struct EventBook {
   }
 
   // What rests at a tick on a side.
-  KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return RestingSide{row, side}[tick]; }
+  KS_ON_LANE RestingSide<Row> on(int32_t side) const { return {row, side}; }
+  KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return on(side)[tick]; }
 
   KS_ON_LANE int32_t best_of(int32_t side) const {
 #ifdef __CUDA_ARCH__
@@ -121,17 +147,19 @@ struct EventBook {
   }
 
   KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
-    row[flip(place, side)] += negated(side, quantity);
+    const int32_t tick = flip(place, side);
+    row[tick] += (Cell)negated(side, quantity);
     mark(place, side, true);
+    touch(tick);
     set_best(side, min_of(best_of(side), place));
   }
 
   // Take up to `quantity` at the best place of a side, where something rests; returns how much. Whether anything is left
   // makes no branch: the next place is the same one then.
   KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
-    int32_t& here = row[flip(place, side)];
+    Cell& here = row[flip(place, side)];
     const int32_t there = negated(side, here), units = min_of(quantity, there);
-    here -= negated(side, units);
+    here -= (Cell)negated(side, units);
     const int at = place + lead, w = at >> 6;
     uint64_t& word = bits[side * words + w];
     const uint64_t left = word & ~((uint64_t)(units == there) << (at & 63));
@@ -153,7 +181,7 @@ struct EventBook {
         const uint64_t word = mix64(counter + (uint64_t)(tick / 2) * kGolden);
         const int32_t even = after_loss(row[tick], threshold, low_half(word), side);
         const int32_t odd = after_loss(row[tick + 1], threshold, high_half(word), side);
-        row[tick] = even, row[tick + 1] = odd;
+        row.put(tick, even, odd);
         const uint64_t gone = side ? (uint64_t)(even == 0) | (uint64_t)(odd == 0) << 1
                                    : (uint64_t)(odd == 0) | (uint64_t)(even == 0) << 1;
         after &= ~(gone << at);
@@ -194,12 +222,14 @@ struct EventBook {
     return here;
   }
   KS_ON_LANE void move(int32_t place, int32_t by, int32_t side) {
-    const int32_t tick = flip(place, side), q = row[tick];
+    const int32_t tick = flip(place, side);
+    const Cell q = row[tick];
     const int64_t to = (int64_t)tick - by;
     row[tick] = 0;
     if (to < 0 || to >= levels) return;
     row[(int32_t)to] = q;
     mark(flip((int32_t)to, side), side, true);
+    touch((int32_t)to);
   }
 
   // Of a side's quantity; the other side's, which a tick of the same word may hold, is cancelled in that side's turn.

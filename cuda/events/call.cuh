@@ -6,17 +6,17 @@
 
 namespace ks {
 
-template <int kSlots>
-struct CallMarket : EventMarket<false, kSlots> {
-  using Base = EventMarket<false, kSlots>;
+template <int kSlots, typename Width>
+struct CallMarket : EventMarket<false, kSlots, Width> {
+  using Base = EventMarket<false, kSlots, Width>;
   using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error, Base::fundamental, Base::g, Base::key,
       Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
       Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
   using Base::find_quotes, Base::follow_mid, Base::mid2, Base::quoted, Base::tick_of;
 
   static constexpr bool kQuotesWait = false;  // for anything but the end of their interval
-  Strided<int32_t> waiting[2];    // between launches and intervals all 0
-  Strided<uint64_t> occupied;     // ticks at which either side rests or waits, and perhaps some more
+  CellColumn<Width> waiting[2];   // between launches and intervals all 0
+  WordColumn<Width> occupied;     // ticks at which either side rests or waits, and perhaps some more
   int64_t marketable[2], total[2];
 
   KS_ON_LANE CallMarket(const Launch& launch, int64_t m, const EventMemory& memory)
@@ -202,7 +202,7 @@ struct CallMarket : EventMarket<false, kSlots> {
         const int32_t q = residual_at_tick(best, above, buy) - residual_at_tick(best, below, sell);
         above -= buy;
         book.row[tick] = q;
-        if (q != 0) full |= 1ull << i;
+        if (q != 0) full |= 1ull << i, book.touch(tick);
         if (!kSlots) waiting[0][tick] = waiting[1][tick] = 0;
       }
       if (!kSlots) occupied[w] = full;

@@ -12,9 +12,9 @@ namespace ks {
 #define KS_AT_ONCE inline __attribute__((always_inline))
 #endif
 
-template <int kSlots>
-struct ContinuousMarket : EventMarket<true, kSlots> {
-  using Base = EventMarket<true, kSlots>;
+template <int kSlots, typename Width>
+struct ContinuousMarket : EventMarket<true, kSlots, Width> {
+  using Base = EventMarket<true, kSlots, Width>;
   using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error,
       Base::fundamental, Base::g, Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now,
       Base::origin, Base::p, Base::pricing, Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
@@ -61,14 +61,14 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
       const uint64_t places = random_word(key, beat, kPlaceWord);
       for (int k = 0; k < slots.count(); ++k) {
         for (int side = 0; side < 2; ++side) {
-          int32_t& ahead = slots.ahead[k][side];
-          const int32_t tick = tick_of(k, side);
+          const int32_t tick = tick_of(k, side), ahead = slots.ahead(k, side);
           if (tick < 0 || ahead == 0) continue;
           const int32_t q = book.resting(tick, side);
           if (q == 0) continue;
           const uint64_t word = random_word(key, beat, kCancelWord + tick / 2);
           const int32_t loss = cancelled(q, now.cancel_threshold, (uint32_t)(word >> (32 * (tick & 1))), side);
-          if (loss > 0) ahead -= cancelled_ahead(q, loss, ahead, (uint32_t)(places >> (32 * side)));
+          if (loss == 0) continue;
+          slots.set_ahead(k, side, ahead - cancelled_ahead(q, loss, ahead, (uint32_t)(places >> (32 * side))));
         }
       }
     }
@@ -77,11 +77,12 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
 
   // What events change most of the time, so that it is in registers while they come.
   struct Touch {
-    EventBook book;
+    EventBook<Width> book;
     int32_t last_tick, traded;
   };
   KS_ON_LANE void put_back(Touch& touch) {
     book.best[0] = touch.book.best[0], book.best[1] = touch.book.best[1];
+    book.touched = touch.book.touched;
     last_tick = touch.last_tick;
     volume += touch.traded;
     touch.traded = 0;
@@ -192,11 +193,11 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
     while (left > 0) {
       const int k = slots.first_at(here, side, where);
       const int32_t there = book.resting(tick, side);
-      const int32_t built_in = min_of(left, k < 0 ? there : min_of(there, slots.ahead[k][side]));
+      const int32_t built_in = min_of(left, k < 0 ? there : min_of(there, slots.ahead(k, side)));
       if (built_in > 0) {
         left -= book.take(here, built_in, side);
         for (int j = 0; j < slots.count(); ++j)
-          if (place(j, side) == here) slots.ahead[j][side] = max_of(0, slots.ahead[j][side] - built_in);
+          if (place(j, side) == here) slots.set_ahead(j, side, max_of(0, slots.ahead(j, side) - built_in));
       }
       if (k < 0) break;
       if (left == 0) continue;
@@ -240,8 +241,8 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
     const int32_t left = match(tick, quantity, side, k);
     if (left == 0) return true;
     slots.set_quantity(k, side, left);
-    slots.ahead[k][side] = tick >= 0 && tick < levels ? book.resting(tick, side) : 0;
-    slots.moments[k][side] = moment_of(t, moment);
+    slots.set_ahead(k, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
+    slots.set_moment(k, side, moment_of(t, moment));
     find_quotes();
     return !careful || has_room(side);
   }

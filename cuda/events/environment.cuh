@@ -24,26 +24,40 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE int64_t filled(int k) const { return slots.bought[k] + slots.sold[k]; }
   KS_ON_LANE void clear_slot(int k) { slots.clear(k); }
 
-  KS_ON_LANE RestingSide bids() const { return {book.row, 0}; }
-  KS_ON_LANE RestingSide asks() const { return {book.row, 1}; }
+  KS_ON_LANE auto bids() const { return book.on(0); }
+  KS_ON_LANE auto asks() const { return book.on(1); }
   KS_ON_LANE BestPrices resting_best() const { return {book.best_bid(), book.best_ask()}; }
 
   KS_ON_LANE void read_parameters() { this->p = this->copy_of(launch.params[this->m]); }
-  KS_ON_LANE void open_book(const int32_t* bids, const int32_t* asks) { book.load(bids, asks); }
-  KS_ON_LANE void open_book() { book.open(this->p.init_price, this->p.init_depth); }
+  // These return false where the book does not fit; then nothing but the book has changed.
+  KS_ON_LANE bool open_book(const int32_t* bids, const int32_t* asks) {
+    this->bound = book.load(bids, asks);
+    book.touch_all();
+    return this->is_held();
+  }
+  KS_ON_LANE bool open_book() {
+    this->bound = this->p.init_depth;
+    book.open(this->p.init_price, this->p.init_depth);
+    return this->is_held();
+  }
   KS_ON_LANE void opened() {
     this->ret = 0;
     this->beat_price = this->last_tick + this->origin;
     this->prepare();
   }
 
+  // Before a step: whether its decision and all forced intervals fit.
+  KS_ON_LANE bool fits_a_step() {
+    return this->fits((int64_t)launch.auctions + launch.task.forced_auctions);
+  }
   KS_ON_LANE bool decide(const Quote* fresh) {
     slots.begin_decision();
     return goes_on(fresh, launch.auctions);
   }
   KS_ON_LANE bool force(const Quote* fresh) { return goes_on(fresh, 1); }
   KS_ON_LANE bool goes_on(const Quote* fresh, int32_t intervals) {
-    if (this->decision(fresh, intervals, 0, intervals)) return true;
+    int64_t a = 0;
+    if (this->decision(fresh, intervals, 0, intervals, a)) return true;
     this->stop();
     return false;
   }
@@ -53,20 +67,24 @@ struct EventEnvironmentMarket : EventRun<Market> {
   }
 };
 
-template <bool kContinuous, int kSlots>
-struct EventMarketOf {
-  using type = CallMarket<kSlots>;
-};
-template <int kSlots>
-struct EventMarketOf<true, kSlots> {
-  using type = ContinuousMarket<kSlots>;
+// What a lane of a GPU goes on with where its numbers do not fit cells of 16 bits.
+struct StepPlace {
+  Part part;
+  bool begun;  // its decision was judged, and it is stored
 };
 
-template <bool kContinuous, int kSlots>
-KS_ON_LANE void step_on_clock(const Launch& launch, int64_t m, const EventMemory& memory) {
-  using Market = typename EventMarketOf<kContinuous, kSlots>::type;
+// A step or a reset. Returns false where it cannot go on in cells of 16 bits: another market does `from` there.
+template <typename Market>
+KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const EventMemory& memory, StepPlace& from) {
   ThreadEnvironment<EventEnvironmentMarket<Market>> environment(launch, m, memory);
-  step_or_reset(environment);
+  if (!from.begun) {
+    from.part = begin_step(environment);
+    if (from.part.plays && !environment.fits_a_step()) return false;
+  }
+  if (end_step(environment, from.part)) return true;
+  environment.store_played();
+  from.begun = true;
+  return false;
 }
 
 }  // namespace ks

@@ -6,6 +6,20 @@
 
 namespace ks {
 
+template <bool kContinuous, int kSlots, typename Width>
+struct EventMarketOf {
+  using type = CallMarket<kSlots, Width>;
+};
+template <int kSlots, typename Width>
+struct EventMarketOf<true, kSlots, Width> {
+  using type = ContinuousMarket<kSlots, Width>;
+};
+
+// The next interval of a launch: which of a decision's, and of which decision.
+struct RunPlace {
+  int64_t decision, interval;
+};
+
 template <typename Market>
 struct EventRun : Market {
   using Market::g, Market::launch, Market::m, Market::p, Market::slots;
@@ -20,12 +34,13 @@ struct EventRun : Market {
   }
   static KS_ON_LANE int32_t recorded(int64_t traded) { return traded < 0x7fffffff ? (int32_t)traded : 0x7fffffff; }
 
-  // A decision of n intervals; `fresh` are its quotes, [K], or null. `first` counts intervals of this launch before it.
-  // Returns false if the market has to stop.
-  KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length) {
+  // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null. `first` counts intervals of this
+  // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
+  KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length, int64_t& a) {
     const uint64_t events = (uint64_t)n * (uint32_t)p.interval, latency = (uint32_t)p.quote_latency;
-    const uint64_t arrival = g + (latency < events ? latency : events);
-    for (int64_t a = 0; a < n; ++a) {
+    const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.interval + (latency < events ? latency : events);
+    for (; a < n; ++a) {
+      if (!this->fits(1)) return false;
       const int64_t before = this->volume;
       const bool comes = fresh && (Market::kQuotesWait || a == 0);
       if (!this->interval(comes ? fresh : nullptr, arrival, a == n - 1)) return false;
@@ -34,6 +49,11 @@ struct EventRun : Market {
     return true;
   }
 
+  // Of the intervals of a decision before.
+  KS_ON_LANE void read_fills(int64_t row) {
+    for (int k = 0; k < slots.count() && launch.fills; ++k)
+      slots.bought[k] = launch.fills[2 * (row + k)], slots.sold[k] = launch.fills[2 * (row + k) + 1];
+  }
   KS_ON_LANE void write_fills(int64_t row) const {
     for (int k = 0; k < slots.count(); ++k) {
       if (launch.fills) launch.fills[2 * (row + k)] = slots.bought[k], launch.fills[2 * (row + k) + 1] = slots.sold[k];
@@ -42,21 +62,29 @@ struct EventRun : Market {
     }
   }
 
-  KS_ON_LANE void run() {
-    if (this->stopped()) return;
+  // All decisions of the launch. Returns false where it cannot go on in cells of 16 bits: its state is stored then, and
+  // another market goes on `from` there.
+  KS_ON_LANE bool run(RunPlace& from) {
+    if (this->stopped()) return true;
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
-    for (int64_t d = 0; d < launch.decisions; ++d) {
-      const int64_t row = (d * launch.markets + m) * slots.count();
+    for (; from.decision < launch.decisions; ++from.decision, from.interval = 0) {
+      const int64_t row = (from.decision * launch.markets + m) * slots.count();
       const Quote* given = reinterpret_cast<const Quote*>(launch.new_quotes);
-      const Quote* fresh = given ? given + row : nullptr;
       slots.begin_decision();
-      if (!decision(fresh, launch.auctions, d * launch.auctions, length)) {
+      if (from.interval > 0) read_fills(row);
+      if (!decision(given ? given + row : nullptr, launch.auctions, from.decision * launch.auctions, length, from.interval)) {
+        if (Market::kNarrow && !this->stopped()) {
+          write_fills(row);
+          this->store();
+          return false;
+        }
         this->stop();
-        return;
+        return true;
       }
       write_fills(row);
     }
     this->store();
+    return true;
   }
 };
 

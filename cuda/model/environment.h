@@ -23,7 +23,7 @@ namespace ks {
 //   kLevers                         whether it may have regimes
 //   read_parameters()               anew, of this market
 //   open_book(bids, asks)           a warm start's, or
-//   open_book()                     that of the parameters
+//   open_book()                     that of the parameters; false if its memory cannot hold it
 //   opened()                        its numbers, book and slots are those of a new episode
 //   decide(fresh)                   the auctions of a decision with these quotes, to be cut to the pre-trade limits;
 //   force(fresh)                    one auction more with quotes that were cut; both return false if it has to stop
@@ -49,11 +49,10 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD int64_t first_row() const { return m * slot_count(); }
   KS_ON_THREAD int32_t role(int k) const { return role_of(launch, k); }
 
-  KS_ON_THREAD void begin_episode() {
+  // False if the opening book does not fit; the market's own part is then as it was, but for its book.
+  KS_ON_THREAD bool begin_episode() {
     const int64_t episode = launch.episode[m] + 1;
-    launch.episode[m] = episode;
     key = episode_key(launch.seed[m], episode);
-    volume = trades = 0;
     const Opening opening = opening_of(launch, task, m, key, episode);
     if (task.scenarios > 0) {
       launch.scenario[m] = opening.scenario;
@@ -61,8 +60,12 @@ struct ThreadEnvironment : Market {
       this->read_parameters();
     }
     const int64_t row = opening.bank_row;
-    if (task.bank_size > 0) this->open_book(launch.bank_bid + row * levels, launch.bank_ask + row * levels);
-    else this->open_book();
+    if (task.bank_size > 0 ? !this->open_book(launch.bank_bid + row * levels, launch.bank_ask + row * levels)
+                           : !this->open_book()) {
+      return false;
+    }
+    launch.episode[m] = episode;
+    volume = trades = 0;
     static_cast<MarketNumbers&>(*this) = opening_numbers(launch, task, p, opening, key, error);
     if (Market::kLevers) regime = opening_regime(launch, task, p, key, row);
     for (int k = 0; k < slot_count(); ++k) {
@@ -76,6 +79,7 @@ struct ThreadEnvironment : Market {
     launch.arrival2[m] = mark();
     for (int i = 0; i <= kHistory; ++i) mid_history()[i] = mark();
     for (int i = 0; i < kHistory; ++i) volume_history()[i] = 0;
+    return true;
   }
 
   KS_ON_THREAD void write_features(float* out) const {
@@ -209,8 +213,7 @@ struct ThreadEnvironment : Market {
 
   KS_ON_THREAD bool begin_episodes(const Part&) {
     if (launch.env_mode == kLaunchModeEnvReset) error = 0;
-    begin_episode();
-    return true;
+    return begin_episode();
   }
 
   KS_ON_THREAD void observe_opening(const Part&) { write_features(launch.observation); }
