@@ -23,17 +23,19 @@ struct RestingSide {
 
 template <typename Width>
 struct EventBook {
-  using Row = CellColumn<Width>;
   using Cell = typename Width::Cell;
+  using Row = Column<Cell, Width>;
+  using Bits = OccupiedBits;
 
-  Row row;                // by tick
-  WordColumn<Width> bits; // by place, a side's words after the other's
+  Row row;                    // by tick
+  Column<Bits, Width> bits;   // by place, a side's words after the other's
   int levels, words, lead;
-  int32_t best[2];        // places, kNoPlace where a side is empty
-  uint32_t touched;       // groups of ticks at which something rests, or has rested in this launch
+  int32_t best[2];            // places, kNoPlace where a side is empty
+  uint32_t stored;            // groups of ticks at which something rests in global memory
 
-  KS_ON_LANE EventBook(int32_t* row, uint64_t* bits, int levels)
-      : row{row}, bits{bits}, levels(levels), words(words_of_bits(levels)), lead(leading_bits(levels)), touched(0) {}
+  KS_ON_LANE EventBook(Cell* row, Bits* bits, int levels)
+      : row{row}, bits{bits}, levels(levels), words(words_of_bits(levels, kWordBits)), lead(leading_bits(levels, kWordBits)),
+        stored(0) {}
 
   // From a tick to a place and back. Beyond the grid, too: places that are worse than all of it are `levels` and above.
   KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const {
@@ -43,67 +45,74 @@ struct EventBook {
   KS_ON_LANE int32_t best_bid() const { return best[0] == kNoPlace ? -1 : levels - 1 - best[0]; }
   KS_ON_LANE int32_t best_ask() const { return best[1]; }
 
-  // Ticks are stored in groups of 8, or of more where 32 groups would not suffice.
-  KS_ON_LANE int32_t group_bits() const { return levels <= 256 ? 3 : highest_bit((uint64_t)levels) - 5; }
-  KS_ON_LANE void touch(int32_t tick) { touched |= 1u << (tick >> group_bits()); }
+  // Memory ----------------------------------------------------------------------------------------------------------
 
-  // Take up a book. Returns what rests on either side at most; with more than fits a cell, the row is not to be used.
+  // Of 4 ticks, or of more where 32 groups would not suffice.
+  KS_ON_LANE int32_t group_bits() const { return levels <= 128 ? 2 : highest_bit((uint64_t)levels) - 5; }
+
+  // Take up a book. Returns what rests on either side at most; with more than a cell can hold, the row is not to be used.
   KS_ON_LANE uint32_t load(const int32_t* bid, const int32_t* ask) {
-    const int32_t chunk = min_of(levels, 32);
+    const int32_t chunk = min_of(levels, 32), group = group_bits();
     uint32_t bids = 0, asks = 0;
-    touched = 0;
+    stored = 0;
     for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
     for (int first = 0; first < levels; first += chunk) {
-      uint32_t here[2] = {0, 0};
+      uint32_t bids_here = 0, asks_here = 0;
 #pragma unroll 8  // loads in flight at a time
       for (int i = 0; i < chunk; i += 4) {
         const Four b = four_at(bid + first + i), a = four_at(ask + first + i);
+        const Four q = {b.a - a.a, b.b - a.b, b.c - a.c, b.d - a.d};
         const int32_t tick = first + i;
-        row.put(tick, b.a - a.a, b.b - a.b), row.put(tick + 2, b.c - a.c, b.d - a.d);
+        row[tick] = (Cell)q.a, row[tick + 1] = (Cell)q.b, row[tick + 2] = (Cell)q.c, row[tick + 3] = (Cell)q.d;
         bids += (uint32_t)b.a + b.b + b.c + b.d, asks += (uint32_t)a.a + a.b + a.c + a.d;
-        here[0] |= occupied(b.a - a.a, b.b - a.b, b.c - a.c, b.d - a.d) << i;
-        here[1] |= occupied(a.a - b.a, a.b - b.b, a.c - b.c, a.d - b.d) << i;
+        bids_here |= occupied(q.a > 0, q.b > 0, q.c > 0, q.d > 0) << i;
+        asks_here |= occupied(q.a < 0, q.b < 0, q.c < 0, q.d < 0) << i;
+        stored |= (uint32_t)((b.a | b.b | b.c | b.d | a.a | a.b | a.c | a.d) != 0) << (tick >> group);
       }
-      for (uint32_t left = here[0] | here[1]; left != 0; left &= left - 1) touch(first + lowest_bit(left));
-      mark_chunk(first, chunk, here);
+      mark_chunk(0, levels - first - chunk, reversed_bits(bids_here) >> (32 - chunk));
+      mark_chunk(1, first, asks_here);
     }
     find_best();
     return bids > asks ? bids : asks;
   }
-  static KS_ON_LANE uint32_t occupied(int32_t a, int32_t b, int32_t c, int32_t d) {
-    return (uint32_t)(a > 0) | (uint32_t)(b > 0) << 1 | (uint32_t)(c > 0) << 2 | (uint32_t)(d > 0) << 3;
+  static KS_ON_LANE uint32_t occupied(bool a, bool b, bool c, bool d) {
+    return (uint32_t)a | (uint32_t)b << 1 | (uint32_t)c << 2 | (uint32_t)d << 3;
   }
-  // Bits of both sides, of 32 ticks that are half a word, or of a grid that has fewer.
-  KS_ON_LANE void mark_chunk(int32_t first, int32_t chunk, const uint32_t (&here)[2]) {
-    const int32_t bid = levels - first - chunk + lead, ask = first + lead;
-    bits[bid >> 6] |= (uint64_t)(reversed_bits(here[0]) >> (32 - chunk)) << (bid & 63);
-    bits[words + (ask >> 6)] |= (uint64_t)here[1] << (ask & 63);
+  // Bits of 32 places, or of all.
+  KS_ON_LANE void mark_chunk(int32_t side, int32_t place, uint32_t here) {
+    const int32_t at = place + lead, w = side * words + at / kWordBits, shift = at % kWordBits;
+    bits[w] |= (Bits)here << shift;
+    if (shift + 32 > kWordBits) bits[w + 1] |= (Bits)here >> (kWordBits - shift);
   }
 
   // The book of an episode's beginning.
   KS_ON_LANE void open(int32_t price, int32_t depth) {
-    for (int tick = 0; tick < levels; tick += 2) row.put(tick, 0, 0);
+    for (int tick = 0; tick < levels; ++tick) row[tick] = 0;
     for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
     find_best();
     if (depth > 0) rest(flip(price - 1, 0), depth, 0), rest(flip(price + 1, 1), depth, 1);
-    touch_all();
+    replace_all();
   }
-  // All of the row differs from what is stored.
-  KS_ON_LANE void touch_all() { touched = 0xffffffffu; }
+  // What is stored is another book.
+  KS_ON_LANE void replace_all() { stored = 0xffffffffu; }
 
-  // Where nothing has rested in this launch, 0 is stored already.
-  KS_ON_LANE void store(int32_t* bid, int32_t* ask) const {
-    const int32_t group = 1 << group_bits();
-    for (uint32_t left = touched; left != 0; left &= left - 1) {
-      const int32_t first = lowest_bit(left) * group;
-      if (first >= levels) return;
-      for (int tick = first; tick < first + group; tick += 4) {
-        const int32_t a = row[tick], b = row[tick + 1], c = row[tick + 2], d = row[tick + 3];
-        put_four(bid + tick, max_of(a, 0), max_of(b, 0), max_of(c, 0), max_of(d, 0));
-        put_four(ask + tick, max_of(-a, 0), max_of(-b, 0), max_of(-c, 0), max_of(-d, 0));
-      }
+  // Where nothing rests, and nothing did when the book was loaded, 0 is stored already.
+  KS_ON_LANE void store(int32_t* bid, int32_t* ask) {
+    const int32_t group = group_bits();
+    uint32_t rests = 0;
+#pragma unroll 4
+    for (int tick = 0; tick < levels; tick += 4) {
+      const int32_t a = row[tick], b = row[tick + 1], c = row[tick + 2], d = row[tick + 3];
+      const uint32_t here = (uint32_t)((a | b | c | d) != 0) << (tick >> group);
+      rests |= here;
+      if (((stored >> (tick >> group)) & 1) == 0 && here == 0) continue;
+      put_four(bid + tick, max_of(a, 0), max_of(b, 0), max_of(c, 0), max_of(d, 0));
+      put_four(ask + tick, max_of(-a, 0), max_of(-b, 0), max_of(-c, 0), max_of(-d, 0));
     }
+    stored = rests;
   }
+
+  // Occupied places ---------------------------------------------------------------------------------------------------
 
   KS_ON_LANE void find_best() {
     best[0] = next(0, 0);
@@ -113,16 +122,16 @@ struct EventBook {
   // The first occupied place from that of word w on.
   KS_ON_LANE int32_t next(int w, int32_t side) const {
     for (; w < words; ++w) {
-      const uint64_t here = bits[side * words + w];
-      if (here != 0) return 64 * w + lowest_bit(here) - lead;
+      const Bits here = bits[side * words + w];
+      if (here != 0) return kWordBits * w + lowest_bit(here) - lead;
     }
     return kNoPlace;
   }
 
   KS_ON_LANE void mark(int32_t place, int32_t side, bool full) {
     const int32_t at = place + lead;
-    uint64_t& word = bits[side * words + (at >> 6)];
-    const uint64_t bit = 1ull << (at & 63);
+    Bits& word = bits[side * words + at / kWordBits];
+    const Bits bit = (Bits)1 << (at % kWordBits);
     word = full ? word | bit : word & ~bit;
   }
 
@@ -146,26 +155,39 @@ struct EventBook {
 #endif
   }
 
+  KS_ON_LANE int64_t total(int32_t side) const {
+    int64_t sum = 0;
+    for (int tick = 0; tick < levels; ++tick) sum += resting(tick, side);
+    return sum;
+  }
+
+  // Orders ------------------------------------------------------------------------------------------------------------
+
   KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
-    const int32_t tick = flip(place, side);
-    row[tick] += (Cell)negated(side, quantity);
+    row[flip(place, side)] += (Cell)negated(side, quantity);
     mark(place, side, true);
-    touch(tick);
     set_best(side, min_of(best_of(side), place));
   }
 
-  // Take up to `quantity` at the best place of a side, where something rests; returns how much. Whether anything is left
-  // makes no branch: the next place is the same one then.
-  KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
+  // Take up to `quantity` at the best place of a side, where something rests. Whether anything is left makes no branch: the
+  // next place is the same one then.
+  struct Taken {
+    int32_t units, next;
+  };
+  KS_ON_LANE Taken take_ahead(int32_t place, int32_t quantity, int32_t side) {
     Cell& here = row[flip(place, side)];
     const int32_t there = negated(side, here), units = min_of(quantity, there);
     here -= (Cell)negated(side, units);
-    const int at = place + lead, w = at >> 6;
-    uint64_t& word = bits[side * words + w];
-    const uint64_t left = word & ~((uint64_t)(units == there) << (at & 63));
+    const uint32_t at = (uint32_t)(place + lead), w = at / kWordBits;
+    Bits& word = bits[side * words + w];
+    const Bits left = word & ~((Bits)(units == there) << (at % kWordBits));
     word = left;
-    set_best(side, left != 0 ? 64 * w + lowest_bit(left) - lead : next(w + 1, side));
-    return units;
+    return {units, left != 0 ? (int32_t)(kWordBits * w) + lowest_bit(left) - lead : next(w + 1, side)};
+  }
+  KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
+    const Taken taken = take_ahead(place, quantity, side);
+    set_best(side, taken.next);
+    return taken.units;
   }
 
   // `key` and the beat's number say what is lost; ticks that share a word are looked at together.
@@ -173,17 +195,16 @@ struct EventBook {
     const uint64_t counter = word_counter(key, beat, kCancelWord);
     for (int i = 0; i < 2 * words; ++i) {
       const int32_t side = i >= words;
-      const uint64_t before = bits[i];
-      uint64_t after = before;
-      for (uint64_t pairs = (before | before >> 1) & 0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
+      const Bits before = bits[i];
+      Bits after = before;
+      for (Bits pairs = (before | before >> 1) & (Bits)0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
         const int at = lowest_bit(pairs);
-        const int32_t first = flip(64 * (i - side * words) + at - lead, side), tick = first & ~1;
+        const int32_t first = flip(kWordBits * (i - side * words) + at - lead, side), tick = first & ~1;
         const uint64_t word = mix64(counter + (uint64_t)(tick / 2) * kGolden);
         const int32_t even = after_loss(row[tick], threshold, low_half(word), side);
         const int32_t odd = after_loss(row[tick + 1], threshold, high_half(word), side);
-        row.put(tick, even, odd);
-        const uint64_t gone = side ? (uint64_t)(even == 0) | (uint64_t)(odd == 0) << 1
-                                   : (uint64_t)(odd == 0) | (uint64_t)(even == 0) << 1;
+        row[tick] = (Cell)even, row[tick + 1] = (Cell)odd;
+        const Bits gone = side ? (Bits)(even == 0) | (Bits)(odd == 0) << 1 : (Bits)(odd == 0) | (Bits)(even == 0) << 1;
         after &= ~(gone << at);
       }
       bits[i] = after;
@@ -196,28 +217,22 @@ struct EventBook {
   KS_ON_LANE void shift(int32_t by) {
     const int32_t worsens = by > 0 ? 0 : 1;
     for (int w = words - 1; w >= 0; --w) {
-      uint64_t left = take_word(w, worsens);
+      Bits left = take_word(w, worsens);
       while (left != 0) {
         const int i = highest_bit(left);
-        left &= ~(1ull << i);
-        move(64 * w + i - lead, by, worsens);
+        left &= ~((Bits)1 << i);
+        move(kWordBits * w + i - lead, by, worsens);
       }
     }
     for (int w = 0; w < words; ++w)
-      for (uint64_t left = take_word(w, 1 - worsens); left != 0; left &= left - 1)
-        move(64 * w + lowest_bit(left) - lead, by, 1 - worsens);
+      for (Bits left = take_word(w, 1 - worsens); left != 0; left &= left - 1)
+        move(kWordBits * w + lowest_bit(left) - lead, by, 1 - worsens);
     find_best();
   }
 
-  KS_ON_LANE int64_t total(int32_t side) const {
-    int64_t sum = 0;
-    for (int tick = 0; tick < levels; ++tick) sum += resting(tick, side);
-    return sum;
-  }
-
  private:
-  KS_ON_LANE uint64_t take_word(int w, int32_t side) {
-    const uint64_t here = bits[side * words + w];
+  KS_ON_LANE Bits take_word(int w, int32_t side) {
+    const Bits here = bits[side * words + w];
     bits[side * words + w] = 0;
     return here;
   }
@@ -229,7 +244,6 @@ struct EventBook {
     if (to < 0 || to >= levels) return;
     row[(int32_t)to] = q;
     mark(flip((int32_t)to, side), side, true);
-    touch((int32_t)to);
   }
 
   // Of a side's quantity; the other side's, which a tick of the same word may hold, is cancelled in that side's turn.

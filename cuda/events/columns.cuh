@@ -1,13 +1,21 @@
 // columns.cuh: where a market's numbers on the clock are that need indices: a column of memory per market. Those of a warp's
-// markets lie side by side, so that every lane has a bank of shared memory of its own, whatever it looks at. Holds no rule.
+// markets lie side by side, so that lanes hardly meet in a bank of shared memory, whatever ticks they look at. Holds no rule.
 //
 // Shared memory limits how many warps a multiprocessor holds, so a warp's rows have 16 bits per tick. Markets whose numbers
-// may not fit have 32 bits, half the lanes at a time. A core always has 32.
+// may not fit have 32 bits, half the lanes at a time. A core always has 32. What a GPU does with words of 64 bits takes twice
+// as many instructions, so it has words of 32.
 #pragma once
 
 #include "lane/lanes.cuh"
 
 namespace ks {
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+using OccupiedBits = uint32_t;
+#else
+using OccupiedBits = uint64_t;
+#endif
+constexpr int kWordBits = 8 * sizeof(OccupiedBits);
 
 struct WideColumns {
   using Cell = int32_t;
@@ -22,26 +30,10 @@ struct NarrowColumns {
   static constexpr int kMarkets = kLaneCount;
 };
 
-template <typename Width>
-struct WordColumn {
-  uint64_t* at;
-  KS_ON_LANE uint64_t& operator[](int i) const { return at[(int64_t)i * Width::kMarkets]; }
-};
-
-// Signed numbers; two of 16 bits share 32.
-template <typename Width>
-struct CellColumn {
-  using Cell = typename Width::Cell;
-  int32_t* at;
-  KS_ON_LANE Cell& operator[](int i) const {
-    if constexpr (sizeof(Cell) == 4) return at[(int64_t)i * Width::kMarkets];
-    else return reinterpret_cast<Cell*>(at + (i >> 1) * Width::kMarkets)[i & 1];
-  }
-  // Numbers i, which is even, and i + 1.
-  KS_ON_LANE void put(int i, int32_t even, int32_t odd) const {
-    if constexpr (sizeof(Cell) == 4) at[(int64_t)i * Width::kMarkets] = even, at[(int64_t)(i + 1) * Width::kMarkets] = odd;
-    else at[(i >> 1) * Width::kMarkets] = (int32_t)(((uint32_t)even & 0xffffu) | (uint32_t)odd << 16);
-  }
+template <typename T, typename Width>
+struct Column {
+  T* at;
+  KS_ON_LANE T& operator[](int i) const { return at[i * Width::kMarkets]; }
 };
 
 // Four numbers of a row in global memory, which begins at a multiple of 16 bytes.

@@ -22,7 +22,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   static constexpr bool kQuotesWait = true;  // until they arrive, perhaps in a later interval of the decision
 
-  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory& memory) : Base(launch, m, memory) {}
+  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory) : Base(launch, m, memory) {}
 
   // One interval. `fresh` are quotes of a decision, [K], that arrive before event `arrival`, or null; `last`: the interval
   // is its decision's last. Returns false if the market has to stop.
@@ -82,7 +82,6 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   };
   KS_ON_LANE void put_back(Touch& touch) {
     book.best[0] = touch.book.best[0], book.best[1] = touch.book.best[1];
-    book.touched = touch.book.touched;
     last_tick = touch.last_tick;
     volume += touch.traded;
     touch.traded = 0;
@@ -147,11 +146,16 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       left = match(tick, left, side, -1);
       touch.book.best[0] = book.best[0], touch.book.best[1] = book.best[1], touch.last_tick = last_tick;
     } else {
-      for (int32_t here = touch.book.best_of(other); (here <= last) & (left > 0); here = touch.book.best_of(other)) {
-        const int32_t units = touch.book.take(here, left, other);
-        touch.traded += units;
-        touch.last_tick = touch.book.flip(here, other);
-        left -= units;
+      int32_t here = touch.book.best_of(other), hit = kNoPlace;
+      while ((here <= last) & (left > 0)) {
+        const auto taken = touch.book.take_ahead(here, left, other);
+        left -= taken.units;
+        hit = here, here = taken.next;
+      }
+      if (hit != kNoPlace) {
+        touch.book.set_best(other, here);
+        touch.traded += a.quantity - left;
+        touch.last_tick = touch.book.flip(hit, other);
       }
     }
     if (left == 0 || a.marketable) return true;

@@ -15,7 +15,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
   static constexpr bool kLevers = true;
   static constexpr int kRoom = decltype(slots)::kRoom;
 
-  KS_ON_LANE EventEnvironmentMarket(const Launch& launch, int64_t m, const EventMemory& memory)
+  KS_ON_LANE EventEnvironmentMarket(const Launch& launch, int64_t m, const typename Base::Memory& memory)
       : Base(launch, m, memory) {}
 
   KS_ON_LANE int slot_count() const { return slots.count(); }
@@ -32,7 +32,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
   // These return false where the book does not fit; then nothing but the book has changed.
   KS_ON_LANE bool open_book(const int32_t* bids, const int32_t* asks) {
     this->bound = book.load(bids, asks);
-    book.touch_all();
+    book.replace_all();
     return this->is_held();
   }
   KS_ON_LANE bool open_book() {
@@ -62,7 +62,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
     return false;
   }
   // One that had to stop was stored before the interval in which it did.
-  KS_ON_LANE void store_played() const {
+  KS_ON_LANE void store_played() {
     if (!this->stopped()) this->store();
   }
 };
@@ -75,7 +75,7 @@ struct StepPlace {
 
 // A step or a reset. Returns false where it cannot go on in cells of 16 bits: another market does `from` there.
 template <typename Market>
-KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const EventMemory& memory, StepPlace& from) {
+KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const typename Market::Memory& memory, StepPlace& from) {
   ThreadEnvironment<EventEnvironmentMarket<Market>> environment(launch, m, memory);
   if (!from.begun) {
     from.part = begin_step(environment);

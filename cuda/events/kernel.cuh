@@ -11,27 +11,27 @@
 
 namespace ks {
 
-// Where a lane's numbers are in its warp's shared memory: words of bits first, as they are aligned to 8 bytes.
+// Where a lane's numbers are in its warp's shared memory.
 template <typename Width>
-KS_ON_LANE EventMemory event_memory(int* shared, int levels, bool continuous) {
-  const int words = words_of_bits(levels), column = this_lane() % Width::kMarkets;
-  uint64_t* const bits = reinterpret_cast<uint64_t*>(shared);
-  int* const rows = shared + (continuous ? 4 : 6) * words * Width::kMarkets;
-  const int row = levels * Width::kMarkets * (int)sizeof(typename Width::Cell) / 4;
-  return {rows + column, bits + column, {rows + row + column, rows + 2 * row + column},
-          bits + 2 * words * Width::kMarkets + column};
+KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels, bool continuous) {
+  using Cell = typename Width::Cell;
+  const int words = words_of_bits(levels, kWordBits) * Width::kMarkets, column = this_lane() % Width::kMarkets;
+  OccupiedBits* const bits = reinterpret_cast<OccupiedBits*>(shared) + column;
+  Cell* const rows = reinterpret_cast<Cell*>(shared + (continuous ? 2 : 3) * words) + column;
+  const int row = levels * Width::kMarkets;
+  return {rows, bits, {rows + row, rows + 2 * row}, bits + 2 * words};
 }
 
 #if KS_TASK
 using EventPlace = StepPlace;
 template <typename Market>
-KS_ON_LANE bool play_events(const Launch& launch, int64_t m, const EventMemory& memory, EventPlace& place) {
+KS_ON_LANE bool play_events(const Launch& launch, int64_t m, const typename Market::Memory& memory, EventPlace& place) {
   return step_on_clock<Market>(launch, m, memory, place);
 }
 #else
 using EventPlace = RunPlace;
 template <typename Market>
-KS_ON_LANE bool play_events(const Launch& launch, int64_t m, const EventMemory& memory, EventPlace& place) {
+KS_ON_LANE bool play_events(const Launch& launch, int64_t m, const typename Market::Memory& memory, EventPlace& place) {
   return EventRun<Market>(launch, m, memory).run(place);
 }
 #endif

@@ -11,17 +11,20 @@
 
 namespace ks {
 
-// Where the numbers of a market are that need indices: see EventBook's Strided. A call auction's waiting orders need two
+// Where the numbers of a market are that need indices: see EventBook. A call auction's waiting orders need two
 // more rows.
+template <typename Width>
 struct EventMemory {
-  int32_t* row;
-  uint64_t* bits;
-  int32_t* waiting[2];
-  uint64_t* waiting_bits;
+  typename Width::Cell* row;
+  OccupiedBits* bits;
+  typename Width::Cell* waiting[2];
+  OccupiedBits* waiting_bits;
 };
 
 template <bool kContinuous, int kSlots, typename Width>
 struct EventMarket : MarketNumbers {
+  using Memory = EventMemory<Width>;
+
   const Launch& launch;
   const int64_t m;
   MarketParams p;
@@ -40,7 +43,7 @@ struct EventMarket : MarketNumbers {
   static constexpr bool kNarrow = sizeof(typename Width::Cell) == 2;
   static constexpr int64_t kNarrowMost = 1 << 15;
 
-  KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory& memory)
+  KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
       : launch(launch), m(m), p(copy_of(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
         book(memory.row, memory.bits, KS_LEVELS) {
     load();
@@ -71,7 +74,7 @@ struct EventMarket : MarketNumbers {
     find_quotes();
   }
 
-  KS_ON_LANE void store() const {
+  KS_ON_LANE void store() {
     store_numbers(launch, m, *this);
     launch.volume[m] = volume, launch.trades[m] = trades;
     if (launch.ret) launch.ret[m] = ret;

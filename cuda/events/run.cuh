@@ -24,7 +24,7 @@ template <typename Market>
 struct EventRun : Market {
   using Market::g, Market::launch, Market::m, Market::p, Market::slots;
 
-  KS_ON_LANE EventRun(const Launch& launch, int64_t m, const EventMemory& memory) : Market(launch, m, memory) {}
+  KS_ON_LANE EventRun(const Launch& launch, int64_t m, const typename Market::Memory& memory) : Market(launch, m, memory) {}
 
   KS_ON_LANE void record(int64_t at, int64_t traded) const {
     if (launch.series_last_price) launch.series_last_price[at] = this->last_tick + this->origin;
@@ -74,8 +74,7 @@ struct EventRun : Market {
       if (from.interval > 0) read_fills(row);
       if (!decision(given ? given + row : nullptr, launch.auctions, from.decision * launch.auctions, length, from.interval)) {
         if (Market::kNarrow && !this->stopped()) {
-          write_fills(row);
-          this->store();
+          if (this->is_held()) write_fills(row), this->store();
           return false;
         }
         this->stop();

@@ -28,6 +28,7 @@ KS_ON_LANE void write_out(Four* to, const Four& x) {
                "r"(x.c), "r"(x.d) : "memory");
 }
 KS_ON_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
+KS_ON_LANE int lowest_bit(uint32_t x) { return __ffs(x) - 1; }
 KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
 KS_ON_LANE uint32_t reversed_bits(uint32_t x) { return __brev(x); }
 // Add to a number in shared memory that no other lane reads or writes, without waiting for the result.

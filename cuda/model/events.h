@@ -178,10 +178,12 @@ KS_RULE void turn_to_value(Arrival& a, int32_t taker_offset, int32_t value2, int
 
 // Books --------------------------------------------------------------------------------------------------------------
 
-// Bits that say where something rests: on grids of several words the first places have no bits of the first word before
-// `leading_bits`, so that the middle of the grid, where most orders are, is in the middle of a word.
-KS_RULE int32_t leading_bits(int32_t levels) { return levels > 64 ? 32 : 0; }
-KS_RULE int32_t words_of_bits(int32_t levels) { return (levels + leading_bits(levels) + 63) / 64; }
+// Words of `bits` bits that say where something rests: on grids of several words the first places have no bits of the first
+// word before `leading_bits`, so that the middle of the grid, where most orders are, is in the middle of a word.
+KS_RULE int32_t leading_bits(int32_t levels, int32_t bits) { return levels > bits ? bits / 2 : 0; }
+KS_RULE int32_t words_of_bits(int32_t levels, int32_t bits) {
+  return (levels + leading_bits(levels, bits) + bits - 1) / bits;
+}
 
 // Queues -------------------------------------------------------------------------------------------------------------
 

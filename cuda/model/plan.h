@@ -38,11 +38,11 @@ KS_RULE int lane_ints(int levels, int room) {
   return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
 }
 
-// With a market on the clock per lane, in ints per warp: a word of bits per 64 ticks and side, and a row of 16 bits per tick,
-// or in a call of 32 bits, with two more for what waits.
+// With a market on the clock per lane, in ints per warp: a bit per tick and side, and a row of 16 bits per tick, or in a call
+// of 32 bits, with two more for what waits.
 KS_RULE int event_ints(int levels, bool continuous) {
-  const int words = words_of_bits(levels);
-  return kWarpLanes * (continuous ? levels / 2 + 4 * words : 3 * levels + 6 * words);
+  const int words = words_of_bits(levels, 32);
+  return kWarpLanes * (continuous ? levels / 2 + 2 * words : 3 * levels + 3 * words);
 }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
