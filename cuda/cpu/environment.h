@@ -14,6 +14,7 @@ struct CoreMarket : Market<kLevers> {
       Base::m, Base::p, Base::quotes, Base::slots, Base::sold, Base::stopped;
 
   static constexpr int kRoom = kMaxSlots;
+  static constexpr bool kQueues = false;
 
   CoreMarket(const Launch& launch, int64_t m, Scratch& scratch) : Base(launch, m, scratch) {}
 

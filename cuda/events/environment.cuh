@@ -12,7 +12,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
   using Base = EventRun<Market>;
   using Base::book, Base::launch, Base::slots;
 
-  static constexpr bool kLevers = true;
+  static constexpr bool kLevers = true, kQueues = Market::kQuotesWait;
   static constexpr int kRoom = decltype(slots)::kRoom;
 
   KS_ON_LANE EventEnvironmentMarket(const Launch& launch, int64_t m, const typename Base::Memory& memory)
@@ -22,6 +22,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE const Quote& quote(int k) const { return slots.quotes[k]; }
   KS_ON_LANE const Account& account(int k) const { return slots.accounts[k]; }
   KS_ON_LANE int64_t filled(int k) const { return slots.bought[k] + slots.sold[k]; }
+  KS_ON_LANE int32_t ahead(int k, int32_t side) const { return slots.ahead[k][side]; }
   KS_ON_LANE void clear_slot(int k) { slots.clear(k); }
 
   KS_ON_LANE auto bids() const { return book.on(0); }

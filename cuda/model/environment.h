@@ -21,6 +21,7 @@ namespace ks {
 //   bids(), asks()                  resting built-in interest, by tick
 //   resting_best()                  its best prices
 //   kLevers                         whether it may have regimes
+//   kQueues, ahead(k, side)         whether quotes have places in queues, and then how many built-in units are before one
 //   read_parameters()               anew, of this market
 //   open_book(bids, asks)           a warm start's, or
 //   open_book()                     that of the parameters; false if its memory cannot hold it
@@ -33,6 +34,8 @@ struct ThreadEnvironment : Market {
   using Market::account, Market::error, Market::filled, Market::fundamental, Market::key, Market::last_tick, Market::launch,
       Market::levels, Market::m, Market::mark, Market::origin, Market::p, Market::quote, Market::regime,
       Market::slot_count, Market::stopped, Market::t, Market::trades, Market::volume;
+
+  static constexpr int kRow = kObservation + (Market::kQueues ? kQueueFeatures : 0);  // of an observation
 
   Task task;
   int32_t fundamental_before;
@@ -87,17 +90,19 @@ struct ThreadEnvironment : Market {
     View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mid_history()[0], last_tick, origin,
                               mid_history(), volume_history(), launch.arrival2[m], 0, launch.elapsed[m],
                               p.inventory_limit, {}, {}, {}};
-    float* const rows = out + first_row() * kObservation;
+    float* const rows = out + first_row() * kRow;
     write_depths(rows, view.mid2);
     for (int i = 2 * kDepth; i < kMarketFeatures; ++i) rows[i] = feature_of(market_ratio(view, i));
     for (int k = 0; k < slot_count(); ++k) {
-      float* const row = rows + k * kObservation;
+      float* const row = rows + k * kRow;
       for (int i = 0; k > 0 && i < kMarketFeatures; ++i) row[i] = rows[i];  // all slots see the same market
       view.role = role(k);
       view.quote = quote(k);
       view.account = account(k);
       view.target = target(k);
       for (int i = 0; i < kOwnFeatures; ++i) row[kMarketFeatures + i] = feature_of(own_ratio(task, view, i));
+      if constexpr (Market::kQueues)
+        for (int side = 0; side < 2; ++side) row[kObservation + side] = feature_of(queue_ratio(this->ahead(k, side)));
     }
   }
 
@@ -205,7 +210,7 @@ struct ThreadEnvironment : Market {
 
   KS_ON_THREAD void observe(const Part& part) {
     if (!part.plays) return;
-    const int64_t first = first_row() * kObservation, end = first + slot_count() * kObservation;
+    const int64_t first = first_row() * kRow, end = first + slot_count() * kRow;
     write_features(launch.final_observation);
     if (part.restarts) return;  // its observation is that of the next episode
     for (int64_t i = first; i < end; ++i) launch.observation[i] = launch.final_observation[i];

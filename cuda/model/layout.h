@@ -1,6 +1,6 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K slots, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
+// M markets, L levels, K slots, F numbers of an observation (a row's length), T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // NVRTC brings no system headers
@@ -20,7 +20,8 @@ constexpr int kHistory = 4;           // past decisions that an observation show
 constexpr int kDepth = 10;            // ticks per side that an observation shows
 constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kHistory returns, kHistory volumes
 constexpr int kOwnFeatures = 7;       // the largest role's own part
-constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of every observation
+constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of an observation,
+constexpr int kQueueFeatures = 2;     // and so many more under continuous trading: what is ahead of the slot's bid and ask
 constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
 constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
 constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
@@ -215,8 +216,8 @@ struct Launch {
   const float* actions;            // [M, K, action_stride] continuous
   const int64_t* choices;          // [M, K] discrete
   const uint8_t* reset_mask;       // [M] or null: all
-  float* observation;              // [M, K, 37]
-  float* final_observation;        // [M, K, 37] before any reset
+  float* observation;              // [M, K, F]
+  float* final_observation;        // [M, K, F] before any reset
   float* reward;                   // [M, K]
   uint8_t* terminated;             // [M, K]
   uint8_t* truncated;              // [M, K]
