@@ -9,6 +9,7 @@
 //   KS_DEADLINES (optional)                  with KS_LANES: markets at a block's deadline are stepped by whole warps
 //   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
 //   KS_EVENTS (optional)                     markets on the clock, one per lane: 1 call auctions, 2 continuous trading
+//   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu

@@ -442,7 +442,6 @@ def test_environments_on_the_clock_agree(environment, bad):
     check_agreement(environment, bad, ("cpu", "cuda"))
 
 
-
 def test_single_and_parallel_environments_on_the_gpu():
     one, two = (gym.make("KineticSim/MarketMaking-v0", engine=engine, **SMALL).unwrapped for engine in ("cuda", "cpu"))
     np.testing.assert_array_equal(one.reset(seed=1)[0], two.reset(seed=1)[0])

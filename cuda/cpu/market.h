@@ -10,6 +10,7 @@
 #include "cpu/book.h"
 #include "cpu/orders.h"
 #include "model/auction.h"
+#include "model/series.h"
 
 namespace ks {
 
@@ -326,7 +327,15 @@ struct Market : Book, MarketNumbers {
       if (launch.series_volume) launch.series_volume[at] = traded;
       if (launch.series_mid2) launch.series_mid2[at] = mark();
       if (launch.series_fundamental) launch.series_fundamental[at] = fundamental;
+      if (launch.records > 1) record_further(at);
     }
+  }
+
+  KS_APART void record_further(int64_t at) const {
+    const Ticks bids = bids_in_reach(launch.reach, best_bid), asks = asks_in_reach(launch.reach, best_ask, levels);
+    const int64_t* marketable = scratch.orders.far;
+    write_further_series(launch, at, origin, {best_bid, best_ask, sum_of(bid + bids.low, bids.high + 1 - bids.low),
+                                              sum_of(ask + asks.low, asks.high + 1 - asks.low), marketable[0] - marketable[1]});
   }
 
   void write_fills(int64_t row) const {

@@ -155,9 +155,10 @@ struct EventBook {
 #endif
   }
 
-  KS_ON_LANE int64_t total(int32_t side) const {
+  KS_ON_LANE int64_t total(int32_t side) const { return total(0, levels - 1, side); }
+  KS_ON_LANE int64_t total(int32_t low, int32_t high, int32_t side) const {
     int64_t sum = 0;
-    for (int tick = 0; tick < levels; ++tick) sum += resting(tick, side);
+    for (int tick = low; tick <= high; ++tick) sum += resting(tick, side);
     return sum;
   }
 

@@ -63,6 +63,9 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     return true;
   }
 
+  // Of the interval that has ended: all marketable orders that came, whatever cancellation took of them.
+  KS_ON_LANE int64_t signed_volume() const { return marketable[0] - marketable[1]; }
+
   KS_ON_LANE void take_beat() {
     this->change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel();

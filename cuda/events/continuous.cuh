@@ -21,13 +21,17 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   using Base::best, Base::find_quotes, Base::follow_mid, Base::mid2, Base::place, Base::quoted, Base::tick_of;
 
   static constexpr bool kQuotesWait = true;  // until they arrive, perhaps in a later interval of the decision
+  int64_t taken;  // what takers have bought in this interval, less what they have sold; counted if it is recorded
 
   KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory) : Base(launch, m, memory) {}
+
+  KS_ON_LANE int64_t signed_volume() const { return taken; }
 
   // One interval. `fresh` are quotes of a decision, [K], that arrive before event `arrival`, or null; `last`: the interval
   // is its decision's last. Returns false if the market has to stop.
   KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last) {
     this->begin_interval();
+    if (kWithSeries) taken = 0;
     const int64_t before = volume;
     const uint64_t end = g + (uint32_t)p.interval;
     while (g < end) {
@@ -79,26 +83,29 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   struct Touch {
     EventBook<Width> book;
     int32_t last_tick, traded;
+    int32_t taken;  // as `taken`
   };
   KS_ON_LANE void put_back(Touch& touch) {
     book.best[0] = touch.book.best[0], book.best[1] = touch.book.best[1];
     last_tick = touch.last_tick;
     volume += touch.traded;
     touch.traded = 0;
+    if (kWithSeries) taken += touch.taken, touch.taken = 0;
   }
 
   KS_ON_LANE bool take_events(uint32_t until) {
-    return pricing.plain && !careful ? take_events<true>(until) : take_events<false>(until);
+    const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
+    return pricing.plain && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
   }
 
-  // kPlain: no lever moves prices, and no side can reach 2^31.
+  // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded.
   template <bool kPlain>
   KS_ON_LANE bool take_events(uint32_t until) {
     const RegimeParams now = this->now;
     const LivePricing pricing = this->pricing;
     const bool has_value = p.num_fundamental > 0;
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
-    Touch touch = {book, last_tick, 0};
+    Touch touch = {book, last_tick, 0, 0};
     ArrivalBlock arrivals;
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
@@ -148,13 +155,14 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     } else {
       int32_t here = touch.book.best_of(other), hit = kNoPlace;
       while ((here <= last) & (left > 0)) {
-        const auto taken = touch.book.take_ahead(here, left, other);
-        left -= taken.units;
-        hit = here, here = taken.next;
+        const auto part = touch.book.take_ahead(here, left, other);
+        left -= part.units;
+        hit = here, here = part.next;
       }
       if (hit != kNoPlace) {
         touch.book.set_best(other, here);
         touch.traded += a.quantity - left;
+        if (kWithSeries && !kPlain) touch.taken += negated(side, a.quantity - left);
         touch.last_tick = touch.book.flip(hit, other);
       }
     }
@@ -180,6 +188,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       const bool queued = kSlots && here == slots.best_of(other);
       const int32_t units = queued ? take_from_queue(here, quantity, other) : book.take(here, quantity, other);
       volume += units;
+      if (kWithSeries) taken += negated(side, units);
       last_tick = book.flip(here, other);
       if (kSlots && taker >= 0)
         slots.fill(taker, side, (int64_t)last_tick + origin, units, (int64_t)p.fee + p.taker_fee + 1000 * (int64_t)p.tax);

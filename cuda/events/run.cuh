@@ -3,6 +3,7 @@
 
 #include "events/call.cuh"
 #include "events/continuous.cuh"
+#include "model/series.h"
 
 namespace ks {
 
@@ -28,11 +29,18 @@ struct EventRun : Market {
 
   KS_ON_LANE void record(int64_t at, int64_t traded) const {
     if (launch.series_last_price) launch.series_last_price[at] = this->last_tick + this->origin;
-    if (launch.series_volume) launch.series_volume[at] = recorded(traded);
+    if (launch.series_volume) launch.series_volume[at] = fit_int32(traded);
     if (launch.series_mid2) launch.series_mid2[at] = this->mark();
     if (launch.series_fundamental) launch.series_fundamental[at] = this->fundamental;
+    if (kWithSeries && launch.records > 1) record_further(at);
   }
-  static KS_ON_LANE int32_t recorded(int64_t traded) { return traded < 0x7fffffff ? (int32_t)traded : 0x7fffffff; }
+
+  KS_APART void record_further(int64_t at) const {
+    const int32_t bid = this->book.best_bid(), ask = this->book.best_ask();
+    const Ticks bids = bids_in_reach(launch.reach, bid), asks = asks_in_reach(launch.reach, ask, this->levels);
+    write_further_series(launch, at, this->origin, {bid, ask, this->book.total(bids.low, bids.high, 0),
+                                                    this->book.total(asks.low, asks.high, 1), this->signed_volume()});
+  }
 
   // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null. `first` counts intervals of this
   // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.

@@ -59,10 +59,6 @@ KS_RULE int64_t on_multiple(int64_t absolute, int32_t tick_size, int32_t side) {
   return up - (over < 0 ? over + tick_size : over);
 }
 
-KS_RULE int32_t fit_int32(int64_t x) {
-  return x > 0x7fffffff ? 0x7fffffff : x < -0x7fffffff ? -0x7fffffff : (int32_t)x;
-}
-
 // What does not change about prices from one beat to the next.
 struct LivePricing {
   int32_t levels, origin;

@@ -28,6 +28,7 @@ constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete acti
 constexpr int kMaxPrice = 1 << 30;    // absolute, either way
 constexpr int kMaxOrigin = 1 << 29;   // so that doubled absolute prices of the grid fit an int32
 constexpr int kMaxQuoteQty = 1 << 20;
+constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing rests; bids have it with a minus
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
 constexpr int kMarketsPerBlock = 4;   // at most, one warp each
@@ -163,10 +164,11 @@ struct Launch {
   int32_t env_mode;                // enum LaunchMode
   int32_t tile;                    // markets that a warp of the CUDA kernel steps, at most 32 slots together
   int32_t growth;                  // the most that this launch can add to a side of any market, at most 2^31 - 1
-  int32_t records;                 // 1: one of the series below is asked for
+  int32_t records;                 // 1: one of the series below is asked for, 2: one of the further ones, too
   int32_t action_stride;           // numbers in a row of actions
   int32_t arrivals;                // enum Arrivals
   int32_t mechanism;               // enum Mechanism
+  int32_t reach;                   // ticks from a side's best price that its recorded depth counts
   MarketParams* params;            // [M] or [1]; [M] with scenarios
   const MarketParams* scenario_params; // [C] or null
   const RegimeParams* regimes;     // [R] or null
@@ -203,6 +205,12 @@ struct Launch {
   int32_t* series_volume;          // [M, S]
   int32_t* series_mid2;            // [M, S] of the built-in resting book after the auction, absolute
   int32_t* series_fundamental;     // [M, S]
+  // Further ones (model/series.h), of the built-in resting book after the auction.
+  int32_t* series_best_bid;        // [M, S] absolute, -kNoPrice where there is none
+  int32_t* series_best_ask;        // [M, S] absolute, kNoPrice where there is none
+  int32_t* series_bid_depth;       // [M, S] units from the best bid to `reach` ticks below it
+  int32_t* series_ask_depth;       // [M, S]
+  int32_t* series_signed_volume;   // [M, S] of takers, buys less sells; in a call of marketable orders
   // State of an environment.
   int32_t* elapsed;                // [M] decisions since the episode began
   uint8_t* done;                   // [M] the episode has ended and waits for its reset

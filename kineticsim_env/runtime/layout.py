@@ -38,7 +38,8 @@ RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *QUEUE_STA
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
-SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction
+SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction,
+FURTHER_SERIES = "best_bid best_ask bid_depth ask_depth signed_volume".split()  # and what it takes time to record
 
 
 @dataclasses.dataclass(frozen=True)
