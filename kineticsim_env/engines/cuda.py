@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.base import ENV_STEP
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
@@ -71,7 +70,8 @@ class CudaEngine(NativeEngine):
         self._options = int(self._levers != 0 or any(np.any(rows[name] != 0) for name in names))
         offsets = ("noise_spread", "maker_half_spread", "taker_offset")
         self._reach = max(1, *(max(int(rows[name].max()), self._largest_in_regimes(name)) for name in offsets))
-        self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
+        agents = rows["interval"] if self._events else rows["first_fundamental"] + rows["num_fundamental"]
+        self._agents = int(agents.max())  # that come in an interval
         self._plans = {}
         self._work, self._work_per_auction = 0, self._sizes["M"] * self._agents
         return in_place and was == [self._definitions(mode) for mode in (0, 1)]
@@ -144,7 +144,7 @@ class CudaEngine(NativeEngine):
         # With an environment on each lane it is compiled three times as fast with constants, and so only once.
         specialised = self._specialised or "KS_LANES" in chosen
         own = self._own_definitions() if specialised else {}
-        if self._events:
+        if self._events == 2 or (self._events and mode):  # a market per lane
             return {
                 "KS_EVENTS": self._events,
                 "KS_TASK": int(mode != 0),
@@ -156,6 +156,7 @@ class CudaEngine(NativeEngine):
             "KS_TASK": int(mode != 0),
             "KS_OPTIONS": self._options,
             "KS_SLOTS": min(self._sizes["K"], 2),
+            **({"KS_EVENTS": self._events} if self._events else {}),
             **chosen,
             **({"KS_LEVERS": self._levers} if self._levers else {}),
             **(self._task_definitions() if mode and specialised else {}),
