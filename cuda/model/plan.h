@@ -23,6 +23,9 @@ KS_RULE int tile_ints(int tile, int slots, bool levers) {
 }
 // Per warp. A step has two books: one is copied while the other is played.
 KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
+// Of call auctions on the clock: beside what rests, what waits.
+KS_RULE int clock_book_ints(int levels) { return 2 * book_ints(levels); }
+KS_RULE int clock_run_ints(int levels) { return clock_book_ints(levels) + kBinInts; }
 KS_RULE int environment_ints(int levels, int tile, int slots, bool levers) {
   return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots, levers);
 }
@@ -57,7 +60,7 @@ struct PlanRequest {
   int32_t slots;
   int32_t task;                   // 1: for steps of an environment
   int32_t reach;                  // the furthest offset of an order, in any regime; levers may price it further off
-  int32_t agents;                 // the most of a market
+  int32_t agents;                 // the most of a market, or on the clock its events in an interval
   int32_t orders;                 // the most quantity that they order in an auction
   int32_t largest_quote;
   int32_t forced_auctions;        // that may follow a decision
@@ -130,7 +133,7 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
-// Markets on the clock: a lane each, and blocks of one warp, so that they spread evenly.
+// Continuous trading: a lane for each market, and blocks of one warp, so that they spread evenly.
 KS_RULE Plan plan_for_events(const PlanRequest& ask) {
   const int32_t shared = 4 * event_ints(ask.levels, ask.events == 2);
   const int64_t blocks = (ask.markets + kWarpLanes - 1) / kWarpLanes;
@@ -138,7 +141,7 @@ KS_RULE Plan plan_for_events(const PlanRequest& ask) {
 }
 
 KS_RULE Plan plan_for(const PlanRequest& ask) {
-  if (ask.events != 0) return plan_for_events(ask);
+  if (ask.events == 2 || (ask.events != 0 && ask.task)) return plan_for_events(ask);
   Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
   else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
@@ -152,6 +155,7 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
     const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes), environment_ints(ask.levels, 1, 1, ask.levers != 0))
                      : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes)
                      : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, ask.levers != 0)
+                     : ask.events     ? clock_run_ints(ask.levels)
                                       : run_ints(ask.levels);
     plan.tile = per_warp;
     plan.threads = kWarpLanes * per_block;

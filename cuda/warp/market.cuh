@@ -43,7 +43,7 @@ struct MarketOnChip : MarketState<kBins> {
   __device__ __forceinline__ int32_t bid_at(const Quote& q) const { return bid_place<kLevers>(p, q, origin, levels); }
   __device__ __forceinline__ int32_t ask_at(const Quote& q) const { return ask_place<kLevers>(p, q, origin, levels); }
 
-  static constexpr bool kOneSlot = kSlots == 1;
+  static constexpr bool kAnySlots = kSlots != 0, kOneSlot = kSlots == 1;
 
   __device__ __forceinline__ bool has_slot() const { return kOneSlot || (kSlots && lane < launch.slots); }
   __device__ __forceinline__ bool owns_slot() const { return kOneSlot ? lane == 0 : kSlots && lane < launch.slots; }
@@ -185,8 +185,8 @@ struct MarketOnChip : MarketState<kBins> {
     if (kSlots) quote = kLevers ? quote_under_levers(p, fresh, last_tick + origin) : fresh;
   }
 
-  // A side's total can only overflow when there is no more room: then the book is kept in global memory.
-  __device__ __forceinline__ Auction submit_orders(const Seen& seen, int32_t value) {
+  // What an auction begins with: where this lane's slot has its quotes.
+  __device__ __forceinline__ Auction empty_auction() const {
     Auction auction = {Cleared{}, Clearing(buy, sell, lane), -1, kNoTick, 0, 0, 0, 0, false, false, false, false};
     if (kSlots) {
       if (has_slot()) {
@@ -195,6 +195,12 @@ struct MarketOnChip : MarketState<kBins> {
       }
       auction.quoted = any_slot(auction.at_bid >= 0 || auction.at_ask != kNoTick);
     }
+    return auction;
+  }
+
+  // A side's total can only overflow when there is no more room: then the book is kept in global memory.
+  __device__ __forceinline__ Auction submit_orders(const Seen& seen, int32_t value) {
+    Auction auction = empty_auction();
     if (!roomy) {
       room -= growth();
       auction.full = room < 0;
@@ -376,16 +382,6 @@ struct MarketOnChip : MarketState<kBins> {
     return plays;
   }
 
-  // One decision: its quotes, then `launch.auctions` auctions. `first` counts auctions before it.
-  __device__ __forceinline__ void play(bool has_fresh, const Quote& fresh, int64_t first) {
-    bought = sold = 0;
-#pragma unroll 1
-    for (int a = 0; a < launch.auctions; ++a) {
-      if (!auction(has_fresh && a == 0, fresh)) return;
-      if (launch.records) record(m * launch.decisions * launch.auctions + first + a);
-    }
-  }
-
   __device__ __forceinline__ void record(int64_t at) {
     if (kWithSeries) record_further(at);
     if (!leads()) return;
@@ -418,23 +414,32 @@ struct MarketOnChip : MarketState<kBins> {
       launch.fills[2 * (row + lane) + 1] = sold;
     }
   }
-
-  __device__ __forceinline__ void run() {
-    load();
-#pragma unroll 1
-    for (int d = 0; d < launch.decisions && !stopped(); ++d) {
-      const int64_t row = ((int64_t)d * launch.markets + m) * launch.slots;
-      Quote fresh = quote;
-      const bool has_fresh = kSlots && launch.new_quotes != nullptr;
-      if (has_fresh && has_slot()) {
-        const int32_t* q = launch.new_quotes + 4 * (row + slot());
-        fresh = apply_pre_trade_limits(Quote{q[0], q[1], q[2], q[3]}, account.inventory, p);
-      }
-      play(has_fresh, fresh, (int64_t)d * launch.auctions);
-      if (!stopped()) write_fills(row);
-    }
-    store();
-  }
 };
+
+// A run: all its decisions, each of them quotes and then `launch.auctions` auctions. A Market is a MarketOnChip, or one on
+// the clock.
+template <typename Market>
+__device__ __forceinline__ void run_market(Market& market) {
+  const Launch& launch = market.launch;
+  market.load();
+#pragma unroll 1
+  for (int d = 0; d < launch.decisions && !market.stopped(); ++d) {
+    const int64_t row = ((int64_t)d * launch.markets + market.m) * launch.slots;
+    Quote fresh = market.quote;
+    const bool has_fresh = Market::kAnySlots && launch.new_quotes != nullptr;
+    if (has_fresh && market.has_slot()) {
+      const int32_t* q = launch.new_quotes + 4 * (row + market.slot());
+      fresh = apply_pre_trade_limits(Quote{q[0], q[1], q[2], q[3]}, market.account.inventory, market.p);
+    }
+    market.bought = market.sold = 0;
+#pragma unroll 1
+    for (int a = 0; a < launch.auctions; ++a) {
+      if (!market.auction(has_fresh && a == 0, fresh)) break;
+      if (launch.records) market.record((market.m * launch.decisions + d) * launch.auctions + a);
+    }
+    if (!market.stopped()) market.write_fills(row);
+  }
+  market.store();
+}
 
 }  // namespace ks

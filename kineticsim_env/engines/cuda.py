@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import operators, variants
 from kineticsim_env.engines.base import ENV_STEP, RUN
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
@@ -73,10 +72,10 @@ class CudaEngine(NativeEngine):
         self._options = int(self._levers != 0 or any(np.any(rows[name] != 0) for name in names))
         offsets = ("noise_spread", "maker_half_spread", "taker_offset")
         self._reach = max(1, *(max(int(rows[name].max()), self._largest_in_regimes(name)) for name in offsets))
-        self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
+        agents = rows["interval"] if self._events else rows["first_fundamental"] + rows["num_fundamental"]
+        self._agents = int(agents.max())  # that come in an interval
         self._plans = {}
-        events = int(rows["interval"].max()) if self._events else self._agents
-        self._work, self._work_per_auction = 0, self._sizes["M"] * events
+        self._work, self._work_per_auction = 0, self._sizes["M"] * self._agents
         return in_place and was == [self._definitions(mode) for mode in (0, 1)]
 
     def specialise(self) -> None:
@@ -149,12 +148,13 @@ class CudaEngine(NativeEngine):
         common = {
             "KS_TASK": int(mode > 0),
             "KS_SLOTS": min(self._sizes["K"], 2),
+            **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
         }
-        if self._events:
-            return {"KS_EVENTS": self._events, **common, **self.force}
+        if self._events == 2 or (self._events and mode > 0):  # a market per lane
+            return common | self.force
         levers = {"KS_LEVERS": self._levers} if self._levers else {}
         return {"KS_OPTIONS": self._options, **chosen, **levers, **common, **self.force}
 
