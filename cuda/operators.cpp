@@ -217,8 +217,8 @@ void run(at::TensorList state, at::TensorList tables, const std::optional<at::Te
   launch.series_ask_depth = (int32_t*)out("ask_depth", ask_depth, at::kInt, recorded);
   launch.series_signed_volume = (int32_t*)out("signed_volume", signed_volume, at::kInt, recorded);
   const bool further = best_bid || best_ask || bid_depth || ask_depth || signed_volume;
-  TORCH_CHECK(!further || launcher.device < 0 || launcher.series_function, "record: got series beyond last_price, volume, "
-              "mid2 and fundamental, whose kernel is not compiled yet, allowed are they after a run that records one");
+  TORCH_CHECK(!further || launcher.device < 0 || launcher.series_function, "record: got a series whose kernel is not "
+              "compiled yet, allowed is one of last_price, volume, mid2 and fundamental, or record best_bid once before");
   launch.records = further ? 2 : last_price || volume || mid2 || fundamental;
   launch.reach = (int32_t)std::clamp<int64_t>(reach, 0, 0x7fffffff);
   if (total > 0) execute(launcher, launch);

@@ -213,11 +213,12 @@ def test_runs_and_steps_of_a_simulator(engine, backend):
     def calls(sim, quotes):
         fills = sim.step(quotes, 3)
         series = sim.run(5, record=names)
-        value = sim.rollout(torch.stack([quotes, quotes + 1]), 2, record=("mid2",))
+        value = sim.rollout(torch.stack([quotes, quotes + 1]), 2, record=("mid2", *layout.FURTHER_SERIES), reach=3)
         return fills, sim.step(None, 2), *series.values(), value.fills, value.value, *value.series.values()
 
     for sim in (one, two):
         sim.run(1)
+        sim.run(1, record=("best_bid",))
     program = compiled(lambda quotes: calls(two, quotes), backend)
     for t in range(3):
         for found, wanted in zip(program(quotes + t), calls(one, quotes + t), strict=True):
