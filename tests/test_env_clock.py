@@ -146,6 +146,30 @@ def assert_rows(core, common, maker, trader):
     np.testing.assert_array_equal(core.tensors["observation"][0].numpy(), wanted)
 
 
+def test_what_stood_may_trade_while_the_next_order_is_on_its_way():
+    """A trader who comes first fills an executor's bid for the whole block, whose next order was for as much again."""
+    config = ks.MarketConfig(
+        noise=0.5, momentum=0.0, maker=0.5, init_price=64, init_depth=8, **EMPTY, mechanism="continuous"
+    )
+    task = ManyLearnersTask(
+        horizon=10, action_type="discrete", max_qty=4, block_qty=4, side="buy", warmup=0, bank_size=0
+    )
+    arguments, kwargs = (config, 1, task, ["executor", "trader"]), {"slots": ["maker", "noise"], "stagger": False}
+    cores = make_cores(arguments, kwargs, ("cpu", "numpy"))
+    for core in cores:
+        core.reset(0)
+        core.step(choices=torch.tensor([[8, 0]]))  # 4 units at the mid, 64
+        assert core.simulator.tensors["quotes"][0, 0].tolist() == [64, 4, 0, 0]
+        core.step(choices=torch.tensor([[10, 11]]))  # 4 units at 65, but the trader sells 4 at 64 first
+        assert core.simulator.tensors["inventory"].tolist() == [[8, -4]]
+        assert core.tensors["terminated"].tolist() == [[True, False]]
+    assert_same(cores, "after the block")
+    saved = cores[0].state_dict()
+    cores[1].reset(1)
+    cores[1].load_state_dict(saved)
+    assert cores[1].simulator.tensors["inventory"].tolist() == [[8, -4]]
+
+
 @both_engines
 @pytest.mark.parametrize("role", ROLES)
 def test_rows_are_longer_under_continuous_trading_only(role, engine):
