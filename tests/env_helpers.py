@@ -28,14 +28,14 @@ def clock_environments(draw):
     pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     fields = {"arrivals": "clock", "mechanism": pick("call", "continuous")}
     agents = min(config.num_agents, 16)
-    fields |= {"interval": pick(None, 1, 5, 23), "beat": pick(None, 1, 3, 8, 50)}
+    fields |= {"interval": pick(None, 1, 5, 9), "beat": pick(None, 1, 3, 8, 50)}
     if fields["mechanism"] == "continuous":
         fields |= {"quote_latency": pick(0, 0, 1, 4, 1000), "taker_fee": pick(0, -10, 100)}
     config = under_levers(config.replace(num_agents=agents), draw(st.integers(0, 2**32))).replace(**fields)
     if kwargs["randomise"]:
         kwargs = kwargs | {"randomise": CLOCK_SCENARIOS[fields["mechanism"]]}
     slots = fitting_slots(config, markets, kwargs["slots"])
-    return (config, markets, task, roles), kwargs | {"slots": slots}, seed, min(steps, 8)
+    return (config, markets, task, roles), kwargs | {"slots": slots}, seed, min(steps, 6)
 
 
 @st.composite

@@ -7,6 +7,7 @@ import torch
 from build_helpers import needs_compiler
 from env_helpers import assert_same, clock_environments, draw_actions, launch, make_cores
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test, parallel_seed_test
@@ -99,6 +100,45 @@ def test_a_decision_is_a_step_of_the_simulator(mechanism):
     assert core.simulator.tensors["inventory"].abs().max() > 0
 
 
+# Limits ---------------------------------------------------------------------------------------------------------------
+
+
+def lonely_market(roles, mechanism, depth, **task):
+    """An environment without built-in agents, on both engines; decisions are discrete, of up to 4 units."""
+    shares = {"noise": 0.5, "momentum": 0.0, "maker": 0.5}
+    config = ks.MarketConfig(**shares, init_price=64, init_depth=depth, mechanism=mechanism, **EMPTY)
+    task = ManyLearnersTask(action_type="discrete", max_qty=4, warmup=0, bank_size=0, **task)
+    kwargs = {"slots": ["maker", "noise"], "stagger": False, "autoreset_mode": AutoresetMode.DISABLED}
+    cores = make_cores((config, 1, task, roles), kwargs, ("cpu", "numpy"))
+    for core in cores:
+        core.reset(0)
+    return cores
+
+
+def test_limits_are_those_of_the_moment_when_a_quote_arrives():
+    """A maker that holds all it may bids for more while its ask is about to trade: there is room when the bid comes."""
+    for core in lonely_market(["maker", "trader"], "continuous", 0, horizon=10, inventory_limit=4):
+        core.step(choices=torch.tensor([[7, 0]]))  # bids for 4 at 63
+        core.step(choices=torch.tensor([[1, 13]]))  # the trader comes first, and sells 4 at 63
+        assert core.simulator.tensors["inventory"].tolist() == [[4, -4]]
+        mid = int(core.tensors["mid_history"][0, 0]) // 2
+        core.step(choices=torch.tensor([[8, 0]]))
+        assert core.simulator.tensors["quotes"][0, 0].tolist() == [mid - 1, 0, mid + 1, 4]  # no room for a bid
+        core.step(choices=torch.tensor([[8, 6]]))  # the trader, first again, buys 4 one above the mid
+        assert core.simulator.tensors["inventory"].tolist() == [[0, 0]]
+        assert core.simulator.tensors["quotes"][0, 0].tolist() == [mid - 1, 4, mid + 1, 4]
+
+
+@both_mechanisms
+def test_forced_auctions_end_where_the_limits_leave_nothing(mechanism):
+    """After the one decision 2 units, then the 1 for which there is room, and no third auction."""
+    settings = {"horizon": 1, "inventory_limit": 3, "block_qty": 10, "forced_qty": 2, "side": "buy"}
+    for core in lonely_market(["executor", "trader"], mechanism, 8, **settings):
+        core.step(choices=torch.tensor([[0, 0]]))
+        assert core.simulator.tensors["t"].tolist() == [3]
+        assert core.fills.tolist() == [[[3, 0], [0, 0]]] and bool(core.tensors["done"])
+
+
 # Places in queues -----------------------------------------------------------------------------------------------------
 
 
@@ -144,6 +184,30 @@ def test_every_part_of_an_observation_by_hand(engine):
 def assert_rows(core, common, maker, trader):
     wanted = np.stack([np.concatenate([common, own]) for own in (maker, trader)])
     np.testing.assert_array_equal(core.tensors["observation"][0].numpy(), wanted)
+
+
+def test_what_stood_may_trade_while_the_next_order_is_on_its_way():
+    """A trader who comes first fills an executor's bid for the whole block, whose next order was for as much again."""
+    config = ks.MarketConfig(
+        noise=0.5, momentum=0.0, maker=0.5, init_price=64, init_depth=8, **EMPTY, mechanism="continuous"
+    )
+    task = ManyLearnersTask(
+        horizon=10, action_type="discrete", max_qty=4, block_qty=4, side="buy", warmup=0, bank_size=0
+    )
+    arguments, kwargs = (config, 1, task, ["executor", "trader"]), {"slots": ["maker", "noise"], "stagger": False}
+    cores = make_cores(arguments, kwargs, ("cpu", "numpy"))
+    for core in cores:
+        core.reset(0)
+        core.step(choices=torch.tensor([[8, 0]]))  # 4 units at the mid, 64
+        assert core.simulator.tensors["quotes"][0, 0].tolist() == [64, 4, 0, 0]
+        core.step(choices=torch.tensor([[10, 11]]))  # 4 units at 65, but the trader sells 4 at 64 first
+        assert core.simulator.tensors["inventory"].tolist() == [[8, -4]]
+        assert core.tensors["terminated"].tolist() == [[True, False]]
+    assert_same(cores, "after the block")
+    saved = cores[0].state_dict()
+    cores[1].reset(1)
+    cores[1].load_state_dict(saved)
+    assert cores[1].simulator.tensors["inventory"].tolist() == [[8, -4]]
 
 
 @both_engines

@@ -26,7 +26,7 @@ def test_engines_agree_on_every_tensor(environment, bad):
     check_agreement(environment, bad, ENGINES)
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 @given(clock_environments(), st.sampled_from((0.0, 0.0, 0.05)))
 def test_engines_agree_on_the_clock(environment, bad):
     check_agreement(environment, bad, ENGINES)

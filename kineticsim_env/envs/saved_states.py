@@ -81,8 +81,8 @@ def check_environment_ranges(
             outside[:, slot, : len(space.low)] = ~((rows >= low) & (rows <= high))  # NaN, too
             check.refuse(name, outside, f"in the observation space of a {role}")
         if role in ("noise", "executor"):
-            late = row["quote_latency"] > 0
-            _check_block(check, saved, task, role, slot, torch.where(late, 2 * row["max_quote_qty"], 0))
+            more = 2 * row["max_quote_qty"] if "queue" in saved else torch.zeros_like(row["max_quote_qty"])
+            _check_block(check, saved, task, role, slot, more)
 
 
 def _check_block(
