@@ -81,9 +81,11 @@ KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const typename Ma
   if (!from.begun) {
     from.part = begin_step(environment);
     if (from.part.plays && !environment.fits_a_step()) return false;
+  } else {
+    environment.load();
   }
   if (end_step(environment, from.part)) return true;
-  environment.store_played();
+  environment.store(from.part);
   from.begun = true;
   return false;
 }

@@ -38,6 +38,8 @@ struct ThreadEnvironment : Market {
   static constexpr int kRow = kObservation + (Market::kQueues ? kQueueFeatures : 0);  // of an observation
 
   Task task;
+  int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2;
+  bool done;
   int32_t fundamental_before;
   int64_t volume_before;
   Account before[Market::kRoom];
@@ -47,8 +49,6 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD ThreadEnvironment(const Launch& launch, int64_t m, Memory& memory)
       : Market(launch, m, memory), task(task_of(launch)), fundamental_before(fundamental), volume_before(volume) {}
 
-  KS_ON_THREAD int32_t* mid_history() const { return launch.mid_history + m * (kHistory + 1); }
-  KS_ON_THREAD int32_t* volume_history() const { return launch.volume_history + m * kHistory; }
   KS_ON_THREAD int64_t first_row() const { return m * slot_count(); }
   KS_ON_THREAD int32_t role(int k) const { return role_of(launch, k); }
 
@@ -77,47 +77,62 @@ struct ThreadEnvironment : Market {
       launch.ended[first_row() + k] = 0;
     }
     this->opened();
-    launch.done[m] = 0;
-    launch.elapsed[m] = opening.elapsed;
-    launch.arrival2[m] = mark();
-    for (int i = 0; i <= kHistory; ++i) mid_history()[i] = mark();
-    for (int i = 0; i < kHistory; ++i) volume_history()[i] = 0;
+    done = false;
+    elapsed = opening.elapsed;
+    arrival2 = mark();
+    for (int i = 0; i <= kHistory; ++i) mids[i] = arrival2;
+    for (int i = 0; i < kHistory; ++i) volumes[i] = 0;
     return true;
   }
 
-  KS_ON_THREAD void write_features(float* out) const {
+  // A feature goes to a row, and to its copy if there is one.
+  struct Rows {
+    float *out, *copy;
+    KS_ON_THREAD void write(int i, Ratio ratio) const {
+      const float feature = feature_of(ratio);
+      out[i] = feature;
+      if (copy) copy[i] = feature;
+    }
+    KS_ON_THREAD Rows of(int k) const { return {out + k * kRow, copy ? copy + k * kRow : nullptr}; }
+  };
+  KS_ON_THREAD void write_features(float* out, float* copy) const {
     const BestPrices best = this->resting_best();
-    View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mid_history()[0], last_tick, origin,
-                              mid_history(), volume_history(), launch.arrival2[m], 0, launch.elapsed[m],
-                              p.inventory_limit, {}, {}, {}};
-    float* const rows = out + first_row() * kRow;
+    View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mids[0], last_tick, origin, mids, volumes,
+                              arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}};
+    const Rows rows = {out + first_row() * kRow, copy ? copy + first_row() * kRow : nullptr};
     write_depths(rows, view.mid2);
-    for (int i = 2 * kDepth; i < kMarketFeatures; ++i) rows[i] = feature_of(market_ratio(view, i));
+#pragma unroll
+    for (int i = 2 * kDepth; i < kMarketFeatures; ++i) rows.write(i, market_ratio(view, i));
     for (int k = 0; k < slot_count(); ++k) {
-      float* const row = rows + k * kRow;
-      for (int i = 0; k > 0 && i < kMarketFeatures; ++i) row[i] = rows[i];  // all slots see the same market
+      const Rows row = rows.of(k);
+      for (int i = 0; k > 0 && i < kMarketFeatures; ++i) {  // all slots see the same market
+        row.out[i] = rows.out[i];
+        if (copy) row.copy[i] = rows.out[i];
+      }
       view.role = role(k);
       view.quote = quote(k);
       view.account = account(k);
       view.target = target(k);
-      for (int i = 0; i < kOwnFeatures; ++i) row[kMarketFeatures + i] = feature_of(own_ratio(task, view, i));
+#pragma unroll
+      for (int i = 0; i < kOwnFeatures; ++i) row.write(kMarketFeatures + i, own_ratio(task, view, i));
       if constexpr (Market::kQueues)
-        for (int side = 0; side < 2; ++side) row[kObservation + side] = feature_of(queue_ratio(this->ahead(k, side)));
+        for (int side = 0; side < 2; ++side) row.write(kObservation + side, queue_ratio(this->ahead(k, side)));
     }
   }
 
-  KS_ON_THREAD void write_depths(float* row, int32_t mid2) const {
+  KS_ON_THREAD void write_depths(const Rows& row, int32_t mid2) const {
     const auto bids = this->bids();
     const auto asks = this->asks();
+#pragma unroll
     for (int i = 0; i < kDepth; ++i) {
       const int32_t below = depth_tick(mid2, origin, i), above = depth_tick(mid2, origin, kDepth + i);
-      row[i] = feature_of(scaled(below >= 0 && below < levels ? bids[below] : 0, i));
-      row[kDepth + i] = feature_of(scaled(above >= 0 && above < levels ? asks[above] : 0, kDepth + i));
+      row.write(i, scaled(below >= 0 && below < levels ? bids[below] : 0, i));
+      row.write(kDepth + i, scaled(above >= 0 && above < levels ? asks[above] : 0, kDepth + i));
     }
   }
 
   KS_ON_THREAD Target target(int k) const {
-    return target_of(task, role(k), mid_history(), key, t, k, account(k).inventory);
+    return target_of(task, role(k), mids, key, t, k, account(k).inventory);
   }
 
   // Slot k's action as a quote.
@@ -125,12 +140,12 @@ struct ThreadEnvironment : Market {
     const int64_t row = first_row() + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
     const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
-    return asked_quote(launch, task, role(k), action, row, mid_history()[0], target(k), quote(k), error);
+    return asked_quote(launch, task, role(k), action, row, mids[0], target(k), quote(k), error);
   }
 
   // After the last decision: what is left of blocks goes into the market, until nothing is or it has taken too long.
   KS_ON_THREAD void force_blocks() {
-    const int32_t most = forced_auctions(task, launch.elapsed[m]);
+    const int32_t most = forced_auctions(task, elapsed);
     for (int a = 0; a < most; ++a) {
       bool any = false;
       for (int k = 0; k < slot_count(); ++k) {
@@ -144,11 +159,16 @@ struct ThreadEnvironment : Market {
 
   // What model/step.h asks for ------------------------------------------------------------------------------------------
 
-  KS_ON_THREAD void load() {}
+  KS_ON_THREAD void load() {
+    for (int i = 0; i <= kHistory; ++i) mids[i] = launch.mid_history[m * (kHistory + 1) + i];
+    for (int i = 0; i < kHistory; ++i) volumes[i] = launch.volume_history[m * kHistory + i];
+    elapsed = launch.elapsed[m], arrival2 = launch.arrival2[m];
+    done = launch.done[m];
+  }
   KS_ON_THREAD bool any(bool holds) const { return holds; }
 
   KS_ON_THREAD Part part() const {
-    return part_of(launch, task, stopped(), launch.done[m], !launch.reset_mask || launch.reset_mask[m]);
+    return part_of(launch, task, stopped(), done, !launch.reset_mask || launch.reset_mask[m]);
   }
 
   // A market that does not play has no rewards, and has its flags lowered unless it is frozen.
@@ -180,12 +200,11 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void judge(const Part& part) {
     if (!part.plays) return;
     this->write_fills(first_row());
-    int32_t *mids = mid_history(), *volumes = volume_history();
     for (int i = kHistory; i > 0; --i) mids[i] = mids[i - 1];
     for (int i = kHistory - 1; i > 0; --i) volumes[i] = volumes[i - 1];
     mids[0] = mark();
     volumes[0] = recorded_volume(volume - volume_before);
-    const int32_t elapsed = launch.elapsed[m] += 1;
+    elapsed += 1;
     bool all_ended = true;
     for (int k = 0; k < slot_count(); ++k) {
       const int64_t row = first_row() + k, inventory = account(k).inventory;
@@ -193,7 +212,7 @@ struct ThreadEnvironment : Market {
       const int64_t cash =
           liquidates ? liquidation_cash(this->bids(), this->asks(), levels, inventory, origin, last_tick) : 0;
       const Outcome outcome = outcome_of(task, role(k), before[k], account(k), fundamental_before, fundamental, mids,
-                                         launch.arrival2[m], launch.prev_value[row], cash, target(k).remaining, filled(k),
+                                         arrival2, launch.prev_value[row], cash, target(k).remaining, filled(k),
                                          elapsed, launch.ended[row]);
       launch.reward[row] = outcome.reward;
       launch.prev_value[row] = outcome.value;
@@ -203,17 +222,14 @@ struct ThreadEnvironment : Market {
       launch.ended[row] |= outcome.end != kEndGoesOn;
       all_ended &= launch.ended[row] != 0;
     }
-    launch.done[m] = all_ended;
+    done = all_ended;
   }
 
-  KS_ON_THREAD bool all_ended() const { return launch.done[m]; }
+  KS_ON_THREAD bool all_ended() const { return done; }
 
   KS_ON_THREAD void observe(const Part& part) {
-    if (!part.plays) return;
-    const int64_t first = first_row() * kRow, end = first + slot_count() * kRow;
-    write_features(launch.final_observation);
-    if (part.restarts) return;  // its observation is that of the next episode
-    for (int64_t i = first; i < end; ++i) launch.observation[i] = launch.final_observation[i];
+    // The observation of a market that restarts is that of the next episode.
+    if (part.plays) write_features(launch.final_observation, part.restarts ? nullptr : launch.observation);
   }
 
   KS_ON_THREAD bool begin_episodes(const Part&) {
@@ -221,10 +237,15 @@ struct ThreadEnvironment : Market {
     return begin_episode();
   }
 
-  KS_ON_THREAD void observe_opening(const Part&) { write_features(launch.observation); }
+  KS_ON_THREAD void observe_opening(const Part&) { write_features(launch.observation, nullptr); }
 
   KS_ON_THREAD void store(const Part& part) {
-    if (!part.frozen) this->store_played();
+    if (part.frozen) return;
+    this->store_played();
+    for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = mids[i];
+    for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = volumes[i];
+    launch.elapsed[m] = elapsed, launch.arrival2[m] = arrival2;
+    launch.done[m] = done;
   }
 };
 
