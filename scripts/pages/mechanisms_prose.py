@@ -82,8 +82,8 @@ Engines and environments for each: [engines](engines.md), [kernels](kernels.md).
 
 ## The same orders under both
 
-Random words are hashes of seed, episode, event and agent. So who comes at an event, and for how much, depends on no
-rule. Prices do where agents look at the mid. With `reference="fundamental"` they do not: prices are around a
+On the clock random words are hashes of seed, episode and event. So who comes at an event, and for how much, depends
+on no rule. Prices do where agents look at the mid. With `reference="fundamental"` they do not: prices are around a
 fundamental price that nobody's trades move. The side depends on the book for momentum and fundamental agents only, so
 the stream here has none of them.
 
