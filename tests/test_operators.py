@@ -129,6 +129,16 @@ def test_a_policy_and_a_step_in_one_graph(engine, backend, mode, copy, task, act
     play(one, two, compiled(lambda observation: two.step(act(observation)), backend), 14)
 
 
+def test_markets_on_the_clock():
+    """Queues and what else they have of their own are state of the program; rows are longer."""
+    market = {"arrivals": "clock", "mechanism": "continuous", "quote_latency": 4, "rounding": "coin"}
+    settings = {"config": ks.MarketConfig.preset("trading").replace(**market), "autoreset_mode": "same_step"}
+    one, two = make("cpu", **settings), make("cpu", **settings)
+    act = network(two)
+    play(one, two, compiled(lambda observation: two.step(act(observation)), "aot_eager"), 13)
+    assert one.observation.shape == (M, 39) and int(two.simulator.queue.sum()) > 0
+
+
 @on_each
 @compiled_by
 def test_scenarios(engine, backend):

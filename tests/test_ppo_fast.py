@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from kineticsim_env import MarketConfig
+
 for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
 
@@ -167,6 +169,19 @@ def train(ppo, output, **changes):
     networks = ppo.ActorCritic(37, 4, args.hidden, args.initial_std)
     curve = ppo.train(args, envs, networks, ppo.evaluation_env(16, engine="cpu", horizon=50))
     return {name: value.clone() for name, value in networks.state_dict().items()}, curve
+
+
+def test_it_takes_the_rows_of_continuous_trading(ppo, tmp_path):
+    """Which are longer, by what is ahead in queues."""
+    config = MarketConfig.preset("trading").replace(arrivals="clock", mechanism="continuous")
+    args = ppo.Args(output=tmp_path, **{**TINY, "track": False})
+    args.fill_in(on_gpu=False)
+    market = {"engine": "cpu", "horizon": 50, "config": config, "bank_size": 4}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, **market)
+    networks = ppo.ActorCritic(envs.single_observation_space.shape[0], 4, args.hidden, args.initial_std)
+    before = networks.actor[0].weight[:, 37:39].clone()
+    curve = ppo.train(args, envs, networks, ppo.evaluation_env(16, **market))
+    assert len(curve) > 1 and not torch.equal(networks.actor[0].weight[:, 37:39], before)
 
 
 def stop_at(ppo, monkeypatch, update):
