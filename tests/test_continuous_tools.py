@@ -17,7 +17,7 @@ from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.text import WIDTH, text_picture
 
 CONTINUOUS = {"arrivals": "clock", "mechanism": "continuous", "interval": 16, "rounding": "coin"}
-SMALL = {"engine": "numpy", "bank_size": 4, "warmup": 10}
+SMALL = {"engine": "cpu", "bank_size": 4, "warmup": 10}
 DEEP = ks.MarketConfig(
     num_agents=64, noise=0.85, momentum=0.05, maker=0.1, noise_spread=7, cancel_prob=0.15, **CONTINUOUS
 )

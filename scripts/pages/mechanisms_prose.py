@@ -202,7 +202,22 @@ for _ in range(5):
 - Cancellation takes its share of the units ahead too.
 - Under call auctions nobody queues: at the clearing price all share, by [rationing](model.md#slots).
 
-Environments show the units ahead in text, in pictures and in the game: [seeing a market](seeing.md#queues).
+Environments take it too. Their observations end with two more features under continuous trading: the units ahead of the
+bid and of the ask.
+
+```python
+import gymnasium as gym
+import torch
+import kineticsim_env
+
+envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=64, preset="continuous", output="torch")
+observation, info = envs.reset(seed=0)  # float32 [64, 39]
+for _ in range(20):
+    observation, reward, terminated, truncated, info = envs.step(torch.rand((64, 4), device=observation.device) * 2 - 1)
+print("share of markets that wait behind others:", (observation[:, 37:] > 0).any(1).double().mean().item())
+```
+
+They show the units ahead in text, in pictures and in the game: [seeing a market](seeing.md#queues).
 
 ## Latency
 
