@@ -79,7 +79,6 @@ class Simulator(LiveMarkets):
         self.slots = check_slots(slots)
         self.validate = check_flag("validate", validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
-        reason = "no kernel plays the clock yet" if config.uses_clock else reason
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
         self.sizes["F"] = layout.observation_length(config.is_continuous)

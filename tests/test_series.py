@@ -133,8 +133,6 @@ def test_what_built_in_takers_buy_and_sell(engine):
 @pytest.mark.parametrize("fields", [{}, {"arrivals": "clock", "interval": 9, "beat": 4}])
 def test_a_call_counts_marketable_orders_as_they_came(engine, fields):
     """Of one unit each, all marketable; cancellation takes all of them before the auction, or the auction all."""
-    if fields and engine == "cuda":
-        pytest.skip("no kernel plays the clock")
     common = GRID | dict(num_agents=9, noise=1.0, momentum=0.0, maker=0.0, market_order_prob=1.0, init_depth=0) | fields
     seen = []
     for cancel in (0.0, 1.0):
