@@ -57,7 +57,7 @@ def queue(path: Path, seed: int, decision: int) -> None:
         fundamental=0.05, rounding="coin", noise_spread=7, maker_half_spread=3, cancel_prob=0.15, walk_prob=0.3,
         window=16,
     )  # fmt: skip
-    envs = MarketMakingVectorEnv(1, config, engine="numpy", output="torch", stagger=False, bank_size=4)
+    envs = MarketMakingVectorEnv(1, config, output="torch", stagger=False, bank_size=4)
     simulator, task, recorder = envs.simulator, envs.core.task, MarketRecorder(envs.core)
     envs.reset(seed=seed)
     moment = recorder.record()

@@ -17,7 +17,7 @@ from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.text import WIDTH, text_picture
 
 CONTINUOUS = {"arrivals": "clock", "mechanism": "continuous", "interval": 16, "rounding": "coin"}
-SMALL = {"engine": "numpy", "bank_size": 4, "warmup": 10}
+SMALL = {"engine": "cpu", "bank_size": 4, "warmup": 10}
 DEEP = ks.MarketConfig(
     num_agents=64, noise=0.85, momentum=0.05, maker=0.1, noise_spread=7, cancel_prob=0.15, **CONTINUOUS
 )
@@ -80,6 +80,14 @@ def test_every_scripted_policy_plays(task, policy):
     longer = torch.cat([observation, torch.full((3, 2), 0.7)], dim=1)
     actions = [policy(envs.core.task)(rows) for rows in (observation, longer)]
     assert torch.equal(*actions)
+
+
+def test_who_loses_too_much_is_unwound_at_once(monkeypatch):
+    branch, branches = ks.Simulator.branch, []
+    monkeypatch.setattr(ks.Simulator, "branch", lambda sim: branches.append(sim) or branch(sim))
+    envs = evaluation_env(4, config=DEEP, horizon=20, max_loss=10.0, **SMALL)
+    result = evaluate(policies.RandomQuotes(envs.core.task, seed=1), envs)
+    assert branches and np.isfinite(result.pnl).all() and (result.pnl < 0).any()
 
 
 def test_how_far_orders_have_to_go():

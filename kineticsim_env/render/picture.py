@@ -193,6 +193,8 @@ class Picture(Canvas):
         self.box(left, top, width, height, colours.OWN)
         ahead = moment.ahead("bid" if bid else "ask")
         text, size = (str(qty), 17) if ahead is None else (f"{qty} | {ahead}", 15)
+        if len(text) > 6:  # wider than the mark
+            text, size = text.replace(" ", ""), 13
         self.text(text, left + width / 2, top + height / 2, size, colours.WHITE, align=0.5, middle=True)
         if not prices[-1] <= price <= prices[0]:
             self.text(f"at {price}", left + width / 2, top + height / 2 + _ROW, 14, colours.OWN, align=0.5, middle=True)

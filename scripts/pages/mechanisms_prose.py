@@ -82,8 +82,8 @@ Engines and environments for each: [engines](engines.md), [kernels](kernels.md).
 
 ## The same orders under both
 
-Random words are hashes of seed, episode, event and agent. So who comes at an event, and for how much, depends on no
-rule. Prices do where agents look at the mid. With `reference="fundamental"` they do not: prices are around a
+On the clock random words are hashes of seed, episode and event. So who comes at an event, and for how much, depends
+on no rule. Prices do where agents look at the mid. With `reference="fundamental"` they do not: prices are around a
 fundamental price that nobody's trades move. The side depends on the book for momentum and fundamental agents only, so
 the stream here has none of them.
 
@@ -202,7 +202,22 @@ for _ in range(5):
 - Cancellation takes its share of the units ahead too.
 - Under call auctions nobody queues: at the clearing price all share, by [rationing](model.md#slots).
 
-Environments show the units ahead in text, in pictures and in the game: [seeing a market](seeing.md#queues).
+Environments take it too. Their observations end with two more features under continuous trading: the units ahead of the
+bid and of the ask.
+
+```python
+import gymnasium as gym
+import torch
+import kineticsim_env
+
+envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=64, preset="continuous", output="torch")
+observation, info = envs.reset(seed=0)  # float32 [64, 39]
+for _ in range(20):
+    observation, reward, terminated, truncated, info = envs.step(torch.rand((64, 4), device=observation.device) * 2 - 1)
+print("share of markets that wait behind others:", (observation[:, 37:] > 0).any(1).double().mean().item())
+```
+
+They show the units ahead in text, in pictures and in the game: [seeing a market](seeing.md#queues).
 
 ## Latency
 

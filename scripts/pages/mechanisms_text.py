@@ -84,7 +84,7 @@ the least error is {pm(high_error, 2)} ticks, at {high:,} events: the faster the
 interval. At {longest:,} events the error is {at(longest, "error", often)} then, against {pm(flat["jumps often"], 2)}
 under continuous trading.
 
-**At the moments of clearing alone** a long interval has no such price: the error there is {at(low, "fresh")} ticks at
+**At the moments of clearing alone** a long interval costs nothing: the error there is {at(low, "fresh")} ticks at
 {low:,} events and {at(longest, "fresh")} at {longest:,} (seldom), and {at(longest, "fresh", often)} at {longest:,}
 (often). What longer intervals cost is waiting.
 
