@@ -234,5 +234,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "window": 16,
         "tie": "mid",
         "residue": "cancel",
+        "rounding": "coin",
     },
 }

@@ -50,7 +50,7 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
         assert pnl["no trade"] == 0.0
     table = (output / "table.md").read_text()
     assert table in printed + "\n" and all(f"| {name} |" in table for name in policies)
-    found = {"MarketMaking": "half_spread=4, qty=8 (best of 18)"}.get(args.TASK, "ticks=")
+    found = {"MarketMaking": "half_spread=5, qty=8 (best of 18)"}.get(args.TASK, "ticks=")
     assert found in table and "searched for this market" not in printed
     assert f"pictures, table and checkpoint are in {output}" in printed
     record = json.loads((output / "results.json").read_text())
