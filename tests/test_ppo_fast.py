@@ -74,6 +74,7 @@ def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
     ppo.main(ppo.Args(output=tmp_path / "run", **TINY))
     report.main([str(tmp_path / "run")])
     page = (tmp_path / "ppo_results.md").read_text()
+    assert report.ROUNDED_TO_EVEN not in page  # the run says which rounding it had
     assert page.startswith(report.HEAD) and "`python examples/ppo_fast.py`, judged by: liquidated PnL" in page
     assert "| default | 1 | 8 | 0 M |" in page and (tmp_path / "run" / "table.md").read_text().strip() in page
     assert {path.stem for path in (tmp_path / "images").iterdir()} == {
