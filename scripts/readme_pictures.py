@@ -7,6 +7,7 @@ same pictures come out on every engine.
 """
 
 import argparse
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,16 @@ from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
 from kineticsim_env.studies.plots import save_panels
 
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
+# The best parameters on training seeds.
+FOUND = json.loads((ROOT / "examples" / "scripted_policies.json").read_text())["MarketMaking"]["policies"]
+FIXED, STOIKOV = (FOUND[name]["parameters"] for name in ("fixed spread", "Avellaneda-Stoikov"))
 # Okabe and Ito's colours, as in the pictures of a market.
 MAKERS = {
     "quotes at random": (RandomQuotes, "#8a8a8a"),
-    "fixed spread, 4 ticks": (FixedSpread, "#d55e00"),
-    # with the best parameters that examples/ppo_market_maker.py found on training seeds (docs/ppo_results.md)
-    "Avellaneda-Stoikov": (partial(AvellanedaStoikov, risk=0.01, kappa=0.18), "#0072b2"),
+    f"fixed spread, {FIXED['half_spread']} ticks": (partial(FixedSpread, **FIXED), "#d55e00"),
+    "Avellaneda-Stoikov": (partial(AvellanedaStoikov, **STOIKOV), "#0072b2"),
 }
 
 

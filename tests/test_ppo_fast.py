@@ -52,7 +52,7 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
         assert pnl["no trade"] == 0.0
     table = (output / "table.md").read_text()
     assert table in printed + "\n" and all(f"| {name} |" in table for name in policies)
-    found = {"MarketMaking": "half_spread=4, qty=8 (best of 18)"}.get(args.TASK, "ticks=")
+    found = {"MarketMaking": "half_spread=5, qty=8 (best of 18)"}.get(args.TASK, "ticks=")
     assert found in table and "searched for this market" not in printed
     assert f"pictures, table and checkpoint are in {output}" in printed
     record = json.loads((output / "results.json").read_text())
@@ -76,6 +76,7 @@ def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
     ppo.main(ppo.Args(output=tmp_path / "run", **TINY))
     report.main([str(tmp_path / "run")])
     page = (tmp_path / "ppo_results.md").read_text()
+    assert report.ROUNDED_TO_EVEN not in page  # the run says which rounding it had
     assert page.startswith(report.HEAD) and "`python examples/ppo_fast.py`, judged by: liquidated PnL" in page
     assert "| default | 1 | 8 | 0 M |" in page and (tmp_path / "run" / "table.md").read_text().strip() in page
     assert {path.stem for path in (tmp_path / "images").iterdir()} == {
