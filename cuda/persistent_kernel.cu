@@ -40,6 +40,8 @@
 #define KS_BLOCKS (16 / ks::kMarketsPerBlock)
 #elif KS_LANES
 #define KS_BLOCKS 4
+#elif KS_EVENTS && !KS_SLOTS
+#define KS_BLOCKS (ks::kUnroll == 1 ? 6 : 8)
 #else
 #define KS_BLOCKS (KS_TASK || (KS_SLOTS && ks::kUnroll == 1) ? ks::kBlocks : 6)
 #endif

@@ -26,7 +26,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   int32_t ret, beat_price;
   int32_t coin_of_beat;
-  uint32_t beat;                // number of the next one
+  uint32_t beat;                // number of the next one; see next_number
   int32_t next_beat;            // events from this interval's first to it
   uint64_t beat_words;          // for the walk, of this beat and of later ones: one per lane
   int32_t beats_left;           // that these suffice for
@@ -74,12 +74,16 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // The counter of a word of event or beat `number`, given that of number 0: only its high half differs.
   static __device__ __forceinline__ uint64_t counter_at(uint64_t first, uint32_t number) {
-    return first + ((uint64_t)(number * (uint32_t)kGolden) << 32);
+    return (uint64_t)(high_half(first) + number * (uint32_t)kGolden) << 32 | low_half(first);
   }
+
+  // Where beats are as long as intervals, both have one number: a kernel that has this as a constant need not keep two.
+  __device__ __forceinline__ bool beats_are_intervals() const { return p.beat == p.interval; }
+  __device__ __forceinline__ uint32_t next_number() const { return beats_are_intervals() ? (uint32_t)t : beat; }
 
   __device__ __forceinline__ uint64_t walk_word() {
     if (beats_left == 0) {
-      beat_words = mix64(counter_at(word_counter(key, 0, kWalkWord), beat + lane));
+      beat_words = mix64(counter_at(word_counter(key, 0, kWalkWord), next_number() + lane));
       beats_left = kWarpLanes;
     }
     return shuffle(beat_words, kWarpLanes - beats_left--);
@@ -130,6 +134,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   __device__ __forceinline__ bool take_events(Seen& seen) {
     far_buys = far_sells = 0;
     int32_t from = 0;
+    if (beats_are_intervals()) next_beat = 0;
     scattered = careful || (next_beat == 0 ? p.beat : next_beat) < p.interval;
 #pragma unroll 1
     while (true) {
@@ -148,7 +153,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // A beat before an event of this interval, counted from its first.
   __device__ __forceinline__ void take_beat(int32_t event) {
     if (kLevers) {
-      const int32_t next = regime_at(p, key, beat, regime);
+      const int32_t next = regime_at(p, key, next_number(), regime);
       if (next != regime) Base::take_regime(next);
     }
     const bool may_walk = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
@@ -160,7 +165,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       beats_left = 0;
     }
     if (kOptions && p.cancel_threshold != 0) {
-      if (event == 0) Base::cancel(counter_at(word_counter(key, 0, lane), beat));
+      if (event == 0) Base::cancel(counter_at(word_counter(key, 0, lane), next_number()));
       else cancel_waiting();
     }
     if (event < p.beat) {  // an interval has ended since the last beat
@@ -179,7 +184,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     const uint32_t rows = scattered ? to_waiting() : 0;
     uint32_t buys_before = 0, sells_before = 0;
     if (careful) buys_before = total(buy), sells_before = total(sell);
-    draw(first_event() + from, until - from, stretch_of(seen_mid2, mid2, rows));
+    const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, seen_mid2, origin) : 0;
+    draw(first_event() + from, until - from, {mid2, rows, ret, value});
     int32_t buys, sells;
     Base::price_bins(mid2, buys, sells, rows);
     far_buys = add_within_int32(far_buys, buys), far_sells = add_within_int32(far_sells, sells);
@@ -201,16 +207,10 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // What is one for all events of a stretch.
   struct Stretch {
-    int32_t mid2;                     // that prices are around
-    uint32_t rows;                    // bytes from the grid to the rows that limit orders go to
-    uint32_t momentum, fundamental;   // the sides of directional agents: bit 31 is set for buys, where `_tossed` is 0
-    uint32_t momentum_tossed, fundamental_tossed;  // all bits where a coin decides, else 0
+    int32_t mid2;        // that prices are around
+    uint32_t rows;       // bytes from the grid to the rows that limit orders go to
+    int32_t ret, value;  // directions of momentum and of fundamental agents
   };
-
-  __device__ __forceinline__ Stretch stretch_of(int32_t seen_mid2, int32_t mid2, uint32_t rows) const {
-    const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, seen_mid2, origin) : 0;
-    return {mid2, rows, ret > 0 ? 1u << 31 : 0, value > 0 ? 1u << 31 : 0, ret == 0 ? ~0u : 0, value == 0 ? ~0u : 0};
-  }
 
   // `count` events from number `event` on. One word says who comes at two events, an even one and the next: where there are
   // many, a lane takes both of them.
@@ -218,63 +218,67 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     const uint64_t orders = word_counter(key, 0, 0), comers = word_counter(key, 0, kWhoWord);
 #pragma unroll 1
     while (count > 0) {
-      if (count >= 2 * kWarpLanes && event % 2 == 0) {
+      if (p.interval >= 2 * kWarpLanes && count >= 2 * kWarpLanes && event % 2 == 0) {
         const uint32_t mine = event + 2 * lane;
         const uint64_t pair = mix64(counter_at(comers, mine / 2));
         const uint64_t first = mix64(counter_at(orders, mine)), second = mix64(counter_at(orders, mine + 1));
-        take_order(first, low_half(pair), mine, stretch, true);
-        take_order(second, high_half(pair), mine + 1, stretch, true);
+        take_order(first, low_half(pair), 0, stretch, true);
+        take_order(second, high_half(pair), 1, stretch, true);
         event += 2 * kWarpLanes, count -= 2 * kWarpLanes;
       } else {
         const uint32_t mine = event + lane;
         const uint64_t pair = mix64(counter_at(comers, mine / 2)), word = mix64(counter_at(orders, mine));
         const int32_t taken = min_of(count, kWarpLanes - (int32_t)(event % 2));  // then on from an even event
-        take_order(word, mine % 2 ? high_half(pair) : low_half(pair), mine, stretch, lane < taken);
+        take_order(word, mine % 2 ? high_half(pair) : low_half(pair), mine % 2, stretch, lane < taken);
         event += taken, count -= taken;
       }
     }
     __syncwarp();
   }
 
-  // The order of the agent that comes at an event: `drawn` says who. Classes' differences are selects, as lanes have all.
-  __device__ __forceinline__ void take_order(uint64_t word, uint32_t drawn, uint32_t event, const Stretch& stretch,
+  // Where an order at an offset from the mid goes: its bin among the sells, or the offset itself.
+  static constexpr uint32_t kBuys = 1u << 31, kStep = kBins > 0 ? kBin : 1;
+  __device__ __forceinline__ uint32_t place_of(int32_t offset) const { return kBins > 0 ? near_bin(offset) : offset; }
+
+  // The order of the agent that comes at an event: `drawn` says who, `odd` whether the event's number is odd. Lanes have
+  // agents of all classes, so that all is computed for each of them, and what differs is chosen.
+  __device__ __forceinline__ void take_order(uint64_t word, uint32_t drawn, uint32_t odd, const Stretch& stretch,
                                              bool comes) {
-    const int32_t agent = (int32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
-    const bool noise = agent < p.first_momentum;
-    const bool values = p.first_fundamental < p.num_agents && agent >= p.first_fundamental;
-    const bool makes = agent >= p.first_maker && !values;
-    const uint32_t directed = values ? (low_half(word) & stretch.fundamental_tossed) | stretch.fundamental
-                                     : (low_half(word) & stretch.momentum_tossed) | stretch.momentum;
-    const uint32_t buys = (noise ? low_half(word) : makes ? ((uint32_t)agent + event + 1) << 31 : directed) >> 31;
+    const uint32_t agent = (uint32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
+    const bool noise = agent < (uint32_t)p.first_momentum;
+    const bool values = p.first_fundamental < p.num_agents && agent >= (uint32_t)p.first_fundamental;
+    const bool makes = agent >= (uint32_t)p.first_maker && !values;
+    uint32_t decides = noise || stretch.ret == 0 ? low_half(word) : stretch.ret > 0 ? kBuys : 0;  // by bit 31
+    if (values) decides = stretch.value == 0 ? low_half(word) : stretch.value > 0 ? kBuys : 0;
+    if (makes) decides = multiply_add(agent, kBuys, (1 + odd) * kBuys);
+    const uint32_t buys = decides >> 31;
     const bool marketable = word_is_marketable(word, p.market_order_threshold) && !makes;
+    uint32_t place = multiply_add(buys, 2 * taker_offset() * kStep, place_of(-taker_offset()));
+    if (makes) place = multiply_add(buys, -2 * p.maker_half_spread * kStep, place_of(p.maker_half_spread));
+    if (noise) place = multiply_add(half_offset_index(high_half(word), p.noise_spread), kStep, place_of(-p.noise_spread));
     uint32_t at;
     if (kBins > 0) {
-      const uint32_t spread = multiply_add(half_offset_index(high_half(word), p.noise_spread), kBin, near_bin(-p.noise_spread));
-      const uint32_t taken = multiply_add(buys, 2 * taker_offset() * kBin, near_bin(-taker_offset()));
-      const uint32_t made = multiply_add(buys, -2 * p.maker_half_spread * kBin, near_bin(p.maker_half_spread));
-      at = multiply_add(buys, side, marketable ? far_bin : noise ? spread : makes ? made : taken);
+      at = multiply_add(buys, side, marketable ? far_bin : place);
     } else {
-      const int32_t step = makes ? -p.maker_half_spread : taker_offset();
-      const int32_t offset = noise ? word_offset(word, p.noise_spread) : buys ? step : -step;
-      at = address_on_grid(stretch.mid2, buys, offset, marketable) + (marketable ? 0 : stretch.rows);
+      const uint32_t limit = fixed(address_on_grid(stretch.mid2, buys, place, false) + stretch.rows);
+      at = marketable ? address_on_grid(stretch.mid2, buys, 0, true) : limit;
     }
-    const int32_t speaking = p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental;
-    if (speaking < p.num_agents)  // the last of each class are silent
-      comes = comes && agent - (noise    ? 0
-                                : values ? p.first_fundamental
-                                : makes  ? p.first_maker
-                                         : p.first_momentum) < (noise    ? p.num_noise
-                                                                : values ? p.num_fundamental
-                                                                : makes  ? p.num_maker
-                                                                         : p.num_momentum);
+    if (p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental < p.num_agents) comes = comes && speaks(agent);
     if (comes) add_at(at, word_quantity(word, p.max_order_qty));
+  }
+
+  // The last of each class are silent.
+  __device__ __forceinline__ bool speaks(int32_t agent) const {
+    return agent < p.num_noise || (agent >= p.first_momentum && agent < p.first_momentum + p.num_momentum) ||
+           (agent >= p.first_maker && agent < p.first_maker + p.num_maker) ||
+           (agent >= p.first_fundamental && agent < p.first_fundamental + p.num_fundamental);
   }
 
   // Orders that wait ---------------------------------------------------------------------------------------------------
 
   // Cancellation takes from what rests and what waits together; the loss comes out of what rests first.
   __device__ __forceinline__ void cancel_waiting() {
-    const uint64_t first = counter_at(word_counter(key, 0, kCancelWord), beat);
+    const uint64_t first = counter_at(word_counter(key, 0, kCancelWord), next_number());
     int32_t bid_tick = -1, ask_tick = kNoTick;
     __syncwarp();
 #pragma unroll 1
