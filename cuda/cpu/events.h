@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "events/run.cuh"
+#include "events/environment.cuh"
 
 namespace ks {
 
@@ -23,17 +23,24 @@ struct EventScratch {
   }
 };
 
-template <int kSlots>
-void run_on_clock(const Launch& launch, int64_t m, const EventMemory& memory) {
-  if (launch.mechanism == kMechanismContinuous) EventRun<ContinuousMarket<kSlots>>(launch, m, memory).run();
-  else EventRun<CallMarket<kSlots>>(launch, m, memory).run();
+template <bool kContinuous, int kSlots>
+void play_on_clock(const Launch& launch, int64_t m, const EventMemory& memory) {
+  using Market = typename EventMarketOf<kContinuous, kSlots>::type;
+  if (launch.env_mode == kLaunchModeRun) EventRun<Market>(launch, m, memory).run();
+  else step_on_clock<kContinuous, kSlots>(launch, m, memory);
 }
 
-inline void run_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
+template <int kSlots>
+void play_on_clock(const Launch& launch, int64_t m, const EventMemory& memory) {
+  if (launch.mechanism == kMechanismContinuous) play_on_clock<true, kSlots>(launch, m, memory);
+  else play_on_clock<false, kSlots>(launch, m, memory);
+}
+
+inline void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
   const EventMemory memory = scratch.fit(launch.levels);
-  if (launch.slots == 0) run_on_clock<0>(launch, m, memory);
-  else if (launch.slots == 1) run_on_clock<1>(launch, m, memory);
-  else run_on_clock<2>(launch, m, memory);
+  if (launch.slots == 0) play_on_clock<0>(launch, m, memory);
+  else if (launch.slots == 1) play_on_clock<1>(launch, m, memory);
+  else play_on_clock<2>(launch, m, memory);
 }
 
 }  // namespace ks

@@ -35,7 +35,7 @@ struct Market : Book, MarketNumbers {
   const int slots;
   std::conditional_t<kLevers, MarketParams, const MarketParams&> p;
   Scratch& scratch;
-  int64_t episode, volume, trades;
+  int64_t volume, trades;
   Quote quotes[kMaxSlots];
   Account accounts[kMaxSlots];
   int64_t bought[kMaxSlots], sold[kMaxSlots];
@@ -46,8 +46,7 @@ struct Market : Book, MarketNumbers {
   Market(const Launch& launch, int64_t m, Scratch& scratch)
       : Book(launch.bid + m * launch.levels, launch.ask + m * launch.levels, launch.levels),
         MarketNumbers(numbers_of(launch, m)), launch(launch), m(m), slots(launch.slots),
-        p(launch.params[m * launch.params_stride]), scratch(scratch), episode(launch.episode[m]),
-        volume(launch.volume[m]), trades(launch.trades[m]) {
+        p(launch.params[m * launch.params_stride]), scratch(scratch), volume(launch.volume[m]), trades(launch.trades[m]) {
     if (kLevers && launch.regime) regime = launch.regime[m];
     if (!kLevers || p.regimes == 0) scratch.orders.prepare(p, levels);
     for (int k = 0; k < slots; ++k) {
@@ -58,7 +57,6 @@ struct Market : Book, MarketNumbers {
 
   void store() const {
     store_numbers(launch, m, *this);
-    launch.episode[m] = episode;
     launch.volume[m] = volume;
     launch.trades[m] = trades;
     if (kLevers && launch.regime) launch.regime[m] = regime;

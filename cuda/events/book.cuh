@@ -20,6 +20,13 @@ struct Strided {
   KS_ON_LANE T& operator[](int i) const { return at[(int64_t)i * kLaneCount]; }
 };
 
+// What rests on one side, by tick.
+struct RestingSide {
+  Strided<int32_t> row;
+  int32_t side;
+  KS_ON_LANE int32_t operator[](int tick) const { return max_of(side ? -row[tick] : row[tick], 0); }
+};
+
 struct EventBook {
   Strided<int32_t> row;   // by tick
   Strided<uint64_t> bits; // by place, a side's words after the other's
@@ -39,6 +46,13 @@ struct EventBook {
 
   KS_ON_LANE void load(const int32_t* bid, const int32_t* ask) {
     for (int tick = 0; tick < levels; ++tick) row[tick] = bid[tick] - ask[tick];
+    measure();
+  }
+
+  // The book of an episode's beginning.
+  KS_ON_LANE void open(int32_t price, int32_t depth) {
+    for (int tick = 0; tick < levels; ++tick) row[tick] = 0;
+    row[price - 1] = depth, row[price + 1] = -depth;
     measure();
   }
 
@@ -88,7 +102,7 @@ struct EventBook {
   }
 
   // What rests at a tick on a side.
-  KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return max_of(side ? -row[tick] : row[tick], 0); }
+  KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return RestingSide{row, side}[tick]; }
 
   KS_ON_LANE int32_t best_of(int32_t side) const {
 #ifdef __CUDA_ARCH__

@@ -25,13 +25,18 @@ struct CallMarket : EventMarket<false, kSlots> {
     occupy_resting();
   }
 
+  KS_ON_LANE void prepare() {
+    Base::prepare();
+    occupy_resting();
+  }
+
   KS_ON_LANE void occupy_resting() {
     for (int w = 0; w < book.words; ++w) occupied[w] = 0;
     for (int tick = 0; tick < levels; ++tick) occupied[tick >> 6] |= (uint64_t)(book.row[tick] != 0) << (tick & 63);
   }
 
-  // One interval; `fresh` are quotes of a decision that begins here, [K, 4], or null. Returns false if the market has to stop.
-  KS_ON_LANE bool interval(const int32_t* fresh, uint64_t, bool) {
+  // One interval; `fresh` are quotes of a decision that begins here, [K], or null. Returns false if the market has to stop.
+  KS_ON_LANE bool interval(const Quote* fresh, uint64_t, bool) {
     this->begin_interval();
     const int32_t place = origin;
     if (!follow_mid()) return false;
@@ -131,11 +136,9 @@ struct CallMarket : EventMarket<false, kSlots> {
     return true;
   }
 
-  KS_ON_LANE void replace_quotes(const int32_t* fresh) {
+  KS_ON_LANE void replace_quotes(const Quote* fresh) {
     for (int k = 0; k < slots.count(); ++k) {
-      const int32_t* given = fresh + 4 * k;
-      const Quote raw = {given[0], given[1], given[2], given[3]};
-      Quote quote = apply_pre_trade_limits(raw, slots.accounts[k].inventory, p);
+      Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
       quote.bid_price = quote_price(pricing, p, quote.bid_price, beat_price, 0);
       quote.ask_price = quote_price(pricing, p, quote.ask_price, beat_price, 1);
       slots.quotes[k] = quote;

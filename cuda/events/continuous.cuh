@@ -24,9 +24,9 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
 
   KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory& memory) : Base(launch, m, memory) {}
 
-  // One interval. `fresh` are quotes of a decision, [K, 4], that arrive before event `arrival`, or null; `last`: the interval
+  // One interval. `fresh` are quotes of a decision, [K], that arrive before event `arrival`, or null; `last`: the interval
   // is its decision's last. Returns false if the market has to stop.
-  KS_ON_LANE bool interval(const int32_t* fresh, uint64_t arrival, bool last) {
+  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last) {
     this->begin_interval();
     const int64_t before = volume;
     const uint64_t end = g + (uint32_t)p.interval;
@@ -210,12 +210,10 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
   }
 
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
-  KS_ON_LANE bool take_quotes(const int32_t* fresh) {
+  KS_ON_LANE bool take_quotes(const Quote* fresh) {
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((t + number) % slots.count());
-      const int32_t* given = fresh + 4 * k;
-      const Quote raw = {given[0], given[1], given[2], given[3]};
-      const Quote quote = apply_pre_trade_limits(raw, slots.accounts[k].inventory, p);
+      const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
       int32_t quantity[2];
       for (int side = 0; side < 2; ++side) {
         quantity[side] = side ? quote.ask_qty : quote.bid_qty;

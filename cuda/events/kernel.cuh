@@ -6,7 +6,7 @@
 // hide one another's latency; a call auction, which needs rows for what waits, has a third of that.
 #pragma once
 
-#include "events/run.cuh"
+#include "events/environment.cuh"
 #include "model/plan.h"
 
 namespace ks {
@@ -31,6 +31,11 @@ KS_ON_LANE void run_events(const Launch& launch, int64_t m, int* shared) {
   const EventMemory memory = event_memory<kContinuous>(shared, KS_LEVELS, this_lane());
   if constexpr (kContinuous) EventRun<ContinuousMarket<kSlots>>(launch, m, memory).run();
   else EventRun<CallMarket<kSlots>>(launch, m, memory).run();
+}
+
+template <bool kContinuous, int kSlots>
+KS_ON_LANE void step_events(const Launch& launch, int64_t m, int* shared) {
+  step_on_clock<kContinuous, kSlots>(launch, m, event_memory<kContinuous>(shared, KS_LEVELS, this_lane()));
 }
 
 }  // namespace ks

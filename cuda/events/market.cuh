@@ -24,7 +24,7 @@ template <bool kContinuous, int kSlots>
 struct EventMarket : MarketNumbers {
   const Launch& launch;
   const int64_t m;
-  const MarketParams p;
+  MarketParams p;
   const int levels;
   EventBook book;
   EventSlots<kSlots> slots;
@@ -53,6 +53,11 @@ struct EventMarket : MarketNumbers {
     regime = launch.regime ? launch.regime[m] : 0;
     book.load(launch.bid + m * levels, launch.ask + m * levels);
     slots.load(launch, m);
+    prepare();
+  }
+
+  // What follows from the state.
+  KS_ON_LANE void prepare() {
     bound = (int64_t)1 << 40;
     const int64_t largest = p.regimes > 0 ? 65535 : p.max_order_qty;
     growth = (int64_t)p.interval * largest + (int64_t)2 * slots.count() * kMaxQuoteQty;

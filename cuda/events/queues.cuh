@@ -62,6 +62,12 @@ struct EventSlots {
     for (int k = 0; k < count(); ++k) bought[k] = sold[k] = 0;
   }
 
+  KS_ON_LANE void clear(int k) {
+    quotes[k] = {0, 0, 0, 0};
+    accounts[k] = {0, 0, 0};
+    for (int side = 0; side < 2; ++side) ahead[k][side] = 0, moments[k][side] = 0;
+  }
+
   KS_ON_LANE int32_t price(int k, int32_t side) const { return side ? quotes[k].ask_price : quotes[k].bid_price; }
   KS_ON_LANE int32_t quantity(int k, int32_t side) const { return side ? quotes[k].ask_qty : quotes[k].bid_qty; }
   KS_ON_LANE void set_price(int k, int32_t side, int32_t price) {

@@ -20,10 +20,9 @@ struct EventRun : Market {
   }
   static KS_ON_LANE int32_t recorded(int64_t traded) { return traded < 0x7fffffff ? (int32_t)traded : 0x7fffffff; }
 
-  // A decision of n intervals; `fresh` are its quotes, [K, 4], or null. `first` counts intervals of this launch before it.
+  // A decision of n intervals; `fresh` are its quotes, [K], or null. `first` counts intervals of this launch before it.
   // Returns false if the market has to stop.
-  KS_ON_LANE bool decision(const int32_t* fresh, int64_t n, int64_t first, int64_t length) {
-    slots.begin_decision();
+  KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length) {
     const uint64_t events = (uint64_t)n * (uint32_t)p.interval, latency = (uint32_t)p.quote_latency;
     const uint64_t arrival = g + (latency < events ? latency : events);
     for (int64_t a = 0; a < n; ++a) {
@@ -48,7 +47,9 @@ struct EventRun : Market {
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
     for (int64_t d = 0; d < launch.decisions; ++d) {
       const int64_t row = (d * launch.markets + m) * slots.count();
-      const int32_t* fresh = launch.new_quotes ? launch.new_quotes + 4 * row : nullptr;
+      const Quote* given = reinterpret_cast<const Quote*>(launch.new_quotes);
+      const Quote* fresh = given ? given + row : nullptr;
+      slots.begin_decision();
       if (!decision(fresh, launch.auctions, d * launch.auctions, length)) {
         this->stop();
         return;

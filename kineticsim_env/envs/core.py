@@ -71,6 +71,8 @@ class EnvCore:
         prefer_cpu = settings.prefer_cpu
         if not prefer_cpu and num_markets == 1:
             prefer_cpu = "one market is faster there"
+        if not prefer_cpu and config.uses_clock:
+            prefer_cpu = "no kernel plays the clock yet"
         if not prefer_cpu and torch.cuda._is_in_bad_fork():
             prefer_cpu = "this process was forked from one that used CUDA"
         name, device = choose_engine(settings.engine, settings.device, prefer_cpu=prefer_cpu)
