@@ -134,11 +134,12 @@ def test_what_trades_before_quotes_are_withdrawn_is_counted(side, engine):
     assert found.at_end.mean > 0
 
 
+@pytest.mark.parametrize("engine", ["numpy", "cpu"])
 @pytest.mark.parametrize("rules", ["call", "continuous", "late"])
-def test_environments(rules):
+def test_environments(rules, engine):
     """A learner that does nothing changes nothing; one that trades nothing before its first quotes arrive."""
     config = TRADING.replace(**RULES[rules])
-    make = lambda: evaluation_env(8, engine="numpy", horizon=12, config=config, bank_size=4, warmup=5)  # noqa: E731
+    make = lambda: evaluation_env(8, engine=engine, horizon=12, config=config, bank_size=4, warmup=5)  # noqa: E731
     task = make().core.task
     idle = env_counterfactual(make, policies.NoTrade(task), seed=5)
     assert all(not difference.any() for difference in idle.difference.values()) and not idle.fills.any()
