@@ -9,6 +9,7 @@
 //   KS_DEADLINES (optional)                  with KS_LANES: markets at a block's deadline are stepped by whole warps
 //   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
 //   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading, one per lane
+//   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
@@ -55,9 +56,7 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   const int warp = threadIdx.x / kWarpLanes;
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
 #if KS_EVENT_LANES
-  const int64_t market = group * kLaneCount + this_lane();
-  if (market < launch.markets)
-    run_events<KS_EVENTS == 2, KS_SLOTS>(launch, market, shared + warp * event_ints(KS_LEVELS, KS_EVENTS == 2));
+  play_lanes<KS_EVENTS == 2, KS_SLOTS>(launch, group * kLaneCount, shared);
 #elif KS_TASK && KS_LANES
   if (group * kLaneCount >= launch.markets) return;
   step_environments<KS_OPTIONS != 0>(launch, group * kLaneCount, gridDim.x, shared);

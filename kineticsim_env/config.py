@@ -147,7 +147,8 @@ class MarketConfig:
         """Return a named market with some fields changed.
 
         Args:
-            name: `"paper"` (the published evaluation's market) or `"trading"` (what the RL tasks use).
+            name: `"paper"` (the published evaluation's market), `"trading"` (what the RL tasks use) or `"continuous"`
+                (orders trade as they come; an interval is 20 orders).
             **changes: Fields of `MarketConfig` that differ from the preset.
 
         Raises:
@@ -215,7 +216,8 @@ def make_config(fields: Mapping[str, Any]) -> MarketConfig:
     return MarketConfig(**fields)
 
 
-# The market that the RL tasks use: how it was chosen, and what it measures, is in docs/trading_preset.md.
+# How they were chosen, and what they measure: docs/trading_preset.md (the market that the RL tasks use) and
+# docs/continuous_preset.md.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "trading": {
@@ -234,5 +236,26 @@ PRESETS: dict[str, dict[str, Any]] = {
         "window": 16,
         "tie": "mid",
         "residue": "cancel",
+        "rounding": "coin",
+    },
+    "continuous": {
+        "arrivals": "clock",
+        "mechanism": "continuous",
+        "interval": 20,
+        "num_agents": 40,
+        "noise": 0.20,
+        "momentum": 0.05,
+        "maker": 0.20,
+        "fundamental": 0.55,
+        "noise_spread": 16,
+        "maker_half_spread": 6,
+        "taker_offset": 2,
+        "market_order_prob": 0.02,
+        "walk_prob": 0.8,
+        "jump_prob": 0.5,
+        "jump_size": 5,
+        "cancel_prob": 0.6,
+        "window": 16,
+        "rounding": "coin",
     },
 }

@@ -226,6 +226,9 @@ def format_table(
 def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
     """Unwind every slot's inventory with marketable orders, at most `max_order_qty` units per auction.
 
+    Under continuous trading what is left of an order rests at its price. So orders go as far there as the units that
+    rest on the other side when they are given, and to the last price where none do.
+
     The simulator moves on, and its standing quotes are replaced; give it a `branch()` to keep the original.
 
     Args:
@@ -251,9 +254,29 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
             break
         quotes[..., 1] = torch.minimum((-inventory).clamp(min=0), largest)
         quotes[..., 3] = torch.minimum(inventory.clamp(min=0), largest)
+        if simulator.config.is_continuous:
+            quotes[..., 0], quotes[..., 2] = _prices_in_reach(simulator, quotes[..., 1], quotes[..., 3])
         simulator.step(quotes)
     simulator.check_errors()
     left = int(torch.count_nonzero(simulator.inventory))
     if left:
         raise MarketError(f"{left} of {markets * slots} slots still hold inventory after {max_auctions} auctions")
     return simulator.cash.clone()
+
+
+def _prices_in_reach(
+    simulator: Simulator, buys: torch.Tensor, sells: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the prices of the furthest resting units that orders of these sizes meet, int32 `[M, K]` for each side."""
+    top, last = simulator.config.num_levels - 1, simulator.tensors["last_tick"][:, None]
+
+    def furthest(resting: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """Return how many ticks from the first one; -1 where nothing rests."""
+        depth = resting.cumsum(1)
+        there = depth[:, -1:]
+        return torch.where(there > 0, torch.searchsorted(depth, torch.minimum(wanted.long(), there)), -1)
+
+    up, down = furthest(simulator.ask, buys), furthest(simulator.bid.flip(1), sells)
+    ticks = torch.where(up >= 0, up, last), torch.where(down >= 0, top - down, last)
+    bid, ask = ((tick + simulator.price_origin[:, None]).int() for tick in ticks)
+    return bid, ask

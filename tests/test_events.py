@@ -137,8 +137,3 @@ def test_a_book_that_was_written_by_hand_cannot_hang_a_launch(engine):
     sim.ask[:] = torch.arange(16, dtype=torch.int32) % 2
     sim.run(50)
     assert sim.t.tolist() == [50, 50]
-
-
-def test_environments_on_the_clock_are_not_the_engines_yet():
-    with pytest.raises(ks.EngineUnavailable, match="^arrivals: .* engine='numpy'"):
-        ks.parallel_env({"maker": 1}, config=ks.MarketConfig(arrivals="clock"), engine="cpu")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kineticsim_env.studies import trading_preset as makers
-from scripts.pages import price_impact, stylised_facts, trading_preset, trading_preset_figures
+from scripts.pages import mechanisms, price_impact, stylised_facts, trading_preset, trading_preset_figures
 
 pytest.importorskip("matplotlib")
 
@@ -46,3 +46,9 @@ def test_trading_preset(tmp_path, monkeypatch):
     monkeypatch.setattr(makers, "DEPTH_TIMES", (20, 40))
     text = written(trading_preset.main, tmp_path, "trading_preset")
     assert all(f"- **{name}**: " in text for name in trading_preset.CANDIDATES)
+
+
+def test_mechanisms(tmp_path, monkeypatch):
+    monkeypatch.setattr(mechanisms, "INTERVALS", (1, 20, 100))
+    text = written(mechanisms.main, tmp_path, "mechanisms")
+    assert "the same stream" in text.lower() and "LEVERS_TABLE" not in text

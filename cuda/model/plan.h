@@ -41,12 +41,12 @@ KS_RULE int lane_ints(int levels, int room) {
   return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
 }
 
-// With a market on the clock per lane: its row, a word of bits per 64 ticks and side, and in a call what waits.
-KS_RULE int event_lane_ints(int levels, bool continuous) {
-  const int words = words_of_bits(levels);
-  return continuous ? levels + 4 * words : 3 * levels + 6 * words;
+// With a market on the clock per lane, in ints per warp: a bit per tick and side, and a row of 16 bits per tick, or in a call
+// of 32 bits, with two more for what waits.
+KS_RULE int event_ints(int levels, bool continuous) {
+  const int words = words_of_bits(levels, 32);
+  return kWarpLanes * (continuous ? levels / 2 + 2 * words : 3 * levels + 3 * words);
 }
-KS_RULE int event_ints(int levels, bool continuous) { return kWarpLanes * event_lane_ints(levels, continuous); }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
 KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }

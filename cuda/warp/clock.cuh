@@ -315,6 +315,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     Auction auction = Base::empty_auction();
     auction.full = scattered;
     auction.far_buys = far_buys, auction.far_sells = far_sells;
+    if (kWithSeries) this->signed_volume = far_buys - far_sells;
     if (!scattered) auction.cleared.above = far_buys, auction.cleared.below = far_sells;
     return auction;
   }

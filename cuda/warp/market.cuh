@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/auction.h"
+#include "model/series.h"
 #include "warp/clearing.cuh"
 #include "warp/market_state.cuh"
 
@@ -24,13 +25,14 @@ struct MarketOnChip : MarketState<kBins> {
   static constexpr bool kLevers = kWithLevers;
   const int32_t chunks;          // of the clearing range
   int32_t traded;                // in the last auction
+  int32_t signed_volume;         // of marketable orders in the last auction, where series are recorded
   Quote quote;                   // of this lane's slot
   Account account;
   int64_t bought, sold;
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
       : State(launch, m, row, book, bins), chunks(fixed(range_chunks(range_reach(), grid))), traded(0),
-        quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
+        signed_volume(0), quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
 
   // How far from the mid most orders are: under levers some may be further, and then the whole grid is cleared.
   __device__ __forceinline__ int32_t range_reach() const {
@@ -213,6 +215,7 @@ struct MarketOnChip : MarketState<kBins> {
     Cleared& cleared = auction.cleared;
     State::price_bins(mid2, cleared.above, cleared.below);
     auction.far_buys = cleared.above, auction.far_sells = cleared.below;
+    if (kWithSeries) signed_volume = auction.far_buys - auction.far_sells;
     return auction;
   }
 
@@ -380,11 +383,27 @@ struct MarketOnChip : MarketState<kBins> {
   }
 
   __device__ __forceinline__ void record(int64_t at) {
+    if (kWithSeries) record_further(at);
     if (!leads()) return;
     if (launch.series_last_price) launch.series_last_price[at] = last_tick + origin;
     if (launch.series_volume) launch.series_volume[at] = traded;
     if (launch.series_fundamental) launch.series_fundamental[at] = fundamental;
     if (launch.series_mid2) launch.series_mid2[at] = mark();
+  }
+
+  __device__ __forceinline__ void record_further(int64_t at) {
+    const int32_t bids = resting_at(buy, bids_in_reach(launch.reach, best_bid));
+    const int32_t asks = resting_at(sell, asks_in_reach(launch.reach, best_ask, levels));
+    if (leads()) write_further_series(launch, at, origin, {best_bid, best_ask, bids, asks, signed_volume});
+    __syncwarp();  // the book is read
+  }
+
+  // After an auction a side holds less than 2^31.
+  __device__ __forceinline__ int32_t resting_at(const int* side, const Ticks& ticks) const {
+    int32_t sum = 0;
+#pragma unroll 1
+    for (int tick = ticks.low + lane; tick <= ticks.high; tick += kWarpLanes) sum += side[tick];
+    return warp_sum(sum);
   }
 
   __device__ __forceinline__ void write_fills(int64_t row) {

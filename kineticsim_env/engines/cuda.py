@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.engines import operators, variants
-from kineticsim_env.engines.base import ENV_STEP
+from kineticsim_env.engines.base import ENV_STEP, RUN
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, driver, kernels, layout
@@ -17,6 +17,7 @@ from kineticsim_env.runtime import build, driver, kernels, layout
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about two seconds of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
 _WORK_TO_SPECIALISE = 6 * 10**11
+_SERIES_RUN = -1  # beside the modes of a launch: a run that records further series has a kernel of its own
 
 
 class CudaEngine(NativeEngine):
@@ -36,6 +37,7 @@ class CudaEngine(NativeEngine):
         self._changing_task: set[str] = set()  # settings of the task likewise
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
         self._raw_stream = -1  # that of the last call, by its number
+        self._records_further = False  # whether a run has ever recorded further series
         self._queue: torch.Tensor | None = None  # markets that lanes leave to whole warps
 
     @property
@@ -104,8 +106,8 @@ class CudaEngine(NativeEngine):
         fresh = changed - self._changing_task or not before
         self._changing_task |= changed
         if self._specialised and fresh:
-            modes = [mode for mode in self._plans if mode != 0]
-            self._plans = {mode: plan for mode, plan in self._plans.items() if mode == 0}
+            modes = [mode for mode in self._plans if mode > 0]
+            self._plans = {mode: plan for mode, plan in self._plans.items() if mode <= 0}
             for mode in modes:
                 self.prepare(mode)
 
@@ -127,7 +129,7 @@ class CudaEngine(NativeEngine):
         return variants.plan_for(
             self._sizes,
             torch.device("cuda", self._index),
-            task=int(mode != 0),
+            task=int(mode > 0),
             reach=self._reach,
             agents=self._agents,
             orders=min(self._orders, INT32_LIMIT - 1),
@@ -143,26 +145,18 @@ class CudaEngine(NativeEngine):
         chosen = variants.definitions(plan or self._plan_for(mode))
         # With an environment on each lane it is compiled three times as fast with constants, and so only once.
         specialised = self._specialised or "KS_LANES" in chosen
-        own = self._own_definitions() if specialised else {}
-        if self._events == 2 or (self._events and mode):  # a market per lane
-            return {
-                "KS_EVENTS": self._events,
-                "KS_TASK": int(mode != 0),
-                "KS_SLOTS": min(self._sizes["K"], 2),
-                **own,
-                **self.force,
-            }
-        return {
-            "KS_TASK": int(mode != 0),
-            "KS_OPTIONS": self._options,
+        common = {
+            "KS_TASK": int(mode > 0),
             "KS_SLOTS": min(self._sizes["K"], 2),
             **({"KS_EVENTS": self._events} if self._events else {}),
-            **chosen,
-            **({"KS_LEVERS": self._levers} if self._levers else {}),
-            **(self._task_definitions() if mode and specialised else {}),
-            **own,
-            **self.force,
+            **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
+            **(self._task_definitions() if mode > 0 and specialised else {}),
+            **(self._own_definitions() if specialised else {}),
         }
+        if self._events == 2 or (self._events and mode > 0):  # a market per lane
+            return common | self.force
+        levers = {"KS_LEVERS": self._levers} if self._levers else {}
+        return {"KS_OPTIONS": self._options, **chosen, **levers, **common, **self.force}
 
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
@@ -177,8 +171,11 @@ class CudaEngine(NativeEngine):
             self._specialised |= bool(defines.get("KS_LANES"))
             build.begin_cpu()  # operators, which are needed soon, while the kernel is compiled
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines)
-            if mode:
+            if mode > 0:
                 self._struct.tile = plan.tile
+            if mode == _SERIES_RUN and not self._records_further:
+                self._records_further = True
+                self._launchers.pop(RUN, None)  # so that programs that torch compiles have this kernel, too
             if plan.deadlines and self._queue is None:
                 counts = layout.CONSTANTS["kDeadlineCounts"] + self._sizes["M"]
                 self._queue = torch.zeros(counts, dtype=torch.int32, device=self.device)
@@ -192,7 +189,7 @@ class CudaEngine(NativeEngine):
             # Not while a CUDA graph is captured: no module can be loaded then.
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
-        kind = min(mode, 1)
+        kind = _SERIES_RUN if self._struct.records > 1 else min(mode, 1)
         kernel, grid, block, shared = self._plans.get(kind) or self.prepare(kind)
         # What torch.cuda.current_stream and current_device wrap, without their checks: CUDA is long initialised.
         stream = torch._C._cuda_getCurrentRawStream(self._index)
@@ -205,8 +202,10 @@ class CudaEngine(NativeEngine):
     def _shape(self, mode: int) -> dict[str, int]:
         """See `NativeEngine._shape`."""
         kernel, grid, block, shared = self.prepare(min(mode, 1))
+        further = mode == RUN and self._records_further
         return {
             "function": kernel.function,
+            "series_function": self.prepare(_SERIES_RUN)[0].function if further else 0,
             "copy_function": kernel.copy_function,
             "launch_on_gpu": driver.address_of("cuLaunchKernel"),
             "push_context": driver.address_of("cuCtxPushCurrent"),

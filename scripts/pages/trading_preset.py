@@ -17,13 +17,23 @@ from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots
-from kineticsim_env.studies.trading_preset import AUCTIONS, INVENTORY_LIMIT, SIZE, WARMUP, Game, play, without_learners
+from kineticsim_env.studies.trading_preset import (
+    AUCTIONS,
+    INVENTORY_LIMIT,
+    SIZE,
+    WARMUP,
+    Game,
+    play,
+    returns_without_learners,
+    without_learners,
+)
 from scripts.pages.trading_preset_figures import HALF_SPREADS, SKEWS, draw
-from scripts.pages.trading_preset_text import page
+from scripts.pages.trading_preset_text import NO_MOMENTUM, page
 
 SKEW = 0.08  # of the candidates' second row
 
-# The design's candidates and two that lead from them to the preset. All share the options of the preset.
+# The design's candidates, two that lead from them to the preset, and the preset with the published model's rounding.
+# All share the options of the preset.
 CANDIDATES: dict[str, dict[str, Any]] = {
     "16 agents": dict(
         num_agents=16, noise=0.65, momentum=0.0, maker=0.05, noise_spread=12, walk_prob=0.2, jump_prob=0.01
@@ -33,6 +43,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     ),
     "20 agents, one momentum": dict(noise=0.55, momentum=0.05),
     "64 agents, close to the mid": dict(num_agents=64, noise_spread=3, maker_half_spread=1, market_order_prob=0.1),
+    "half to even": dict(rounding="even"),
 }
 VERDICTS = {
     "16 agents": "a maker earns somewhat more, but there is one built-in maker and no momentum agent: learners in "
@@ -42,6 +53,9 @@ VERDICTS = {
     "leaves no other; with three of them the herd is there whoever learns.",
     "64 agents, close to the mid": "what one would try first: a spread of hardly more than one tick leaves nothing to "
     "earn and nothing to learn.",
+    "half to even": "the published model's rounding, which [makes facts of its own](stylised_facts.md"
+    "#what-rounding-makes-of-it) where prices hardly move. Here they move by six ticks per auction, and little depends "
+    "on it: what is earned within two ticks of the mid.",
 }
 
 
@@ -77,6 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name: without_learners(config, options.markets, options.engine)
         for name, config in {"trading": preset, **others}.items()
     }
+    returns = returns_without_learners(preset, options.markets, options.engine)
+    calm = preset.replace(momentum=0.0, noise=preset.noise + preset.momentum)
+    returns[NO_MOMENTUM] = returns_without_learners(calm, options.markets, options.engine)["last price"]
     draw(options.output / "images", preset, games, options.engine)
     setting = {
         "engine": Simulator(preset, 2, engine=options.engine).engine_name,
@@ -91,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "skew": SKEW,
         "verdicts": VERDICTS,
     }
-    text = page(games, rivals, watched, preset, setting)
+    text = page(games, rivals, watched, returns, preset, setting)
     (options.output / "trading_preset.md").write_text(text)
     print(f"wrote {options.output / 'trading_preset.md'}")
 
