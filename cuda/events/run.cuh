@@ -44,11 +44,12 @@ struct EventRun : Market {
 
   // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null. `first` counts intervals of this
   // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
+  template <bool kAllFit = false>
   KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length, int64_t& a) {
     const uint64_t events = (uint64_t)n * (uint32_t)p.interval, latency = (uint32_t)p.quote_latency;
     const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.interval + (latency < events ? latency : events);
     for (; a < n; ++a) {
-      if (!this->fits(1)) return false;
+      if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;
       const bool comes = fresh && (Market::kQuotesWait || a == 0);
       if (!this->interval(comes ? fresh : nullptr, arrival, a == n - 1)) return false;
