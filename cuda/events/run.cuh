@@ -18,7 +18,7 @@ struct EventMarketOf<true, kSlots, Width> {
 
 // The next interval of a launch: which of a decision's, and of which decision.
 struct RunPlace {
-  int64_t decision, interval;
+  int64_t number, interval;
 };
 
 template <typename Market>
@@ -76,12 +76,12 @@ struct EventRun : Market {
   KS_ON_LANE bool run(RunPlace& from) {
     if (this->stopped()) return true;
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
-    for (; from.decision < launch.decisions; ++from.decision, from.interval = 0) {
-      const int64_t row = (from.decision * launch.markets + m) * slots.count();
+    for (; from.number < launch.decisions; ++from.number, from.interval = 0) {
+      const int64_t row = (from.number * launch.markets + m) * slots.count();
       const Quote* given = reinterpret_cast<const Quote*>(launch.new_quotes);
       slots.begin_decision();
       if (from.interval > 0) read_fills(row);
-      if (!decision(given ? given + row : nullptr, launch.auctions, from.decision * launch.auctions, length, from.interval)) {
+      if (!decision(given ? given + row : nullptr, launch.auctions, from.number * launch.auctions, length, from.interval)) {
         if (Market::kNarrow && !this->stopped()) {
           if (this->is_held()) write_fills(row), this->store();
           return false;
