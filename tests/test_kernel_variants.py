@@ -427,11 +427,6 @@ def test_continuous_trading_has_a_lane_for_each_market(variants):
     assert variants[-1]["KS_EVENTS"] == 2 and (blocks, threads) == (2, 32)
 
 
-def test_what_kernels_do_not_play_is_refused_by_name(variants):
-    with pytest.raises(EngineUnavailable, match="^arrivals: .* allowed are engine='cpu' and 'numpy'"):
-        open_engine(128).check_plays(ks.MarketConfig(arrivals="clock"))
-
-
 def test_what_tests_force_wins(variants):
     engine = open_engine(128)
     engine.set_parameters(rows_of(ks.MarketConfig()))

@@ -13,6 +13,7 @@ from test_second_model import fill_up
 from thorough import examples
 
 from kineticsim_env.engines import runs
+from kineticsim_env.engines.cpu import CpuEngine
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks.base import ROLES
 
@@ -141,28 +142,21 @@ def test_calls_on_the_clock_that_are_cut_into_pieces(take, variant, seed, monkey
         both.move(rng)
 
 
-class GoesOn:
-    """A library that does not say that a market has stopped: as on a GPU, only its error word does."""
-
-    def __init__(self, library):
-        self._library = library
-
-    def __getattr__(self, name):
-        return getattr(self._library, name)
-
-    def ks_cpu_launch(self, launch):
-        self._library.ks_cpu_launch(launch)
-        return -1
+@pytest.fixture
+def take_as_on_a_gpu(take, monkeypatch):
+    """The same, and a call goes on where a market has stopped: only its error word says so."""
+    monkeypatch.setattr(CpuEngine, "_raise_stopped", lambda *_: None)
+    return take
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_calls_on_the_clock_stop_in_the_same_interval(kernels, monkeypatch, variant, seed):
+def test_calls_on_the_clock_stop_in_the_same_interval(take_as_on_a_gpu, variant, seed):
     """A side that lacks little to 2^31: what waits and all quotes are counted, and cancellation makes room.
 
     A market that stops is as it was before its interval.
     """
-    monkeypatch.setattr(build, "load_cpu", lambda: GoesOn(kernels[variant]))
+    take_as_on_a_gpu(variant)
     rng = random.Random(f"stop {variant} {seed}")
     fields, _ = random_ensemble(rng, *CALL, 1, per_market=False)
     fields |= {"init_depth": 8, "max_order_qty": 30, "max_quote_qty": 60, "inventory_limit": None}
@@ -182,9 +176,9 @@ def test_calls_on_the_clock_stop_in_the_same_interval(kernels, monkeypatch, vari
             return
 
 
-def test_many_large_orders_are_counted_as_they_come(kernels, monkeypatch):
+def test_many_large_orders_are_counted_as_they_come(take_as_on_a_gpu):
     """An interval may bring more than an int32 holds: beats make room for it, or the market stops."""
-    monkeypatch.setattr(build, "load_cpu", lambda: GoesOn(kernels["warp"]))
+    take_as_on_a_gpu("warp")
     fields = {"num_levels": 8, "init_price": 4, "num_agents": 9, "interval": 9000, "beat": 2500, "cancel_prob": 0.9}
     fields |= {"max_order_qty": 65535, "market_order_prob": 0.0, "noise_spread": 2}
     both = Ensemble(dict(zip(("arrivals", "mechanism"), CALL, strict=True)) | fields, (None,), 1, 5, "cpu")
