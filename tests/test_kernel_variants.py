@@ -374,7 +374,7 @@ def test_another_reach_is_another_kernel_where_each_environment_has_a_lane(varia
         assert variants[-1]["KS_LANES"] == 2 * spread + 2
 
 
-LEVERS = [({}, 30, 0), ({"rounding": "coin"}, 30, 1), ({"tax": 1}, 0, 2), ({"regimes": [{}]}, 0, 2)]
+LEVERS = [({"rounding": "even"}, 30, 0), ({"rounding": "coin"}, 30, 1), ({"tax": 1}, 0, 2), ({"regimes": [{}]}, 0, 2)]
 
 
 @pytest.mark.parametrize(("levers", "room", "compiled_in"), LEVERS)
