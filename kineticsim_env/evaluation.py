@@ -226,11 +226,13 @@ def format_table(
 def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
     """Unwind every slot's inventory with marketable orders, at most `max_order_qty` units per auction.
 
-    The simulator moves on, and its standing quotes are replaced; give it a `branch()` to keep the original.
+    Under continuous trading, per interval; and an order is priced no further than the opposite side has the units for
+    it, as what it did not find would stand at the grid's end, and be traded there. The simulator moves on, and its
+    standing quotes are replaced; give it a `branch()` to keep the original.
 
     Args:
         simulator: With at least one slot.
-        max_auctions: After how many auctions to give up.
+        max_auctions: After how many auctions, or intervals, to give up.
 
     Returns:
         int64 `[M, K]`, the cash of each slot once it is flat. Fees are on their own account, `simulator.fees`.
@@ -251,9 +253,26 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
             break
         quotes[..., 1] = torch.minimum((-inventory).clamp(min=0), largest)
         quotes[..., 3] = torch.minimum(inventory.clamp(min=0), largest)
+        if simulator.config.is_continuous:
+            _price_to_the_book(simulator, quotes)
         simulator.step(quotes)
     simulator.check_errors()
     left = int(torch.count_nonzero(simulator.inventory))
     if left:
         raise MarketError(f"{left} of {markets * slots} slots still hold inventory after {max_auctions} auctions")
     return simulator.cash.clone()
+
+
+def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:
+    """Price marketable quotes, in place, at the tick down to which their units rest on the other side.
+
+    Each slot is priced as if it came alone. Where nothing rests it has no quote.
+    """
+    origin, top = simulator.price_origin[:, None], simulator.config.num_levels - 1
+    asks, bids = simulator.ask.long().cumsum(1), simulator.bid.long().flip(1).cumsum(1)
+    for place, resting in ((0, asks), (2, bids)):
+        there = resting[:, -1:]
+        wanted = torch.minimum(quotes[..., place + 1].long(), there)
+        ticks = torch.searchsorted(resting, wanted.clamp(min=1)).clamp(max=top)
+        quotes[..., place] = origin + (ticks if place == 0 else top - ticks)
+        quotes[..., place + 1] *= there > 0
