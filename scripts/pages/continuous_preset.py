@@ -39,10 +39,10 @@ CANDIDATES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 VERDICTS = {
     "the agents of `trading`": "market orders sweep a book of which little rests. The spread is wide, the price swings "
-    "and comes back, and quotes far from the mid earn most: a maker earns many times as much, with nothing to fear.",
+    "and comes back, and quotes far from the mid earn most: a maker earns ten times as much, at little risk.",
     "takers one tick from the mid": "who knows the fundamental rests inside the spread, which is below 3 ticks.",
     "jumps of 7 ticks": "random quotes earn nothing, but no maker earns much, and risk is several times the profit.",
-    "twice the noise": "there is more to earn, but random quotes have their share of it.",
+    "twice the noise": "there is more to earn, but random quotes earn a larger share of it.",
 }
 
 

@@ -122,7 +122,8 @@ makers with a skew of {best_skew:g}:
 {_late_table(late, halves)}
 
 A quote that is late is priced around a mid that has moved on. Near the mid that costs most; a maker who knows that its
-quotes are late quotes further away.
+quotes are late quotes further away. Furthest away a late quote earns no less: part of a move is taken back in the next
+interval, and a quote around an earlier mid trades against it.
 
 ## A place in a queue
 

@@ -83,7 +83,9 @@ def curves(
         width -= 0.25
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.set_xticks(list(x))
-    axes.legend(fontsize=8)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.25 * (high - low))  # room for the legend
+    axes.legend(fontsize=8, ncols=min(3, len(lines)), loc="upper center")
 
 
 def mean_book(axes: Any, bid: np.ndarray, ask: np.ndarray, mid2: np.ndarray, reach: int = 24) -> None:
