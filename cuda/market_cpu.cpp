@@ -39,7 +39,7 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
     scratch.fit(launch->levels);
     for (int64_t m = begin; m < end; ++m) {
       if (launch->arrivals == ks::kArrivalsClock) {
-        ks::run_on_clock(*launch, m, events);
+        ks::play_on_clock(*launch, m, events);
         note(m, launch->error[m]);
         continue;
       }

@@ -73,7 +73,7 @@ int launch_kernel(const Launcher& launcher, int64_t function, unsigned grid, uns
                   void* argument) {
   void* arguments[] = {argument};
   const auto launch = reinterpret_cast<LaunchOnGpu*>(launcher.launch_on_gpu);
-  const unsigned shared = function == launcher.function ? launcher.shared : 0;
+  const unsigned shared = function == launcher.copy_function ? 0 : launcher.shared;
   int code = launch((void*)function, grid, second, 1, block, 1, 1, shared, stream, arguments, nullptr);
   if (code == 201 || code == 400) {  // another context is current, or none in a new thread; rare, so not checked before
     code = reinterpret_cast<PushContext*>(launcher.push_context)((void*)launcher.context);
@@ -91,8 +91,9 @@ void execute(const Launcher& launcher, Launch& launch) {
     reinterpret_cast<CpuFunction*>(launcher.function)(&launch);
     return;
   }
-  const int code = launch_kernel(launcher, launcher.function, launcher.grid, 1, launcher.block,
-                                 current_stream(launcher.device), &launch);
+  const int64_t function = launch.records > 1 ? launcher.series_function : launcher.function;
+  const int code = launch_kernel(launcher, function, launcher.grid, 1, launcher.block, current_stream(launcher.device),
+                                 &launch);
   TORCH_CHECK(code == 0, "cuLaunchKernel: error ", code, " (grid ", launcher.grid, ", block ", launcher.block, ", ",
               launcher.shared, " bytes shared)");
 }
@@ -175,8 +176,10 @@ void step(at::TensorList state, at::TensorList tables, const at::Tensor& actions
 void run(at::TensorList state, at::TensorList tables, const std::optional<at::Tensor>& quotes,
          const std::optional<at::Tensor>& fills, const std::optional<at::Tensor>& value,
          const std::optional<at::Tensor>& last_price, const std::optional<at::Tensor>& volume,
-         const std::optional<at::Tensor>& mid2, const std::optional<at::Tensor>& fundamental, int64_t decisions,
-         int64_t auctions, int64_t id) {
+         const std::optional<at::Tensor>& mid2, const std::optional<at::Tensor>& fundamental,
+         const std::optional<at::Tensor>& best_bid, const std::optional<at::Tensor>& best_ask,
+         const std::optional<at::Tensor>& bid_depth, const std::optional<at::Tensor>& ask_depth,
+         const std::optional<at::Tensor>& signed_volume, int64_t decisions, int64_t auctions, int64_t reach, int64_t id) {
   auto [launcher, launch] = copy_of(*get(id), kLaunchModeRun);
   TORCH_CHECK(decisions >= 0 && auctions >= 0 && decisions < (1 << 30) && auctions < (1 << 30),
               "decisions and auctions: got ", decisions, " and ", auctions, ", allowed are 0 to 2^30");
@@ -208,7 +211,16 @@ void run(at::TensorList state, at::TensorList tables, const std::optional<at::Te
   launch.series_volume = (int32_t*)out("volume", volume, at::kInt, recorded);
   launch.series_mid2 = (int32_t*)out("mid2", mid2, at::kInt, recorded);
   launch.series_fundamental = (int32_t*)out("fundamental", fundamental, at::kInt, recorded);
-  launch.records = last_price || volume || mid2 || fundamental;
+  launch.series_best_bid = (int32_t*)out("best_bid", best_bid, at::kInt, recorded);
+  launch.series_best_ask = (int32_t*)out("best_ask", best_ask, at::kInt, recorded);
+  launch.series_bid_depth = (int32_t*)out("bid_depth", bid_depth, at::kInt, recorded);
+  launch.series_ask_depth = (int32_t*)out("ask_depth", ask_depth, at::kInt, recorded);
+  launch.series_signed_volume = (int32_t*)out("signed_volume", signed_volume, at::kInt, recorded);
+  const bool further = best_bid || best_ask || bid_depth || ask_depth || signed_volume;
+  TORCH_CHECK(!further || launcher.device < 0 || launcher.series_function, "record: got a series whose kernel is not "
+              "compiled yet, allowed is one of last_price, volume, mid2 and fundamental, or record best_bid once before");
+  launch.records = further ? 2 : last_price || volume || mid2 || fundamental;
+  launch.reach = (int32_t)std::clamp<int64_t>(reach, 0, 0x7fffffff);
   if (total > 0) execute(launcher, launch);
 }
 
@@ -287,8 +299,9 @@ int64_t ks_register_operators() {
   definitions.def("step(Tensor(a!)[] state, Tensor[] tables, Tensor actions, int launcher) -> ()");
   definitions.def(
       "run(Tensor(a!)[] state, Tensor[] tables, Tensor? quotes, Tensor(b!)? fills, Tensor(c!)? value, "
-      "Tensor(d!)? last_price, Tensor(e!)? volume, Tensor(f!)? mid2, Tensor(g!)? fundamental, int decisions, "
-      "int auctions, int launcher) -> ()");
+      "Tensor(d!)? last_price, Tensor(e!)? volume, Tensor(f!)? mid2, Tensor(g!)? fundamental, Tensor(h!)? best_bid, "
+      "Tensor(i!)? best_ask, Tensor(j!)? bid_depth, Tensor(k!)? ask_depth, Tensor(l!)? signed_volume, int decisions, "
+      "int auctions, int reach, int launcher) -> ()");
   definitions.def("watch(Tensor[] live, Tensor[] outputs, int launcher) -> ()");
   definitions.def("copies(int launcher) -> Tensor[]");
   definitions.def("copies_of(Tensor[] outputs, int launcher) -> Tensor[]");

@@ -8,7 +8,8 @@
 //   KS_LANES (optional)                      one environment of one slot per lane; ticks around the mid that it has room for
 //   KS_DEADLINES (optional)                  with KS_LANES: markets at a block's deadline are stepped by whole warps
 //   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
-//   KS_EVENTS (optional)                     runs of markets on the clock, one per lane: 1 call auctions, 2 continuous trading
+//   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading, one per lane
+//   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
@@ -18,12 +19,15 @@
 #ifndef KS_EVENTS
 #define KS_EVENTS 0
 #endif
-#if KS_EVENTS
+#define KS_EVENT_LANES (KS_EVENTS == 2 || (KS_EVENTS && KS_TASK))
+#if KS_EVENT_LANES
 #include "events/kernel.cuh"
 #elif KS_TASK && KS_LANES
 #include "lane/environment.cuh"
 #elif KS_TASK
 #include "warp/environment.cuh"
+#elif KS_EVENTS
+#include "warp/clock.cuh"
 #else
 #include "warp/market.cuh"
 #endif
@@ -32,10 +36,12 @@
 // slots and parameters are read at run time. With fewer, values go to local memory and hashes no longer overlap; more only
 // helps few markets.
 #ifndef KS_BLOCKS
-#if KS_EVENTS
+#if KS_EVENT_LANES
 #define KS_BLOCKS (16 / ks::kMarketsPerBlock)
 #elif KS_LANES
 #define KS_BLOCKS 4
+#elif KS_EVENTS && !KS_SLOTS
+#define KS_BLOCKS (ks::kUnroll == 1 ? 6 : 8)
 #else
 #define KS_BLOCKS (KS_TASK || (KS_SLOTS && ks::kUnroll == 1) ? ks::kBlocks : 6)
 #endif
@@ -49,10 +55,8 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   extern __shared__ __align__(16) int shared[];
   const int warp = threadIdx.x / kWarpLanes;
   const int64_t group = (int64_t)blockIdx.x * (blockDim.x / kWarpLanes) + warp;
-#if KS_EVENTS
-  const int64_t market = group * kLaneCount + this_lane();
-  if (market < launch.markets)
-    run_events<KS_EVENTS == 2, KS_SLOTS>(launch, market, shared + warp * event_ints(KS_LEVELS, KS_EVENTS == 2));
+#if KS_EVENT_LANES
+  play_lanes<KS_EVENTS == 2, KS_SLOTS>(launch, group * kLaneCount, shared);
 #elif KS_TASK && KS_LANES
   if (group * kLaneCount >= launch.markets) return;
   step_environments<KS_OPTIONS != 0>(launch, group * kLaneCount, gridDim.x, shared);
@@ -62,10 +66,15 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   Tile tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch));
   step_or_reset(tile);
 #else
+#if KS_EVENTS
+  using Market = ClockMarket<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
+#else
   using Market = MarketOnChip<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
+#endif
   if (group >= launch.markets) return;
   int* const book = shared + warp * Market::shared_ints(launch);
-  Market(launch, group, launch.params[group * launch.params_stride], book, book + Market::book_ints(launch)).run();
+  Market market(launch, group, launch.params[group * launch.params_stride], book, book + Market::book_ints(launch));
+  run_market(market);
 #endif
 }
 

@@ -166,6 +166,7 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
     record = {
         "task": args.TASK,
         "args": dataclasses.asdict(args),
+        "rounding": held_out.simulator.config.rounding,
         "machine": machine_name(held_out.device),
         "curve": curve,
         "pnl": intervals,

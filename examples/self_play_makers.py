@@ -242,6 +242,7 @@ def main(args: Args) -> dict[str, Any]:
     cells, replies = payoffs(makers, envs)
     record = {
         "args": dataclasses.asdict(args),
+        "rounding": envs.core.simulator.config.rounding,
         "machine": machine_name(envs.device),
         "seconds": time.perf_counter() - started,
         "notes": notes,

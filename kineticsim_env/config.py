@@ -236,6 +236,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "window": 16,
         "tie": "mid",
         "residue": "cancel",
+        "rounding": "coin",
     },
     "continuous": {
         "arrivals": "clock",

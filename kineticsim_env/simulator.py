@@ -28,6 +28,8 @@ from kineticsim_env.runtime.checks import (
 )
 from kineticsim_env.runtime.values import check_flag, check_instance, check_progress
 
+DEPTH_REACH = layout.CONSTANTS["kDepth"]  # of recorded depths unless one is given: as far as observations see
+
 
 class Rollout(NamedTuple):
     """What `Simulator.rollout` returns; T decisions, M markets, K slots, n auctions per decision."""
@@ -77,9 +79,9 @@ class Simulator(LiveMarkets):
         self.slots = check_slots(slots)
         self.validate = check_flag("validate", validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
-        reason = "no kernel plays the clock yet" if config.uses_clock else reason
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
+        self.sizes["F"] = layout.observation_length(config.is_continuous)
         self.tensors = layout.LiveTensors(layout.allocate(_state_of(config), self.sizes, self.device))
         self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)
         self.engine.check_plays(config)
@@ -100,20 +102,27 @@ class Simulator(LiveMarkets):
     # Advancing --------------------------------------------------------------------------------------------------------
 
     @one_at_a_time
-    def run(self, auctions: int, record: Sequence[str] = (), progress: bool | None = None) -> dict[str, torch.Tensor]:
+    def run(
+        self, auctions: int, record: Sequence[str] = (), progress: bool | None = None, *, reach: int = DEPTH_REACH
+    ) -> dict[str, torch.Tensor]:
         """Run auctions; standing quotes take part.
 
         Args:
             auctions: How many, one launch (more when the run takes longer than a fraction of a second).
-            record: Series to record, of `"last_price"`, `"volume"`, `"mid2"` and `"fundamental"`.
+            record: Series to record: `"last_price"`, `"volume"`, `"mid2"` and `"fundamental"`; and, of the built-in
+                resting book that the auction leaves, `"best_bid"` and `"best_ask"` (-(2^31 - 1) and 2^31 - 1 where a
+                side is empty), `"bid_depth"` and `"ask_depth"` (units within `reach` of the side's best price), and
+                `"signed_volume"` (units that takers bought less those they sold; in a call auction marketable orders
+                to buy less those to sell). docs/model.md has them to the unit.
             progress: True or False shows or hides the bar; None shows it on runs of over two seconds.
+            reach: Of the depths, in ticks; 0 is the best price alone.
 
         Returns:
             The recorded series, int32 `[M, auctions]` each.
         """
-        auctions = check_count("auctions", auctions, 0)
+        auctions, reach = check_count("auctions", auctions, 0), check_count("reach", reach, 0)
         series = self._new_series(record, auctions)
-        self._advance(1, auctions, _named_series(series), progress=progress)
+        self._advance(1, auctions, _named_series(series), progress=progress, reach=reach)
         return series
 
     @one_at_a_time
@@ -136,24 +145,28 @@ class Simulator(LiveMarkets):
         return fills
 
     @one_at_a_time
-    def rollout(self, quotes: Any, auctions: int = 1, record: Sequence[str] = ()) -> Rollout:
+    def rollout(
+        self, quotes: Any, auctions: int = 1, record: Sequence[str] = (), *, reach: int = DEPTH_REACH
+    ) -> Rollout:
         """Play a whole sequence of decisions in one launch (more if it takes long).
 
         Args:
             quotes: int32 `[T, M, K, 4]`, the quotes of each decision, as in `step`.
             auctions: Auctions per decision.
             record: Series to record, as in `run`.
+            reach: Of the depths, as in `run`.
 
         Returns:
             `Rollout(fills, value, series)`.
         """
-        auctions = check_count("auctions", auctions, 1)
+        auctions, reach = check_count("auctions", auctions, 1), check_count("reach", reach, 0)
         given = check_quotes(quotes, (None, self.num_markets, len(self.slots), 4), self.device)
         decisions = given.shape[0]
         fills = torch.zeros((*given.shape[:3], 2), dtype=torch.int64, device=self.device)
         value = torch.zeros(given.shape[:3], dtype=torch.int64, device=self.device)
         series = self._new_series(record, decisions * auctions)
-        self._advance(decisions, auctions, {"fills": fills, "value": value} | _named_series(series), given)
+        results = {"fills": fills, "value": value} | _named_series(series)
+        self._advance(decisions, auctions, results, given, reach=reach)
         folded = {
             name: part.view(self.num_markets, decisions, auctions).transpose(0, 1) for name, part in series.items()
         }
@@ -166,10 +179,12 @@ class Simulator(LiveMarkets):
         results: dict[str, torch.Tensor],
         quotes: torch.Tensor | None = None,
         progress: bool | None = None,
+        reach: int = DEPTH_REACH,
     ) -> None:
         """Run decisions of some auctions each; the arguments are those of `runs.run`."""
+        reach = min(reach, self.config.num_levels)  # no side has more ticks
         if torch.compiler.is_compiling():
-            runs.run_in_graph(self.engine, decisions, auctions, results, quotes)
+            runs.run_in_graph(self.engine, decisions, auctions, results, quotes, reach)
             return
         check_progress(progress)
         total = decisions * auctions
@@ -183,7 +198,7 @@ class Simulator(LiveMarkets):
         self._latest += total
         if total:
             events = self.num_markets * self._per_auction
-            how = {"events": events, "progress": progress}
+            how = {"events": events, "progress": progress, "reach": reach}
             under_way = quotes is not None and bool(np.any(self.rows["quote_latency"] > 0))
             runs.run(self.engine, self.tensors, decisions, auctions, results, quotes, **how, whole=under_way)
 

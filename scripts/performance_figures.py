@@ -23,6 +23,7 @@ from performance_kinds import KINDS, LEAST, ON_GPU
 from tqdm import tqdm
 
 from kineticsim_env.benchmarks.machine import describe
+from kineticsim_env.config import PRESETS
 
 GROUPS = "training engine agents levels markets baselines memory steps python suite tasks learners cpu".split()
 MANY = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1}
@@ -146,7 +147,12 @@ def main() -> None:
     waiting = chosen(options.groups, options.scale)
     learned = [learned_row(folder) for folder in options.learning]
     names = {(row["group"], row["name"]) for row in (*waiting, *learned)}
-    data = {"machine": describe(), "rows": [row for row in before if (row["group"], row["name"]) not in names]}
+    # What presets were when rows were measured: the page says so where they are others by now.
+    data = {
+        "machine": describe(),
+        "presets": PRESETS,
+        "rows": [row for row in before if (row["group"], row["name"]) not in names],
+    }
     data["rows"] += learned
     for row in tqdm(waiting, unit="row"):
         data["rows"].append(measured(row))

@@ -32,6 +32,10 @@ In the tables of runs, time and steps/s are of the whole loop: rollout, advantag
 and on a GPU the compiling and capturing before, are counted apart. *Ahead after* is that time at the first evaluation
 whose policy leads, on the held-out seeds, by more than its interval.
 """
+# Of runs whose record does not say, as they are older than the choice.
+ROUNDED_TO_EVEN = """These runs are of markets that round half to even: they are older than the coin that the preset
+`"trading"` has now ([what it changes](trading_preset.md#why-not-another)).
+"""
 TASKS = {
     "MarketMaking": ("Market making", "examples/ppo_fast.py"),
     "Execution": ("Execution", "examples/ppo_executor.py"),
@@ -86,7 +90,8 @@ def section(task: str, runs: dict[Path, dict]) -> list[str]:
 def main(folders: list[str]) -> None:
     """Read the runs, write the page, copy the pictures."""
     runs = {Path(folder): json.loads((Path(folder) / "results.json").read_text()) for folder in folders}
-    parts = [HEAD]
+    older = [run.get("rounding", "even") == "even" for run in runs.values()]
+    parts = [HEAD, *([ROUNDED_TO_EVEN] if any(older) else [])]
     for task in TASKS:
         chosen = {folder: run for folder, run in runs.items() if run["task"] == task}
         parts += section(task, chosen) if chosen else []

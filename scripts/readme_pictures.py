@@ -1,12 +1,13 @@
-"""Draw the pictures of README.md that show a market and what makers earn in it.
+"""Draw the pictures of README.md and docs/seeing.md: a market, queues in it, and what makers earn.
 
     python scripts/readme_pictures.py
 
-Writes docs/images/watch_market.png and docs/images/scripted_makers.png; needs the extras `render` and `plot`. The same
-pictures come out on every engine.
+Writes watch_market.png, queue.png and scripted_makers.png of docs/images; needs the extras `render` and `plot`. The
+same pictures come out on every engine.
 """
 
 import argparse
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,26 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-import kineticsim_env  # noqa: F401  registers the environment
+from kineticsim_env import statistics
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.evaluation import evaluate, evaluation_env
-from kineticsim_env.policies import AvellanedaStoikov, FixedSpread, RandomQuotes
+from kineticsim_env.policies import AvellanedaStoikov, FixedSpread, RandomQuotes, quote_action
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
 from kineticsim_env.studies.plots import save_panels
 
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
+# The best parameters on training seeds.
+FOUND = json.loads((ROOT / "examples" / "scripted_policies.json").read_text())["MarketMaking"]["policies"]
+FIXED, STOIKOV = (FOUND[name]["parameters"] for name in ("fixed spread", "Avellaneda-Stoikov"))
 # Okabe and Ito's colours, as in the pictures of a market.
 MAKERS = {
     "quotes at random": (RandomQuotes, "#8a8a8a"),
-    "fixed spread, 4 ticks": (FixedSpread, "#d55e00"),
-    # with the best parameters that examples/ppo_market_maker.py found on training seeds (docs/ppo_results.md)
-    "Avellaneda-Stoikov": (partial(AvellanedaStoikov, risk=0.01, kappa=0.18), "#0072b2"),
+    f"fixed spread, {FIXED['half_spread']} ticks": (partial(FixedSpread, **FIXED), "#d55e00"),
+    "Avellaneda-Stoikov": (partial(AvellanedaStoikov, **STOIKOV), "#0072b2"),
 }
 
 
@@ -42,6 +48,38 @@ def market(path: Path, seed: int, decision: int) -> None:
     moment = recorder.record()
     while moment.elapsed < decision or not (moment.bought or moment.sold) or 0 in moment.quotes[1::2]:
         observation, *_ = env.step(policy(torch.from_numpy(observation)[None])[0].numpy())
+        moment = recorder.record()
+    picture = Picture(scale=2)
+    picture.draw(recorder)
+    picture.save(path)
+
+
+def queue(path: Path, seed: int, decision: int) -> None:
+    """Draw the first decision from one on in which a maker that joins the best prices waits in both queues."""
+    config = MarketConfig(
+        arrivals="clock", mechanism="continuous", interval=16, num_agents=64, noise=0.85, momentum=0.0, maker=0.1,
+        fundamental=0.05, rounding="coin", noise_spread=7, maker_half_spread=3, cancel_prob=0.15, walk_prob=0.3,
+        window=16,
+    )  # fmt: skip
+    envs = MarketMakingVectorEnv(1, config, output="torch", stagger=False, bank_size=4)
+    simulator, task, recorder = envs.simulator, envs.core.task, MarketRecorder(envs.core)
+    envs.reset(seed=seed)
+    moment = recorder.record()
+
+    def ahead() -> list[int]:
+        return [moment.ahead(side) or 0 for side in ("bid", "ask")]
+
+    def behind() -> list[int]:
+        there = [moment.depth(moment.quotes[0], "bid"), moment.depth(moment.quotes[2], "ask")]
+        return [units - front for units, front in zip(there, ahead(), strict=True)]
+
+    while moment.elapsed < decision or not all(ahead()) or not any(behind()):
+        best = torch.cat(statistics.best_prices(simulator.bid, simulator.ask)) + simulator.price_origin
+        standing = simulator.quotes[0, 0].view(2, 2)
+        kept = (standing[:, 0] == best) & (standing[:, 1] > 0)
+        size = torch.where(kept, standing[:, 1], task.max_qty)  # a larger one would go to the back of the queue
+        away = torch.stack([simulator.mid2[0] // 2 - best[0], best[1] - (simulator.mid2[0] + 1) // 2])
+        envs.step(quote_action(task, *away.float().view(2, 1), *size.float().view(2, 1)))
         moment = recorder.record()
     picture = Picture(scale=2)
     picture.draw(recorder)
@@ -82,6 +120,7 @@ def main() -> None:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     market(options.output / "watch_market.png", options.seed, options.decision)
+    queue(options.output / "queue.png", options.seed, options.decision // 3)
     makers(options.output / "scripted_makers.png", options.markets)
 
 

@@ -15,6 +15,7 @@ from kineticsim_env.engines import variants
 from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
+from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
@@ -31,7 +32,8 @@ def markets(levels: int, spread: int, options: bool, bins: int | None = None) ->
             simulator.specialise()
         else:
             cast(CudaEngine, simulator.engine).force = {"KS_BINS": bins}
-        simulator.run(5, record=("last_price", "volume", "mid2", "fundamental"))
+        for record in (layout.SERIES, layout.FURTHER_SERIES):
+            simulator.run(5, record=record)
         if slots:
             quotes = torch.tensor([levels // 2 + 1, 5, levels // 2 + 3, 5], dtype=torch.int32, device="cuda")
             simulator.rollout(quotes.expand(3, 7, slots, 4).contiguous(), auctions=2)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT / "examples"))
 
+from ppo_report import ROUNDED_TO_EVEN  # noqa: E402
 from self_play_makers import draw  # noqa: E402
 
 NONE, STOIKOV = "no trade", "Avellaneda-Stoikov"
@@ -279,7 +280,9 @@ def main(sources: list[str]) -> None:
             raise SystemExit(f"{source}: another run is {data} already")
         runs[data] = run
         (DOCS / data).write_text(json.dumps(run, separators=(",", ":")) + "\n")
-    (DOCS / "self_play.md").write_text("\n".join([HEAD, *overview(runs), *sections]))
+    older = [run.get("rounding", "even") == "even" for run in runs.values()]
+    head = [HEAD, *([ROUNDED_TO_EVEN] if any(older) else [])]
+    (DOCS / "self_play.md").write_text("\n".join([*head, *overview(runs), *sections]))
 
 
 if __name__ == "__main__":

@@ -14,11 +14,15 @@ import numpy as np
 import torch
 from reference import Reference
 from reference.cases import random_fields, random_quotes, random_slots
+from reference.market import depth
+from reference.orders import BUY, SELL
 
 import kineticsim_env as ks
 
 KINDS = [("each", "call"), ("clock", "call"), ("clock", "continuous")]
 SERIES = ("last_price", "volume", "mid2", "fundamental")
+FURTHER = ("best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume")
+NO_PRICE = 2**31 - 1  # of an empty side; bids have it with a minus
 _SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes")
 
 
@@ -80,8 +84,10 @@ class Ensemble:
 
     def _run(self, rng: random.Random) -> None:
         intervals = rng.choice([1, 2, 7])
-        series, volumes = self.sim.run(intervals, record=SERIES), [market.volume for market in self.alone]
-        assert_series(series, [market.decision(None, intervals) for market in self.alone], volumes)
+        record, reach = random_record(rng)
+        volumes = [market.volume for market in self.alone]
+        series = self.sim.run(intervals, record=record, reach=reach)
+        assert_series(series, [market.decision(None, intervals) for market in self.alone], volumes, reach)
 
     def _step(self, rng: random.Random) -> None:
         n = rng.choice([1, 1, 2, 5])
@@ -94,11 +100,12 @@ class Ensemble:
         if not self.sim.slots:
             return
         n, given = rng.choice([1, 3]), [self.quotes(rng) for _ in range(rng.choice([1, 4]))]
-        result = self.sim.rollout(torch.stack([self.tensor(quotes) for quotes in given]), n, record=SERIES)
+        record, reach = random_record(rng)
+        result = self.sim.rollout(torch.stack([self.tensor(quotes) for quotes in given]), n, record, reach=reach)
         for d, quotes in enumerate(given):
             volumes = [market.volume for market in self.alone]
             seen = [market.decision(quotes[m], n) for m, market in enumerate(self.alone)]
-            assert_series({name: part[d] for name, part in result.series.items()}, seen, volumes)
+            assert_series({name: part[d] for name, part in result.series.items()}, seen, volumes, reach)
             for m, one in enumerate(seen):
                 last = one[-1]
                 assert result.fills[d, m].tolist() == total_fills(one)
@@ -108,7 +115,7 @@ class Ensemble:
     def _reset(self, rng: random.Random) -> None:
         mask = [rng.random() < 0.5 for _ in self.alone]
         seed = rng.choice([None, None, rng.randrange(1 << 40)])
-        self.sim.reset(seed=seed, mask=torch.tensor(mask))
+        self.sim.reset(seed=seed, mask=torch.tensor(mask, device=self.sim.device))
         for m, market in enumerate(self.alone):
             if mask[m]:
                 market.reset(None if seed is None else seed + m)
@@ -139,13 +146,27 @@ def total_fills(seen: list[dict[str, Any]]) -> list[list[int]]:
     return np.sum([one["fills"] for one in seen], axis=0).reshape(-1, 2).astype(int).tolist()
 
 
-def assert_series(series: dict[str, torch.Tensor], seen: list[list[dict[str, Any]]], volumes: list[int]) -> None:
+def random_record(rng: random.Random) -> tuple[list[str], int]:
+    """Return names of series to record, often without the further ones, and the reach of depths."""
+    record = [*SERIES, *FURTHER] if rng.random() < 0.5 else rng.sample([*SERIES, *FURTHER], rng.randint(0, 4))
+    return record, rng.choice([0, 1, 2, 10, 2**31 - 1])
+
+
+def assert_series(
+    series: dict[str, torch.Tensor], seen: list[list[dict[str, Any]]], volumes: list[int], reach: int
+) -> None:
     """Compare recorded series [M, n] with what references saw after each interval, and their volumes before."""
     for m, one in enumerate(seen):
-        for name in ("last_price", "mid2", "fundamental"):
-            assert series[name][m].tolist() == [interval[name] for interval in one], name
-        traded = np.diff([volumes[m], *(interval["volume"] for interval in one)])
-        assert series["volume"][m].tolist() == traded.tolist()
+        after = [interval["volume"] for interval in one]
+        wanted = {name: [interval[name] for interval in one] for name in ("last_price", "mid2", "fundamental")}
+        wanted["volume"] = np.diff([volumes[m], *after]).tolist()
+        for name, empty in (("best_bid", -NO_PRICE), ("best_ask", NO_PRICE)):
+            wanted[name] = [empty if interval[name] is None else interval[name] for interval in one]
+        for name, side in (("bid_depth", BUY), ("ask_depth", SELL)):
+            wanted[name] = [depth(interval, side, reach) for interval in one]
+        wanted["signed_volume"] = [interval["signed_volume"] for interval in one]
+        for name, values in series.items():
+            assert values[m].tolist() == wanted[name], name
 
 
 def assert_market_is(sim: ks.Simulator, m: int, market: Reference) -> None:

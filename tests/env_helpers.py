@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from hypothesis import strategies as st
+from strategies import fitting_slots, under_levers
 
 from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines.parameters import class_counts
@@ -13,6 +14,28 @@ from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
 
 SCENARIOS = {"noise_spread": (0, 12), "market_order_prob": [0.0, 0.4, 1.0], "fee": (0, 9), "max_order_qty": [1, 4]}
+_LEVERS = {"rounding": ["even", "coin"], "tick_size": (1, 3), "tax": (0, 2), "collar": [0, 3]}
+CLOCK_SCENARIOS = {
+    "call": SCENARIOS | _LEVERS,
+    "continuous": SCENARIOS | _LEVERS | {"quote_latency": (0, 9), "taker_fee": (-5, 20)},
+}
+
+
+@st.composite
+def clock_environments(draw):
+    """Environments on the clock, under levers and regimes: what `environments` draws, of few events per step."""
+    (config, markets, task, roles), kwargs, seed, steps = draw(environments(most_slots=6))
+    pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
+    fields = {"arrivals": "clock", "mechanism": pick("call", "continuous")}
+    agents = min(config.num_agents, 16)
+    fields |= {"interval": pick(None, 1, 5, 9), "beat": pick(None, 1, 3, 8, 50)}
+    if fields["mechanism"] == "continuous":
+        fields |= {"quote_latency": pick(0, 0, 1, 4, 1000), "taker_fee": pick(0, -10, 100)}
+    config = under_levers(config.replace(num_agents=agents), draw(st.integers(0, 2**32))).replace(**fields)
+    if kwargs["randomise"]:
+        kwargs = kwargs | {"randomise": CLOCK_SCENARIOS[fields["mechanism"]]}
+    slots = fitting_slots(config, markets, kwargs["slots"])
+    return (config, markets, task, roles), kwargs | {"slots": slots}, seed, min(steps, 6)
 
 
 @st.composite

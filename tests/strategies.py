@@ -21,6 +21,7 @@ from kineticsim_env.engines.parameters import class_counts
 ENGINES = ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 PAIRS = [("numpy", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)]
 SERIES = ("last_price", "volume", "mid2", "fundamental")
+FURTHER = ("best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume")
 OPTIONS = ("walk", "cancel", "window", "tie", "residue")
 SETTINGS = ("multinomial", "limit", "fee", "cap")
 STYLES = ("near", "wide", "one_tick", "crossed", "edge", "border", "huge", "nothing")
@@ -244,13 +245,13 @@ def make_move(sim: ks.Simulator, move: tuple) -> dict[str, torch.Tensor]:
     name, *numbers = move
     out: dict[str, torch.Tensor] = {}
     if name == "run":
-        out |= sim.run(numbers[0], record=SERIES)
+        out |= sim.run(numbers[0], **recorded(numbers[0]))
     elif name == "step":
         auctions, style, seed = numbers
         out["fills"] = sim.step(make_quotes(sim, style, seed)[0], auctions)
     elif name == "rollout":
         decisions, auctions, style, seed = numbers
-        result = sim.rollout(make_quotes(sim, style, seed, decisions), auctions, record=SERIES)
+        result = sim.rollout(make_quotes(sim, style, seed, decisions), auctions, **recorded(seed))
         out |= {"fills": result.fills, "value": result.value, **result.series}
     elif name == "reset":
         kind, masked, seed = numbers
@@ -263,6 +264,13 @@ def make_move(sim: ks.Simulator, move: tuple) -> dict[str, torch.Tensor]:
     out |= {f"sim.{name}": getattr(sim, name) for name in ("mid2", "last_price")}
     out |= {f"state {name}": tensor for name, tensor in sim.tensors.items()}
     return {name: tensor.detach().cpu().clone() for name, tensor in out.items()}
+
+
+def recorded(number: int) -> dict[str, Any]:
+    """Return arguments of a run: series, every other time further ones too, with some reach."""
+    if number % 2:
+        return {"record": SERIES}
+    return {"record": (*SERIES, *FURTHER), "reach": (0, 1, 3, 40)[number // 2 % 4]}
 
 
 def assert_same(got: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], where: str = "") -> None:

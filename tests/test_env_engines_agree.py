@@ -4,6 +4,7 @@ import pytest
 from env_helpers import (
     check_agreement,
     check_trading_market,
+    clock_environments,
     environments,
     make_cores,
     trading_market,
@@ -22,6 +23,12 @@ pytestmark = pytest.mark.skipif(cpu_unavailable() is not None, reason="no C++ co
 @settings(max_examples=examples(120))
 @given(environments(), st.sampled_from((0.0, 0.0, 0.05)))
 def test_engines_agree_on_every_tensor(environment, bad):
+    check_agreement(environment, bad, ENGINES)
+
+
+@settings(max_examples=examples(100))
+@given(clock_environments(), st.sampled_from((0.0, 0.0, 0.05)))
+def test_engines_agree_on_the_clock(environment, bad):
     check_agreement(environment, bad, ENGINES)
 
 

@@ -8,6 +8,7 @@ from env_helpers import (
     assert_same,
     check_agreement,
     check_cores_agree,
+    clock_environments,
     draw_actions,
     environments,
     launch,
@@ -433,6 +434,12 @@ def test_set_task_has_effect_at_the_next_step():
         one.set_task(**changes)
         two.set_task(**changes)
         assert_same_steps(one, two, 7)
+
+
+@settings(max_examples=examples(150), derandomize=True)
+@given(clock_environments(), st.sampled_from((0.0, 0.0, 0.05)))
+def test_environments_on_the_clock_agree(environment, bad):
+    check_agreement(environment, bad, ("cpu", "cuda"))
 
 
 def test_single_and_parallel_environments_on_the_gpu():

@@ -85,6 +85,14 @@ def test_the_real_kernel_compiles_with_parameters_of_its_own(builder):
     assert_is_kernel(builder, compile_kernel(builder, 90, OWN))
 
 
+@slow
+@by_nvrtc.marks[0]
+@pytest.mark.parametrize("events", [0, 1, 2])
+def test_the_real_kernel_compiles_for_runs_that_record_further_series(events):
+    clock = {"KS_EVENTS": events} if events else {}
+    assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**PLAIN, "KS_OPTIONS": 1, "KS_SERIES": 1, **clock}))
+
+
 @by_nvrtc.marks[0]
 def test_the_plan_compiles_for_a_gpu():
     assert b"ks_plan" in compile_kernel("nvrtc", 90, {}, "plan.cu")

@@ -13,7 +13,7 @@ from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 import kineticsim_env as ks
 from kineticsim_env.engines import cuda, operators
 from kineticsim_env.engines import variants as asked_of_cpp
-from kineticsim_env.engines.base import ENV_STEP
+from kineticsim_env.engines.base import ENV_STEP, RUN
 from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
@@ -211,6 +211,28 @@ def test_short_steps_count_the_auctions_that_they_play_towards_a_kernel_of_their
     answers.append(operators.PLAYED)
     played = [engine.step_at_once(given) for _ in range(50)].index(False)
     assert played == -(-20.5 // auctions), "then a launch has to specialise"
+
+
+def test_only_runs_that_record_further_series_have_their_kernel(variants, monkeypatch):
+    engine, taken = open_engine(128), []
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    for kind in (0, 1, cuda._SERIES_RUN):
+        engine.prepare(kind)
+    assert [defines.get("KS_SERIES") for defines in variants] == [None, None, 1]
+    assert variants[2] == variants[0] | {"KS_SERIES": 1}
+    engine.specialise()
+    assert [defines.get("KS_SERIES") for defines in variants[3:]] == [None, None, 1]
+    assert variants[5] == variants[3] | {"KS_SERIES": 1}
+
+    engine._plans = {}
+    kernel = SimpleNamespace(launch=lambda *_: None)
+    monkeypatch.setattr(engine, "prepare", lambda kind: taken.append(kind) or (kernel, 1, 32, 0))
+    for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice"):
+        monkeypatch.setattr(torch._C, name, lambda *_: 0, raising=False)
+    room = lambda: torch.zeros(3, 1, dtype=torch.int32)  # noqa: E731
+    for names in ((), ("mid2",), ("mid2", "best_bid"), ("signed_volume",), ("volume",)):
+        engine.launch(RUN, **{f"series_{name}": room() for name in names})
+    assert taken == [0, 0, cuda._SERIES_RUN, cuda._SERIES_RUN, 0]
 
 
 # Constants of a kernel's own ------------------------------------------------------------------------------------------

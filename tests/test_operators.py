@@ -129,6 +129,16 @@ def test_a_policy_and_a_step_in_one_graph(engine, backend, mode, copy, task, act
     play(one, two, compiled(lambda observation: two.step(act(observation)), backend), 14)
 
 
+def test_markets_on_the_clock():
+    """Queues and what else they have of their own are state of the program; rows are longer."""
+    market = {"arrivals": "clock", "mechanism": "continuous", "quote_latency": 4, "rounding": "coin"}
+    settings = {"config": ks.MarketConfig.preset("trading").replace(**market), "autoreset_mode": "same_step"}
+    one, two = make("cpu", **settings), make("cpu", **settings)
+    act = network(two)
+    play(one, two, compiled(lambda observation: two.step(act(observation)), "aot_eager"), 13)
+    assert one.observation.shape == (M, 39) and int(two.simulator.queue.sum()) > 0
+
+
 @on_each
 @compiled_by
 def test_scenarios(engine, backend):
@@ -203,11 +213,12 @@ def test_runs_and_steps_of_a_simulator(engine, backend):
     def calls(sim, quotes):
         fills = sim.step(quotes, 3)
         series = sim.run(5, record=names)
-        value = sim.rollout(torch.stack([quotes, quotes + 1]), 2, record=("mid2",))
+        value = sim.rollout(torch.stack([quotes, quotes + 1]), 2, record=("mid2", *layout.FURTHER_SERIES), reach=3)
         return fills, sim.step(None, 2), *series.values(), value.fills, value.value, *value.series.values()
 
     for sim in (one, two):
         sim.run(1)
+        sim.run(1, record=("best_bid",))
     program = compiled(lambda quotes: calls(two, quotes), backend)
     for t in range(3):
         for found, wanted in zip(program(quotes + t), calls(one, quotes + t), strict=True):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kineticsim_env.studies import trading_preset as makers
-from scripts.pages import continuous_preset, price_impact, stylised_facts, trading_preset
+from scripts.pages import continuous_preset, mechanisms, price_impact, stylised_facts, trading_preset
 
 pytest.importorskip("matplotlib")
 
@@ -54,3 +54,9 @@ def test_continuous_preset(tmp_path, monkeypatch):
     monkeypatch.setattr(makers, "DEPTH_TIMES", (20, 40))
     text = written(continuous_preset.main, tmp_path, "continuous_preset")
     assert all(f"- **{name}**: " in text for name in continuous_preset.CANDIDATES)
+
+
+def test_mechanisms(tmp_path, monkeypatch):
+    monkeypatch.setattr(mechanisms, "INTERVALS", (1, 20, 100))
+    text = written(mechanisms.main, tmp_path, "mechanisms")
+    assert "the same stream" in text.lower() and "LEVERS_TABLE" not in text

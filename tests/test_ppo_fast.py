@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from kineticsim_env import MarketConfig
+
 for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
 
@@ -50,7 +52,7 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
         assert pnl["no trade"] == 0.0
     table = (output / "table.md").read_text()
     assert table in printed + "\n" and all(f"| {name} |" in table for name in policies)
-    found = {"MarketMaking": "half_spread=4, qty=8 (best of 18)"}.get(args.TASK, "ticks=")
+    found = {"MarketMaking": "half_spread=5, qty=8 (best of 18)"}.get(args.TASK, "ticks=")
     assert found in table and "searched for this market" not in printed
     assert f"pictures, table and checkpoint are in {output}" in printed
     record = json.loads((output / "results.json").read_text())
@@ -74,6 +76,7 @@ def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
     ppo.main(ppo.Args(output=tmp_path / "run", **TINY))
     report.main([str(tmp_path / "run")])
     page = (tmp_path / "ppo_results.md").read_text()
+    assert report.ROUNDED_TO_EVEN not in page  # the run says which rounding it had
     assert page.startswith(report.HEAD) and "`python examples/ppo_fast.py`, judged by: liquidated PnL" in page
     assert "| default | 1 | 8 | 0 M |" in page and (tmp_path / "run" / "table.md").read_text().strip() in page
     assert {path.stem for path in (tmp_path / "images").iterdir()} == {
@@ -167,6 +170,19 @@ def train(ppo, output, **changes):
     networks = ppo.ActorCritic(37, 4, args.hidden, args.initial_std)
     curve = ppo.train(args, envs, networks, ppo.evaluation_env(16, engine="cpu", horizon=50))
     return {name: value.clone() for name, value in networks.state_dict().items()}, curve
+
+
+def test_it_takes_the_rows_of_continuous_trading(ppo, tmp_path):
+    """Which are longer, by what is ahead in queues."""
+    config = MarketConfig.preset("trading").replace(arrivals="clock", mechanism="continuous")
+    args = ppo.Args(output=tmp_path, **{**TINY, "track": False})
+    args.fill_in(on_gpu=False)
+    market = {"engine": "cpu", "horizon": 50, "config": config, "bank_size": 4}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, **market)
+    networks = ppo.ActorCritic(envs.single_observation_space.shape[0], 4, args.hidden, args.initial_std)
+    before = networks.actor[0].weight[:, 37:39].clone()
+    curve = ppo.train(args, envs, networks, ppo.evaluation_env(16, **market))
+    assert len(curve) > 1 and not torch.equal(networks.actor[0].weight[:, 37:39], before)
 
 
 def stop_at(ppo, monkeypatch, update):

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from kineticsim_env import MarketConfig
+
 for name in ("tyro", "tensorboard"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
 
@@ -183,6 +185,16 @@ def test_a_time_limit_ends_training(ppo, tmp_path):
     )
     assert 0.9 < time.perf_counter() - began < 15
     assert len(curve) == 3 and 0 == curve[0][0] < curve[1][0] <= curve[2][0] < 10**9
+
+
+def test_it_takes_the_rows_of_continuous_trading(ppo, tmp_path):
+    """Which are longer, by what is ahead in queues."""
+    config = MarketConfig.preset("trading").replace(arrivals="clock", mechanism="continuous")
+    args, envs = ppo.Args(output=tmp_path, **TINY), small_envs(config=config)
+    networks = ppo.ActorCritic(envs.single_observation_space.shape[0], 4, 64, 0.4)
+    before = networks.state_dict()[next(iter(networks.state_dict()))].clone()
+    curve = ppo.train(args, envs, networks, ppo.evaluation_env(8, engine="cpu", horizon=10, config=config))
+    assert len(curve) > 1 and not torch.equal(next(iter(networks.state_dict().values())), before)
 
 
 def test_makers_tuned_for_another_market_are_refused_before_training(ppo, tmp_path, monkeypatch):

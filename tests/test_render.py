@@ -446,7 +446,7 @@ def test_the_example_makes_a_video_and_a_picture(tmp_path):
 def test_the_pictures_of_the_readme(tmp_path):
     pytest.importorskip("matplotlib")
     run("scripts/readme_pictures.py", "--output", tmp_path, "--markets", 4)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["scripted_makers.png", "watch_market.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["queue.png", "scripted_makers.png", "watch_market.png"]
 
 
 def test_frames_of_a_vector_environment():

@@ -1,11 +1,19 @@
 """The CUDA kernel of a market per warp, on a CPU with a fiber per thread: every tensor is the C++ engine's."""
 
+import random
+
 import pytest
 from build_helpers import build_on_host, headers_with_fibers
+from ensembles import Ensemble, random_ensemble
 from env_helpers import check_cores_agree, check_trading_market, environments, make_cores, trading_market
 from hypothesis import HealthCheck, given, settings
+from reference.orders import BUY, SELL
 from strategies import Play, assert_same, make_move, open_simulator, plays
+from test_second_model import fill_up
+from thorough import examples
 
+import kineticsim_env as ks
+from kineticsim_env.engines import runs
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks.base import ROLES
 
@@ -64,6 +72,115 @@ def test_runs_agree(twice, play):
 @given(play=plays(levels=(64, 128), reach=15))
 def test_runs_with_bins_agree(twice, play):
     play_twice(twice, "warp with bins", play)
+
+
+# Call auctions on the clock, beside the plain reference --------------------------------------------------------------
+
+CALL = ("clock", "call")
+VARIANTS = [f"warp{bins}{levers}" for bins in ("", " with bins") for levers in ("", " and rounding", " and levers")]
+OFF = {"reference": "mid", "taker_offset": 1, "tax": 0, "collar": 0, "tick_size": 1}
+
+
+def suited_to(variant, fields):
+    """Return fields without the levers that a variant lacks, and with orders near enough for its bins."""
+
+    def each(change, value):
+        return [change(one) for one in value] if isinstance(value, list) else change(value)
+
+    fields = dict(fields)
+    if "levers" not in variant:
+        fields |= {name: each(lambda _, off=off: off, fields[name]) for name, off in OFF.items()}
+        fields["regime_switch_prob"] = 0.0
+        fields.pop("regimes", None)
+        if "rounding" not in variant:
+            fields["rounding"] = "even"
+    if "bins" in variant:
+        for name in ("noise_spread", "maker_half_spread", "taker_offset"):
+            fields[name] = each(lambda ticks: min(ticks, 15), fields[name])
+        if fields.get("regimes"):
+            fields["regimes"] = [
+                {name: min(value, 15) if name == "noise_spread" else value for name, value in one.items()}
+                for one in fields["regimes"]
+            ]
+    return fields
+
+
+@pytest.fixture
+def take(kernels, monkeypatch):
+    """Put a variant of the kernel in the C++ engine's place."""
+    return lambda variant: monkeypatch.setattr(build, "load_cpu", lambda: kernels[variant])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("seed", range(examples(12)))
+def test_calls_on_the_clock(take, variant, seed):
+    take(variant)
+    rng = random.Random(f"{variant} {seed}")
+    markets = rng.choice([1, 2, 4])
+    fields, slots = random_ensemble(rng, *CALL, markets, markets > 1 and rng.random() < 0.6)
+    fields = suited_to(variant, fields)
+    fields["interval"] = rng.choice([fields["interval"] or 6, rng.randint(20, 200)])
+    fields["beat"] = rng.choice([fields["beat"] or 6, fields["interval"], rng.randint(1, 90)])
+    if rng.random() < 0.2:
+        slots = (None,) * rng.choice([1, 32])
+    both = Ensemble(fields, slots, markets, rng.randrange(1 << 40), "cpu")
+    for _ in range(5):
+        both.move(rng)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("seed", range(examples(3)))
+def test_calls_on_the_clock_that_are_cut_into_pieces(take, variant, seed, monkeypatch):
+    """Launches end between beats and begin there."""
+    take(variant)
+    monkeypatch.setitem(runs.EVENTS, "cpu", 1)
+    rng = random.Random(f"pieces {variant} {seed}")
+    fields, _ = random_ensemble(rng, *CALL, 2, per_market=True)
+    fields = suited_to(variant, fields) | {"interval": rng.choice([1, 7, 64, 70]), "beat": rng.choice([2, 50, 64, 300])}
+    both = Ensemble(fields, (None, None), 2, seed, "cpu")
+    for _ in range(4):
+        both.move(rng)
+
+
+class GoesOn:
+    """A library that does not say that a market has stopped: as on a GPU, only its error word does."""
+
+    def __init__(self, library):
+        self._library = library
+
+    def __getattr__(self, name):
+        return getattr(self._library, name)
+
+    def ks_cpu_launch(self, launch):
+        self._library.ks_cpu_launch(launch)
+        return -1
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("seed", range(examples(20)))
+def test_calls_on_the_clock_stop_in_the_same_interval(kernels, monkeypatch, variant, seed):
+    """A side that lacks little to 2^31: what waits and all quotes are counted, and cancellation makes room.
+
+    A market that stops is as it was before its interval.
+    """
+    monkeypatch.setattr(build, "load_cpu", lambda: GoesOn(kernels[variant]))
+    rng = random.Random(f"stop {variant} {seed}")
+    fields, _ = random_ensemble(rng, *CALL, 1, per_market=False)
+    fields |= {"init_depth": 8, "max_order_qty": 30, "max_quote_qty": 60, "inventory_limit": None}
+    if rng.random() < 0.7:
+        fields["cancel_prob"] = 0.0
+    fields = suited_to(variant, fields)
+    slots = (None,) * rng.choice([0, 1, 2])
+    both = Ensemble(fields, slots, 1, seed, "cpu")
+    fill_up(both, rng.choice([BUY, SELL]), 2**31 - rng.randint(1, 300))
+    both.sim.engine.state_changed()
+    for _ in range(12):
+        quotes, n = both.quotes(rng), rng.choice([1, 3])
+        both.sim.step(both.tensor(quotes) if slots else None, n)
+        seen = both.alone[0].decision(quotes[0] if slots else None, n)
+        both.assert_same()
+        if seen[-1]["error"]:
+            return
 
 
 def test_lanes_that_do_not_wait_are_seen(tmp_path, monkeypatch):

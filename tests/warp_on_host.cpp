@@ -1,6 +1,7 @@
 // warp_on_host.cpp: the CUDA kernel of a market per warp (cuda/warp/), built as a library for a CPU with the C++ engine's
 // functions; a warp's threads are fibers (warp_on_fibers.h). For tests/test_warp_on_host.py.
 #include "engine_on_host.h"
+#include "warp/clock.cuh"
 #include "warp/environment.cuh"
 
 namespace {
@@ -10,17 +11,25 @@ std::vector<int4> memory;
 template <bool kOptions, int kSlots>
 void play(const ks::Launch& launch) {
   using Market = ks::MarketOnChip<KS_BINS, kOptions, kSlots>;
+  using OnClock = ks::ClockMarket<KS_BINS, kOptions, kSlots>;
   using Tile = ks::EnvironmentTile<KS_BINS, kOptions, kSlots>;
   const bool runs = launch.env_mode == ks::kLaunchModeRun;
-  const int ints = runs ? Market::shared_ints(launch) : Tile::shared_ints(launch);
+  const bool clock = launch.arrivals == ks::kArrivalsClock;
+  const int ints = clock ? OnClock::shared_ints(launch) : runs ? Market::shared_ints(launch) : Tile::shared_ints(launch);
   // What was in shared memory before is nobody's.
   memory.assign(ints / 4 + 1, make_int4(0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a, 0x5a5a5a5a));
   int* const shared = &memory[0].x;
   for (int64_t first = 0; first < launch.markets; first += runs ? 1 : launch.tile) {
-    ks::on_all_lanes(shared, [&launch, first, runs, shared] {
+    ks::on_all_lanes(shared, [&launch, first, runs, clock, shared] {
       if (runs) {
         const ks::MarketParams& row = launch.params[first * launch.params_stride];
-        Market(launch, first, row, shared, shared + Market::book_ints(launch)).run();
+        if (clock) {
+          OnClock market(launch, first, row, shared, shared + OnClock::book_ints(launch));
+          ks::run_market(market);
+        } else {
+          Market market(launch, first, row, shared, shared + Market::book_ints(launch));
+          ks::run_market(market);
+        }
       } else {
         Tile tile(launch, first, shared);
         ks::step_or_reset(tile);

@@ -13,7 +13,7 @@ namespace ks {
 
 constexpr int kStep = 8;  // ticks that are looked at together; divides every grid
 
-// Sums over a whole side, in 64 bits.
+// Sums over a whole side, or so many ticks of it, in 64 bits.
 inline int64_t sum_of(const int32_t* side, int levels) {
   int64_t sum = 0;
   for (int tick = 0; tick < levels; ++tick) sum += side[tick];

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "events/run.cuh"
+#include "events/environment.cuh"
 
 namespace ks {
 
@@ -13,27 +13,36 @@ struct EventScratch {
   std::vector<int32_t> row, buys, sells;
   std::vector<uint64_t> bits, waiting_bits;
 
-  EventMemory fit(int levels) {
+  EventMemory<WideColumns> fit(int levels) {
     for (auto* numbers : {&row, &buys, &sells})
       if (numbers->size() < (std::size_t)levels) numbers->resize(levels);
-    const std::size_t most = 2 * (std::size_t)words_of_bits(levels);
+    const std::size_t most = 2 * (std::size_t)words_of_bits(levels, 64);
     for (auto* words : {&bits, &waiting_bits})
       if (words->size() < most) words->resize(most);
     return {row.data(), bits.data(), {buys.data(), sells.data()}, waiting_bits.data()};
   }
 };
 
-template <int kSlots>
-void run_on_clock(const Launch& launch, int64_t m, const EventMemory& memory) {
-  if (launch.mechanism == kMechanismContinuous) EventRun<ContinuousMarket<kSlots>>(launch, m, memory).run();
-  else EventRun<CallMarket<kSlots>>(launch, m, memory).run();
+template <bool kContinuous, int kSlots>
+void play_on_clock(const Launch& launch, int64_t m, const EventMemory<WideColumns>& memory) {
+  using Market = typename EventMarketOf<kContinuous, kSlots, WideColumns>::type;
+  RunPlace start = {0, 0};
+  StepPlace step = {};
+  if (launch.env_mode == kLaunchModeRun) EventRun<Market>(launch, m, memory).run(start);
+  else step_on_clock<Market>(launch, m, memory, step);
 }
 
-inline void run_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
-  const EventMemory memory = scratch.fit(launch.levels);
-  if (launch.slots == 0) run_on_clock<0>(launch, m, memory);
-  else if (launch.slots == 1) run_on_clock<1>(launch, m, memory);
-  else run_on_clock<2>(launch, m, memory);
+template <int kSlots>
+void play_on_clock(const Launch& launch, int64_t m, const EventMemory<WideColumns>& memory) {
+  if (launch.mechanism == kMechanismContinuous) play_on_clock<true, kSlots>(launch, m, memory);
+  else play_on_clock<false, kSlots>(launch, m, memory);
+}
+
+inline void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
+  const EventMemory<WideColumns> memory = scratch.fit(launch.levels);
+  if (launch.slots == 0) play_on_clock<0>(launch, m, memory);
+  else if (launch.slots == 1) play_on_clock<1>(launch, m, memory);
+  else play_on_clock<2>(launch, m, memory);
 }
 
 }  // namespace ks

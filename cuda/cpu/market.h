@@ -10,6 +10,7 @@
 #include "cpu/book.h"
 #include "cpu/orders.h"
 #include "model/auction.h"
+#include "model/series.h"
 
 namespace ks {
 
@@ -35,7 +36,7 @@ struct Market : Book, MarketNumbers {
   const int slots;
   std::conditional_t<kLevers, MarketParams, const MarketParams&> p;
   Scratch& scratch;
-  int64_t episode, volume, trades;
+  int64_t volume, trades;
   Quote quotes[kMaxSlots];
   Account accounts[kMaxSlots];
   int64_t bought[kMaxSlots], sold[kMaxSlots];
@@ -46,8 +47,7 @@ struct Market : Book, MarketNumbers {
   Market(const Launch& launch, int64_t m, Scratch& scratch)
       : Book(launch.bid + m * launch.levels, launch.ask + m * launch.levels, launch.levels),
         MarketNumbers(numbers_of(launch, m)), launch(launch), m(m), slots(launch.slots),
-        p(launch.params[m * launch.params_stride]), scratch(scratch), episode(launch.episode[m]),
-        volume(launch.volume[m]), trades(launch.trades[m]) {
+        p(launch.params[m * launch.params_stride]), scratch(scratch), volume(launch.volume[m]), trades(launch.trades[m]) {
     if (kLevers && launch.regime) regime = launch.regime[m];
     if (!kLevers || p.regimes == 0) scratch.orders.prepare(p, levels);
     for (int k = 0; k < slots; ++k) {
@@ -58,7 +58,6 @@ struct Market : Book, MarketNumbers {
 
   void store() const {
     store_numbers(launch, m, *this);
-    launch.episode[m] = episode;
     launch.volume[m] = volume;
     launch.trades[m] = trades;
     if (kLevers && launch.regime) launch.regime[m] = regime;
@@ -328,7 +327,15 @@ struct Market : Book, MarketNumbers {
       if (launch.series_volume) launch.series_volume[at] = traded;
       if (launch.series_mid2) launch.series_mid2[at] = mark();
       if (launch.series_fundamental) launch.series_fundamental[at] = fundamental;
+      if (launch.records > 1) record_further(at);
     }
+  }
+
+  KS_APART void record_further(int64_t at) const {
+    const Ticks bids = bids_in_reach(launch.reach, best_bid), asks = asks_in_reach(launch.reach, best_ask, levels);
+    const int64_t* marketable = scratch.orders.far;
+    write_further_series(launch, at, origin, {best_bid, best_ask, sum_of(bid + bids.low, bids.high + 1 - bids.low),
+                                              sum_of(ask + asks.low, asks.high + 1 - asks.low), marketable[0] - marketable[1]});
   }
 
   void write_fills(int64_t row) const {

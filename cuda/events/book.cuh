@@ -6,28 +6,36 @@
 // lowest. So the best price is the lowest place of either side, and one code without branches serves both.
 #pragma once
 
-#include "lane/lanes.cuh"
+#include "events/columns.cuh"
 #include "model/events.h"
 
 namespace ks {
 
 constexpr int32_t kNoPlace = kNoTick;
 
-// Numbers of one market; those of a warp's markets lie side by side, so that no two lanes want the same bank.
-template <typename T>
-struct Strided {
-  T* at;
-  KS_ON_LANE T& operator[](int i) const { return at[(int64_t)i * kLaneCount]; }
+// What rests on one side, by tick.
+template <typename Row>
+struct RestingSide {
+  Row row;
+  int32_t side;
+  KS_ON_LANE int32_t operator[](int tick) const { return max_of(side ? -row[tick] : row[tick], 0); }
 };
 
+template <typename Width>
 struct EventBook {
-  Strided<int32_t> row;   // by tick
-  Strided<uint64_t> bits; // by place, a side's words after the other's
-  int levels, words, lead;
-  int32_t best[2];        // places, kNoPlace where a side is empty
+  using Cell = typename Width::Cell;
+  using Row = Column<Cell, Width>;
+  using Bits = OccupiedBits;
 
-  KS_ON_LANE EventBook(int32_t* row, uint64_t* bits, int levels)
-      : row{row}, bits{bits}, levels(levels), words(words_of_bits(levels)), lead(leading_bits(levels)) {}
+  Row row;                    // by tick
+  Column<Bits, Width> bits;   // by place, a side's words after the other's
+  int levels, words, lead;
+  int32_t best[2];            // places, kNoPlace where a side is empty
+  uint32_t stored;            // groups of ticks at which something rests in global memory
+
+  KS_ON_LANE EventBook(Cell* row, Bits* bits, int levels)
+      : row{row}, bits{bits}, levels(levels), words(words_of_bits(levels, kWordBits)), lead(leading_bits(levels, kWordBits)),
+        stored(0) {}
 
   // From a tick to a place and back. Beyond the grid, too: places that are worse than all of it are `levels` and above.
   KS_ON_LANE int32_t flip(int32_t tick, int32_t side) const {
@@ -37,34 +45,74 @@ struct EventBook {
   KS_ON_LANE int32_t best_bid() const { return best[0] == kNoPlace ? -1 : levels - 1 - best[0]; }
   KS_ON_LANE int32_t best_ask() const { return best[1]; }
 
-  KS_ON_LANE void load(const int32_t* bid, const int32_t* ask) {
-    for (int tick = 0; tick < levels; ++tick) row[tick] = bid[tick] - ask[tick];
-    measure();
-  }
+  // Memory ----------------------------------------------------------------------------------------------------------
 
-  KS_ON_LANE void store(int32_t* bid, int32_t* ask) const {
-    for (int tick = 0; tick < levels; ++tick) {
-      const int32_t q = row[tick];
-      bid[tick] = max_of(q, 0);
-      ask[tick] = max_of(-q, 0);
-    }
-  }
+  // Of 4 ticks, or of more where 32 groups would not suffice.
+  KS_ON_LANE int32_t group_bits() const { return levels <= 128 ? 2 : highest_bit((uint64_t)levels) - 5; }
 
-  // Bits and best prices, of a row that was written from outside, or moved.
-  KS_ON_LANE void measure() {
-    for (int side = 0; side < 2; ++side) {
-      for (int w = 0; w < words; ++w) {
-        uint64_t here = 0;
-        const int first = 64 * w - lead;
-        for (int i = max_of(0, -first); i < min_of(64, levels - first); ++i) {
-          const int32_t q = row[flip(first + i, side)];
-          here |= (uint64_t)(side ? q < 0 : q > 0) << i;
-        }
-        bits[side * words + w] = here;
+  // Take up a book. Returns what rests on either side at most; with more than a cell can hold, the row is not to be used.
+  KS_ON_LANE uint32_t load(const int32_t* bid, const int32_t* ask) {
+    const int32_t chunk = min_of(levels, 32), group = group_bits();
+    uint32_t bids = 0, asks = 0;
+    stored = 0;
+    for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
+    for (int first = 0; first < levels; first += chunk) {
+      uint32_t bids_here = 0, asks_here = 0;
+#pragma unroll 8  // loads in flight at a time
+      for (int i = 0; i < chunk; i += 4) {
+        const Four b = four_at(bid + first + i), a = four_at(ask + first + i);
+        const Four q = {b.a - a.a, b.b - a.b, b.c - a.c, b.d - a.d};
+        const int32_t tick = first + i;
+        row[tick] = (Cell)q.a, row[tick + 1] = (Cell)q.b, row[tick + 2] = (Cell)q.c, row[tick + 3] = (Cell)q.d;
+        bids += (uint32_t)b.a + b.b + b.c + b.d, asks += (uint32_t)a.a + a.b + a.c + a.d;
+        bids_here |= occupied(q.a > 0, q.b > 0, q.c > 0, q.d > 0) << i;
+        asks_here |= occupied(q.a < 0, q.b < 0, q.c < 0, q.d < 0) << i;
+        stored |= (uint32_t)((b.a | b.b | b.c | b.d | a.a | a.b | a.c | a.d) != 0) << (tick >> group);
       }
+      mark_chunk(0, levels - first - chunk, reversed_bits(bids_here) >> (32 - chunk));
+      mark_chunk(1, first, asks_here);
     }
     find_best();
+    return bids > asks ? bids : asks;
   }
+  static KS_ON_LANE uint32_t occupied(bool a, bool b, bool c, bool d) {
+    return (uint32_t)a | (uint32_t)b << 1 | (uint32_t)c << 2 | (uint32_t)d << 3;
+  }
+  // Bits of 32 places, or of all.
+  KS_ON_LANE void mark_chunk(int32_t side, int32_t place, uint32_t here) {
+    const int32_t at = place + lead, w = side * words + at / kWordBits, shift = at % kWordBits;
+    bits[w] |= (Bits)here << shift;
+    if (shift + 32 > kWordBits) bits[w + 1] |= (Bits)here >> (kWordBits - shift);
+  }
+
+  // The book of an episode's beginning.
+  KS_ON_LANE void open(int32_t price, int32_t depth) {
+    for (int tick = 0; tick < levels; ++tick) row[tick] = 0;
+    for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
+    find_best();
+    if (depth > 0) rest(flip(price - 1, 0), depth, 0), rest(flip(price + 1, 1), depth, 1);
+    replace_all();
+  }
+  // What is stored is another book.
+  KS_ON_LANE void replace_all() { stored = 0xffffffffu; }
+
+  // Where nothing rests, and nothing did when the book was loaded, 0 is stored already.
+  KS_ON_LANE void store(int32_t* bid, int32_t* ask) {
+    const int32_t group = group_bits();
+    uint32_t rests = 0;
+#pragma unroll 4
+    for (int tick = 0; tick < levels; tick += 4) {
+      const int32_t a = row[tick], b = row[tick + 1], c = row[tick + 2], d = row[tick + 3];
+      const uint32_t here = (uint32_t)((a | b | c | d) != 0) << (tick >> group);
+      rests |= here;
+      if (((stored >> (tick >> group)) & 1) == 0 && here == 0) continue;
+      put_four(bid + tick, max_of(a, 0), max_of(b, 0), max_of(c, 0), max_of(d, 0));
+      put_four(ask + tick, max_of(-a, 0), max_of(-b, 0), max_of(-c, 0), max_of(-d, 0));
+    }
+    stored = rests;
+  }
+
+  // Occupied places ---------------------------------------------------------------------------------------------------
 
   KS_ON_LANE void find_best() {
     best[0] = next(0, 0);
@@ -74,21 +122,22 @@ struct EventBook {
   // The first occupied place from that of word w on.
   KS_ON_LANE int32_t next(int w, int32_t side) const {
     for (; w < words; ++w) {
-      const uint64_t here = bits[side * words + w];
-      if (here != 0) return 64 * w + lowest_bit(here) - lead;
+      const Bits here = bits[side * words + w];
+      if (here != 0) return kWordBits * w + lowest_bit(here) - lead;
     }
     return kNoPlace;
   }
 
   KS_ON_LANE void mark(int32_t place, int32_t side, bool full) {
     const int32_t at = place + lead;
-    uint64_t& word = bits[side * words + (at >> 6)];
-    const uint64_t bit = 1ull << (at & 63);
+    Bits& word = bits[side * words + at / kWordBits];
+    const Bits bit = (Bits)1 << (at % kWordBits);
     word = full ? word | bit : word & ~bit;
   }
 
   // What rests at a tick on a side.
-  KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return max_of(side ? -row[tick] : row[tick], 0); }
+  KS_ON_LANE RestingSide<Row> on(int32_t side) const { return {row, side}; }
+  KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return on(side)[tick]; }
 
   KS_ON_LANE int32_t best_of(int32_t side) const {
 #ifdef __CUDA_ARCH__
@@ -106,24 +155,40 @@ struct EventBook {
 #endif
   }
 
+  KS_ON_LANE int64_t total(int32_t side) const { return total(0, levels - 1, side); }
+  KS_ON_LANE int64_t total(int32_t low, int32_t high, int32_t side) const {
+    int64_t sum = 0;
+    for (int tick = low; tick <= high; ++tick) sum += resting(tick, side);
+    return sum;
+  }
+
+  // Orders ------------------------------------------------------------------------------------------------------------
+
   KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
-    row[flip(place, side)] += negated(side, quantity);
+    row[flip(place, side)] += (Cell)negated(side, quantity);
     mark(place, side, true);
     set_best(side, min_of(best_of(side), place));
   }
 
-  // Take up to `quantity` at the best place of a side, where something rests; returns how much. Whether anything is left
-  // makes no branch: the next place is the same one then.
-  KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
-    int32_t& here = row[flip(place, side)];
+  // Take up to `quantity` at the best place of a side, where something rests. Whether anything is left makes no branch: the
+  // next place is the same one then.
+  struct Taken {
+    int32_t units, next;
+  };
+  KS_ON_LANE Taken take_ahead(int32_t place, int32_t quantity, int32_t side) {
+    Cell& here = row[flip(place, side)];
     const int32_t there = negated(side, here), units = min_of(quantity, there);
-    here -= negated(side, units);
-    const int at = place + lead, w = at >> 6;
-    uint64_t& word = bits[side * words + w];
-    const uint64_t left = word & ~((uint64_t)(units == there) << (at & 63));
+    here -= (Cell)negated(side, units);
+    const uint32_t at = (uint32_t)(place + lead), w = at / kWordBits;
+    Bits& word = bits[side * words + w];
+    const Bits left = word & ~((Bits)(units == there) << (at % kWordBits));
     word = left;
-    set_best(side, left != 0 ? 64 * w + lowest_bit(left) - lead : next(w + 1, side));
-    return units;
+    return {units, left != 0 ? (int32_t)(kWordBits * w) + lowest_bit(left) - lead : next(w + 1, side)};
+  }
+  KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
+    const Taken taken = take_ahead(place, quantity, side);
+    set_best(side, taken.next);
+    return taken.units;
   }
 
   // `key` and the beat's number say what is lost; ticks that share a word are looked at together.
@@ -131,17 +196,16 @@ struct EventBook {
     const uint64_t counter = word_counter(key, beat, kCancelWord);
     for (int i = 0; i < 2 * words; ++i) {
       const int32_t side = i >= words;
-      const uint64_t before = bits[i];
-      uint64_t after = before;
-      for (uint64_t pairs = (before | before >> 1) & 0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
+      const Bits before = bits[i];
+      Bits after = before;
+      for (Bits pairs = (before | before >> 1) & (Bits)0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
         const int at = lowest_bit(pairs);
-        const int32_t first = flip(64 * (i - side * words) + at - lead, side), tick = first & ~1;
+        const int32_t first = flip(kWordBits * (i - side * words) + at - lead, side), tick = first & ~1;
         const uint64_t word = mix64(counter + (uint64_t)(tick / 2) * kGolden);
         const int32_t even = after_loss(row[tick], threshold, low_half(word), side);
         const int32_t odd = after_loss(row[tick + 1], threshold, high_half(word), side);
-        row[tick] = even, row[tick + 1] = odd;
-        const uint64_t gone = side ? (uint64_t)(even == 0) | (uint64_t)(odd == 0) << 1
-                                   : (uint64_t)(odd == 0) | (uint64_t)(even == 0) << 1;
+        row[tick] = (Cell)even, row[tick + 1] = (Cell)odd;
+        const Bits gone = side ? (Bits)(even == 0) | (Bits)(odd == 0) << 1 : (Bits)(odd == 0) | (Bits)(even == 0) << 1;
         after &= ~(gone << at);
       }
       bits[i] = after;
@@ -154,33 +218,28 @@ struct EventBook {
   KS_ON_LANE void shift(int32_t by) {
     const int32_t worsens = by > 0 ? 0 : 1;
     for (int w = words - 1; w >= 0; --w) {
-      uint64_t left = take_word(w, worsens);
+      Bits left = take_word(w, worsens);
       while (left != 0) {
         const int i = highest_bit(left);
-        left &= ~(1ull << i);
-        move(64 * w + i - lead, by, worsens);
+        left &= ~((Bits)1 << i);
+        move(kWordBits * w + i - lead, by, worsens);
       }
     }
     for (int w = 0; w < words; ++w)
-      for (uint64_t left = take_word(w, 1 - worsens); left != 0; left &= left - 1)
-        move(64 * w + lowest_bit(left) - lead, by, 1 - worsens);
+      for (Bits left = take_word(w, 1 - worsens); left != 0; left &= left - 1)
+        move(kWordBits * w + lowest_bit(left) - lead, by, 1 - worsens);
     find_best();
   }
 
-  KS_ON_LANE int64_t total(int32_t side) const {
-    int64_t sum = 0;
-    for (int tick = 0; tick < levels; ++tick) sum += resting(tick, side);
-    return sum;
-  }
-
  private:
-  KS_ON_LANE uint64_t take_word(int w, int32_t side) {
-    const uint64_t here = bits[side * words + w];
+  KS_ON_LANE Bits take_word(int w, int32_t side) {
+    const Bits here = bits[side * words + w];
     bits[side * words + w] = 0;
     return here;
   }
   KS_ON_LANE void move(int32_t place, int32_t by, int32_t side) {
-    const int32_t tick = flip(place, side), q = row[tick];
+    const int32_t tick = flip(place, side);
+    const Cell q = row[tick];
     const int64_t to = (int64_t)tick - by;
     row[tick] = 0;
     if (to < 0 || to >= levels) return;

@@ -6,32 +6,37 @@
 
 namespace ks {
 
-template <int kSlots>
-struct CallMarket : EventMarket<false, kSlots> {
-  using Base = EventMarket<false, kSlots>;
+template <int kSlots, typename Width>
+struct CallMarket : EventMarket<false, kSlots, Width> {
+  using Base = EventMarket<false, kSlots, Width>;
   using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error, Base::fundamental, Base::g, Base::key,
       Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
       Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
   using Base::find_quotes, Base::follow_mid, Base::mid2, Base::quoted, Base::tick_of;
 
   static constexpr bool kQuotesWait = false;  // for anything but the end of their interval
-  Strided<int32_t> waiting[2];    // between launches and intervals all 0
-  Strided<uint64_t> occupied;     // ticks at which either side rests or waits, and perhaps some more
+  Column<typename Width::Cell, Width> waiting[2];  // between launches and intervals all 0
+  Column<OccupiedBits, Width> occupied;     // ticks at which either side rests or waits, and perhaps some more
   int64_t marketable[2], total[2];
 
-  KS_ON_LANE CallMarket(const Launch& launch, int64_t m, const EventMemory& memory)
+  KS_ON_LANE CallMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
       : Base(launch, m, memory), waiting{{memory.waiting[0]}, {memory.waiting[1]}}, occupied{memory.waiting_bits} {
     for (int tick = 0; tick < levels; ++tick) waiting[0][tick] = waiting[1][tick] = 0;
     occupy_resting();
   }
 
-  KS_ON_LANE void occupy_resting() {
-    for (int w = 0; w < book.words; ++w) occupied[w] = 0;
-    for (int tick = 0; tick < levels; ++tick) occupied[tick >> 6] |= (uint64_t)(book.row[tick] != 0) << (tick & 63);
+  KS_ON_LANE void prepare() {
+    Base::prepare();
+    occupy_resting();
   }
 
-  // One interval; `fresh` are quotes of a decision that begins here, [K, 4], or null. Returns false if the market has to stop.
-  KS_ON_LANE bool interval(const int32_t* fresh, uint64_t, bool) {
+  KS_ON_LANE void occupy_resting() {
+    for (int w = 0; w < book.words; ++w) occupied[w] = 0;
+    for (int tick = 0; tick < levels; ++tick) occupied[tick / kWordBits] |= (OccupiedBits)(book.row[tick] != 0) << (tick % kWordBits);
+  }
+
+  // One interval; `fresh` are quotes of a decision that begins here, [K], or null. Returns false if the market has to stop.
+  KS_ON_LANE bool interval(const Quote* fresh, uint64_t, bool) {
     this->begin_interval();
     const int32_t place = origin;
     if (!follow_mid()) return false;
@@ -58,6 +63,9 @@ struct CallMarket : EventMarket<false, kSlots> {
     return true;
   }
 
+  // Of the interval that has ended: all marketable orders that came, whatever cancellation took of them.
+  KS_ON_LANE int64_t signed_volume() const { return marketable[0] - marketable[1]; }
+
   KS_ON_LANE void take_beat() {
     this->change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel();
@@ -71,9 +79,9 @@ struct CallMarket : EventMarket<false, kSlots> {
   // Of what rests and waits at a tick together; the loss comes out of what rests first.
   KS_ON_LANE void cancel() {
     for (int w = 0; w < book.words; ++w) {
-      const uint64_t here = occupied[w];
-      for (uint64_t pairs = (here | here >> 1) & 0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
-        const int32_t first = 64 * w + lowest_bit(pairs);
+      const OccupiedBits here = occupied[w];
+      for (OccupiedBits pairs = (here | here >> 1) & (OccupiedBits)0x5555555555555555ull; pairs != 0; pairs &= pairs - 1) {
+        const int32_t first = kWordBits * w + lowest_bit(pairs);
         const uint64_t word = random_word(key, beat, kCancelWord + first / 2);
         for (int32_t tick = first; tick < first + 2; ++tick) {
           const uint32_t half = tick & 1 ? high_half(word) : low_half(word);
@@ -107,7 +115,7 @@ struct CallMarket : EventMarket<false, kSlots> {
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         const int32_t tick = order_tick(pricing, mid, a.offset, a.sells, a.marketable);
         waiting[a.sells][tick] += a.quantity;
-        occupied[tick >> 6] |= 1ull << (tick & 63);
+        occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
         marketable[a.sells] += a.marketable ? a.quantity : 0;
         if (!careful) continue;
         total[a.sells] += a.quantity;
@@ -131,11 +139,9 @@ struct CallMarket : EventMarket<false, kSlots> {
     return true;
   }
 
-  KS_ON_LANE void replace_quotes(const int32_t* fresh) {
+  KS_ON_LANE void replace_quotes(const Quote* fresh) {
     for (int k = 0; k < slots.count(); ++k) {
-      const int32_t* given = fresh + 4 * k;
-      const Quote raw = {given[0], given[1], given[2], given[3]};
-      Quote quote = apply_pre_trade_limits(raw, slots.accounts[k].inventory, p);
+      Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
       quote.bid_price = quote_price(pricing, p, quote.bid_price, beat_price, 0);
       quote.ask_price = quote_price(pricing, p, quote.ask_price, beat_price, 1);
       slots.quotes[k] = quote;
@@ -152,7 +158,7 @@ struct CallMarket : EventMarket<false, kSlots> {
         const int32_t tick = tick_of(k, side);
         if (tick < 0) continue;
         waiting[side][tick] += slots.quantity(k, side);
-        occupied[tick >> 6] |= 1ull << (tick & 63);
+        occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
       }
     }
   }
@@ -163,8 +169,8 @@ struct CallMarket : EventMarket<false, kSlots> {
     if (kSlots) put_quotes();
     int64_t demand = 0;
     for (int w = 0; w < book.words; ++w) {
-      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
-        const int32_t tick = 64 * w + lowest_bit(left);
+      for (OccupiedBits left = occupied[w]; left != 0; left &= left - 1) {
+        const int32_t tick = kWordBits * w + lowest_bit(left);
         const int32_t q = book.row[tick];
         const int32_t buy = waiting[0][tick] += max_of(q, 0);
         waiting[1][tick] += max_of(-q, 0);
@@ -174,8 +180,8 @@ struct CallMarket : EventMarket<false, kSlots> {
     const int32_t all_demand = (int32_t)demand;
     int32_t above = all_demand, below = 0, best = 0;
     for (int w = 0; w < book.words; ++w) {
-      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
-        const int32_t tick = 64 * w + lowest_bit(left);
+      for (OccupiedBits left = occupied[w]; left != 0; left &= left - 1) {
+        const int32_t tick = kWordBits * w + lowest_bit(left);
         below += waiting[1][tick];
         best = max_of(best, executable_volume(above, below));
         above -= waiting[0][tick];
@@ -188,10 +194,10 @@ struct CallMarket : EventMarket<false, kSlots> {
   KS_ON_LANE void leave_residual(int32_t best, int32_t all_demand, int32_t mid) {
     int32_t above = all_demand, below = 0, lowest = kNoTick, highest = -1;
     for (int w = 0; w < book.words; ++w) {
-      uint64_t full = 0;
-      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
+      OccupiedBits full = 0;
+      for (OccupiedBits left = occupied[w]; left != 0; left &= left - 1) {
         const int i = lowest_bit(left);
-        const int32_t tick = 64 * w + i;
+        const int32_t tick = kWordBits * w + i;
         const int32_t buy = waiting[0][tick], sell = waiting[1][tick];
         below += sell;
         if (below >= best) lowest = min_of(lowest, tick);
@@ -199,7 +205,7 @@ struct CallMarket : EventMarket<false, kSlots> {
         const int32_t q = residual_at_tick(best, above, buy) - residual_at_tick(best, below, sell);
         above -= buy;
         book.row[tick] = q;
-        if (q != 0) full |= 1ull << i;
+        if (q != 0) full |= (OccupiedBits)1 << i;
         if (!kSlots) waiting[0][tick] = waiting[1][tick] = 0;
       }
       if (!kSlots) occupied[w] = full;
@@ -223,8 +229,8 @@ struct CallMarket : EventMarket<false, kSlots> {
   KS_ON_LANE void mark_resting() {
     for (int i = 0; i < 2 * book.words; ++i) book.bits[i] = 0;
     for (int w = 0; w < book.words; ++w) {
-      for (uint64_t left = occupied[w]; left != 0; left &= left - 1) {
-        const int32_t tick = 64 * w + lowest_bit(left), q = book.row[tick];
+      for (OccupiedBits left = occupied[w]; left != 0; left &= left - 1) {
+        const int32_t tick = kWordBits * w + lowest_bit(left), q = book.row[tick];
         if (q != 0) book.mark(book.flip(tick, q < 0), q < 0, true);
       }
     }
@@ -255,11 +261,11 @@ struct CallMarket : EventMarket<false, kSlots> {
       }
     }
     for (int w = 0; w < book.words; ++w) {
-      uint64_t full = 0;
-      for (uint64_t ticks = occupied[w]; ticks != 0; ticks &= ticks - 1) {
+      OccupiedBits full = 0;
+      for (OccupiedBits ticks = occupied[w]; ticks != 0; ticks &= ticks - 1) {
         const int i = lowest_bit(ticks);
-        waiting[0][64 * w + i] = waiting[1][64 * w + i] = 0;
-        if (book.row[64 * w + i] != 0) full |= 1ull << i;
+        waiting[0][kWordBits * w + i] = waiting[1][kWordBits * w + i] = 0;
+        if (book.row[kWordBits * w + i] != 0) full |= (OccupiedBits)1 << i;
       }
       occupied[w] = full;
     }

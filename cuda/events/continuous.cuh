@@ -12,22 +12,26 @@ namespace ks {
 #define KS_AT_ONCE inline __attribute__((always_inline))
 #endif
 
-template <int kSlots>
-struct ContinuousMarket : EventMarket<true, kSlots> {
-  using Base = EventMarket<true, kSlots>;
+template <int kSlots, typename Width>
+struct ContinuousMarket : EventMarket<true, kSlots, Width> {
+  using Base = EventMarket<true, kSlots, Width>;
   using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error,
       Base::fundamental, Base::g, Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now,
       Base::origin, Base::p, Base::pricing, Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
   using Base::best, Base::find_quotes, Base::follow_mid, Base::mid2, Base::place, Base::quoted, Base::tick_of;
 
   static constexpr bool kQuotesWait = true;  // until they arrive, perhaps in a later interval of the decision
+  int64_t taken;  // what takers have bought in this interval, less what they have sold; counted if it is recorded
 
-  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory& memory) : Base(launch, m, memory) {}
+  KS_ON_LANE ContinuousMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory) : Base(launch, m, memory) {}
 
-  // One interval. `fresh` are quotes of a decision, [K, 4], that arrive before event `arrival`, or null; `last`: the interval
+  KS_ON_LANE int64_t signed_volume() const { return taken; }
+
+  // One interval. `fresh` are quotes of a decision, [K], that arrive before event `arrival`, or null; `last`: the interval
   // is its decision's last. Returns false if the market has to stop.
-  KS_ON_LANE bool interval(const int32_t* fresh, uint64_t arrival, bool last) {
+  KS_ON_LANE bool interval(const Quote* fresh, uint64_t arrival, bool last) {
     this->begin_interval();
+    if (kWithSeries) taken = 0;
     const int64_t before = volume;
     const uint64_t end = g + (uint32_t)p.interval;
     while (g < end) {
@@ -61,14 +65,14 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
       const uint64_t places = random_word(key, beat, kPlaceWord);
       for (int k = 0; k < slots.count(); ++k) {
         for (int side = 0; side < 2; ++side) {
-          int32_t& ahead = slots.ahead[k][side];
-          const int32_t tick = tick_of(k, side);
+          const int32_t tick = tick_of(k, side), ahead = slots.ahead(k, side);
           if (tick < 0 || ahead == 0) continue;
           const int32_t q = book.resting(tick, side);
           if (q == 0) continue;
           const uint64_t word = random_word(key, beat, kCancelWord + tick / 2);
           const int32_t loss = cancelled(q, now.cancel_threshold, (uint32_t)(word >> (32 * (tick & 1))), side);
-          if (loss > 0) ahead -= cancelled_ahead(q, loss, ahead, (uint32_t)(places >> (32 * side)));
+          if (loss == 0) continue;
+          slots.set_ahead(k, side, ahead - cancelled_ahead(q, loss, ahead, (uint32_t)(places >> (32 * side))));
         }
       }
     }
@@ -77,28 +81,31 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
 
   // What events change most of the time, so that it is in registers while they come.
   struct Touch {
-    EventBook book;
+    EventBook<Width> book;
     int32_t last_tick, traded;
+    int32_t taken;  // as `taken`
   };
   KS_ON_LANE void put_back(Touch& touch) {
     book.best[0] = touch.book.best[0], book.best[1] = touch.book.best[1];
     last_tick = touch.last_tick;
     volume += touch.traded;
     touch.traded = 0;
+    if (kWithSeries) taken += touch.taken, touch.taken = 0;
   }
 
   KS_ON_LANE bool take_events(uint32_t until) {
-    return pricing.plain && !careful ? take_events<true>(until) : take_events<false>(until);
+    const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
+    return pricing.plain && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
   }
 
-  // kPlain: no lever moves prices, and no side can reach 2^31.
+  // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded.
   template <bool kPlain>
   KS_ON_LANE bool take_events(uint32_t until) {
     const RegimeParams now = this->now;
     const LivePricing pricing = this->pricing;
     const bool has_value = p.num_fundamental > 0;
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
-    Touch touch = {book, last_tick, 0};
+    Touch touch = {book, last_tick, 0, 0};
     ArrivalBlock arrivals;
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
@@ -146,11 +153,17 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
       left = match(tick, left, side, -1);
       touch.book.best[0] = book.best[0], touch.book.best[1] = book.best[1], touch.last_tick = last_tick;
     } else {
-      for (int32_t here = touch.book.best_of(other); (here <= last) & (left > 0); here = touch.book.best_of(other)) {
-        const int32_t units = touch.book.take(here, left, other);
-        touch.traded += units;
-        touch.last_tick = touch.book.flip(here, other);
-        left -= units;
+      int32_t here = touch.book.best_of(other), hit = kNoPlace;
+      while ((here <= last) & (left > 0)) {
+        const auto part = touch.book.take_ahead(here, left, other);
+        left -= part.units;
+        hit = here, here = part.next;
+      }
+      if (hit != kNoPlace) {
+        touch.book.set_best(other, here);
+        touch.traded += a.quantity - left;
+        if (kWithSeries && !kPlain) touch.taken += negated(side, a.quantity - left);
+        touch.last_tick = touch.book.flip(hit, other);
       }
     }
     if (left == 0 || a.marketable) return true;
@@ -175,6 +188,7 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
       const bool queued = kSlots && here == slots.best_of(other);
       const int32_t units = queued ? take_from_queue(here, quantity, other) : book.take(here, quantity, other);
       volume += units;
+      if (kWithSeries) taken += negated(side, units);
       last_tick = book.flip(here, other);
       if (kSlots && taker >= 0)
         slots.fill(taker, side, (int64_t)last_tick + origin, units, (int64_t)p.fee + p.taker_fee + 1000 * (int64_t)p.tax);
@@ -192,11 +206,11 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
     while (left > 0) {
       const int k = slots.first_at(here, side, where);
       const int32_t there = book.resting(tick, side);
-      const int32_t built_in = min_of(left, k < 0 ? there : min_of(there, slots.ahead[k][side]));
+      const int32_t built_in = min_of(left, k < 0 ? there : min_of(there, slots.ahead(k, side)));
       if (built_in > 0) {
         left -= book.take(here, built_in, side);
         for (int j = 0; j < slots.count(); ++j)
-          if (place(j, side) == here) slots.ahead[j][side] = max_of(0, slots.ahead[j][side] - built_in);
+          if (place(j, side) == here) slots.set_ahead(j, side, max_of(0, slots.ahead(j, side) - built_in));
       }
       if (k < 0) break;
       if (left == 0) continue;
@@ -210,12 +224,10 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
   }
 
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
-  KS_ON_LANE bool take_quotes(const int32_t* fresh) {
+  KS_ON_LANE bool take_quotes(const Quote* fresh) {
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((t + number) % slots.count());
-      const int32_t* given = fresh + 4 * k;
-      const Quote raw = {given[0], given[1], given[2], given[3]};
-      const Quote quote = apply_pre_trade_limits(raw, slots.accounts[k].inventory, p);
+      const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
       int32_t quantity[2];
       for (int side = 0; side < 2; ++side) {
         quantity[side] = side ? quote.ask_qty : quote.bid_qty;
@@ -242,8 +254,8 @@ struct ContinuousMarket : EventMarket<true, kSlots> {
     const int32_t left = match(tick, quantity, side, k);
     if (left == 0) return true;
     slots.set_quantity(k, side, left);
-    slots.ahead[k][side] = tick >= 0 && tick < levels ? book.resting(tick, side) : 0;
-    slots.moments[k][side] = moment_of(t, moment);
+    slots.set_ahead(k, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
+    slots.set_moment(k, side, moment_of(t, moment));
     find_quotes();
     return !careful || has_room(side);
   }

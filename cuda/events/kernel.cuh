@@ -1,36 +1,65 @@
-// kernel.cuh: runs of markets on the clock on a GPU, a market per lane.
+// kernel.cuh: markets on the clock on a GPU, one per lane: runs, or steps of environments.
 //
 // Rows are in shared memory, tick by tick for all lanes of a warp: a lane's market is always in the lane's own bank, so that
 // an order of every lane takes one cycle wherever their ticks are. In global or local memory it would be one line per lane,
-// 32 cycles. With 128 ticks a warp's continuous markets have 18 KiB, so that 12 warps fit on a multiprocessor of sm_90, which
-// hide one another's latency; a call auction, which needs rows for what waits, has a third of that.
+// 32 cycles. With 128 ticks a warp's continuous markets have 9.5 KiB, so that 16 warps, for which a multiprocessor has
+// registers, fit on one of sm_90, and hide one another's latency.
 #pragma once
 
-#include "events/run.cuh"
+#include "events/environment.cuh"
 #include "model/plan.h"
 
 namespace ks {
 
-// Where lane's numbers are in the `event_ints` of its warp.
-template <bool kContinuous>
-KS_ON_LANE EventMemory event_memory(int* shared, int levels, int lane) {
-  const int words = words_of_bits(levels);
-  uint64_t* const bits = reinterpret_cast<uint64_t*>(shared);  // first, as they are aligned
-  int* const rows = shared + (kContinuous ? 4 : 6) * words * kLaneCount;
-  EventMemory memory = {rows + lane, bits + lane, {nullptr, nullptr}, nullptr};
-  if (!kContinuous) {
-    memory.waiting[0] = rows + levels * kLaneCount + lane;
-    memory.waiting[1] = rows + 2 * levels * kLaneCount + lane;
-    memory.waiting_bits = bits + 2 * words * kLaneCount + lane;
-  }
-  return memory;
+// Where a lane's numbers are in its warp's shared memory.
+template <typename Width>
+KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels, bool continuous) {
+  using Cell = typename Width::Cell;
+  const int words = words_of_bits(levels, kWordBits) * Width::kMarkets, column = this_lane() % Width::kMarkets;
+  OccupiedBits* const bits = reinterpret_cast<OccupiedBits*>(shared) + column;
+  Cell* const rows = reinterpret_cast<Cell*>(shared + (continuous ? 2 : 3) * words) + column;
+  const int row = levels * Width::kMarkets;
+  return {rows, bits, {rows + row, rows + 2 * row}, bits + 2 * words};
 }
 
+#if KS_TASK
+using EventPlace = StepPlace;
+template <typename Market>
+KS_ON_LANE bool play_events(const Launch& launch, int64_t m, const typename Market::Memory& memory, EventPlace& place) {
+  return step_on_clock<Market>(launch, m, memory, place);
+}
+#else
+using EventPlace = RunPlace;
+template <typename Market>
+KS_ON_LANE bool play_events(const Launch& launch, int64_t m, const typename Market::Memory& memory, EventPlace& place) {
+  return EventRun<Market>(launch, m, memory).run(place);
+}
+#endif
+
+// Go on with a market in 32 bits. A function that is called, so that it takes no registers from where all fit in 16 bits.
+template <bool kContinuous, int kSlots, typename Width>
+KS_CALLED_ON_LANE void play_wide(const Launch& launch, int64_t m, int* shared, EventPlace place) {
+  using Market = typename EventMarketOf<kContinuous, kSlots, Width>::type;
+  play_events<Market>(launch, m, event_memory<Width>(shared, KS_LEVELS, kContinuous), place);
+}
+
+// A warp's markets, from `first` on.
 template <bool kContinuous, int kSlots>
-KS_ON_LANE void run_events(const Launch& launch, int64_t m, int* shared) {
-  const EventMemory memory = event_memory<kContinuous>(shared, KS_LEVELS, this_lane());
-  if constexpr (kContinuous) EventRun<ContinuousMarket<kSlots>>(launch, m, memory).run();
-  else EventRun<CallMarket<kSlots>>(launch, m, memory).run();
+KS_ON_LANE void play_lanes(const Launch& launch, int64_t first, int* shared) {
+  const int64_t m = first + this_lane();
+  EventPlace place = {};
+  bool left = m < launch.markets;
+  if constexpr (!kContinuous) {
+    if (left) play_wide<false, kSlots, WideColumns>(launch, m, shared, place);
+    return;
+  }
+  using Market = typename EventMarketOf<kContinuous, kSlots, NarrowColumns>::type;
+  if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS, kContinuous), place);
+  for (int half = 0; half < 2 && ballot(left) != 0; ++half) {
+    sync_warp();
+    if (left && this_lane() / HalfColumns::kMarkets == half)
+      play_wide<true, kSlots, HalfColumns>(launch, m, shared, place);
+  }
 }
 
 }  // namespace ks

@@ -11,22 +11,25 @@
 
 namespace ks {
 
-// Where the numbers of a market are that need indices: see EventBook's Strided. A call auction's waiting orders need two
+// Where the numbers of a market are that need indices: see EventBook. A call auction's waiting orders need two
 // more rows.
+template <typename Width>
 struct EventMemory {
-  int32_t* row;
-  uint64_t* bits;
-  int32_t* waiting[2];
-  uint64_t* waiting_bits;
+  typename Width::Cell* row;
+  OccupiedBits* bits;
+  typename Width::Cell* waiting[2];
+  OccupiedBits* waiting_bits;
 };
 
-template <bool kContinuous, int kSlots>
+template <bool kContinuous, int kSlots, typename Width>
 struct EventMarket : MarketNumbers {
+  using Memory = EventMemory<Width>;
+
   const Launch& launch;
   const int64_t m;
-  const MarketParams p;
+  MarketParams p;
   const int levels;
-  EventBook book;
+  EventBook<Width> book;
   EventSlots<kSlots> slots;
   RegimeParams now;
   LivePricing pricing;
@@ -34,10 +37,13 @@ struct EventMarket : MarketNumbers {
   int64_t volume, trades;
   uint64_t g, next_beat;   // the next event, and that before which the next beat comes
   int64_t beat;            // that one's number
-  int64_t bound, growth;   // no side holds more; what an interval can add to it
-  bool careful;            // this interval may have to stop
+  int64_t bound, growth;   // no side of the book holds more; what an interval's orders can add to it
+  bool careful;            // this interval may have to stop; never with cells of 16 bits
 
-  KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory& memory)
+  static constexpr bool kNarrow = sizeof(typename Width::Cell) == 2;
+  static constexpr int64_t kNarrowMost = 1 << 15;
+
+  KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
       : launch(launch), m(m), p(copy_of(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
         book(memory.row, memory.bits, KS_LEVELS) {
     load();
@@ -51,11 +57,15 @@ struct EventMarket : MarketNumbers {
     ret = launch.ret ? launch.ret[m] : 0;
     beat_price = launch.beat_price ? launch.beat_price[m] : last_tick + origin;
     regime = launch.regime ? launch.regime[m] : 0;
-    book.load(launch.bid + m * levels, launch.ask + m * levels);
+    bound = book.load(launch.bid + m * levels, launch.ask + m * levels);
     slots.load(launch, m);
-    bound = (int64_t)1 << 40;
+    prepare();
+  }
+
+  // What follows from the state.
+  KS_ON_LANE void prepare() {
     const int64_t largest = p.regimes > 0 ? 65535 : p.max_order_qty;
-    growth = (int64_t)p.interval * largest + (int64_t)2 * slots.count() * kMaxQuoteQty;
+    growth = (int64_t)p.interval * largest;
     now = parameters_in_force(p, launch.regimes, regime);
     g = (uint64_t)t * (uint32_t)p.interval;
     beat = (int64_t)((g + p.beat - 1) / (uint32_t)p.beat);
@@ -64,7 +74,7 @@ struct EventMarket : MarketNumbers {
     find_quotes();
   }
 
-  KS_ON_LANE void store() const {
+  KS_ON_LANE void store() {
     store_numbers(launch, m, *this);
     launch.volume[m] = volume, launch.trades[m] = trades;
     if (launch.ret) launch.ret[m] = ret;
@@ -156,7 +166,7 @@ struct EventMarket : MarketNumbers {
           slots.set_price(k, side, tick + origin);
         }
         const bool on_grid = tick >= 0 && tick < levels;
-        slots.ahead[k][side] = on_grid ? min_of(slots.ahead[k][side], book.resting(tick, side)) : 0;
+        slots.set_ahead(k, side, on_grid ? min_of(slots.ahead(k, side), book.resting(tick, side)) : 0);
       }
     }
   }
@@ -181,15 +191,29 @@ struct EventMarket : MarketNumbers {
     next_beat += (uint32_t)p.beat;
   }
 
+  // Whether a side stays below `most` in so many intervals.
+  KS_ON_LANE bool stays_below(int64_t most, int64_t intervals) {
+    if (bound + intervals * growth < most) return true;
+    const int64_t bids = book.total(0), asks = book.total(1);
+    bound = bids > asks ? bids : asks;
+    return bound + intervals * growth < most;
+  }
+  KS_ON_LANE bool is_far() const {
+    const int64_t far = 1 << 27;
+    return origin > far || -origin > far || last_tick > far || -last_tick > far;
+  }
+
+  // Whether so many intervals can be played with cells of 16 bits, and without the market having to stop.
+  KS_ON_LANE bool fits(int64_t intervals) {
+    return !kNarrow || (is_held() && stays_below(kNarrowMost, intervals) && !is_far());
+  }
+  // Whether a book that was taken up is whole: its cells could hold it.
+  KS_ON_LANE bool is_held() const { return !kNarrow || bound < kNarrowMost; }
+
   // Whether the market may have to stop in the next interval. It is then stored first, as it stays as it is now.
   KS_ON_LANE void begin_interval() {
-    careful = false;
-    const int64_t full = (int64_t)1 << 31, far = 1 << 27;
-    if (bound + growth >= full) {
-      const int64_t bids = book.total(0) + quoted(0), asks = book.total(1) + quoted(1);
-      bound = bids > asks ? bids : asks;
-    }
-    careful = bound + growth >= full || origin > far || -origin > far || last_tick > far || -last_tick > far;
+    const int64_t quotes = (int64_t)slots.count() * kMaxQuoteQty;  // standing, and as much fresh
+    careful = !kNarrow && (!stays_below(((int64_t)1 << 31) - 2 * quotes, 1) || is_far());
     bound += growth;
     if (careful) store();
   }

@@ -5,6 +5,17 @@
 
 namespace ks {
 
+// A number for bids and one for asks. Not an array, as that would be in a lane's memory instead of registers.
+template <typename T>
+struct Sides {
+  T bid, ask;
+  KS_ON_LANE T of(int32_t side) const { return side ? ask : bid; }
+  KS_ON_LANE void set(int32_t side, T x) {
+    bid = side ? bid : x;
+    ask = side ? x : ask;
+  }
+};
+
 // Of kSlots: none, one, or (2) as many as the launch has.
 template <int kSlots>
 struct EventSlots {
@@ -12,8 +23,8 @@ struct EventSlots {
   int count_at_run_time;
   Quote quotes[kRoom];
   Account accounts[kRoom];
-  int32_t ahead[kRoom][2];
-  int64_t moments[kRoom][2];
+  Sides<int32_t> aheads[kRoom];
+  Sides<int64_t> moments[kRoom];
   int64_t bought[kRoom], sold[kRoom];
   int32_t best[2];  // places of standing quotes that take part, or kNoPlace
 
@@ -35,8 +46,8 @@ struct EventSlots {
       quotes[k] = {quote[0], quote[1], quote[2], quote[3]};
       accounts[k] = {launch.cash[row], launch.inventory[row], launch.fees[row]};
       for (int side = 0; side < 2; ++side) {
-        ahead[k][side] = launch.queue ? launch.queue[2 * row + side] : 0;
-        moments[k][side] = launch.moments ? launch.moments[2 * row + side] : 0;
+        aheads[k].set(side, launch.queue ? launch.queue[2 * row + side] : 0);
+        moments[k].set(side, launch.moments ? launch.moments[2 * row + side] : 0);
       }
     }
     begin_decision();
@@ -52,8 +63,8 @@ struct EventSlots {
       launch.inventory[row] = accounts[k].inventory;
       launch.fees[row] = accounts[k].fees;
       for (int side = 0; side < 2; ++side) {
-        if (launch.queue) launch.queue[2 * row + side] = ahead[k][side];
-        if (launch.moments) launch.moments[2 * row + side] = moments[k][side];
+        if (launch.queue) launch.queue[2 * row + side] = aheads[k].of(side);
+        if (launch.moments) launch.moments[2 * row + side] = moments[k].of(side);
       }
     }
   }
@@ -62,25 +73,40 @@ struct EventSlots {
     for (int k = 0; k < count(); ++k) bought[k] = sold[k] = 0;
   }
 
-  KS_ON_LANE int32_t price(int k, int32_t side) const { return side ? quotes[k].ask_price : quotes[k].bid_price; }
-  KS_ON_LANE int32_t quantity(int k, int32_t side) const { return side ? quotes[k].ask_qty : quotes[k].bid_qty; }
+  KS_ON_LANE void clear(int k) {
+    quotes[k] = {0, 0, 0, 0};
+    accounts[k] = {0, 0, 0};
+    aheads[k] = {0, 0};
+    moments[k] = {0, 0};
+  }
+
+  // The number of a slot: of a single one, the compiler knows it.
+  static KS_ON_LANE int at(int k) { return kSlots < 2 ? 0 : k; }
+  KS_ON_LANE int32_t ahead(int k, int32_t side) const { return aheads[at(k)].of(side); }
+  KS_ON_LANE void set_ahead(int k, int32_t side, int32_t x) { aheads[at(k)].set(side, x); }
+  KS_ON_LANE void set_moment(int k, int32_t side, int64_t x) { moments[at(k)].set(side, x); }
+  KS_ON_LANE int32_t price(int k, int32_t side) const { return side ? quotes[at(k)].ask_price : quotes[at(k)].bid_price; }
+  KS_ON_LANE int32_t quantity(int k, int32_t side) const { return side ? quotes[at(k)].ask_qty : quotes[at(k)].bid_qty; }
   KS_ON_LANE void set_price(int k, int32_t side, int32_t price) {
-    if (side) quotes[k].ask_price = price;
-    else quotes[k].bid_price = price;
+    Quote& quote = quotes[at(k)];
+    quote.bid_price = side ? quote.bid_price : price;
+    quote.ask_price = side ? price : quote.ask_price;
   }
   KS_ON_LANE void set_quantity(int k, int32_t side, int32_t quantity) {
-    if (side) quotes[k].ask_qty = quantity;
-    else quotes[k].bid_qty = quantity;
-    if (quantity == 0) ahead[k][side] = 0, moments[k][side] = 0;
+    Quote& quote = quotes[at(k)];
+    quote.bid_qty = side ? quote.bid_qty : quantity;
+    quote.ask_qty = side ? quantity : quote.ask_qty;
+    if (quantity == 0) set_ahead(k, side, 0), set_moment(k, side, 0);
   }
 
   // Slot k has bought or sold at an absolute price.
   KS_ON_LANE void fill(int k, int32_t side, int64_t price, int64_t units, int64_t fee) {
-    accounts[k].cash += side ? price * units : -price * units;
-    accounts[k].inventory += side ? -units : units;
-    accounts[k].fees += fee * units;
-    if (side) sold[k] += units;
-    else bought[k] += units;
+    Account& account = accounts[at(k)];
+    account.cash += side ? price * units : -price * units;
+    account.inventory += side ? -units : units;
+    account.fees += fee * units;
+    bought[at(k)] += side ? 0 : units;
+    sold[at(k)] += side ? units : 0;
   }
 
   // Which of the quotes at a place is next: that with the least ahead, or the earliest of several; -1: there is none.
@@ -89,8 +115,9 @@ struct EventSlots {
     int first = -1;
     for (int k = 0; k < count(); ++k) {
       if (place(k, side) != here) continue;
-      const bool before = first < 0 || ahead[k][side] < ahead[first][side] ||
-                          (ahead[k][side] == ahead[first][side] && moments[k][side] < moments[first][side]);
+      const int32_t mine = ahead(k, side), least = first < 0 ? 0 : ahead(first, side);
+      const bool before = first < 0 || mine < least ||
+                          (mine == least && moments[at(k)].of(side) < moments[at(first)].of(side));
       if (before) first = k;
     }
     return first;

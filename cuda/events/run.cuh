@@ -3,30 +3,52 @@
 
 #include "events/call.cuh"
 #include "events/continuous.cuh"
+#include "model/series.h"
 
 namespace ks {
+
+template <bool kContinuous, int kSlots, typename Width>
+struct EventMarketOf {
+  using type = CallMarket<kSlots, Width>;
+};
+template <int kSlots, typename Width>
+struct EventMarketOf<true, kSlots, Width> {
+  using type = ContinuousMarket<kSlots, Width>;
+};
+
+// The next interval of a launch: which of a decision's, and of which decision.
+struct RunPlace {
+  int64_t decision, interval;
+};
 
 template <typename Market>
 struct EventRun : Market {
   using Market::g, Market::launch, Market::m, Market::p, Market::slots;
 
-  KS_ON_LANE EventRun(const Launch& launch, int64_t m, const EventMemory& memory) : Market(launch, m, memory) {}
+  KS_ON_LANE EventRun(const Launch& launch, int64_t m, const typename Market::Memory& memory) : Market(launch, m, memory) {}
 
   KS_ON_LANE void record(int64_t at, int64_t traded) const {
     if (launch.series_last_price) launch.series_last_price[at] = this->last_tick + this->origin;
-    if (launch.series_volume) launch.series_volume[at] = recorded(traded);
+    if (launch.series_volume) launch.series_volume[at] = fit_int32(traded);
     if (launch.series_mid2) launch.series_mid2[at] = this->mark();
     if (launch.series_fundamental) launch.series_fundamental[at] = this->fundamental;
+    if (kWithSeries && launch.records > 1) record_further(at);
   }
-  static KS_ON_LANE int32_t recorded(int64_t traded) { return traded < 0x7fffffff ? (int32_t)traded : 0x7fffffff; }
 
-  // A decision of n intervals; `fresh` are its quotes, [K, 4], or null. `first` counts intervals of this launch before it.
-  // Returns false if the market has to stop.
-  KS_ON_LANE bool decision(const int32_t* fresh, int64_t n, int64_t first, int64_t length) {
-    slots.begin_decision();
+  KS_APART void record_further(int64_t at) const {
+    const int32_t bid = this->book.best_bid(), ask = this->book.best_ask();
+    const Ticks bids = bids_in_reach(launch.reach, bid), asks = asks_in_reach(launch.reach, ask, this->levels);
+    write_further_series(launch, at, this->origin, {bid, ask, this->book.total(bids.low, bids.high, 0),
+                                                    this->book.total(asks.low, asks.high, 1), this->signed_volume()});
+  }
+
+  // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null. `first` counts intervals of this
+  // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
+  KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length, int64_t& a) {
     const uint64_t events = (uint64_t)n * (uint32_t)p.interval, latency = (uint32_t)p.quote_latency;
-    const uint64_t arrival = g + (latency < events ? latency : events);
-    for (int64_t a = 0; a < n; ++a) {
+    const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.interval + (latency < events ? latency : events);
+    for (; a < n; ++a) {
+      if (!this->fits(1)) return false;
       const int64_t before = this->volume;
       const bool comes = fresh && (Market::kQuotesWait || a == 0);
       if (!this->interval(comes ? fresh : nullptr, arrival, a == n - 1)) return false;
@@ -35,6 +57,11 @@ struct EventRun : Market {
     return true;
   }
 
+  // Of the intervals of a decision before.
+  KS_ON_LANE void read_fills(int64_t row) {
+    for (int k = 0; k < slots.count() && launch.fills; ++k)
+      slots.bought[k] = launch.fills[2 * (row + k)], slots.sold[k] = launch.fills[2 * (row + k) + 1];
+  }
   KS_ON_LANE void write_fills(int64_t row) const {
     for (int k = 0; k < slots.count(); ++k) {
       if (launch.fills) launch.fills[2 * (row + k)] = slots.bought[k], launch.fills[2 * (row + k) + 1] = slots.sold[k];
@@ -43,19 +70,28 @@ struct EventRun : Market {
     }
   }
 
-  KS_ON_LANE void run() {
-    if (this->stopped()) return;
+  // All decisions of the launch. Returns false where it cannot go on in cells of 16 bits: its state is stored then, and
+  // another market goes on `from` there.
+  KS_ON_LANE bool run(RunPlace& from) {
+    if (this->stopped()) return true;
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
-    for (int64_t d = 0; d < launch.decisions; ++d) {
-      const int64_t row = (d * launch.markets + m) * slots.count();
-      const int32_t* fresh = launch.new_quotes ? launch.new_quotes + 4 * row : nullptr;
-      if (!decision(fresh, launch.auctions, d * launch.auctions, length)) {
+    for (; from.decision < launch.decisions; ++from.decision, from.interval = 0) {
+      const int64_t row = (from.decision * launch.markets + m) * slots.count();
+      const Quote* given = reinterpret_cast<const Quote*>(launch.new_quotes);
+      slots.begin_decision();
+      if (from.interval > 0) read_fills(row);
+      if (!decision(given ? given + row : nullptr, launch.auctions, from.decision * launch.auctions, length, from.interval)) {
+        if (Market::kNarrow && !this->stopped()) {
+          if (this->is_held()) write_fills(row), this->store();
+          return false;
+        }
         this->stop();
-        return;
+        return true;
       }
       write_fills(row);
     }
     this->store();
+    return true;
   }
 };
 

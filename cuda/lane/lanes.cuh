@@ -28,7 +28,9 @@ KS_ON_LANE void write_out(Four* to, const Four& x) {
                "r"(x.c), "r"(x.d) : "memory");
 }
 KS_ON_LANE int lowest_bit(uint64_t x) { return __ffsll(x) - 1; }
+KS_ON_LANE int lowest_bit(uint32_t x) { return __ffs(x) - 1; }
 KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __clzll(x); }
+KS_ON_LANE uint32_t reversed_bits(uint32_t x) { return __brev(x); }
 // Add to a number in shared memory that no other lane reads or writes, without waiting for the result.
 KS_ON_LANE void add_to(int32_t* place, int32_t x) {
   asm volatile("red.shared.add.s32 [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(place)), "r"(x) : "memory");
@@ -49,6 +51,11 @@ KS_ON_LANE T shuffle(T x, int) {
 KS_ON_LANE void write_out(Four* to, const Four& x) { *to = x; }
 KS_ON_LANE int lowest_bit(uint64_t x) { return __builtin_ctzll(x); }
 KS_ON_LANE int highest_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
+KS_ON_LANE uint32_t reversed_bits(uint32_t x) {
+  uint32_t reversed = 0;
+  for (int i = 0; i < 32; ++i) reversed |= (x >> i & 1) << (31 - i);
+  return reversed;
+}
 KS_ON_LANE void add_to(int32_t* place, int32_t x) { *place += x; }
 
 #endif

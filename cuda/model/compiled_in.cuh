@@ -8,6 +8,16 @@ namespace ks {
 
 constexpr bool kWithLevers = KS_LEVERS == 2, kWithCoin = KS_LEVERS != 0;
 
+// Whether a run can record further series (model/series.h): a kernel only if it was compiled for such runs.
+#ifndef KS_SERIES
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_SERIES 0
+#else
+#define KS_SERIES 1
+#endif
+#endif
+constexpr bool kWithSeries = KS_SERIES != 0;
+
 // A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
 // compiled for them (kineticsim_env/engines/cuda.py), else read from the market's row.
 #ifndef KS_PARAMETERS

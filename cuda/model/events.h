@@ -59,10 +59,6 @@ KS_RULE int64_t on_multiple(int64_t absolute, int32_t tick_size, int32_t side) {
   return up - (over < 0 ? over + tick_size : over);
 }
 
-KS_RULE int32_t fit_int32(int64_t x) {
-  return x > 0x7fffffff ? 0x7fffffff : x < -0x7fffffff ? -0x7fffffff : (int32_t)x;
-}
-
 // What does not change about prices from one beat to the next.
 struct LivePricing {
   int32_t levels, origin;
@@ -178,10 +174,12 @@ KS_RULE void turn_to_value(Arrival& a, int32_t taker_offset, int32_t value2, int
 
 // Books --------------------------------------------------------------------------------------------------------------
 
-// Bits that say where something rests: on grids of several words the first places have no bits of the first word before
-// `leading_bits`, so that the middle of the grid, where most orders are, is in the middle of a word.
-KS_RULE int32_t leading_bits(int32_t levels) { return levels > 64 ? 32 : 0; }
-KS_RULE int32_t words_of_bits(int32_t levels) { return (levels + leading_bits(levels) + 63) / 64; }
+// Words of `bits` bits that say where something rests: on grids of several words the first places have no bits of the first
+// word before `leading_bits`, so that the middle of the grid, where most orders are, is in the middle of a word.
+KS_RULE int32_t leading_bits(int32_t levels, int32_t bits) { return levels > bits ? bits / 2 : 0; }
+KS_RULE int32_t words_of_bits(int32_t levels, int32_t bits) {
+  return (levels + leading_bits(levels, bits) + bits - 1) / bits;
+}
 
 // Queues -------------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ constexpr int kMostOutputs = 6;      // tensors of a step that are copied for th
 
 struct Launcher {
   int64_t function;                  // address: of ks_cpu_launch, or a CUfunction
+  int64_t series_function;           // a CUfunction: the kernel for runs that record further series; 0: there is none
   int64_t copy_function;             // the kernel that copies outputs, a CUfunction; 0: there is none
   int64_t launch_on_gpu;             // address of cuLaunchKernel; 0 on the CPU
   int64_t push_context;              // address of cuCtxPushCurrent,

@@ -1,6 +1,6 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K slots, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
+// M markets, L levels, K slots, F numbers of an observation (a row's length), T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // NVRTC brings no system headers
@@ -20,13 +20,15 @@ constexpr int kHistory = 4;           // past decisions that an observation show
 constexpr int kDepth = 10;            // ticks per side that an observation shows
 constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kHistory returns, kHistory volumes
 constexpr int kOwnFeatures = 7;       // the largest role's own part
-constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of every observation
+constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of an observation,
+constexpr int kQueueFeatures = 2;     // and so many more under continuous trading: what is ahead of the slot's bid and ask
 constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
 constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
 constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
 constexpr int kMaxPrice = 1 << 30;    // absolute, either way
 constexpr int kMaxOrigin = 1 << 29;   // so that doubled absolute prices of the grid fit an int32
 constexpr int kMaxQuoteQty = 1 << 20;
+constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing rests; bids have it with a minus
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
 constexpr int kMarketsPerBlock = 4;   // at most, one warp each
@@ -162,10 +164,11 @@ struct Launch {
   int32_t env_mode;                // enum LaunchMode
   int32_t tile;                    // markets that a warp of the CUDA kernel steps, at most 32 slots together
   int32_t growth;                  // the most that this launch can add to a side of any market, at most 2^31 - 1
-  int32_t records;                 // 1: one of the series below is asked for
+  int32_t records;                 // 1: one of the series below is asked for, 2: one of the further ones, too
   int32_t action_stride;           // numbers in a row of actions
   int32_t arrivals;                // enum Arrivals
   int32_t mechanism;               // enum Mechanism
+  int32_t reach;                   // ticks from a side's best price that its recorded depth counts
   MarketParams* params;            // [M] or [1]; [M] with scenarios
   const MarketParams* scenario_params; // [C] or null
   const RegimeParams* regimes;     // [R] or null
@@ -202,6 +205,12 @@ struct Launch {
   int32_t* series_volume;          // [M, S]
   int32_t* series_mid2;            // [M, S] of the built-in resting book after the auction, absolute
   int32_t* series_fundamental;     // [M, S]
+  // Further ones (model/series.h), of the built-in resting book after the auction.
+  int32_t* series_best_bid;        // [M, S] absolute, -kNoPrice where there is none
+  int32_t* series_best_ask;        // [M, S] absolute, kNoPrice where there is none
+  int32_t* series_bid_depth;       // [M, S] units from the best bid to `reach` ticks below it
+  int32_t* series_ask_depth;       // [M, S]
+  int32_t* series_signed_volume;   // [M, S] of takers, buys less sells; in a call of marketable orders
   // State of an environment.
   int32_t* elapsed;                // [M] decisions since the episode began
   uint8_t* done;                   // [M] the episode has ended and waits for its reset
@@ -215,8 +224,8 @@ struct Launch {
   const float* actions;            // [M, K, action_stride] continuous
   const int64_t* choices;          // [M, K] discrete
   const uint8_t* reset_mask;       // [M] or null: all
-  float* observation;              // [M, K, 37]
-  float* final_observation;        // [M, K, 37] before any reset
+  float* observation;              // [M, K, F]
+  float* final_observation;        // [M, K, F] before any reset
   float* reward;                   // [M, K]
   uint8_t* terminated;             // [M, K]
   uint8_t* truncated;              // [M, K]

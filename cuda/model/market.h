@@ -19,6 +19,9 @@ KS_RULE int32_t min_of(int32_t a, int32_t b) { return a < b ? a : b; }
 KS_RULE int32_t max_of(int32_t a, int32_t b) { return a > b ? a : b; }
 KS_RULE int32_t clamp_to(int32_t x, int32_t low, int32_t high) { return min_of(max_of(x, low), high); }
 KS_RULE int32_t sign_of(int64_t x) { return (x > 0) - (x < 0); }
+KS_RULE int32_t fit_int32(int64_t x) {
+  return x > 0x7fffffff ? 0x7fffffff : x < -0x7fffffff ? -0x7fffffff : (int32_t)x;
+}
 
 // Random words -------------------------------------------------------------------------------------------------------
 

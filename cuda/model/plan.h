@@ -23,6 +23,9 @@ KS_RULE int tile_ints(int tile, int slots, bool levers) {
 }
 // Per warp. A step has two books: one is copied while the other is played.
 KS_RULE int run_ints(int levels) { return book_ints(levels) + kBinInts; }
+// Of call auctions on the clock: beside what rests, what waits.
+KS_RULE int clock_book_ints(int levels) { return 2 * book_ints(levels); }
+KS_RULE int clock_run_ints(int levels) { return clock_book_ints(levels) + kBinInts; }
 KS_RULE int environment_ints(int levels, int tile, int slots, bool levers) {
   return 2 * book_ints(levels) + kBinInts + tile_ints(tile, slots, levers);
 }
@@ -38,12 +41,12 @@ KS_RULE int lane_ints(int levels, int room) {
   return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
 }
 
-// With a market on the clock per lane: its row, a word of bits per 64 ticks and side, and in a call what waits.
-KS_RULE int event_lane_ints(int levels, bool continuous) {
-  const int words = words_of_bits(levels);
-  return continuous ? levels + 4 * words : 3 * levels + 6 * words;
+// With a market on the clock per lane, in ints per warp: a bit per tick and side, and a row of 16 bits per tick, or in a call
+// of 32 bits, with two more for what waits.
+KS_RULE int event_ints(int levels, bool continuous) {
+  const int words = words_of_bits(levels, 32);
+  return kWarpLanes * (continuous ? levels / 2 + 2 * words : 3 * levels + 3 * words);
 }
-KS_RULE int event_ints(int levels, bool continuous) { return kWarpLanes * event_lane_ints(levels, continuous); }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
 KS_RULE int bins_per_side(int reach) { return (2 * reach + 5) & ~3; }
@@ -57,11 +60,12 @@ struct PlanRequest {
   int32_t slots;
   int32_t task;                   // 1: for steps of an environment
   int32_t reach;                  // the furthest offset of an order, in any regime; levers may price it further off
-  int32_t agents;                 // the most of a market
+  int32_t agents;                 // the most of a market, or on the clock its events in an interval
   int32_t orders;                 // the most quantity that they order in an auction
   int32_t largest_quote;
   int32_t forced_auctions;        // that may follow a decision
   int32_t levers;                 // 0: none, 1: rounding alone, 2: others
+  int32_t events;                 // KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -129,7 +133,15 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
+// Continuous trading: a lane for each market, and blocks of one warp, so that they spread evenly.
+KS_RULE Plan plan_for_events(const PlanRequest& ask) {
+  const int32_t shared = 4 * event_ints(ask.levels, ask.events == 2);
+  const int64_t blocks = (ask.markets + kWarpLanes - 1) / kWarpLanes;
+  return {blocks, kWarpLanes, shared, shared <= ask.shared_of_block, kWarpLanes, 0, 0, 0, 0, 0};
+}
+
 KS_RULE Plan plan_for(const PlanRequest& ask) {
+  if (ask.events == 2 || (ask.events != 0 && ask.task)) return plan_for_events(ask);
   Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
   else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
@@ -143,6 +155,7 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
     const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes), environment_ints(ask.levels, 1, 1, ask.levers != 0))
                      : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes)
                      : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, ask.levers != 0)
+                     : ask.events     ? clock_run_ints(ask.levels)
                                       : run_ints(ask.levels);
     plan.tile = per_warp;
     plan.threads = kWarpLanes * per_block;

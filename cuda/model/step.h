@@ -1,5 +1,5 @@
-// step.h: an environment's step and reset, in the order of docs/environment.md. Three files use it: a core has one market
-// (cpu/environment.h), a lane of a warp has one (lane/environment.cuh), or a warp has several and plays one after another
+// step.h: an environment's step and reset, in the order of docs/environment.md. Three files use it: a thread has one market
+// (model/environment.h), a lane of a warp has one (lane/environment.cuh), or a warp has several and plays one after another
 // (warp/environment.cuh). The order is in step_or_reset, at the end. Before it come rules that tasks.h, which is about a
 // single slot, does not have: who plays, what an action and a deadline put into the market, the results of a decision,
 // where an episode begins.
@@ -23,14 +23,18 @@ KS_RULE Part part_of(const Launch& launch, const TaskParams& task, bool stopped,
   return {!stopped && !done, waits && resets, waits && !resets};
 }
 
-// A slot's action as a quote that it may have; `action` is its continuous one, `row` its place among discrete ones.
+// A slot's action as a quote; `action` is its continuous one, `row` its place among discrete ones.
+KS_RULE Quote asked_quote(const Launch& launch, const TaskParams& task, int32_t role, const float* action, int64_t row,
+                          int32_t mid2, const Target& target, const Quote& standing, int32_t& error) {
+  return task.action_type == kActionTypeContinuous
+             ? decode_continuous(task, role, action, mid2, target, standing, error)
+             : decode_discrete(task, role, launch.choices[row], mid2, target, error);
+}
+// The same as a quote that the slot may have.
 KS_RULE Quote quote_of_action(const Launch& launch, const TaskParams& task, int32_t role, const MarketParams& p,
                               const float* action, int64_t row, int32_t mid2, const Target& target,
                               const Quote& standing, int64_t inventory, int32_t& error) {
-  const Quote fresh = task.action_type == kActionTypeContinuous
-                          ? decode_continuous(task, role, action, mid2, target, standing, error)
-                          : decode_discrete(task, role, launch.choices[row], mid2, target, error);
-  return apply_pre_trade_limits(fresh, inventory, p);
+  return apply_pre_trade_limits(asked_quote(launch, task, role, action, row, mid2, target, standing, error), inventory, p);
 }
 
 // The most auctions after those of the last decision in which what is left of blocks is executed.

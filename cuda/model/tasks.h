@@ -342,9 +342,7 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
   }
 }
 
-template <typename Book>
-KS_RULE float observation_feature(const TaskParams& task, const View<Book>& view, int i) {
-  return feature_of(i < kMarketFeatures ? market_ratio(view, i) : own_ratio(task, view, i - kMarketFeatures));
-}
+// What is ahead of a slot's bid or ask, behind its other features under continuous trading: scaled as depths are.
+KS_RULE Ratio queue_ratio(int32_t ahead) { return squash((float)ahead, 8.0f); }
 
 }  // namespace ks

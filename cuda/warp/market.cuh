@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/auction.h"
+#include "model/series.h"
 #include "warp/clearing.cuh"
 #include "warp/market_state.cuh"
 
@@ -24,13 +25,14 @@ struct MarketOnChip : MarketState<kBins> {
   static constexpr bool kLevers = kWithLevers;
   const int32_t chunks;          // of the clearing range
   int32_t traded;                // in the last auction
+  int32_t signed_volume;         // of marketable orders in the last auction, where series are recorded
   Quote quote;                   // of this lane's slot
   Account account;
   int64_t bought, sold;
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
       : State(launch, m, row, book, bins), chunks(fixed(range_chunks(range_reach(), grid))), traded(0),
-        quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
+        signed_volume(0), quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
 
   // How far from the mid most orders are: under levers some may be further, and then the whole grid is cleared.
   __device__ __forceinline__ int32_t range_reach() const {
@@ -41,7 +43,7 @@ struct MarketOnChip : MarketState<kBins> {
   __device__ __forceinline__ int32_t bid_at(const Quote& q) const { return bid_place<kLevers>(p, q, origin, levels); }
   __device__ __forceinline__ int32_t ask_at(const Quote& q) const { return ask_place<kLevers>(p, q, origin, levels); }
 
-  static constexpr bool kOneSlot = kSlots == 1;
+  static constexpr bool kAnySlots = kSlots != 0, kOneSlot = kSlots == 1;
 
   __device__ __forceinline__ bool has_slot() const { return kOneSlot || (kSlots && lane < launch.slots); }
   __device__ __forceinline__ bool owns_slot() const { return kOneSlot ? lane == 0 : kSlots && lane < launch.slots; }
@@ -183,8 +185,8 @@ struct MarketOnChip : MarketState<kBins> {
     if (kSlots) quote = kLevers ? quote_under_levers(p, fresh, last_tick + origin) : fresh;
   }
 
-  // A side's total can only overflow when there is no more room: then the book is kept in global memory.
-  __device__ __forceinline__ Auction submit_orders(const Seen& seen, int32_t value) {
+  // What an auction begins with: where this lane's slot has its quotes.
+  __device__ __forceinline__ Auction empty_auction() const {
     Auction auction = {Cleared{}, Clearing(buy, sell, lane), -1, kNoTick, 0, 0, 0, 0, false, false, false, false};
     if (kSlots) {
       if (has_slot()) {
@@ -193,6 +195,12 @@ struct MarketOnChip : MarketState<kBins> {
       }
       auction.quoted = any_slot(auction.at_bid >= 0 || auction.at_ask != kNoTick);
     }
+    return auction;
+  }
+
+  // A side's total can only overflow when there is no more room: then the book is kept in global memory.
+  __device__ __forceinline__ Auction submit_orders(const Seen& seen, int32_t value) {
+    Auction auction = empty_auction();
     if (!roomy) {
       room -= growth();
       auction.full = room < 0;
@@ -207,6 +215,7 @@ struct MarketOnChip : MarketState<kBins> {
     Cleared& cleared = auction.cleared;
     State::price_bins(mid2, cleared.above, cleared.below);
     auction.far_buys = cleared.above, auction.far_sells = cleared.below;
+    if (kWithSeries) signed_volume = auction.far_buys - auction.far_sells;
     return auction;
   }
 
@@ -373,22 +382,28 @@ struct MarketOnChip : MarketState<kBins> {
     return plays;
   }
 
-  // One decision: its quotes, then `launch.auctions` auctions. `first` counts auctions before it.
-  __device__ __forceinline__ void play(bool has_fresh, const Quote& fresh, int64_t first) {
-    bought = sold = 0;
-#pragma unroll 1
-    for (int a = 0; a < launch.auctions; ++a) {
-      if (!auction(has_fresh && a == 0, fresh)) return;
-      if (launch.records) record(m * launch.decisions * launch.auctions + first + a);
-    }
-  }
-
   __device__ __forceinline__ void record(int64_t at) {
+    if (kWithSeries) record_further(at);
     if (!leads()) return;
     if (launch.series_last_price) launch.series_last_price[at] = last_tick + origin;
     if (launch.series_volume) launch.series_volume[at] = traded;
     if (launch.series_fundamental) launch.series_fundamental[at] = fundamental;
     if (launch.series_mid2) launch.series_mid2[at] = mark();
+  }
+
+  __device__ __forceinline__ void record_further(int64_t at) {
+    const int32_t bids = resting_at(buy, bids_in_reach(launch.reach, best_bid));
+    const int32_t asks = resting_at(sell, asks_in_reach(launch.reach, best_ask, levels));
+    if (leads()) write_further_series(launch, at, origin, {best_bid, best_ask, bids, asks, signed_volume});
+    __syncwarp();  // the book is read
+  }
+
+  // After an auction a side holds less than 2^31.
+  __device__ __forceinline__ int32_t resting_at(const int* side, const Ticks& ticks) const {
+    int32_t sum = 0;
+#pragma unroll 1
+    for (int tick = ticks.low + lane; tick <= ticks.high; tick += kWarpLanes) sum += side[tick];
+    return warp_sum(sum);
   }
 
   __device__ __forceinline__ void write_fills(int64_t row) {
@@ -399,23 +414,32 @@ struct MarketOnChip : MarketState<kBins> {
       launch.fills[2 * (row + lane) + 1] = sold;
     }
   }
-
-  __device__ __forceinline__ void run() {
-    load();
-#pragma unroll 1
-    for (int d = 0; d < launch.decisions && !stopped(); ++d) {
-      const int64_t row = ((int64_t)d * launch.markets + m) * launch.slots;
-      Quote fresh = quote;
-      const bool has_fresh = kSlots && launch.new_quotes != nullptr;
-      if (has_fresh && has_slot()) {
-        const int32_t* q = launch.new_quotes + 4 * (row + slot());
-        fresh = apply_pre_trade_limits(Quote{q[0], q[1], q[2], q[3]}, account.inventory, p);
-      }
-      play(has_fresh, fresh, (int64_t)d * launch.auctions);
-      if (!stopped()) write_fills(row);
-    }
-    store();
-  }
 };
+
+// A run: all its decisions, each of them quotes and then `launch.auctions` auctions. A Market is a MarketOnChip, or one on
+// the clock.
+template <typename Market>
+__device__ __forceinline__ void run_market(Market& market) {
+  const Launch& launch = market.launch;
+  market.load();
+#pragma unroll 1
+  for (int d = 0; d < launch.decisions && !market.stopped(); ++d) {
+    const int64_t row = ((int64_t)d * launch.markets + market.m) * launch.slots;
+    Quote fresh = market.quote;
+    const bool has_fresh = Market::kAnySlots && launch.new_quotes != nullptr;
+    if (has_fresh && market.has_slot()) {
+      const int32_t* q = launch.new_quotes + 4 * (row + market.slot());
+      fresh = apply_pre_trade_limits(Quote{q[0], q[1], q[2], q[3]}, market.account.inventory, market.p);
+    }
+    market.bought = market.sold = 0;
+#pragma unroll 1
+    for (int a = 0; a < launch.auctions; ++a) {
+      if (!market.auction(has_fresh && a == 0, fresh)) break;
+      if (launch.records) market.record((market.m * launch.decisions + d) * launch.auctions + a);
+    }
+    if (!market.stopped()) market.write_fills(row);
+  }
+  market.store();
+}
 
 }  // namespace ks

@@ -194,7 +194,8 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   }
 
   // Two ticks per lane, as they share a random word, starting around the mid. Where nothing rests nothing is hashed.
-  __device__ __forceinline__ void cancel() {
+  // `counter`: of this lane's first word at the beat.
+  __device__ __forceinline__ void cancel(uint64_t counter) {
     const int pairs = grid / 2, first = (prev_mid2 >> 2) - kWarpLanes / 2 + lane;
     int32_t bid_tick = -1, ask_tick = kNoTick;
 #pragma unroll 1
@@ -207,7 +208,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
         a = reinterpret_cast<int2*>(sell)[pair];
       }
       if (!__any_sync(kAllLanes, (b.x | b.y | a.x | a.y) != 0)) continue;
-      const uint64_t word = mix64(first_word + (kCancelWord + (uint64_t)(int64_t)(pair - lane)) * kGolden);
+      const uint64_t word = mix64(counter + (kCancelWord + (uint64_t)(int64_t)(pair - lane)) * kGolden);
       b.x = after_cancel(b.x, p.cancel_threshold, word, 0, 0);
       b.y = after_cancel(b.y, p.cancel_threshold, word, 1, 0);
       a.x = after_cancel(a.x, p.cancel_threshold, word, 0, 1);
@@ -223,6 +224,8 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
     best_ask = warp_min(ask_tick);
     __syncwarp();
   }
+
+  __device__ __forceinline__ void cancel() { cancel(first_word); }
 
   // new[tick] = old[tick + shift], read a chunk ahead of what is written.
   __device__ __forceinline__ void shift_grid(int32_t shift) {

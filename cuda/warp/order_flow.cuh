@@ -167,8 +167,9 @@ struct OrderFlow {
     __syncwarp();
   }
 
-  // Price the bins' quantities, and clear the bins. Marketable quantity is returned, not added to the grid.
-  __device__ __forceinline__ void price_bins(int32_t mid2, int32_t& far_buys, int32_t& far_sells) {
+  // Price the bins' quantities, and clear the bins. Marketable quantity is returned, not added to the grid. `rows`: bytes
+  // from the grid's rows to those that are added to.
+  __device__ __forceinline__ void price_bins(int32_t mid2, int32_t& far_buys, int32_t& far_sells, uint32_t rows = 0) {
     if (kBins == 0) {
       far_sells = bins[0];
       far_buys = bins[1];
@@ -192,7 +193,8 @@ struct OrderFlow {
     for (int i = 0; i < kBinsPerLane; ++i) {
       const uint32_t ticks = i == 0 ? bin_ticks : ticks_of(first_bin() + i);
       const int offset = i == 0 ? bin_offset : offset_of(first_bin() + i);
-      if (ticks != kNoTicks && sums[i] > 0) add_at(ticks + 4 * limit_price(mid2, first_bin() + i >= width, offset), sums[i]);
+      if (ticks != kNoTicks && sums[i] > 0)
+        add_at(ticks + rows + 4 * limit_price(mid2, first_bin() + i >= width, offset), sums[i]);
     }
     __syncwarp();
   }

@@ -95,16 +95,23 @@ class Engine:
         self._action_size = layout.CONSTANTS["kActionSize"] if makers else 2
         self._fits_task = True
 
-    def launch(self, mode: int, *, decisions: int = 1, auctions: int = 1, **tensors: torch.Tensor | None) -> None:
-        """Run one launch: `mode` `RUN`, `ENV_STEP` or `ENV_RESET`; tensors by the names of `struct Launch`."""
+    def launch(
+        self, mode: int, *, decisions: int = 1, auctions: int = 1, reach: int = 0, **tensors: torch.Tensor | None
+    ) -> None:
+        """Run one launch: `mode` `RUN`, `ENV_STEP` or `ENV_RESET`; tensors by the names of `struct Launch`.
+
+        `reach` is that of recorded depths, at most 2^31 - 1.
+        """
         if mode != RUN:
             self._check_task(mode, tensors)
         for name, tensor in tensors.items():
             if tensor is not None:
                 tensors[name] = self._checked(name, tensor, decisions, decisions * auctions)
-        self._launch(mode, decisions, auctions, tensors)
+        self._launch(mode, decisions, auctions, reach, tensors)
 
-    def _launch(self, mode: int, decisions: int, auctions: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
+    def _launch(
+        self, mode: int, decisions: int, auctions: int, reach: int, tensors: Mapping[str, torch.Tensor | None]
+    ) -> None:
         raise NotImplementedError
 
     def begin_call(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,14 +31,6 @@ class CpuEngine(NativeEngine):
             raise EngineUnavailable(f"layout.h: Python reads structs of {ours} bytes, the compiler of {theirs}")
         self._safe_auctions = 0
         super().__init__(device, sizes, tensors)
-
-    def set_task(self, task: Mapping[str, Any]) -> None:
-        """See `Engine.set_task`: there are no environments on the clock yet."""
-        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
-            raise EngineUnavailable(
-                "arrivals: engine 'cpu' plays environments only where it is 'each', allowed is engine='numpy'"
-            )
-        super().set_task(task)
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`."""

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import operators, variants
-from kineticsim_env.engines.base import ENV_STEP
+from kineticsim_env.engines.base import ENV_STEP, RUN
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, driver, kernels, layout
@@ -18,6 +17,7 @@ from kineticsim_env.runtime import build, driver, kernels, layout
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about two seconds of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
 _WORK_TO_SPECIALISE = 6 * 10**11
+_SERIES_RUN = -1  # beside the modes of a launch: a run that records further series has a kernel of its own
 
 
 class CudaEngine(NativeEngine):
@@ -37,14 +37,15 @@ class CudaEngine(NativeEngine):
         self._changing_task: set[str] = set()  # settings of the task likewise
         self.force: dict[str, int] = {}  # extra or changed definitions, for tests and measurements
         self._raw_stream = -1  # that of the last call, by its number
+        self._records_further = False  # whether a run has ever recorded further series
         self._queue: torch.Tensor | None = None  # markets that lanes leave to whole warps
 
-    def check_plays(self, config: MarketConfig) -> None:
-        """See `Engine.check_plays`: the kernels of the clock are not wired in yet."""
-        if config.uses_clock:
-            raise EngineUnavailable(
-                "arrivals: engine 'cuda' plays only markets where it is 'each', allowed are engine='cpu' and 'numpy'"
-            )
+    @property
+    def _events(self) -> int:
+        """KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading."""
+        if self._struct.arrivals != layout.ENUMS["Arrivals"]["clock"]:
+            return 0
+        return 1 + int(self._struct.mechanism == layout.ENUMS["Mechanism"]["continuous"])
 
     def begin_call(self) -> None:
         """See `Engine.begin_call`; if the stream has changed, this call's launches wait for the last call's."""
@@ -71,7 +72,8 @@ class CudaEngine(NativeEngine):
         self._options = int(self._levers != 0 or any(np.any(rows[name] != 0) for name in names))
         offsets = ("noise_spread", "maker_half_spread", "taker_offset")
         self._reach = max(1, *(max(int(rows[name].max()), self._largest_in_regimes(name)) for name in offsets))
-        self._agents = int((rows["first_fundamental"] + rows["num_fundamental"]).max())
+        agents = rows["interval"] if self._events else rows["first_fundamental"] + rows["num_fundamental"]
+        self._agents = int(agents.max())  # that come in an interval
         self._plans = {}
         self._work, self._work_per_auction = 0, self._sizes["M"] * self._agents
         return in_place and was == [self._definitions(mode) for mode in (0, 1)]
@@ -104,8 +106,8 @@ class CudaEngine(NativeEngine):
         fresh = changed - self._changing_task or not before
         self._changing_task |= changed
         if self._specialised and fresh:
-            modes = [mode for mode in self._plans if mode != 0]
-            self._plans = {mode: plan for mode, plan in self._plans.items() if mode == 0}
+            modes = [mode for mode in self._plans if mode > 0]
+            self._plans = {mode: plan for mode, plan in self._plans.items() if mode <= 0}
             for mode in modes:
                 self.prepare(mode)
 
@@ -127,13 +129,14 @@ class CudaEngine(NativeEngine):
         return variants.plan_for(
             self._sizes,
             torch.device("cuda", self._index),
-            task=int(mode != 0),
+            task=int(mode > 0),
             reach=self._reach,
             agents=self._agents,
             orders=min(self._orders, INT32_LIMIT - 1),
             largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
             forced_auctions=self._task.get("forced_auctions", 0),
             levers=self._levers,
+            events=self._events,
             lanes=int(self.force.get("KS_LANES", -1)),
         )
 
@@ -142,16 +145,18 @@ class CudaEngine(NativeEngine):
         chosen = variants.definitions(plan or self._plan_for(mode))
         # With an environment on each lane it is compiled three times as fast with constants, and so only once.
         specialised = self._specialised or "KS_LANES" in chosen
-        return {
-            "KS_TASK": int(mode != 0),
-            "KS_OPTIONS": self._options,
+        common = {
+            "KS_TASK": int(mode > 0),
             "KS_SLOTS": min(self._sizes["K"], 2),
-            **chosen,
-            **({"KS_LEVERS": self._levers} if self._levers else {}),
-            **(self._task_definitions() if mode and specialised else {}),
+            **({"KS_EVENTS": self._events} if self._events else {}),
+            **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
+            **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
-            **self.force,
         }
+        if self._events == 2 or (self._events and mode > 0):  # a market per lane
+            return common | self.force
+        levers = {"KS_LEVERS": self._levers} if self._levers else {}
+        return {"KS_OPTIONS": self._options, **chosen, **levers, **common, **self.force}
 
     def prepare(self, mode: int) -> tuple:
         """Compile, or find, the kernel for a mode; returns (kernel, grid, block, shared bytes)."""
@@ -166,8 +171,11 @@ class CudaEngine(NativeEngine):
             self._specialised |= bool(defines.get("KS_LANES"))
             build.begin_cpu()  # operators, which are needed soon, while the kernel is compiled
             kernel = kernels.load_kernel(torch.device("cuda", self._index), defines)
-            if mode:
+            if mode > 0:
                 self._struct.tile = plan.tile
+            if mode == _SERIES_RUN and not self._records_further:
+                self._records_further = True
+                self._launchers.pop(RUN, None)  # so that programs that torch compiles have this kernel, too
             if plan.deadlines and self._queue is None:
                 counts = layout.CONSTANTS["kDeadlineCounts"] + self._sizes["M"]
                 self._queue = torch.zeros(counts, dtype=torch.int32, device=self.device)
@@ -181,7 +189,7 @@ class CudaEngine(NativeEngine):
             # Not while a CUDA graph is captured: no module can be loaded then.
             if self._work > _WORK_TO_SPECIALISE and not torch.cuda.is_current_stream_capturing():
                 self.specialise()
-        kind = min(mode, 1)
+        kind = _SERIES_RUN if self._struct.records > 1 else min(mode, 1)
         kernel, grid, block, shared = self._plans.get(kind) or self.prepare(kind)
         # What torch.cuda.current_stream and current_device wrap, without their checks: CUDA is long initialised.
         stream = torch._C._cuda_getCurrentRawStream(self._index)
@@ -194,8 +202,10 @@ class CudaEngine(NativeEngine):
     def _shape(self, mode: int) -> dict[str, int]:
         """See `NativeEngine._shape`."""
         kernel, grid, block, shared = self.prepare(min(mode, 1))
+        further = mode == RUN and self._records_further
         return {
             "function": kernel.function,
+            "series_function": self.prepare(_SERIES_RUN)[0].function if further else 0,
             "copy_function": kernel.copy_function,
             "launch_on_gpu": driver.address_of("cuLaunchKernel"),
             "push_context": driver.address_of("cuCtxPushCurrent"),

@@ -19,6 +19,7 @@ from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
 
 INT32_LIMIT = 2**31
+_FURTHER = frozenset(f"series_{name}" for name in layout.FURTHER_SERIES)
 
 
 class NativeEngine(Engine):
@@ -129,12 +130,16 @@ class NativeEngine(Engine):
             else:
                 setattr(self._struct.task, name, value)
 
-    def _launch(self, mode: int, decisions: int, auctions: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
+    def _launch(
+        self, mode: int, decisions: int, auctions: int, reach: int, tensors: Mapping[str, torch.Tensor | None]
+    ) -> None:
         struct = self._struct
-        struct.env_mode, struct.decisions, struct.auctions = mode, decisions, auctions
+        struct.env_mode, struct.decisions, struct.auctions, struct.reach = mode, decisions, auctions, reach
         total = self._total(mode, decisions, auctions)
         struct.growth = min(self._growth * total, INT32_LIMIT - 1)
-        struct.records = int(mode == RUN and any(name.startswith("series_") for name in tensors))
+        struct.records = 0
+        if mode == RUN and any(name.startswith("series_") for name in tensors):
+            struct.records = 1 if _FURTHER.isdisjoint(tensors) else 2
         for name, tensor in tensors.items():
             setattr(struct, name, None if tensor is None else tensor.data_ptr())
         if (actions := tensors.get("actions")) is not None:

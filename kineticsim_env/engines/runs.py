@@ -50,6 +50,7 @@ def run(
     *,
     events: float,
     progress: bool | None,
+    reach: int,
     whole: bool = False,
 ) -> None:
     """Run decisions of some auctions each: all of them, or, after an error or Ctrl-C, none.
@@ -63,13 +64,14 @@ def run(
         quotes: int32 `[T, M, K, 4]`, or None for the standing ones.
         events: Agent-events per auction of all markets, which say whether the call takes long.
         progress: As in `Simulator.run`.
+        reach: Of the depths that are recorded.
         whole: Whether no decision may be cut, since quotes may be under way.
     """
     total = decisions * auctions
     most = max(auctions if whole else 1, int(EVENTS[engine.name] / events))
     if total <= most and not progress:
         fills = {"fills": None} if "fills" not in results else {}  # not an environment's
-        engine.launch(RUN, decisions=decisions, auctions=auctions, new_quotes=quotes, **fills, **results)
+        engine.launch(RUN, decisions=decisions, auctions=auctions, reach=reach, new_quotes=quotes, **fills, **results)
         engine.prepare_launcher(RUN)
         return
     engine.check_sizes()
@@ -78,7 +80,7 @@ def run(
     try:
         with bar:
             for piece in cut_into_pieces(decisions, auctions, most):
-                _run_piece(engine, piece, auctions, results, quotes)
+                _run_piece(engine, piece, auctions, results, quotes, reach)
                 if engine.device.type == "cuda":
                     torch.cuda.synchronize(engine.device)  # else the bar would run ahead of the GPU
                 bar.update(piece.decisions * piece.auctions)
@@ -91,7 +93,12 @@ def run(
 
 
 def _run_piece(
-    engine: Engine, piece: Piece, auctions: int, results: Mapping[str, torch.Tensor], quotes: torch.Tensor | None
+    engine: Engine,
+    piece: Piece,
+    auctions: int,
+    results: Mapping[str, torch.Tensor],
+    quotes: torch.Tensor | None,
+    reach: int,
 ) -> None:
     """Run a piece of some decisions, and add its results to those of the whole."""
     rows = slice(piece.decision, piece.decision + piece.decisions)
@@ -103,7 +110,12 @@ def _run_piece(
     }
     given = None if quotes is None or piece.auction else quotes[rows]  # later on they stand
     engine.launch(
-        RUN, decisions=piece.decisions, auctions=piece.auctions, new_quotes=given, **({"fills": None} | parts)
+        RUN,
+        decisions=piece.decisions,
+        auctions=piece.auctions,
+        reach=reach,
+        new_quotes=given,
+        **({"fills": None} | parts),
     )
     for name, part in parts.items():
         if name.startswith("series_"):
@@ -115,9 +127,17 @@ def _run_piece(
 
 
 def run_in_graph(
-    engine: Engine, decisions: int, auctions: int, results: Mapping[str, torch.Tensor], quotes: torch.Tensor | None
+    engine: Engine,
+    decisions: int,
+    auctions: int,
+    results: Mapping[str, torch.Tensor],
+    quotes: torch.Tensor | None,
+    reach: int,
 ) -> None:
     """Do it in one launch of a program that torch compiles; a market that stops says so in its error word."""
     launcher = engine.launcher(RUN)
-    outputs = [results.get(name) for name in ("fills", "value", *(f"series_{name}" for name in layout.SERIES))]
-    torch.ops.kineticsim.run(launcher.state, launcher.tables, quotes, *outputs, decisions, auctions, launcher.number)
+    series = (f"series_{name}" for name in (*layout.SERIES, *layout.FURTHER_SERIES))
+    outputs = [results.get(name) for name in ("fills", "value", *series)]
+    torch.ops.kineticsim.run(
+        launcher.state, launcher.tables, quotes, *outputs, decisions, auctions, reach, launcher.number
+    )

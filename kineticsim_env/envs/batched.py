@@ -20,7 +20,7 @@ from kineticsim_env.envs.parallel import agent_names, state_space
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_count, check_flag
-from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, make_task
+from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
 
 Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
@@ -105,9 +105,9 @@ class BatchedParallelEnv(BaseMarketEnv):
         self.possible_agents = agent_names(roles)
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
         self.group_map = {role: self.possible_agents[slots] for role, slots in self.groups.items()}
-        self.single_observation_spaces = {role: task_settings.observation_space(role) for role in self.groups}
+        self.single_observation_spaces = {role: self.core.observation_space(role) for role in self.groups}
         self.single_action_spaces = {role: task_settings.action_space(role) for role in self.groups}
-        self.state_space = state_space(task_settings, roles)
+        self.state_space = state_space([self.core.observation_space(role) for role in roles])
         self._copy, self._same_step = copy, self.core.autoreset == SAME_STEP
         self._limits = {role: task_settings.num_choices(role) for role in self.groups}
         self._make_buffers()
@@ -132,7 +132,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         self._active = torch.ones(shape, dtype=torch.bool, device=core.device)
         self._active_by_role = self._by_role(self._active)
         self._over = torch.zeros(self.num_envs, dtype=torch.bool, device=core.device)
-        used = {role: OBSERVATION_SIZES[role] for role in self.groups}
+        used = {role: core.observation_size(role) for role in self.groups}
         self._observation, self._final = (
             {role: core.tensors[name][:, slots, : used[role]] for role, slots in self.groups.items()}
             for name in ("observation", "final_observation")

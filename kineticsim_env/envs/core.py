@@ -26,7 +26,7 @@ from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.tasks.base import CHANGEABLE, Task
+from kineticsim_env.tasks.base import CHANGEABLE, Task, observation_size
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 _SAVED = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
@@ -106,6 +106,14 @@ class EnvCore:
         self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
         self._engine.bind({**self.tensors, "fills": self.fills})
         self._done = self.tensors["done"].numpy() if self.host else None
+
+    def observation_space(self, role: str) -> gym.spaces.Box:
+        """Return a new observation space for a role; see `Task.observation_space`."""
+        return self.task.observation_space(role, queues=self.config.is_continuous)
+
+    def observation_size(self, role: str) -> int:
+        """Return how many numbers a role sees."""
+        return observation_size(role, queues=self.config.is_continuous)
 
     # Scenarios and settings -------------------------------------------------------------------------------------------
 
@@ -298,6 +306,7 @@ class EnvCore:
             present,
             self.task,
             self.roles,
+            [self.observation_space(role) for role in self.roles],
             levels=self.config.num_levels,
             auctions_per_step=self.auctions_per_step,
             scenarios=table is not None,

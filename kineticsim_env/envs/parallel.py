@@ -10,9 +10,9 @@
 | Agents | `["maker_0", "maker_1", "momentum_0", "noise_0", "executor_0"]` |
 | Action shape | maker (4,), others (2,); discrete: 49 and 15 choices |
 | Action values | [-1, 1] |
-| Observation shape | maker, executor (37,), others (36,) |
+| Observation shape | maker, executor (37,), others (36,); under continuous trading (39,) |
 | Observation values | [-1, 1] |
-| State shape | (30 + 7 per maker or executor + 6 per other,) |
+| State shape | (30 + 7 per maker or executor + 6 per other,); under continuous trading (30 + 9 per agent,) |
 | State values | [-1, 1] |
 
 A maker, momentum or noise learner takes the place of a built-in agent of its class, and stays in its role; an executor
@@ -29,7 +29,8 @@ or all of `max_qty`.
 
 **Observations.** The market's 30 features of `MarketMakingTask` and the agent's own: those of `MarketMakingTask`,
 `ExecutionTask` or `TradingTask`; a momentum or noise learner's are a trader's, with the side that it trades on (33),
-and for a noise learner what is left to trade, signed, as a share of `max_target` (30).
+and for a noise learner what is left to trade, signed, as a share of `max_target` (30). Under continuous trading all end
+with what is ahead of the agent's bid and ask in their queues (37, 38).
 
 **Episode end.** Each agent's own: truncation after `horizon` decisions (an executor terminates there, what is left of
 its block being forced through the market); termination when its block is done, or when `max_loss` is set and it has
@@ -58,7 +59,7 @@ from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
-from kineticsim_env.tasks.base import MARKET_FEATURES, OBSERVATION_SIZES, make_task
+from kineticsim_env.tasks.base import MARKET_FEATURES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
 
 if hasattr(pettingzoo, "register"):  # from 1.27 on
@@ -147,10 +148,11 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         self._role = dict(zip(self.possible_agents, roles, strict=True))
         self.core = EnvCore(1, task_settings, roles, slots_of(roles), settings)
         self._viewer = make_viewer(self.core, self.render_mode, slot=self._slot_of(render_agent))
-        self.observation_spaces = {agent: task_settings.observation_space(role) for agent, role in self._role.items()}
+        spaces = [self.core.observation_space(role) for role in roles]
+        self.observation_spaces = dict(zip(self.possible_agents, spaces, strict=True))
         self.action_spaces = {agent: task_settings.action_space(role) for agent, role in self._role.items()}
-        self._used = [OBSERVATION_SIZES[role] for role in roles]
-        self.state_space = state_space(task_settings, roles)
+        self._used = [self.core.observation_size(role) for role in roles]
+        self.state_space = state_space(spaces)
         self._discrete = task_settings.action_type == "discrete"
         self._dtype = torch.int64 if self._discrete else torch.float32
         self._np_random: np.random.Generator | None = None
@@ -293,7 +295,7 @@ def agent_names(roles: tuple[str, ...]) -> list[str]:
     return [f"{role}_{roles[:slot].count(role)}" for slot, role in enumerate(roles)]
 
 
-def state_space(task: ManyLearnersTask, roles: tuple[str, ...]) -> gym.spaces.Box:
+def state_space(spaces: list[gym.spaces.Box]) -> gym.spaces.Box:
     """Return the space of what all agents see together: the market's features once, then each agent's own."""
-    low = [task.observation_space(role).low[0 if slot == 0 else MARKET_FEATURES :] for slot, role in enumerate(roles)]
+    low = [space.low[0 if slot == 0 else MARKET_FEATURES :] for slot, space in enumerate(spaces)]
     return gym.spaces.Box(np.concatenate(low), 1.0, dtype=np.float32)

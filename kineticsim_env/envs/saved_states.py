@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -25,6 +26,7 @@ def check_environment_ranges(
     parameters: torch.Tensor,
     task: Task,
     roles: Sequence[str],
+    spaces: Sequence[gym.spaces.Box],
     *,
     levels: int,
     auctions_per_step: int,
@@ -37,6 +39,7 @@ def check_environment_ranges(
         parameters: What the markets play, int32 `[M, n]` or `[1, n]`.
         task: The settings.
         roles: Of each slot.
+        spaces: The slots' observation spaces.
         levels: L.
         auctions_per_step: Auctions per decision.
         scenarios: Whether there are any.
@@ -70,8 +73,7 @@ def check_environment_ranges(
     check.refuse("quotes", (saved["quotes"] > largest) & quantity, "quantities up to max_quote_qty")
     over = (limit >= 0) & (saved["inventory"].abs() > limit)
     check.refuse("inventory", over, "within inventory_limit")
-    for slot, role in enumerate(roles):
-        space = task.observation_space(role)
+    for slot, (role, space) in enumerate(zip(roles, spaces, strict=True)):
         for name in ("observation", "final_observation"):
             rows = saved[name][:, slot, : len(space.low)]
             low, high = (torch.from_numpy(bound).to(rows.device) for bound in (space.low, space.high))
@@ -79,11 +81,14 @@ def check_environment_ranges(
             outside[:, slot, : len(space.low)] = ~((rows >= low) & (rows <= high))  # NaN, too
             check.refuse(name, outside, f"in the observation space of a {role}")
         if role in ("noise", "executor"):
-            _check_block(check, saved, task, role, slot)
+            more = 2 * row["max_quote_qty"] if "queue" in saved else torch.zeros_like(row["max_quote_qty"])
+            _check_block(check, saved, task, role, slot, more)
 
 
-def _check_block(check: Ranges, saved: Mapping[str, torch.Tensor], task: Any, role: str, slot: int) -> None:
-    """Refuse an inventory that is not between nothing and all of what the slot has to trade."""
+def _check_block(
+    check: Ranges, saved: Mapping[str, torch.Tensor], task: Any, role: str, slot: int, more: torch.Tensor
+) -> None:
+    """Refuse an inventory that is not between nothing and all of what the slot has to trade, and `more` [M] or [1]."""
     seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
     with np.errstate(over="ignore"):
         key = rules.episode_key(seed, episode)
@@ -97,7 +102,7 @@ def _check_block(check: Ranges, saved: Mapping[str, torch.Tensor], task: Any, ro
         side = {"buy": np.ones_like(side), "sell": -np.ones_like(side)}.get(task.side, side)
     traded = torch.from_numpy(side).to(saved["inventory"].device) * saved["inventory"][:, slot]
     bad = torch.zeros_like(saved["inventory"], dtype=torch.bool)
-    bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole).to(traded.device))
+    bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole).to(traded.device) + more)
     check.refuse("inventory", bad, f"from nothing to all of the block of a {role}, on its side")
 
 

@@ -18,7 +18,7 @@ from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
-from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
+from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
 
 
 class MarketEnv(BaseMarketEnv, gym.Env):
@@ -70,7 +70,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         )
         self.core = EnvCore(1, make_task(self.task_type, task), (self._role,), (replace,), settings)
         self._viewer = make_viewer(self.core, self.render_mode)
-        self.observation_space = self.core.task.observation_space(self._role)
+        self.observation_space = self.core.observation_space(self._role)
         self.action_space = self.core.task.action_space(self._role)
         self._limit = self.core.task.num_choices(self._role)
         self._was_reset = False
@@ -136,7 +136,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         self._was_reset = True
 
     def _observation(self) -> np.ndarray:
-        return self.core.tensors["observation"][0, 0, : OBSERVATION_SIZES[self._role]].cpu().numpy().copy()
+        return self.core.tensors["observation"][0, 0, : self.core.observation_size(self._role)].cpu().numpy().copy()
 
     def _infos(self) -> dict[str, Any]:
         slot = self.core.simulator.tensors

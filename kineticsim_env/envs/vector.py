@@ -24,7 +24,7 @@ from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, m
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, check_count, check_flag, is_whole
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
-from kineticsim_env.tasks.base import ACTION_SIZES, OBSERVATION_SIZES, Task, make_task
+from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
 
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
@@ -133,7 +133,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         self._was_reset = False
 
     def _make_spaces(self) -> None:
-        self.single_observation_space = self.core.task.observation_space(self._role)
+        self.single_observation_space = self.core.observation_space(self._role)
         self.single_action_space = self.core.task.action_space(self._role)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -157,7 +157,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
     def _views(self, tensors: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
         """Return observation, final observation, reward, terminated, truncated and over, of one slot per market."""
-        used = OBSERVATION_SIZES[self._role]
+        used = self.core.observation_size(self._role)
         final = tensors["final_observation"][:, 0, :used] if self._same_step else None
         flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
         return tensors["observation"][:, 0, :used], final, *flags

@@ -21,8 +21,8 @@ GAMES: dict[str, tuple[str, type[Controls]]] = {  # by the word of the command l
     "trading": ("Trading", TraderControls),
 }
 _RIVALS: dict[str, dict[str, Callable[[Any], Policy]]] = {
-    "MarketMaking": {  # with the best parameters of docs/ppo_results.md
-        "Avellaneda-Stoikov": partial(policies.AvellanedaStoikov, risk=0.01, kappa=0.18),
+    "MarketMaking": {  # with the best parameters of examples/scripted_policies.json
+        "Avellaneda-Stoikov": partial(policies.AvellanedaStoikov, risk=0.02, kappa=0.18),
         "not trading": policies.NoTrade,
     },
     "Execution": {"evenly over time": policies.TimeWeighted, "all at the deadline": policies.DoNothing},

@@ -122,13 +122,14 @@ def _draw(
 ) -> None:
     moment = game.moment
     own = {str(price) for price, qty in (moment.quotes[:2], moment.quotes[2:]) if qty}
-    filled = str(moment.last_price) if moment.bought or moment.sold else ""
+    fills = zip(moment.filled_rows(), (moment.bought, moment.sold), strict=True)
+    filled = {str(price) for price, qty in fills if qty}
     screen.erase()
     for row, line in enumerate(lines[:height]):
         attribute = colours["head"] if row < 2 else 0
         if 5 <= row < len(lines) - _FOOT:  # the ladder: a row's price is in columns 29 to 36
             price = line[29:37].strip(" =<")
-            attribute = colours["fill"] if price and price == filled else colours["own"] if price in own else 0
+            attribute = colours["fill"] if price in filled else colours["own"] if price in own else 0
         # The last cell of a screen cannot be written without scrolling it.
         with contextlib.suppress(curses.error):  # it may have become smaller since it was asked for its size
             screen.addnstr(row, 0, line, max(width - 1, 1), attribute)

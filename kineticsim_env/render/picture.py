@@ -134,9 +134,11 @@ class Picture(Canvas):
             y = self.row_middle(moment, price)
             if bid:
                 self.box(_PRICE - bid * scale, y - 7, bid * scale, 14, colours.PALE_BUY)
+                self._place(moment, price, bid, scale, y, bid=True)
                 self.text(str(bid), _PRICE - 5, y, 17, colours.INK, align=1.0, middle=True)
             if ask:
                 self.box(_ASKS, y - 7, ask * scale, 14, colours.PALE_SELL)
+                self._place(moment, price, ask, scale, y, bid=False)
                 self.text(str(ask), _ASKS + 5, y, 17, colours.INK, middle=True)
             if price == moment.last_price:
                 self.box(_PRICE + 3, y - 8, _PRICE_WIDTH - 6, 16, colours.INK)
@@ -147,18 +149,31 @@ class Picture(Canvas):
             self.dashes((left, mid), right, colours.INK)
         self._quote(moment, prices, moment.quotes[0], moment.quotes[1], bid=True)
         self._quote(moment, prices, moment.quotes[2], moment.quotes[3], bid=False)
-        self._ladder_legend(_LADDER_TOP + _ROWS * _ROW + 5)
+        self._ladder_legend(_LADDER_TOP + _ROWS * _ROW + 5, queues=moment.queue is not None)
+
+    def _place(self, moment: Moment, price: int, resting: int, scale: float, y: float, bid: bool) -> None:
+        """Mark an own quote's place in its queue: marks behind the units ahead of it; those behind it are paler."""
+        ahead = moment.ahead("bid" if bid else "ask")
+        if ahead is None or price != moment.quotes[0 if bid else 2]:
+            return
+        behind = (resting - ahead) * scale
+        left = _PRICE - resting * scale if bid else _ASKS + ahead * scale
+        self.box(left, y - 7, behind, 14, colours.PALEST_BUY if bid else colours.PALEST_SELL)
+        line = _PRICE - ahead * scale - 2 if bid else _ASKS + ahead * scale
+        for top in (y - 9, y + 5):  # above and below the number
+            self.box(line, top, 2, 4, colours.OWN)
 
     def _flash(self, moment: Moment, prices: range) -> None:
-        """Highlight the row at which the last decision's fills cleared, with their quantities at its ends."""
-        if not (moment.bought or moment.sold):
-            return
-        y = self.row_middle(moment, min(max(moment.last_price, prices[-1]), prices[0]))
-        self.box(_LEFT, y - _ROW / 2, _RIGHT - _LEFT, _ROW, colours.FLASH)
+        """Highlight the rows at which pictures show the last decision's fills, with their quantities at the ends."""
+        rows = moment.filled_rows()
+        places = [self.row_middle(moment, min(max(price, prices[-1]), prices[0])) for price in rows]
+        for filled, y in zip((moment.bought, moment.sold), places, strict=True):
+            if filled:
+                self.box(_LEFT, y - _ROW / 2, _RIGHT - _LEFT, _ROW, colours.FLASH)
         if moment.bought:
-            self.text(f"+{moment.bought}", _LEFT + 3, y, 19, colours.DEEP_BUY, middle=True)
+            self.text(f"+{moment.bought}", _LEFT + 3, places[0], 19, colours.DEEP_BUY, middle=True)
         if moment.sold:
-            self.text(f"-{moment.sold}", _RIGHT - 3, y, 19, colours.DEEP_SELL, align=1.0, middle=True)
+            self.text(f"-{moment.sold}", _RIGHT - 3, places[1], 19, colours.DEEP_SELL, align=1.0, middle=True)
 
     def quote_box(self, moment: Moment, bid: bool) -> tuple[float, float, float, float] | None:
         """Return left, top, width and height of the mark of a standing quote; None without one."""
@@ -176,7 +191,11 @@ class Picture(Canvas):
             return
         left, top, width, height = place
         self.box(left, top, width, height, colours.OWN)
-        self.text(str(qty), left + width / 2, top + height / 2, 17, colours.WHITE, align=0.5, middle=True)
+        ahead = moment.ahead("bid" if bid else "ask")
+        text, size = (str(qty), 17) if ahead is None else (f"{qty} | {ahead}", 15)
+        if len(text) > 6:  # wider than the mark
+            text, size = text.replace(" ", ""), 13
+        self.text(text, left + width / 2, top + height / 2, size, colours.WHITE, align=0.5, middle=True)
         if not prices[-1] <= price <= prices[0]:
             self.text(f"at {price}", left + width / 2, top + height / 2 + _ROW, 14, colours.OWN, align=0.5, middle=True)
 
@@ -193,8 +212,8 @@ class Picture(Canvas):
         row = int((y - _LADDER_TOP) // _ROW)
         return self.shown_prices(moment)[row] if 0 <= row < _ROWS else None
 
-    def _ladder_legend(self, y: float) -> None:
-        x = self._key(_LEFT, y, colours.OWN, "own quote")
+    def _ladder_legend(self, y: float, queues: bool) -> None:
+        x = self._key(_LEFT, y, colours.OWN, "own quote | ahead" if queues else "own quote")
         x = self._key(x + 12, y, colours.FLASH, "own fill")
         x = self._key(x + 12, y, colours.INK, "last price")
         self.dashes((x + 12, y + 6), x + 28, colours.INK)

@@ -42,12 +42,30 @@ class Moment(NamedTuple):
     arrival2: int  # twice the mid when the episode began
     scenario: int  # that the episode plays, of a randomised environment
     left: int  # what is left of a block to execute, signed: + to buy, - to sell; 0 without a block
+    queue: tuple[int, int] | None = None  # built-in units ahead of the own bid and ask; None where nobody queues
 
     def depth(self, price: int, side: str) -> int:
         """Return the built-in quantity that rests at a price on `"bid"` or `"ask"`; 0 off the grid."""
         check_choice("side", side, ("bid", "ask"))
         book, tick = (self.bid if side == "bid" else self.ask), check_count("price", price, -(2**31)) - self.origin
         return int(book[tick]) if 0 <= tick < len(book) else 0
+
+    def ahead(self, side: str) -> int | None:
+        """Return the built-in units ahead of the own quote on `"bid"` or `"ask"`; None without a quote or a queue."""
+        check_choice("side", side, ("bid", "ask"))
+        ask = side == "ask"
+        return self.queue[ask] if self.queue is not None and self.quotes[1 + 2 * ask] else None
+
+    def filled_rows(self) -> tuple[int, int]:
+        """Return the prices at which pictures show what was bought and sold in the last decision.
+
+        That is the clearing price; under continuous trading the own quote's, as long as it is known.
+        """
+        if self.queue is None:
+            return self.last_price, self.last_price
+        bid, _, ask, _ = self.quotes
+        near = [price if abs(2 * price - self.mid2) <= 2 * len(self.bid) else self.last_price for price in (bid, ask)]
+        return near[0], near[1]
 
     @property
     def pnl(self) -> float:
@@ -138,22 +156,23 @@ class MarketRecorder:
         core, m, k = self.core, self.market, self.slot
         state, env = core.simulator.tensors, core.tensors
         own = env["observation"][m, k, MARKET_FEATURES : MARKET_FEATURES + 1].view(torch.int32)  # travels as its bits
+        queue = [state["queue"][m, k]] if "queue" in state else []
         slot = [state["quotes"][m, k], *(state[name][m, k : k + 1] for name in ("cash", "inventory", "fees"))]
         parts = [state[name][m : m + 1] for name in _SCALARS]
         parts += [env[name][m : m + 1] for name in ("elapsed", "arrival2", "scenario")]
         parts += [env["mid_history"][m, :1], env["volume_history"][m, :1]]
-        parts += [*slot, core.fills[m, k], own, state["bid"][m], state["ask"][m]]
+        parts += [*slot, core.fills[m, k], own, state["bid"][m], state["ask"][m], *queue]
         values = torch.cat([part.to(torch.int64) for part in parts]).cpu().numpy()
         seed, episode, origin, tick, fundamental, elapsed, arrival2, scenario, mid2, volume = values[:10].tolist()
         quotes, cash, inventory, fees, bought, sold = values[10:14].tolist(), *values[14:19].tolist()
         share, books = float(values[19:20].astype(np.int32).view(np.float32)[0]), values[20:]
-        levels = len(books) // 2
+        levels = len(state["bid"][m])
         return Moment(
             seed=seed,
             episode=episode,
             origin=origin,
             bid=books[:levels],
-            ask=books[levels:],
+            ask=books[levels : 2 * levels],
             elapsed=elapsed,
             mid2=mid2,
             last_price=tick + origin,
@@ -168,4 +187,5 @@ class MarketRecorder:
             arrival2=arrival2,
             scenario=scenario,
             left=round(share * self.block) if self.block else 0,
+            queue=(int(books[-2]), int(books[-1])) if queue else None,
         )

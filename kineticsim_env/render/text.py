@@ -77,13 +77,30 @@ def _ladder(moment: Moment, rows: int) -> list[str]:
 def _row(moment: Moment, price: int) -> str:
     bid, ask = moment.depth(price, "bid"), moment.depth(price, "ask")
     bid_price, bid_qty, ask_price, ask_qty = moment.quotes
-    own_bid = str(bid_qty) if bid_qty and bid_price == price else ""
-    own_ask = str(ask_qty) if ask_qty and ask_price == price else ""
-    bids = f"{'#' * min(bid, _BAR):>{_BAR}} {bid or '':>4}"
-    asks = f"{ask or '':<4} {'#' * min(ask, _BAR):<{_BAR}}"
+    bid_ahead = moment.ahead("bid") if bid_price == price else None
+    ask_ahead = moment.ahead("ask") if ask_price == price else None
+    own_bid = _own(bid_qty, bid_ahead) if bid_qty and bid_price == price else ""
+    own_ask = _own(ask_qty, ask_ahead) if ask_qty and ask_price == price else ""
+    bids = f"{_bar(bid, bid_ahead)[::-1]:>{_BAR}} {bid or '':>4}"
+    asks = f"{ask or '':<4} {_bar(ask, ask_ahead):<{_BAR}}"
     notes = []
-    if price == moment.last_price:
-        notes += [f"+{moment.bought}"] * bool(moment.bought) + [f"-{moment.sold}"] * bool(moment.sold)
+    bought_at, sold_at = moment.filled_rows()
+    if price == bought_at and moment.bought:
+        notes.append(f"+{moment.bought}")
+    if price == sold_at and moment.sold:
+        notes.append(f"-{moment.sold}")
     mark = "<" if price == moment.last_price else " "
     middle = "=" if 2 * price == moment.mid2 else " "
     return f"{own_bid:>8} {bids} {middle}{price:>7}{mark} {asks} {own_ask:<8} {' '.join(notes)}"
+
+
+def _own(qty: int, ahead: int | None) -> str:
+    """Return an own quote: its quantity, and in brackets the units ahead of it where it queues."""
+    return str(qty) if ahead is None else f"{qty} ({ahead})" if qty < 100 and ahead < 1000 else f"{qty}({ahead})"
+
+
+def _bar(resting: int, ahead: int | None) -> str:
+    """Return a bar from the price outwards; units behind the own quote are colons."""
+    length = min(resting, _BAR)
+    first = length if ahead is None else min(ahead, length)
+    return "#" * first + ":" * (length - first)

@@ -20,10 +20,11 @@ _HOST = torch.device("cpu")
 
 def check_series(record: Any) -> tuple[str, ...]:
     """Return the names of the series to record."""
-    names = _entries("record", record, f"a sequence of {', '.join(layout.SERIES)}")
+    known = [*layout.SERIES, *layout.FURTHER_SERIES]
+    names = _entries("record", record, f"a sequence of {', '.join(known)}")
     for name in names:
-        if not is_one_of(name, layout.SERIES):
-            raise ValueError(f"record: got {show(name)}, allowed are {', '.join(layout.SERIES)}")
+        if not is_one_of(name, known):
+            raise ValueError(f"record: got {show(name)}, allowed are {', '.join(known)}")
     return names
 
 

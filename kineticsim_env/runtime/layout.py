@@ -38,7 +38,8 @@ RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *QUEUE_STA
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
-SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction
+SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction,
+FURTHER_SERIES = "best_bid best_ask bid_depth ask_depth signed_volume".split()  # and what it takes time to record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Field:
         return _DTYPES[self.ctype]
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape for given sizes, e.g. `{"M": 64, "L": 128, "K": 1}`."""
+        """Return the shape for given sizes, e.g. `{"M": 64, "L": 128, "K": 1, "F": 37}`."""
         return tuple(sizes[dim] if dim in sizes else int(dim) for dim in self.dims)
 
 
@@ -135,6 +136,11 @@ TASK_FIELDS = parse_struct(_TEXT, "TaskParams")
 LAUNCH_FIELDS = parse_struct(_TEXT, "Launch")
 TaskParams = structure("TaskParams", TASK_FIELDS, {})
 Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
+
+
+def observation_length(queues: bool) -> int:
+    """Return F, how many numbers a row of observations has; `queues`: quotes have places in queues, which it shows."""
+    return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0)
 
 
 @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it

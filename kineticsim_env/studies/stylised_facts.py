@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from kineticsim_env import statistics
@@ -90,6 +91,7 @@ def measure(
             series = simulator.run(auctions, ("last_price", "mid2", "volume"), progress=False)
             host = {name: value.cpu().numpy() for name, value in series.items()}
             found = market_statistics(host["last_price"], host["mid2"], host["volume"], config.num_levels, lags)
+            found["even_resting"] = _even_share(simulator.bid, simulator.ask)
             parts.append({name: value.reshape(points, count, *value.shape[1:]) for name, value in found.items()})
             bar.update(points * count)
     values = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
@@ -133,8 +135,15 @@ def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, l
         "largest": size.max(1).astype(np.float64),
         "at_bottom": (price[:, -1] <= EDGE).astype(np.float64),
         "at_top": (price[:, -1] >= levels - 1 - EDGE).astype(np.float64),
+        "even_prices": (price % 2 == 0).mean(1),
         "reached_edge": ((price <= EDGE) | (price >= levels - 1 - EDGE)).any(1).astype(np.float64),
     }
+
+
+def _even_share(bid: torch.Tensor, ask: torch.Tensor) -> np.ndarray:
+    """Return the share of the units that rest on even ticks, of books int32 `[M, L]`."""
+    resting = (bid + ask).cpu().numpy().astype(np.int64)
+    return _ratio(resting[:, ::2].sum(1), resting.sum(1))
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

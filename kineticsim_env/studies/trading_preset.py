@@ -21,6 +21,8 @@ from kineticsim_env.simulator import Simulator
 
 SIZE, INVENTORY_LIMIT, WARMUP, AUCTIONS = 8, 40, 100, 300
 DEPTH_TIMES = (100, 300, 1000, 3000)
+LONG, MOST = 2000, 1024  # auctions and markets of what is said of returns
+SPANS, LAGS = (1, 2, 5, 10, 20, 50, 100, 200), (1, 2, 3, 5, 10, 20, 50)
 SEED = 7 << 32
 
 
@@ -42,6 +44,18 @@ class Market(NamedTuple):
     volatility: statistics.Mean
     depth: dict[int, statistics.Mean]  # resting units of both sides after so many auctions
     deepest: int  # of any market at any of those times
+
+
+class Returns(NamedTuple):
+    """What the changes of a price are like, one row per market."""
+
+    deviation: np.ndarray  # of the change over one auction, ticks, [M]
+    kurtosis: np.ndarray  # its excess kurtosis, [M]
+    autocorrelation: np.ndarray  # by LAGS, [M, n]
+    of_sizes: np.ndarray  # that of |changes|, [M, n]
+    variance_ratio: np.ndarray  # by SPANS: the variance of the change, over as many times that over one auction, [M, n]
+    fundamental: np.ndarray  # by SPANS: the variance of the fundamental's change over that of the price's, [M, n]
+    away: np.ndarray  # deviation of the price from the fundamental, ticks, [M]
 
 
 Rule = Callable[[Simulator], torch.Tensor]  # returns the quotes of the next decision, int32 [M, 1, 4]
@@ -105,3 +119,36 @@ def _depths(config: MarketConfig, markets: int, engine: str) -> tuple[dict[int, 
         depth[auctions] = statistics.mean_and_error(resting)
         deepest = max(deepest, int(resting.max()))
     return depth, deepest
+
+
+def returns_without_learners(config: MarketConfig, markets: int, engine: str = "auto") -> dict[str, Returns]:
+    """Watch the last price and the mid over LONG auctions."""
+    simulator = Simulator(config, min(markets, MOST), engine=engine, seed=SEED)
+    simulator.run(WARMUP, progress=False)
+    series = simulator.run(LONG, ("last_price", "mid2", "fundamental"), progress=False)
+    host = {name: values.cpu().numpy().astype(np.float64) for name, values in series.items()}
+    prices = {"last price": host["last_price"], "mid": host["mid2"] / 2}
+    return {name: returns_of(price, host["fundamental"]) for name, price in prices.items()}
+
+
+def returns_of(price: np.ndarray, fundamental: np.ndarray) -> Returns:
+    """Return what changes of a price are like, beside those of the fundamental price; both float64 `[M, S]`."""
+    change = np.diff(price, axis=1)
+
+    def lagged(series: np.ndarray) -> np.ndarray:
+        return np.stack([statistics.autocorrelation(series, lag) for lag in LAGS], axis=1)
+
+    def variances(series: np.ndarray) -> np.ndarray:
+        # Neither price drifts, so the mean square is the variance. The mean of few long spans is not taken off.
+        return np.stack([((series[:, span:] - series[:, :-span]) ** 2).mean(1) for span in SPANS], axis=1)
+
+    whole = variances(price)
+    return Returns(
+        statistics.volatility(change),
+        statistics.excess_kurtosis(change),
+        lagged(change),
+        lagged(np.abs(change)),
+        whole / (whole[:, :1] * np.array(SPANS)),
+        variances(fundamental) / whole,
+        np.sqrt(((price - fundamental) ** 2).mean(1)),
+    )

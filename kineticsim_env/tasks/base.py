@@ -67,6 +67,11 @@ CHANGEABLE = (
 )
 
 
+def observation_size(role: str, queues: bool) -> int:
+    """Return how many numbers a role sees: all of a row where it ends with places in queues."""
+    return layout.observation_length(queues=True) if queues else OBSERVATION_SIZES[role]
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it."""
@@ -141,9 +146,15 @@ class Task:
             return spaces.Discrete(choices)
         return spaces.Box(-1.0, 1.0, (ACTION_SIZES[role],), np.float32)
 
-    def observation_space(self, role: str) -> spaces.Box:
-        """Return a new observation space for a role: float32 `[37]` for a maker or an executor, `[36]` for others."""
-        low = np.full(OBSERVATION_SIZES[check_choice("role", role, ROLES)], -1.0, np.float32)
+    def observation_space(self, role: str, queues: bool = False) -> spaces.Box:
+        """Return a new observation space for a role: float32 `[37]` for a maker or an executor, `[36]` for others.
+
+        Args:
+            role: One of `ROLES`.
+            queues: Whether trading is continuous, so that quotes have places in queues: `[39]` for all roles.
+        """
+        low = np.full(observation_size(check_choice("role", role, ROLES), queues), -1.0, np.float32)
+        low[layout.CONSTANTS["kObservation"] :] = 0.0  # what is ahead in a queue is never negative
         low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
         low[_NEVER_NEGATIVE[role]] = 0.0  # nor are time and standing quantities
         return spaces.Box(low, np.ones_like(low), dtype=np.float32)

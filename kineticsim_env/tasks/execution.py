@@ -60,6 +60,10 @@ class ExecutionTask(ForBlocks, Task):
     | 35 | its quantity / `max_qty` | 0 | 1 |
     | 36 | mid less arrival price, s(half ticks, 16) | -1 | 1 |
 
+    Under continuous trading (`mechanism="continuous"`) it is `Box(-1, 1, (39,), float32)`. Behind these come the
+    built-in units before the learner's orders in their queues, s(units, 8): before its bid (37) and its ask (38), 0
+    where it has none or it is off the grid.
+
     ## Rewards
 
     Against the arrival price, the mid when the episode began (Perold 1988, "The implementation shortfall"), in ticks

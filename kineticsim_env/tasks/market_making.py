@@ -56,6 +56,10 @@ class MarketMakingTask(ForProfit, Task):
     | 35 | own standing ask less mid, s(half ticks, 16); 0 without one | -1 | 1 |
     | 36 | quantity of the own standing ask / `max_qty` | 0 | 1 |
 
+    Under continuous trading (`mechanism="continuous"`) it is `Box(-1, 1, (39,), float32)`. Behind these come the
+    built-in units before the learner's quotes in their queues, s(units, 8): before its bid (37) and its ask (38), 0
+    where it has none or it is off the grid.
+
     ## Rewards
 
     `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.

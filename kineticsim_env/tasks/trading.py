@@ -54,6 +54,10 @@ class TradingTask(ForProfit, Task):
     | 34 | mid less its price, s(half ticks, 16); 0 without one | -1 | 1 |
     | 35 | its quantity / `max_qty` | 0 | 1 |
 
+    Under continuous trading (`mechanism="continuous"`) it is `Box(-1, 1, (39,), float32)`. Behind these come the
+    built-in units before the learner's orders in their queues, s(units, 8): before its bid (37) and its ask (38), 0
+    where it has none or it is off the grid; 36 is 0.
+
     ## Rewards
 
     `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.

@@ -134,7 +134,7 @@ def check_observations(env: Any) -> None:
     """Raise if an observation lies outside its space."""
     core = env.core
     for slot, role in enumerate(core.roles):
-        space = core.task.observation_space(role)
+        space = core.observation_space(role)
         rows = core.tensors["observation"][:, slot, : space.shape[0]].numpy()
         if not ((rows >= space.low) & (rows <= space.high)).all():
             place = np.argwhere(~((rows >= space.low) & (rows <= space.high)))[0]

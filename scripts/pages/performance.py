@@ -14,18 +14,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env.config import PRESETS
 from scripts.pages.markdown import wrapped
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Figures = Mapping[tuple[str, str], Mapping[str, float]]  # by group and name of a row
 NEEDED = "engine agents levels markets baselines memory steps python suite training learning cpu".split()
+CORES = "paper, 256 agents", "trading, 20 agents"  # rows of one core that the pages compare
 PUBLISHED = 44.6e9  # events/s of the authors' own kernel on an H200
 
 
-def load(path: Path) -> tuple[Figures, dict[str, Any]]:
-    """Return the rows of a file by group and name, and the machine."""
+def load(path: Path) -> tuple[Figures, dict[str, Any], bool]:
+    """Return the rows of a file by group and name, the machine, and whether the presets were those of today."""
     data = json.loads(path.read_text())
-    return {(row["group"], row["name"]): row for row in data["rows"] if "failed" not in row}, data["machine"]
+    rows = {(row["group"], row["name"]): row for row in data["rows"] if "failed" not in row}
+    return rows, data["machine"], data.get("presets") == PRESETS
 
 
 def rate(value: float, unit: float = 0.0) -> str:
@@ -58,8 +61,8 @@ def events(figures: Figures, name: str, group: str = "engine") -> float:
     return figures[group, name]["events_per_s"]
 
 
-def stands(figures: Figures, machine: Mapping[str, Any], scaling: Mapping[str, Any]) -> str:
-    """Return "Where it stands"."""
+def stands(figures: Figures, machine: Mapping[str, Any], scaling: Mapping[str, Any], current: bool) -> str:
+    """Return "Where it stands"; `current`: the presets were those of today."""
     hashes = figures["baselines", "the hash alone"]["hashes_per_s"]
     theirs = {agents: events(figures, f"the paper's kernel, {agents} agents", "baselines") for agents in (256, 1024)}
     rows = []
@@ -139,6 +142,11 @@ def stands(figures: Figures, machine: Mapping[str, Any], scaling: Mapping[str, A
         f"whose books were compared bit for bit first, does {rate(theirs[256])} events/s with 256 agents and "
         f"{rate(theirs[1024])} with 1,024, and the hash alone does {rate(hashes)}/s."
     )
+    if not current:
+        intro += (
+            ' Rates of preset `trading`, of environments and of training are of `rounding="even"`, which the preset '
+            "had then."
+        )
     heads = ["what", "target", "reached", "times the paper's kernel", "share of the hash's rate", "bound by"]
     outro = (
         f"The paper's authors measured their own kernel at {PUBLISHED / 1e9} G events/s on an H200; {rate(best)} is "
@@ -227,13 +235,49 @@ def cores(figures: Figures, machine: Mapping[str, Any]) -> str:
     return "\n\n".join([wrapped(intro), lines(heads, [["events/s", *cells]]), wrapped(outro)])
 
 
+def parts(counts: Mapping[str, Any]) -> str:
+    """Return what an auction of the C++ engine consists of, in instructions, and why presets differ per event."""
+    found = counts["counts"]
+    totals = {name: sum(values.values()) for name, values in found.items()}
+    agents = {name: int(re.findall(r"(\d+) agents", name)[0]) for name in found}
+    paper, trading = CORES
+    own = {
+        name: sum(values[part] for part in ("agents' random words", "agents' orders")) for name, values in found.items()
+    }
+    even = f"{trading}, rounding even"
+    rows = [
+        [part, *(f"{values[part]:,.0f}" for values in found.values())]
+        for part in found[trading]
+        if any(values[part] for values in found.values())
+    ]
+    rows.append(["all", *(f"{total:,.0f}" for total in totals.values())])
+    rows.append(["all, per event", *(f"{total / agents[name]:.1f}" for name, total in totals.items())])
+    intro = (
+        f"**Why `trading` does fewer events/s than `paper`.** An auction of `trading` with 20 agents is "
+        f"{totals[trading]:,.0f} instructions, one of `paper` with 256 agents {totals[paper]:,.0f}; per event that is "
+        f"{totals[trading] / 20:.0f} and {totals[paper] / 256:.0f}. Agents are {own[trading] / totals[trading]:.0%} of "
+        f"the former and {own[paper] / totals[paper]:.0%} of the latter. The rest is the auction's own, and 20 events "
+        f"share it instead of 256. In `trading` it is more, too: clearing goes over the ticks of orders up to 14 ticks "
+        f"from the mid, where `paper` has 3, and over the whole grid where these do not decide; cancellation takes a "
+        f"random word for every two ticks with orders. With 256 agents `trading` is at "
+        f"{totals['trading, 256 agents'] / 256:.0f} instructions per event. The coin is "
+        f"{totals[trading] / totals[even] - 1:.0%} of an auction."
+    )
+    outro = (
+        f"Counted by `python -m scripts.auction_parts` ([auction_parts.json](benchmarks/auction_parts.json)): valgrind "
+        f"counts the instructions that {counts['compiler']} made; a part has those of its functions, inlined or not."
+    )
+    return "\n\n".join([wrapped(intro), lines(["instructions per auction", *found], rows), wrapped(outro)])
+
+
 def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
-    """Return the table of README.md; every number of it stands on the page."""
+    """Return the table of README.md, and how the presets compare; every number of it stands on the page."""
     core = rate(events(figures, "paper, 1024 agents, one core", "cpu"), 1e6)
     both = rate(events(figures, "paper, 256 agents, two cores", "cpu"), 1e6)
     made = figures["cpu", "MarketMaking, 1024 markets, one core"]["steps_per_s"] / 1e6
     captured = rate(figures["steps", "65536 markets, 64 agents"]["steps_per_s"])
     default, fast = (rate(figures["training", name]["training_steps_per_s"]) for name in ("default", "fast"))
+    trading = events(figures, f"{CORES[1]}, one core", "cpu")
     rows = [
         [
             "agent-events/s, preset `paper`, 256 agents",
@@ -241,6 +285,7 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
             f"{both} (two cores)",
         ],
         ["the same, 1,024 agents", rate(events(figures, "paper, 1024 agents")), f"{core} (one core)"],
+        ["preset `trading`, 20 agents", "", f"{rate(trading, 1e6)} (one core)"],
         ["environment steps/s, 64 agents, in a CUDA graph", captured, f"{made:.2f} M (one core)"],
         ["training steps/s, PPO with 4 epochs", default, ""],
         ["the same, 1 epoch", fast, ""],
@@ -251,7 +296,13 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
         ],
         ["four GPUs, events/s over those of one", f"{scaling['scaling']['4']['ratios']['engine']:.2f}", ""],
     ]
-    return lines(["", "one H200", "CPU"], rows)
+    paper = events(figures, f"{CORES[0]}, one core", "cpu")
+    text = (
+        "An agent-event is one order of one built-in agent in one auction. On one core `trading` does "
+        f"{rate(trading, 1e6)} of them per second, and `paper` {rate(paper, 1e6)}: an auction of the 20 agents costs "
+        "nearly as much as one of the 256 ([why](docs/performance.md#the-c-engine))."
+    )
+    return "\n\n".join([lines(["", "one H200", "CPU"], rows), wrapped(text)])
 
 
 def replaced(text: str, name: str, body: str) -> str:
@@ -270,10 +321,13 @@ def main(words: Sequence[str] | None = None) -> None:
     benchmarks = ROOT / "docs" / "benchmarks"
     parser.add_argument("--figures", type=Path, default=benchmarks / "performance_h200.json", help="what was measured")
     parser.add_argument("--scaling", type=Path, default=benchmarks / "scaling_h200.json", help="over several GPUs")
+    parser.add_argument(
+        "--parts", type=Path, default=benchmarks / "auction_parts.json", help="what auctions consist of"
+    )
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md", help="the page")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="the README")
     options = parser.parse_args(words)
-    figures, machine = load(options.figures)
+    figures, machine, current = load(options.figures)
     scaling = json.loads(options.scaling.read_text())
     missing = sorted(set(NEEDED) - {group for group, _ in figures})
     if missing:
@@ -281,12 +335,13 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{options.figures}: it has no rows of {', '.join(missing)}; see scripts/performance_figures.py"
         )
     bodies = {
-        "stands": stands(figures, machine, scaling),
+        "stands": stands(figures, machine, scaling, current),
         "sweeps": sweeps(figures),
         "steps": steps(figures),
         "drawn": drawn(figures),
         "training": training(figures),
         "cores": cores(figures, machine),
+        "parts": parts(json.loads(options.parts.read_text())),
     }
     text = options.page.read_text()
     for name, body in bodies.items():

@@ -1,7 +1,7 @@
 """`python -m scripts.pages.stylised_facts --markets 4096` measures the market's own behaviour by its mix of agents.
 
-The published sweep over the share of momentum agents, at its size and with many markets per point; then the plane
-momentum x maker. It writes docs/stylised_facts.md and its pictures.
+The published sweep over the share of momentum agents, at its size and with many markets per point; the latter with its
+rounding and with a coin's; then the plane momentum x maker. It writes docs/stylised_facts.md and its pictures.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # what else the published text leaves ope
     '`population="fixed"`': {"population": "fixed"},
     '`tie="mid"`': {"tie": "mid"},
     '`residue="cancel"`': {"residue": "cancel"},
+    '`rounding="coin"`': {"rounding": "coin"},
 }
 
 
@@ -49,8 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name: measure(line, PUBLISHED_MARKETS, engine=options.engine, **changes) for name, changes in OTHERS.items()
     }
     large = measure(line, options.markets, engine=options.engine)
+    coin = measure(line, options.markets, engine=options.engine, rounding="coin")
     grid = measure(plane, min(PLANE_MARKETS, options.markets), lags=1, engine=options.engine)
-    draw(images, small["as published"], large, grid)
+    draw(images, small["as published"], large, coin, grid)
     setting = {
         "command": f"python -m scripts.pages.stylised_facts --markets {options.markets}",
         "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "edge": EDGE,
         "seconds": time.perf_counter() - begin,
     }
-    (options.output / "stylised_facts.md").write_text(page(small, large, grid, setting))
+    (options.output / "stylised_facts.md").write_text(page(small, large, coin, grid, setting))
     print(f"wrote {options.output / 'stylised_facts.md'} in {setting['seconds']:.0f} s")
 
 

@@ -20,13 +20,14 @@ _MOMENTUM = "share of momentum agents"
 _GREEN, _ORANGE = "#2e7d4f", "#d98a1c"
 
 
-def draw(folder: Path, small: Any, large: Any, plane: Any) -> None:
-    """Write the pictures: the sweep at the published size, with many markets, its autocorrelations, and the plane.
+def draw(folder: Path, small: Any, large: Any, coin: Any, plane: Any) -> None:
+    """Write the pictures: the sweep at the published size and with many markets, autocorrelations, roundings, plane.
 
     Args:
         folder: Where the PNGs go.
         small: `Sweep` at the published number of markets.
         large: The same populations with many.
+        coin: These with `rounding="coin"`.
         plane: Momentum x maker.
     """
     for name, sweep in (("sweep", small), ("ensemble", large)):
@@ -47,7 +48,31 @@ def draw(folder: Path, small: Any, large: Any, plane: Any) -> None:
         columns=3,
         size=(4.9, 3.9),
     )
+    _draw_rounding(folder / "stylised_rounding.png", {'"even", the paper\'s': large, '"coin"': coin})
     _draw_plane(folder / "stylised_plane.png", plane)
+
+
+def _draw_rounding(path: Path, sweeps: dict[str, Any]) -> None:
+    """Draw what rounding decides: kurtosis of the median market, |returns| at lag 1, and the end that prices reach."""
+    shown = (
+        ("kurtosis", "Excess kurtosis, median market", "excess kurtosis"),
+        ("acf_abs", "|Returns|, lag 1", "autocorrelation, mean over markets"),
+        ("at_top", "Markets that end at the top of the grid", "share of the markets"),
+    )
+
+    def curves(axes: Any, name: str, title: str, label: str) -> None:
+        axes.axhline(0, color=plots.GREY, lw=0.8)
+        for (rounding, sweep), colour in zip(sweeps.items(), (plots.BUY, plots.SELL), strict=True):
+            if name == "kurtosis":
+                values = [float(np.nanmedian(found)) for found in sweep.values[name]]
+            else:
+                lag = 1 if name == "acf_abs" else None
+                values = [sweep.mean(name, point, lag).mean for point in range(len(sweep.shares))]
+            axes.plot(sweep.shares[:, 0], values, marker="o", ms=4, color=colour, label=f"rounding={rounding}")
+        axes.set(title=title, xlabel=_MOMENTUM, ylabel=label)
+        axes.legend(fontsize=8)
+
+    plots.save_panels(path, [lambda axes, s=one: curves(axes, *s) for one in shown], columns=3, size=(4.9, 3.9))
 
 
 def _curve(axes: Any, sweep: Any, name: str, label: str, colour: str) -> None:

@@ -13,12 +13,13 @@ from scripts.pages.stylised_facts_figures import STANDARD
 _JUMP = 10  # ticks: a return of this size is counted as a jump
 
 
-def page(small: Mapping[str, Any], large: Any, plane: Any, setting: Mapping[str, Any]) -> str:
+def page(small: Mapping[str, Any], large: Any, coin: Any, plane: Any, setting: Mapping[str, Any]) -> str:
     """Return the page in Markdown.
 
     Args:
         small: The sweep at the published number of markets, `"as published"` first, then under other options.
         large: The sweep with many markets per point.
+        coin: The same with `rounding="coin"`.
         plane: Momentum x maker.
         setting: What else the text names: command, engine, markets, plane_markets, auctions, edge, seconds.
     """
@@ -32,7 +33,8 @@ How volatility, tails, volume and autocorrelation depend on who trades. The publ
 of momentum agents from 0 to 0.70 by 0.05, makers 0.15, the rest noise agents; 256 agents, 128 ticks, {few} markets per
 point, {setting["auctions"]:,} auctions from the opening book. All fifteen populations run side by side in one
 `Simulator` and one call of `run` (one launch on a GPU), through shares given per market. Then the same with
-{setting["markets"]:,} markets per point, in blocks of such ensembles, and the plane of both shares.
+{setting["markets"]:,} markets per point, in blocks of such ensembles, and the plane of both shares. Much of what the
+paper reports is made by how prices are rounded: [below](#what-rounding-makes-of-it).
 
 {measured_on(setting)} All of it took {setting["seconds"]:.0f} s. ± is half of a 95% confidence
 interval over markets. Kurtosis has a heavy tail over markets: its intervals, in brackets, are of a bootstrap that draws
@@ -77,6 +79,10 @@ end of the grid; "reached" are those that were ever at either.
 
 ![autocorrelations by mix](images/stylised_autocorrelation.png)
 
+## What rounding makes of it
+
+{_rounding(large, coin)}
+
 ## Momentum x maker
 
 {setting["plane_markets"]} markets per point, 15 x 8 mixes less the one that has more than all agents (white).
@@ -89,8 +95,8 @@ end of the grid; "reached" are those that were ever at either.
 The same {few} markets per point under other options. The tie rule shows: with `tie="mid"` the kurtosis and both first
 lags are not the paper's, with the lowest price they are. Fixed counts make no difference to what the paper states.
 Cancelling the residue makes none at low shares, and at 0.70 takes the volume below the paper's. That prices end at the
-top from 0.65 on, rather than at either end, is not explained here; it is not the tie rule, as they do so under
-`tie="mid"` too.
+top from 0.65 on, rather than at either end, is not the tie rule, as they do so under `tie="mid"` too: it is the
+rounding. With the coin none of the paper's figures below is met but the volume at 0.
 
 {_options_table(small)}
 """
@@ -141,13 +147,91 @@ autocorrelation of |returns| does not decay slowly: it is {_lags(large, "acf_abs
 (a deviation of {value("price_sd", standard, 3)} ticks in the whole run), and it bounces: it changes in
 {_percent(large, "changed", standard)} of the auctions, but in {_percent(large, "changed_again", standard)} of those
 after a change, and {_percent(large, "taken_back", standard)} of these second changes go the other way. The first lag is
-a change and its reversal.
+a change and its reversal, and [rounding makes it](#what-rounding-makes-of-it).
 
 **Where |returns| do decay slowly, it is the trip to the end of the grid.** At 0.50 their autocorrelation is
 {_lags(large, "acf_abs", half)}. In the second half of the same runs alone it is
 {_lags(large, "acf_abs_late", half)}. So the slow decay comes from a run that is made of a trip and a stay, and is gone
 in the stay. During such runs returns themselves are correlated too, {_lags(large, "acf", half)}; the paper's absence of
 linear predictability holds at its standard mix, not at these."""
+
+
+def _rounding(even: Any, coin: Any) -> str:
+    """Return the section on rounding: its table, and what it says."""
+    last, standard, third = len(even.shares) - 1, even.point(STANDARD), even.point(0.3)
+
+    def both(name: str, point: int, digits: int) -> str:
+        return f"{pm(even.mean(name, point), digits)} becomes {pm(coin.mean(name, point), digits)}"
+
+    jumps = np.mean(coin.values["largest"][last] >= _JUMP)
+    ends = [_percent(coin, name, last) for name in ("at_bottom", "at_top")]
+    return f"""A mid is often half way between two ticks, and then so is every limit price that is a whole number of
+ticks from it. The published model rounds these to the even tick (`rounding="even"`, the preset `paper`'s). With
+`rounding="coin"` they go up or down, all of an auction together, as a coin falls that is drawn for each auction;
+nothing else changes, no other random number either. All presets but `paper` use the coin. The sweep of
+{even.values["volume"].shape[1]:,} markets per point under both, side by side:
+
+{_rounding_table(even, coin)}
+
+![both roundings by share of momentum agents](images/stylised_rounding.png)
+
+**Half to even keeps the market on even ticks.** At {STANDARD:g} it has {_percent(even, "even_resting", standard)} of
+the units that rest at the end of the run on them, and {_percent(even, "even_prices", standard)} of the prices; the coin
+{_percent(coin, "even_resting", standard)} and {_percent(coin, "even_prices", standard)}.
+
+**At low shares it makes the kurtosis, and the autocorrelation of |returns|.** At {STANDARD:g} the excess kurtosis of
+{between(even.kurtosis(standard), 2)} becomes {between(coin.kurtosis(standard), 2)}, and the autocorrelation of
+|returns| at lag 1, {_lag(even, "acf_abs", standard, 1)}, becomes {_lag(coin, "acf_abs", standard, 1)}. With the coin
+the mid stays between two ticks and the price is one of the two as the coin falls. Such a price changes in half of the
+auctions; its returns are -1, 0 and 1 in a quarter, a half and a quarter of them, whose excess kurtosis is -1; a return
+has an autocorrelation of -0.5 with the next, and their sizes have none. With half to even the same market rests on an
+even tick, and the price changes in {_percent(even, "changed", standard)} of the auctions. Long calms are what makes a
+tail of returns that are at most {even.values["largest"][standard].max():.0f} ticks look fat, and a change that is taken
+back at once makes |returns| look as if they came in clusters. At this mix there are neither fat tails nor clusters in
+what agents do.
+
+**It decides which end of the grid prices reach.** At 0.70 {_percent(even, "at_top", last)} of the markets end at the
+top with half to even; with the coin {ends[0]} end at the bottom and {ends[1]} at the top. With half to even and a mid
+half a tick above an even tick, momentum agents buy two ticks above that tick and sell at it: around a price that is
+half a tick above the mid. Above an odd tick it is half a tick below. Grids begin with an even tick and end with an odd
+one, so the lowest mid between two ticks and the highest are both above even ones. Rounding pushes prices away from the
+bottom and holds them at the top.
+
+**So it makes most of the growth in volatility.** A deviation of the price of {both("price_sd", last, 2)} at 0.70, as
+prices that reached the bottom stay there, and {both("price_sd", 0, 3)} without momentum agents.
+
+**What is left with the coin** is what agents do. Volume grows with the share of momentum agents, from
+{pm(coin.mean("volume", 0), 1)} to {pm(coin.mean("volume", last), 1)} units. Prices leave for an end of the grid, at
+larger shares ({_percent(coin, "reached_edge", third)} of the markets at 0.30, instead of
+{_percent(even, "reached_edge", third)}), and |returns| decay slowly while they do. Rare jumps come at the largest
+shares: {jumps:.1%} of the markets at 0.70 have a return of {_JUMP} ticks or more, and the mean excess kurtosis is
+{between(coin.kurtosis(last), 1)} with a median of {np.nanmedian(coin.values["kurtosis"][last]):.2f}."""
+
+
+def _rounding_table(even: Any, coin: Any) -> str:
+    columns = [(sweep, sweep.point(share)) for share in (0.0, STANDARD, 0.7) for sweep in (even, coin)]
+
+    def row(what: str, text: Any) -> list[str]:
+        return [what, *(text(*column) for column in columns)]
+
+    rows = [
+        row("resting units on even ticks", lambda sweep, point: _percent(sweep, "even_resting", point)),
+        row("last prices on even ticks", lambda sweep, point: _percent(sweep, "even_prices", point)),
+        row("auctions that change the price", lambda sweep, point: _percent(sweep, "changed", point)),
+        row("deviation of the price", lambda sweep, point: pm(sweep.mean("price_sd", point), 3)),
+        row("excess kurtosis of returns", lambda sweep, point: between(sweep.kurtosis(point), 2)),
+        row("its median", lambda sweep, point: f"{np.nanmedian(sweep.values['kurtosis'][point]):.2f}"),
+        row("returns, lag 1", lambda sweep, point: _lag(sweep, "acf", point, 1)),
+        *(
+            row(f"\\|returns\\|, lag {lag}", lambda sweep, point, lag=lag: _lag(sweep, "acf_abs", point, lag))
+            for lag in (1, 2, 5)
+        ),
+        row("volume", lambda sweep, point: pm(sweep.mean("volume", point), 1)),
+        row("at the bottom", lambda sweep, point: _percent(sweep, "at_bottom", point)),
+        row("at the top", lambda sweep, point: _percent(sweep, "at_top", point)),
+    ]
+    heads = [f'{share:g}, `"{rounding}"`' for share in (0, STANDARD, 0.7) for rounding in ("even", "coin")]
+    return table(("momentum, rounding", *heads), rows)
 
 
 def _plane_text(plane: Any) -> str:

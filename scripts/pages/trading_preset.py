@@ -26,16 +26,18 @@ from kineticsim_env.studies.trading_preset import (
     Game,
     Market,
     play,
+    returns_without_learners,
     without_learners,
 )
 from scripts.pages.trading_preset_figures import draw
-from scripts.pages.trading_preset_text import page
+from scripts.pages.trading_preset_text import NO_MOMENTUM, page
 
 HALF_SPREADS = (1, 2, 3, 4, 5, 6, 8)
 SKEWS = (0.0, 0.04, 0.08, 0.12, 0.2)
 SKEW = 0.08  # of the candidates' second row
 
-# The design's candidates and two that lead from them to the preset. All share the options of the preset.
+# The design's candidates, two that lead from them to the preset, and the preset with the published model's rounding.
+# All share the options of the preset.
 CANDIDATES: dict[str, dict[str, Any]] = {
     "16 agents": dict(
         num_agents=16, noise=0.65, momentum=0.0, maker=0.05, noise_spread=12, walk_prob=0.2, jump_prob=0.01
@@ -45,6 +47,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     ),
     "20 agents, one momentum": dict(noise=0.55, momentum=0.05),
     "64 agents, close to the mid": dict(num_agents=64, noise_spread=3, maker_half_spread=1, market_order_prob=0.1),
+    "half to even": dict(rounding="even"),
 }
 VERDICTS = {
     "16 agents": "a maker earns somewhat more, but there is one built-in maker and no momentum agent: learners in "
@@ -54,6 +57,9 @@ VERDICTS = {
     "leaves no other; with three of them the herd is there whoever learns.",
     "64 agents, close to the mid": "what one would try first: a spread of hardly more than one tick leaves nothing to "
     "earn and nothing to learn.",
+    "half to even": "the published model's rounding, which [makes facts of its own](stylised_facts.md"
+    "#what-rounding-makes-of-it) where prices hardly move. Here they move by six ticks per auction, and little depends "
+    "on it: what is earned within two ticks of the mid.",
 }
 
 
@@ -139,7 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     preset = MarketConfig.preset("trading")
     others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
     found = measure("trading", others, SKEWS, SKEW, options)
-    text = page(found.games, found.rivals, found.watched, preset, {**found.setting, "verdicts": VERDICTS})
+    returns = returns_without_learners(preset, options.markets, options.engine)
+    calm = preset.replace(momentum=0.0, noise=preset.noise + preset.momentum)
+    returns[NO_MOMENTUM] = returns_without_learners(calm, options.markets, options.engine)["last price"]
+    setting = {**found.setting, "verdicts": VERDICTS}
+    text = page(found.games, found.rivals, found.watched, returns, preset, setting)
     (options.output / "trading_preset.md").write_text(text)
     print(f"wrote {options.output / 'trading_preset.md'}")
 

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.statistics import deviation_and_error, mean_and_error
-from scripts.pages.markdown import measured_on, pm, table, wrapped
+from kineticsim_env.statistics import bootstrap_interval, deviation_and_error, mean_and_error
+from kineticsim_env.studies.trading_preset import LAGS, LONG, SPANS, Returns
+from scripts.pages.markdown import between, measured_on, pm, table, wrapped
 
+NO_MOMENTUM = "last price, no momentum agents"  # of a table's row
 Games = Mapping[tuple[float, int], Any]  # by skew and half-spread
 
 
@@ -21,6 +23,7 @@ def page(
     games: Games,
     rivals: Mapping[str, Games],
     watched: Mapping[str, Any],
+    returns: Mapping[str, Returns],
     preset: MarketConfig,
     setting: Mapping[str, Any],
 ) -> str:
@@ -30,6 +33,8 @@ def page(
         games: Every maker on the preset.
         rivals: The makers on each candidate, without skew and with `setting["skew"]`.
         watched: The markets without learners, `"trading"` and each candidate.
+        returns: What the last price and the mid of the preset do without learners, and the last price with noise agents
+            in the place of momentum agents.
         preset: The preset.
         setting: What else the text names: engine, command, markets, size, limit, warmup, auctions, skew, seed.
     """
@@ -111,6 +116,10 @@ auctions since the opening:
 {depth_table(market)}
 
 The deepest book seen held {market.deepest:,} units.
+
+## What its returns lack
+
+{_returns_text(returns)}
 
 ## Why not another
 
@@ -267,6 +276,64 @@ def candidate_table(
     at = " ".join(map(str, halves))
     heads = ("market", "agents", "spread", "two-sided", f"fills at {at}", f"PnL at {at}", "best with skew")
     return table(heads, rows)
+
+
+def _returns_text(returns: Mapping[str, Returns]) -> str:
+    """Return what is weak about the market as a market, with its tables."""
+    price = returns["last price"]
+
+    def at(values: np.ndarray, places: Sequence[int], place: int, digits: int = 3) -> str:
+        return pm(mean_and_error(values[:, places.index(place)]), digits)
+
+    half = next(
+        (f"{span}" for span, share in zip(SPANS, price.fundamental.mean(0), strict=True) if share >= 0.5), "more"
+    )
+    lags = _by("lag, auctions", LAGS, returns, {"returns": "autocorrelation", "\\|returns\\|": "of_sizes"})
+    spans = _by(
+        "span, auctions", SPANS, returns, {"variance ratio": "variance_ratio", "the fundamental's share": "fundamental"}
+    )
+    without = returns[NO_MOMENTUM].autocorrelation
+    ratios, acf, sizes = price.variance_ratio, price.autocorrelation, price.of_sizes
+    points = [
+        "**Nearly all of a return is taken back, within a few auctions.** The variance ratio is "
+        f"{at(ratios, SPANS, 10)} over 10 auctions and {at(ratios, SPANS, 100)} over 100. That is more than a bounce "
+        f"between bid and ask, which is over after one auction: the autocorrelation is {at(acf, LAGS, 1)} at lag 1 and "
+        f"{at(acf, LAGS, 2)} at lag 2. Momentum agents carry a move on for an auction, then fundamental agents push "
+        f"the price back; with noise agents in the momentum agents' place it is {at(without, LAGS, 1)} at lag 1.",
+        f"**The fundamental price is {pm(mean_and_error(100 * price.fundamental[:, 0]), 2)}% of the variance of a "
+        f"return**, and half of that of the change over {half} auctions. The rest is the orders of 20 agents in a thin "
+        f"book: the price is {pm(mean_and_error(price.away), 2)} ticks away from the fundamental (root mean square).",
+        f"**Volatility does not cluster for long.** The autocorrelation of |returns| is {at(sizes, LAGS, 2)} at lag 2, "
+        f"{at(sizes, LAGS, 10)} at lag 10 and {at(sizes, LAGS, 20)} at lag 20.",
+        f"**Tails are fat**: the excess kurtosis is {between(bootstrap_interval(price.kurtosis), 2)}.",
+    ]
+    return f"""The market was chosen for its spread and for what makers earn. Returns of stocks are nearly uncorrelated,
+their sizes are correlated for days, and most of what moves a price stays. It is not so here. Over {LONG:,} auctions
+after the warm-up, without learners, in {len(price.deviation):,} markets; a return is the change of a price over one
+auction, and the mid is that of the book that an auction leaves behind:
+
+{lags}
+
+The variance ratio is the variance of the change over a span over as many times that over one auction: 1 for a random
+walk. The fundamental's share is the variance of the fundamental price's change over that of the price's:
+
+{spans}
+
+{chr(10).join(f"- {point}" for point in points)}
+
+So what is easy to learn here is to trade against the last move. That a policy does it well here does not say that it
+would elsewhere. What the tasks are about is there: the spread pays for the risk, who knows the fundamental takes stale
+quotes, and inventory costs."""
+
+
+def _by(head: str, places: Sequence[int], returns: Mapping[str, Returns], rows: Mapping[str, str]) -> str:
+    """Return a table of statistics by lag or span, those of the last price and of the mid."""
+    cells = []
+    for what, name in rows.items():
+        for price, found in returns.items():
+            values = getattr(found, name)
+            cells.append([f"{what}, {price}", *(pm(mean_and_error(values[:, at]), 3) for at in range(len(places)))])
+    return table((head, *map(str, places)), cells)
 
 
 def ratio(pnl: np.ndarray) -> float:

@@ -44,6 +44,7 @@ class Reference(Market):
         for account in self.accounts:
             account["bought"] = account["sold"] = 0
         volume = self.volume
+        self.signed_volume = 0
         fresh = quotes if number == 0 else None
         if self.rules.mechanism == "continuous":
             self._continuous_interval(quotes, number, n)
@@ -134,6 +135,7 @@ class Reference(Market):
 
     def _wait(self, order: Order) -> None:
         self.book.wait(order)
+        self.signed_volume += order.side * order.quantity * order.marketable
         self._test_total(self.book.side_total(order.side, self._standing()))
 
     def _auction(self, mid2: int) -> None:
@@ -186,6 +188,7 @@ class Reference(Market):
             assert order.slot is None or order.slot != first.slot, "a slot has met itself"
             order.quantity -= units
             self.volume += units
+            self.signed_volume += order.side * units
             self.last_price = first.price
             self._note("trade", order.side, first.price, units, order.slot, first.slot)
             if order.slot is not None:

@@ -57,6 +57,7 @@ class Market:
         self.fundamental = rules.fundamental_price
         self.regime = scaled(word(self.key, 0, words.FIRST_REGIME) >> 32, len(rules.of), 32)
         self.volume = self.trades = self.error = self.moment = 0
+        self.signed_volume = 0  # of the last interval: takers' buys less sells, or in a call what was marketable
         self.accounts = [{"cash": 0, "inventory": 0, "fees": 0, "bought": 0, "sold": 0} for _ in rules.slots]
         self.quotes = [{side: Order(side, 0, 0, 0, slot) for side in (BUY, SELL)} for slot in range(len(rules.slots))]
         self.log: list[tuple] = []  # of the last interval: what came, traded, left; see `_note`
@@ -169,7 +170,11 @@ class Market:
         return 2 * self.last_price if bid is None or ask is None else bid + ask
 
     def observe(self) -> dict[str, Any]:
-        """All that can be observed: absolute prices; `bid` and `ask` are the built-in units per tick of the grid."""
+        """All that can be observed: absolute prices; `bid` and `ask` are the built-in units per tick of the grid.
+
+        `best_bid` and `best_ask` are None where nothing built-in rests; `depth(seen, side, reach)` counts what rests
+        near them.
+        """
         low, prices = self.grid.low, range(self.grid.low, self.grid.high + 1)
         rows = {side: [self.book.built_in(side, price) for price in prices] for side in (BUY, SELL)}
         bids, asks = ([price for price in prices if rows[side][price - low]] for side in (BUY, SELL))
@@ -191,8 +196,20 @@ class Market:
             "trades": self.trades,
             "bid": rows[BUY],
             "ask": rows[SELL],
+            "best_bid": bids[-1] if bids else None,
+            "best_ask": asks[0] if asks else None,
+            "signed_volume": self.signed_volume,
             "quotes": [[q[BUY].price, q[BUY].quantity, q[SELL].price, q[SELL].quantity] for q in self.quotes],
             "ahead": places,
             "fills": [[account["bought"], account["sold"]] for account in self.accounts],
             **{name: [account[name] for account in self.accounts] for name in ("cash", "inventory", "fees")},
         }
+
+
+def depth(seen: Mapping[str, Any], side: int, reach: int) -> int:
+    """The built-in units from a side's best price to `reach` ticks beyond it, in what `observe` returned."""
+    best = seen["best_bid"] if side == BUY else seen["best_ask"]
+    if best is None:
+        return 0
+    row = seen["bid"] if side == BUY else seen["ask"]
+    return sum(units for tick, units in enumerate(row) if side * (best - seen["price_origin"] - tick) <= reach)

@@ -90,6 +90,7 @@ def clear(m: Markets, waiting: Waiting, mid2: np.ndarray) -> tuple[np.ndarray, n
     m.quotes[..., 1::2] -= np.stack([bought, sold], axis=-1)
     book_fills(m, bought, sold, (bought - sold) * (price + m.price_origin)[:, None])
 
+    m.signed_volume = waiting.marketable[:, 0] - waiting.marketable[:, 1]
     gone = waiting.marketable * (m.params["residue"] == 1)[:, None]
     for side, resting in enumerate((m.bid, m.ask)):
         end = waiting.marketable_tick[:, side]

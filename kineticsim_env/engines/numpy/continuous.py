@@ -26,6 +26,7 @@ def continuous_interval(
         intervals: how many it has.
     """
     volume, fills = m.volume, np.zeros((*m.cash.shape, 2), np.int64)
+    m.signed_volume = np.zeros_like(volume)
     length = int(m.params["interval"][0])
     latency = np.minimum(m.params["quote_latency"], intervals * length)
     for place, (g, b, due) in enumerate(events(m), number * length):
@@ -79,6 +80,7 @@ def trade(
         return np.zeros_like(quantity)
     match = queues.take(m, buys, tick, quantity)
     m.volume = m.volume + match.units
+    m.signed_volume = m.signed_volume + np.where(buys, match.units, -match.units)
     own = np.zeros(m.cash.shape, bool) if taker is None else taker[:, None] == np.arange(m.cash.shape[1])
     took, side = match.units[:, None] * own, buys[:, None]
     bought, sold = np.where(side, took, match.fills), np.where(side, match.fills, took)

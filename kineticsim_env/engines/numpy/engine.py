@@ -71,10 +71,12 @@ class NumpyEngine(Engine):
         super().set_task(task)
         self._args["task"] = {name: np.asarray(value) if name == "role" else value for name, value in task.items()}
 
-    def _launch(self, mode: int, decisions: int, auctions: int, tensors: Mapping[str, torch.Tensor | None]) -> None:
+    def _launch(
+        self, mode: int, decisions: int, auctions: int, reach: int, tensors: Mapping[str, torch.Tensor | None]
+    ) -> None:
         inputs: dict[str, Any] = {name: None if tensor is None else tensor.numpy() for name, tensor in tensors.items()}
         for name, rest in (("actions", (-1,)), ("choices", ())):  # native engines see the memory, not its axes
             if inputs.get(name) is not None:
                 inputs[name] = inputs[name].reshape(self._sizes["M"], self._sizes["K"], *rest)
-        settings = {"env_mode": mode, "decisions": decisions, "auctions": auctions}
+        settings = {"env_mode": mode, "decisions": decisions, "auctions": auctions, "reach": reach}
         market.launch(self._args | settings | inputs, commit=Uninterrupted())

@@ -21,9 +21,13 @@ from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import CLASSES, ENV_STATE, ERROR_STOPPED, MARKET_STATE, SLOT_STATE, Markets
 
+NO_PRICE = 2**31 - 1  # of a side where nothing rests; bids have it with a minus
 BLOCK_CELLS = 2**15  # agents or ticks in one block of markets: its temporaries stay in the L2 cache
 
-RUN_OUTPUT = ("fills", "value", "series_last_price", "series_volume", "series_mid2", "series_fundamental")
+SERIES = (
+    "last_price", "volume", "mid2", "fundamental", "best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume",
+)  # fmt: skip
+RUN_OUTPUT = ("fills", "value", *(f"series_{name}" for name in SERIES))
 ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills")
 
 
@@ -111,11 +115,33 @@ def run_decision(args: dict[str, Any], m: Markets, d: int, frozen: bool) -> None
 
 def record(args: dict[str, Any], m: Markets, column: int, volume: np.ndarray | int) -> None:
     """Write one auction into the series that are wanted."""
-    if args["series_last_price"] is not None:
-        args["series_last_price"][m.rows, column] = m.last_tick + m.price_origin
-    if args["series_volume"] is not None:
-        args["series_volume"][m.rows, column] = volume
-    if args["series_mid2"] is not None:
-        args["series_mid2"][m.rows, column] = marked_mid2(m)
-    if args["series_fundamental"] is not None:
-        args["series_fundamental"][m.rows, column] = m.fundamental_price
+    found = {
+        "last_price": lambda: m.last_price,
+        "volume": lambda: volume,
+        "mid2": lambda: marked_mid2(m),
+        "fundamental": lambda: m.fundamental_price,
+        "best_bid": lambda: best_of_sides(m)[:, 0],
+        "best_ask": lambda: best_of_sides(m)[:, 1],
+        "bid_depth": lambda: depths(m, args["reach"])[:, 0],
+        "ask_depth": lambda: depths(m, args["reach"])[:, 1],
+        "signed_volume": lambda: m.signed_volume,
+    }
+    for name in SERIES:
+        if args.get(f"series_{name}") is not None:
+            args[f"series_{name}"][m.rows, column] = np.clip(found[name](), -NO_PRICE, NO_PRICE)
+
+
+def best_of_sides(m: Markets) -> np.ndarray:
+    """Return the absolute best bid and best ask [m, 2] of the built-in resting book; -/+NO_PRICE of an empty side."""
+    best_bid, best_ask = best_prices(m.bid, m.ask)
+    bid = np.where(best_bid >= 0, best_bid + m.price_origin, -NO_PRICE)
+    ask = np.where(best_ask < m.num_levels, best_ask + m.price_origin, NO_PRICE)
+    return np.stack([bid, ask], axis=1)
+
+
+def depths(m: Markets, reach: int) -> np.ndarray:
+    """Return the built-in units [m, 2] within `reach` ticks of the best bid, and of the best ask."""
+    best_bid, best_ask = (best[:, None] for best in best_prices(m.bid, m.ask))
+    tick = np.arange(m.num_levels)
+    bids, asks = m.bid * (tick >= best_bid - reach), m.ask * (tick <= best_ask + reach)
+    return np.stack([bids.sum(axis=1), asks.sum(axis=1)], axis=1)

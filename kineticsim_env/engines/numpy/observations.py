@@ -9,12 +9,14 @@ from kineticsim_env.engines.numpy.actions import EXECUTOR, MAKER, NOISE, TRADER,
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import Markets
 
-DEPTH, FEATURES, MARKET_FEATURES = 10, 37, 30
+DEPTH, FEATURES, MARKET_FEATURES, QUEUE_FEATURES = 10, 37, 30, 2
 
 
 def observation(m: Markets, task: dict[str, Any]) -> np.ndarray:
-    """Return the observations, float32 [m, K, 37]."""
-    rows = np.zeros((*m.cash.shape, FEATURES), np.float32)
+    """Return the observations, float32 [m, K, 37], or [m, K, 39] in a continuous market."""
+    rows = np.zeros((*m.cash.shape, FEATURES + (QUEUE_FEATURES if m.continuous else 0)), np.float32)
+    if m.continuous:
+        rows[..., FEATURES:] = squash(m.queue, 8)
     c2 = market.marked_mid2(m)
     rows[..., :MARKET_FEATURES] = market_features(m, c2)[:, None]
     for k in range(m.cash.shape[1]):

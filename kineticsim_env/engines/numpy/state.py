@@ -38,6 +38,8 @@ class Markets:
         rows: Which markets they are.
         params: Their parameters by the names of `struct MarketParams`, [m] each.
         now: The same, as the regimes of the markets have them.
+        signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
+            marketable quantity, buys less sells. No state.
     """
 
     bid: np.ndarray
@@ -83,6 +85,7 @@ class Markets:
             self.cash, self.inventory, self.fees = (np.zeros((len(rows), 0), np.int64) for _ in range(3))
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
+        self.signed_volume = np.zeros(len(rows), np.int64)
         self._regimes = args.get("regimes") or {}
         self.follow_regime()
 

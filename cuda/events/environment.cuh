@@ -1,0 +1,93 @@
+// environment.cuh: an environment's market on the clock, on a core or a lane of a GPU: what model/environment.h asks of it.
+// Pre-trade limits are passed when quotes arrive, so actions are not cut to them before.
+#pragma once
+
+#include "events/run.cuh"
+#include "model/environment.h"
+
+namespace ks {
+
+template <typename Market>
+struct EventEnvironmentMarket : EventRun<Market> {
+  using Base = EventRun<Market>;
+  using Base::book, Base::launch, Base::slots;
+
+  static constexpr bool kLevers = true, kQueues = Market::kQuotesWait;
+  static constexpr int kRoom = decltype(slots)::kRoom;
+
+  KS_ON_LANE EventEnvironmentMarket(const Launch& launch, int64_t m, const typename Base::Memory& memory)
+      : Base(launch, m, memory) {}
+
+  KS_ON_LANE int slot_count() const { return slots.count(); }
+  KS_ON_LANE const Quote& quote(int k) const { return slots.quotes[k]; }
+  KS_ON_LANE const Account& account(int k) const { return slots.accounts[k]; }
+  KS_ON_LANE int64_t filled(int k) const { return slots.bought[k] + slots.sold[k]; }
+  KS_ON_LANE int32_t ahead(int k, int32_t side) const { return slots.ahead(k, side); }
+  KS_ON_LANE void clear_slot(int k) { slots.clear(k); }
+
+  KS_ON_LANE auto bids() const { return book.on(0); }
+  KS_ON_LANE auto asks() const { return book.on(1); }
+  KS_ON_LANE BestPrices resting_best() const { return {book.best_bid(), book.best_ask()}; }
+
+  KS_ON_LANE void read_parameters() { this->p = this->copy_of(launch.params[this->m]); }
+  // These return false where the book does not fit; then nothing but the book has changed.
+  KS_ON_LANE bool open_book(const int32_t* bids, const int32_t* asks) {
+    this->bound = book.load(bids, asks);
+    book.replace_all();
+    return this->is_held();
+  }
+  KS_ON_LANE bool open_book() {
+    this->bound = this->p.init_depth;
+    book.open(this->p.init_price, this->p.init_depth);
+    return this->is_held();
+  }
+  KS_ON_LANE void opened() {
+    this->ret = 0;
+    this->beat_price = this->last_tick + this->origin;
+    this->prepare();
+  }
+
+  // Before a step: whether its decision and all forced intervals fit.
+  KS_ON_LANE bool fits_a_step() {
+    return this->fits((int64_t)launch.auctions + launch.task.forced_auctions);
+  }
+  KS_ON_LANE bool decide(const Quote* fresh) {
+    slots.begin_decision();
+    return goes_on(fresh, launch.auctions);
+  }
+  KS_ON_LANE bool force(const Quote* fresh) { return goes_on(fresh, 1); }
+  KS_ON_LANE bool goes_on(const Quote* fresh, int32_t intervals) {
+    int64_t a = 0;
+    if (this->decision(fresh, intervals, 0, intervals, a)) return true;
+    this->stop();
+    return false;
+  }
+  // One that had to stop was stored before the interval in which it did.
+  KS_ON_LANE void store_played() {
+    if (!this->stopped()) this->store();
+  }
+};
+
+// What a lane of a GPU goes on with where its numbers do not fit cells of 16 bits.
+struct StepPlace {
+  Part part;
+  bool begun;  // its decision was judged, and it is stored
+};
+
+// A step or a reset. Returns false where it cannot go on in cells of 16 bits: another market does `from` there.
+template <typename Market>
+KS_ON_LANE bool step_on_clock(const Launch& launch, int64_t m, const typename Market::Memory& memory, StepPlace& from) {
+  ThreadEnvironment<EventEnvironmentMarket<Market>> environment(launch, m, memory);
+  if (!from.begun) {
+    from.part = begin_step(environment);
+    if (from.part.plays && !environment.fits_a_step()) return false;
+  } else {
+    environment.load();
+  }
+  if (end_step(environment, from.part)) return true;
+  environment.store(from.part);
+  from.begun = true;
+  return false;
+}
+
+}  // namespace ks

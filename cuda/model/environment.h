@@ -1,0 +1,252 @@
+// environment.h: an environment's step and reset by one thread that has one market: a core's (cpu/environment.h), or one on the
+// clock, on a core or a lane of a GPU (events/environment.cuh). Loops and memory only: actions, rewards and observations are
+// tasks.h's, the order is step.h's, as docs/environment.md has both.
+#pragma once
+
+#include "model/compiled_in.cuh"
+#include "model/step.h"
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_ON_THREAD __device__ __forceinline__
+#else
+#define KS_ON_THREAD inline
+#endif
+
+namespace ks {
+
+// A Market is a MarketNumbers with launch, m, p, levels, volume, trades and regime, with mark(), stopped() and write_fills(row),
+// and with
+//   kRoom, slot_count()             the most slots, and how many there are
+//   quote(k), account(k), filled(k), clear_slot(k)
+//   bids(), asks()                  resting built-in interest, by tick
+//   resting_best()                  its best prices
+//   kLevers                         whether it may have regimes
+//   kQueues, ahead(k, side)         whether quotes have places in queues, and then how many built-in units are before one
+//   read_parameters()               anew, of this market
+//   open_book(bids, asks)           a warm start's, or
+//   open_book()                     that of the parameters; false if its memory cannot hold it
+//   opened()                        its numbers, book and slots are those of a new episode
+//   decide(fresh)                   the auctions of a decision with these quotes, to be cut to the pre-trade limits;
+//   force(fresh)                    one auction more with quotes that were cut; both return false if it has to stop
+//   store_played()                  its state, be it that it had to stop
+template <typename Market>
+struct ThreadEnvironment : Market {
+  using Market::account, Market::error, Market::filled, Market::fundamental, Market::key, Market::last_tick, Market::launch,
+      Market::levels, Market::m, Market::mark, Market::origin, Market::p, Market::quote, Market::regime,
+      Market::slot_count, Market::stopped, Market::t, Market::trades, Market::volume;
+
+  static constexpr int kRow = kObservation + (Market::kQueues ? kQueueFeatures : 0);  // of an observation
+
+  Task task;
+  int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2;
+  bool done;
+  int32_t fundamental_before;
+  int64_t volume_before;
+  Account before[Market::kRoom];
+  Quote fresh[Market::kRoom];
+
+  template <typename Memory>
+  KS_ON_THREAD ThreadEnvironment(const Launch& launch, int64_t m, Memory& memory)
+      : Market(launch, m, memory), task(task_of(launch)), fundamental_before(fundamental), volume_before(volume) {}
+
+  KS_ON_THREAD int64_t first_row() const { return m * slot_count(); }
+  KS_ON_THREAD int32_t role(int k) const { return role_of(launch, k); }
+
+  // False if the opening book does not fit; the market's own part is then as it was, but for its book.
+  KS_ON_THREAD bool begin_episode() {
+    const int64_t episode = launch.episode[m] + 1;
+    key = episode_key(launch.seed[m], episode);
+    const Opening opening = opening_of(launch, task, m, key, episode);
+    if (task.scenarios > 0) {
+      launch.scenario[m] = opening.scenario;
+      launch.params[m] = launch.scenario_params[opening.scenario];
+      this->read_parameters();
+    }
+    const int64_t row = opening.bank_row;
+    if (task.bank_size > 0 ? !this->open_book(launch.bank_bid + row * levels, launch.bank_ask + row * levels)
+                           : !this->open_book()) {
+      return false;
+    }
+    launch.episode[m] = episode;
+    volume = trades = 0;
+    static_cast<MarketNumbers&>(*this) = opening_numbers(launch, task, p, opening, key, error);
+    if (Market::kLevers) regime = opening_regime(launch, task, p, key, row);
+    for (int k = 0; k < slot_count(); ++k) {
+      this->clear_slot(k);
+      launch.prev_value[first_row() + k] = 0;
+      launch.ended[first_row() + k] = 0;
+    }
+    this->opened();
+    done = false;
+    elapsed = opening.elapsed;
+    arrival2 = mark();
+    for (int i = 0; i <= kHistory; ++i) mids[i] = arrival2;
+    for (int i = 0; i < kHistory; ++i) volumes[i] = 0;
+    return true;
+  }
+
+  // A feature goes to a row, and to its copy if there is one.
+  struct Rows {
+    float *out, *copy;
+    KS_ON_THREAD void write(int i, Ratio ratio) const {
+      const float feature = feature_of(ratio);
+      out[i] = feature;
+      if (copy) copy[i] = feature;
+    }
+    KS_ON_THREAD Rows of(int k) const { return {out + k * kRow, copy ? copy + k * kRow : nullptr}; }
+  };
+  KS_ON_THREAD void write_features(float* out, float* copy) const {
+    const BestPrices best = this->resting_best();
+    View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mids[0], last_tick, origin, mids, volumes,
+                              arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}};
+    const Rows rows = {out + first_row() * kRow, copy ? copy + first_row() * kRow : nullptr};
+    write_depths(rows, view.mid2);
+#pragma unroll
+    for (int i = 2 * kDepth; i < kMarketFeatures; ++i) rows.write(i, market_ratio(view, i));
+    for (int k = 0; k < slot_count(); ++k) {
+      const Rows row = rows.of(k);
+      for (int i = 0; k > 0 && i < kMarketFeatures; ++i) {  // all slots see the same market
+        row.out[i] = rows.out[i];
+        if (copy) row.copy[i] = rows.out[i];
+      }
+      view.role = role(k);
+      view.quote = quote(k);
+      view.account = account(k);
+      view.target = target(k);
+#pragma unroll
+      for (int i = 0; i < kOwnFeatures; ++i) row.write(kMarketFeatures + i, own_ratio(task, view, i));
+      if constexpr (Market::kQueues)
+        for (int side = 0; side < 2; ++side) row.write(kObservation + side, queue_ratio(this->ahead(k, side)));
+    }
+  }
+
+  KS_ON_THREAD void write_depths(const Rows& row, int32_t mid2) const {
+    const auto bids = this->bids();
+    const auto asks = this->asks();
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i) {
+      const int32_t below = depth_tick(mid2, origin, i), above = depth_tick(mid2, origin, kDepth + i);
+      row.write(i, scaled(below >= 0 && below < levels ? bids[below] : 0, i));
+      row.write(kDepth + i, scaled(above >= 0 && above < levels ? asks[above] : 0, kDepth + i));
+    }
+  }
+
+  KS_ON_THREAD Target target(int k) const {
+    return target_of(task, role(k), mids, key, t, k, account(k).inventory);
+  }
+
+  // Slot k's action as a quote.
+  KS_ON_THREAD Quote decode(int k) {
+    const int64_t row = first_row() + k;
+    if (launch.ended[row]) return Quote{0, 0, 0, 0};
+    const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
+    return asked_quote(launch, task, role(k), action, row, mids[0], target(k), quote(k), error);
+  }
+
+  // After the last decision: what is left of blocks goes into the market, until nothing is or it has taken too long.
+  KS_ON_THREAD void force_blocks() {
+    const int32_t most = forced_auctions(task, elapsed);
+    for (int a = 0; a < most; ++a) {
+      bool any = false;
+      for (int k = 0; k < slot_count(); ++k) {
+        const bool ended = launch.ended[first_row() + k];
+        fresh[k] = forced_order(task, role(k), ended, p, target(k), account(k).inventory);
+        any |= has_quantity(fresh[k]);
+      }
+      if (!any || !this->force(fresh)) return;
+    }
+  }
+
+  // What model/step.h asks for ------------------------------------------------------------------------------------------
+
+  KS_ON_THREAD void load() {
+    for (int i = 0; i <= kHistory; ++i) mids[i] = launch.mid_history[m * (kHistory + 1) + i];
+    for (int i = 0; i < kHistory; ++i) volumes[i] = launch.volume_history[m * kHistory + i];
+    elapsed = launch.elapsed[m], arrival2 = launch.arrival2[m];
+    done = launch.done[m];
+  }
+  KS_ON_THREAD bool any(bool holds) const { return holds; }
+
+  KS_ON_THREAD Part part() const {
+    return part_of(launch, task, stopped(), done, !launch.reset_mask || launch.reset_mask[m]);
+  }
+
+  // A market that does not play has no rewards, and has its flags lowered unless it is frozen.
+  KS_ON_THREAD void begin(const Part& part) {
+    if (!part.plays) clear_results(part.frozen);
+  }
+  KS_ON_THREAD void clear_results(bool frozen) {
+    const bool steps = launch.env_mode == kLaunchModeEnvStep;
+    for (int64_t row = first_row(); row < first_row() + slot_count(); ++row) {
+      if (steps && launch.fills) launch.fills[2 * row] = launch.fills[2 * row + 1] = 0;
+      if (steps || !frozen) launch.reward[row] = 0.0f;
+      if (!frozen) launch.terminated[row] = launch.truncated[row] = launch.over[row] = 0;
+    }
+  }
+
+  KS_ON_THREAD void decode_actions(const Part&) {
+    for (int k = 0; k < slot_count(); ++k) {
+      before[k] = account(k);
+      fresh[k] = decode(k);
+    }
+  }
+
+  KS_ON_THREAD bool play(Part& part) {
+    if (this->decide(fresh)) force_blocks();
+    if (stopped()) part.plays = false, clear_results(false);
+    return true;
+  }
+
+  KS_ON_THREAD void judge(const Part& part) {
+    if (!part.plays) return;
+    this->write_fills(first_row());
+    for (int i = kHistory; i > 0; --i) mids[i] = mids[i - 1];
+    for (int i = kHistory - 1; i > 0; --i) volumes[i] = volumes[i - 1];
+    mids[0] = mark();
+    volumes[0] = recorded_volume(volume - volume_before);
+    elapsed += 1;
+    bool all_ended = true;
+    for (int k = 0; k < slot_count(); ++k) {
+      const int64_t row = first_row() + k, inventory = account(k).inventory;
+      const bool liquidates = task.mark == kMarkLiquidation;
+      const int64_t cash =
+          liquidates ? liquidation_cash(this->bids(), this->asks(), levels, inventory, origin, last_tick) : 0;
+      const Outcome outcome = outcome_of(task, role(k), before[k], account(k), fundamental_before, fundamental, mids,
+                                         arrival2, launch.prev_value[row], cash, target(k).remaining, filled(k),
+                                         elapsed, launch.ended[row]);
+      launch.reward[row] = outcome.reward;
+      launch.prev_value[row] = outcome.value;
+      launch.terminated[row] = outcome.end == kEndTerminated;
+      launch.truncated[row] = outcome.end == kEndTruncated;
+      launch.over[row] = outcome.end != kEndGoesOn;
+      launch.ended[row] |= outcome.end != kEndGoesOn;
+      all_ended &= launch.ended[row] != 0;
+    }
+    done = all_ended;
+  }
+
+  KS_ON_THREAD bool all_ended() const { return done; }
+
+  KS_ON_THREAD void observe(const Part& part) {
+    // The observation of a market that restarts is that of the next episode.
+    if (part.plays) write_features(launch.final_observation, part.restarts ? nullptr : launch.observation);
+  }
+
+  KS_ON_THREAD bool begin_episodes(const Part&) {
+    if (launch.env_mode == kLaunchModeEnvReset) error = 0;
+    return begin_episode();
+  }
+
+  KS_ON_THREAD void observe_opening(const Part&) { write_features(launch.observation, nullptr); }
+
+  KS_ON_THREAD void store(const Part& part) {
+    if (part.frozen) return;
+    this->store_played();
+    for (int i = 0; i <= kHistory; ++i) launch.mid_history[m * (kHistory + 1) + i] = mids[i];
+    for (int i = 0; i < kHistory; ++i) launch.volume_history[m * kHistory + i] = volumes[i];
+    launch.elapsed[m] = elapsed, launch.arrival2[m] = arrival2;
+    launch.done[m] = done;
+  }
+};
+
+}  // namespace ks
