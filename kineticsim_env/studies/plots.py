@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import replacing
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
@@ -56,6 +57,11 @@ def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[fl
             panel.set_visible(False)
         with replacing(path) as part:
             figure.savefig(part, dpi=130, format=part.suffix[1:].lower() or "png")
+
+
+def unit_of_time(config: MarketConfig) -> str:
+    """Return what one column of a series is: an auction, or under continuous trading an interval."""
+    return "interval" if config.is_continuous else "auction"
 
 
 def price_paths(axes: Any, price: np.ndarray, fundamental: np.ndarray, markets: int = 3, unit: str = "auction") -> None:
@@ -114,7 +120,14 @@ def return_histogram(axes: Any, changes: np.ndarray, unit: str = "auction") -> N
     axes.legend(fontsize=8)
 
 
-def ensemble(path: Any, series: Mapping[str, np.ndarray], bid: np.ndarray, ask: np.ndarray, origin: int) -> None:
+def ensemble(
+    path: Any,
+    series: Mapping[str, np.ndarray],
+    bid: np.ndarray,
+    ask: np.ndarray,
+    origin: int,
+    unit: str = "auction",
+) -> None:
     """Write the picture of a run: price paths, volume, the final book of market 0, and the returns.
 
     Args:
@@ -123,15 +136,16 @@ def ensemble(path: Any, series: Mapping[str, np.ndarray], bid: np.ndarray, ask: 
         bid: Final bids of market 0, `[L]`.
         ask: Its final asks.
         origin: Its price of grid tick 0.
+        unit: What one column of the series is.
     """
     price = np.asarray(series["last_price"])
     changes = np.diff(price[: max(1, 5_000_000 // max(1, price.shape[1]))].astype(np.int64), axis=1)
     save_panels(
         path,
         [
-            lambda axes: price_paths(axes, price, np.asarray(series["fundamental"])),
-            lambda axes: traded_volume(axes, np.asarray(series["volume"])),
+            lambda axes: price_paths(axes, price, np.asarray(series["fundamental"]), unit=unit),
+            lambda axes: traded_volume(axes, np.asarray(series["volume"]), unit),
             lambda axes: book(axes, bid, ask, origin),
-            lambda axes: return_histogram(axes, changes),
+            lambda axes: return_histogram(axes, changes, unit),
         ],
     )

@@ -18,7 +18,7 @@ from kineticsim_env.studies.trading_preset import AUCTIONS, SEED, WARMUP, Game
 def draw(folder: Path, name: str, config: MarketConfig, games: Mapping[tuple[float, int], Game], engine: str) -> None:
     """Write the two pictures of the page, `name`_market.png and `name`_maker.png."""
     skews, halves = sorted({skew for skew, _ in games}), sorted({half for _, half in games})
-    unit = "interval" if config.uses_clock else "auction"
+    unit = plots.unit_of_time(config)
     simulator = Simulator(config, 512, engine=engine, seed=SEED)
     simulator.run(WARMUP, progress=False)
     series = simulator.run(AUCTIONS, ("last_price", "fundamental", "volume"), progress=False)
