@@ -12,7 +12,6 @@ from strategies import Play, assert_same, make_move, open_simulator, plays
 from test_second_model import fill_up
 from thorough import examples
 
-import kineticsim_env as ks
 from kineticsim_env.engines import runs
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks.base import ROLES
@@ -129,7 +128,7 @@ def test_calls_on_the_clock(take, variant, seed):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("seed", range(examples(3)))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_calls_on_the_clock_that_are_cut_into_pieces(take, variant, seed, monkeypatch):
     """Launches end between beats and begin there."""
     take(variant)
@@ -181,6 +180,26 @@ def test_calls_on_the_clock_stop_in_the_same_interval(kernels, monkeypatch, vari
         both.assert_same()
         if seen[-1]["error"]:
             return
+
+
+def test_many_large_orders_are_counted_as_they_come(kernels, monkeypatch):
+    """An interval may bring more than an int32 holds: beats make room for it, or the market stops."""
+    monkeypatch.setattr(build, "load_cpu", lambda: GoesOn(kernels["warp"]))
+    fields = {"num_levels": 8, "init_price": 4, "num_agents": 9, "interval": 9000, "beat": 2500, "cancel_prob": 0.9}
+    fields |= {"max_order_qty": 65535, "market_order_prob": 0.0, "noise_spread": 2}
+    both = Ensemble(dict(zip(("arrivals", "mechanism"), CALL, strict=True)) | fields, (None,), 1, 5, "cpu")
+    fill_up(both, BUY, 2**31 - 2 * 10**8)
+    both.sim.engine.state_changed()
+    for _ in range(2):
+        both.sim.step(None)
+        both.alone[0].decision(None, 1)
+        both.assert_same()
+    assert both.alone[0].error == 0 and both.alone[0].t == 2
+    fill_up(both, SELL, 2**31 - 10**7)
+    both.sim.step(None)
+    both.alone[0].decision(None, 1)
+    both.assert_same()
+    assert both.alone[0].error == 1 and both.alone[0].t == 2
 
 
 def test_lanes_that_do_not_wait_are_seen(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ struct ArrivalBlock {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
   Arrival arrivals[kEventBlock];
 
-  KS_ON_LANE Arrival at(int i) const { return arrivals[i]; }
+  KS_ON_LANE Arrival at(int i) const { return i == 0 ? arrivals[0] : arrivals[1]; }  // in registers
 
   // Those of `count` events from g on; a block begins at an even event, or has one event only.
   KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count) {

@@ -156,6 +156,16 @@ struct EventBook {
   }
 
   KS_ON_LANE int64_t total(int32_t side) const { return total(0, levels - 1, side); }
+  // Of the side that has more.
+  KS_ON_LANE int64_t larger_total() const {
+    int64_t bids = 0, asks = 0;
+#pragma unroll 4
+    for (int tick = 0; tick < levels; ++tick) {
+      const int32_t q = row[tick];
+      bids += max_of(q, 0), asks += max_of(-q, 0);
+    }
+    return bids > asks ? bids : asks;
+  }
   KS_ON_LANE int64_t total(int32_t low, int32_t high, int32_t side) const {
     int64_t sum = 0;
     for (int tick = low; tick <= high; ++tick) sum += resting(tick, side);

@@ -98,6 +98,9 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     return pricing.plain && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
   }
 
+  // With slots an order's code is long, and a copy for each event of a block would cost more than it saves.
+  static constexpr int kAtOnce = kSlots ? 1 : kEventBlock;
+
   // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded.
   template <bool kPlain>
   KS_ON_LANE bool take_events(uint32_t until) {
@@ -111,7 +114,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       const int count = ArrivalBlock::block(e, until - e);
       arrivals.draw(p, now, ret, key, e, count);
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#pragma unroll
+#pragma unroll kAtOnce
       for (int i = 0; i < kEventBlock; ++i) {
         if (i >= count) break;
         Arrival a = arrivals.at(i);
@@ -228,23 +231,25 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((t + number) % slots.count());
       const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
-      int32_t quantity[2];
+      Sides<int32_t> comes = {0, 0};
       for (int side = 0; side < 2; ++side) {
-        quantity[side] = side ? quote.ask_qty : quote.bid_qty;
+        const int32_t quantity = side ? quote.ask_qty : quote.bid_qty;
+        comes.set(side, quantity);
         int32_t price = quote_price(pricing, p, side ? quote.ask_price : quote.bid_price, beat_price, side);
         const int32_t tick = price - origin;
         if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
-        if (price == slots.price(k, side) && quantity[side] > 0 && quantity[side] <= slots.quantity(k, side)) {
-          slots.set_quantity(k, side, quantity[side]);
-          quantity[side] = 0;  // it keeps its place
+        if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side)) {
+          slots.set_quantity(k, side, quantity);
+          comes.set(side, 0);  // it keeps its place
           continue;
         }
         slots.set_price(k, side, price);
         slots.set_quantity(k, side, 0);
       }
       find_quotes();
+#pragma unroll 1
       for (int side = 0; side < 2; ++side)
-        if (quantity[side] > 0 && !join(k, side, quantity[side], number)) return false;
+        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number)) return false;
     }
     return true;
   }
