@@ -98,9 +98,6 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     return pricing.plain && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
   }
 
-  // With slots an order's code is long, and a copy for each event of a block would cost more than it saves.
-  static constexpr int kAtOnce = kSlots ? 1 : kEventBlock;
-
   // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded.
   template <bool kPlain>
   KS_ON_LANE bool take_events(uint32_t until) {
@@ -114,13 +111,20 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       const int count = ArrivalBlock::block(e, until - e);
       arrivals.draw(p, now, ret, key, e, count);
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#pragma unroll kAtOnce
-      for (int i = 0; i < kEventBlock; ++i) {
-        if (i >= count) break;
+      const auto take = [&](int i) {
         Arrival a = arrivals.at(i);
         const int32_t mid = mid2_of(touch);
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
-        if (!take_order<kPlain>(touch, pricing, a, mid, a.sells)) return false;
+        return take_order<kPlain>(touch, pricing, a, mid, a.sells);
+      };
+      if constexpr (kSlots == 0) {
+#pragma unroll
+        for (int i = 0; i < kEventBlock; ++i)
+          if (i < count && !take(i)) return false;
+      } else {  // an order's code is long with slots, and a copy for each event would cost more than it saves
+#pragma unroll 1
+        for (int i = 0; i < count; ++i)
+          if (!take(i)) return false;
       }
 #else  // two codes, each of one side, are faster on a core than one without that branch
       for (int i = 0; i < count; ++i) {
