@@ -52,7 +52,8 @@ def test_environments_of_one_slot_agree_on_every_tensor(twice, environment):
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("mark", ["fundamental", "liquidation"])
 def test_they_agree_in_the_trading_market(twice, role, mark):
-    check_trading_market(twice("warp with bins", lambda: make_cores(*trading_market(role, mark=mark), ("cpu",))[0]))
+    made = twice("warp with bins and rounding", lambda: make_cores(*trading_market(role, mark=mark), ("cpu",))[0])
+    check_trading_market(made)
 
 
 def play_twice(twice, variant, play: Play):
@@ -203,7 +204,8 @@ def test_lanes_that_do_not_wait_are_seen(tmp_path, monkeypatch):
     hasty = text.replace("      __syncwarp();\n      buy[tick] = b;", "      buy[tick] = b;")
     assert hasty != text
     (headers / "warp" / "market_state.cuh").write_text(hasty)
-    build_on_host("warp_on_host.cpp", tmp_path / "hasty.so", headers, "-fno-strict-aliasing", "-DKS_BINS=0")
+    flags = ("-fno-strict-aliasing", "-DKS_BINS=0", "-DKS_LEVERS=1")
+    build_on_host("warp_on_host.cpp", tmp_path / "hasty.so", headers, *flags)
     library, cores = build._open_library(tmp_path / "hasty.so", build.CPU_FUNCTIONS), []
     (config, *rest), kwargs = trading_market("maker")
     for load in (build.load_cpu, lambda: library):
