@@ -27,11 +27,16 @@ CLEAN = MarketConfig(
 )  # fmt: skip
 
 
+def on(engine, orders):
+    """Orders where the engine takes them."""
+    return orders.cuda() if engine == "cuda" else orders
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("auctions", [1, 3])
 @pytest.mark.parametrize("rules", RULES)
 def test_the_arms_are_equal_until_the_first_quotes_arrive(rules, auctions, engine):
-    orders, config = schedule(8, 40, slots=2, silent=4), TRADING.replace(**RULES[rules])
+    orders, config = on(engine, schedule(8, 40, slots=2, silent=4)), TRADING.replace(**RULES[rules])
     found = counterfactual(config, orders, 40, auctions, 3, after=5, warmup=9, slots=2, engine=engine)
     first, sent = found.first_difference(), 4 * auctions
     arrived = sent + EARLIEST.get(rules, 0) * (auctions > 1)
@@ -43,9 +48,8 @@ def test_the_arms_are_equal_until_the_first_quotes_arrive(rules, auctions, engin
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rules", RULES)
 def test_orders_of_no_quantity_change_nothing_ever(rules, engine):
-    found = counterfactual(
-        TRADING.replace(**RULES[rules]), schedule(30, 20, silent=30), 20, seed=3, after=10, engine=engine
-    )
+    orders = on(engine, schedule(30, 20, silent=30))
+    found = counterfactual(TRADING.replace(**RULES[rules]), orders, 20, seed=3, after=10, engine=engine)
     assert_same_arms(found.with_agent, found.without_agent)
     for arm in (found.with_agent, found.without_agent):
         assert not any(bool(part.any()) for part in (arm.fills, arm.cash, arm.inventory, arm.fees))
@@ -55,7 +59,7 @@ def test_orders_of_no_quantity_change_nothing_ever(rules, engine):
 @pytest.mark.parametrize("rules", RULES)
 def test_engines_give_the_same_arms(rules, pair):
     config = TRADING.replace(**RULES[rules])
-    found = [counterfactual(config, schedule(12, 9), 9, 2, 1, after=4, engine=name) for name in pair]
+    found = [counterfactual(config, on(name, schedule(12, 9)), 9, 2, 1, after=4, engine=name) for name in pair]
     for one, two in zip(*((arms.with_agent, arms.without_agent) for arms in found), strict=True):
         assert all(torch.equal(one.series[name].cpu(), two.series[name].cpu()) for name in SERIES)
         assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(one[1:], two[1:], strict=True))
@@ -83,10 +87,10 @@ def test_quotes_that_nobody_meets_or_sees_change_nothing(rules, engine):
     """Behind the best prices, where no order of these markets comes; a unit beside them in the spread does."""
     quotes = torch.tensor([[64 - 30, 9, 64 + 30, 9]], dtype=torch.int32).expand(20, 30, 1, 4)
     config = CLEAN.replace(**RULES[rules])
-    found = counterfactual(config, quotes, 30, seed=3, after=10, engine=engine)
+    found = counterfactual(config, on(engine, quotes), 30, seed=3, after=10, engine=engine)
     assert_same_arms(found.with_agent, found.without_agent)
     nearer = quotes + torch.tensor([30, -8, 0, 0], dtype=torch.int32)  # a unit at 64, between 63 and 65
-    seen = counterfactual(config, nearer, 30, seed=3, engine=engine)
+    seen = counterfactual(config, on(engine, nearer), 30, seed=3, engine=engine)
     assert bool((seen.first_difference() < 20).any())
 
 
