@@ -3,9 +3,11 @@
     python scripts/performance_figures.py --output docs/benchmarks/performance_h200.json
     python scripts/performance_figures.py --groups training --resume --learning runs/gpu_maker1 runs/gpu_maker1_fast
         --output docs/benchmarks/performance_h200.json
+    python scripts/performance_figures.py --groups clock --resume --output docs/benchmarks/performance_h200.json
 
 Beside the suite (`python -m kineticsim_env bench`): presets, slots, shapes up to their limits, steps of every task,
-training, the C++ engine on this machine's cores; next to the rates of the paper's kernel and of the hash alone.
+training, markets on the clock, the C++ engine on this machine's cores; next to the rates of the paper's kernel and of
+the hash alone. With `--resume` the file's other rows stay, and with them what they were measured on.
 `python -m scripts.pages.performance` writes the page's tables from the file. `rows()` says what is measured,
 `performance_kinds.py` how. `--scale 1024 --seconds 0` on a machine without a GPU tries it in small on the C++ engine.
 """
@@ -14,7 +16,7 @@ import argparse
 import gc
 import json
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,11 @@ from tqdm import tqdm
 from kineticsim_env.benchmarks.machine import describe
 from kineticsim_env.config import PRESETS
 
-GROUPS = "training engine agents levels markets baselines memory steps python suite tasks learners cpu".split()
+GROUPS = "training engine agents levels markets baselines memory steps python suite tasks learners cpu clock".split()
 MANY = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1}
+CALL = {"arrivals": "clock"}
+CONTINUOUS = {"arrivals": "clock", "mechanism": "continuous", "rounding": "coin"}
+SHAPES = ("trading", 20), ("trading", 64), ("paper", 256)  # presets and agents of markets on the clock
 Row = dict[str, Any]  # group, name, kind, and the arguments of the kind
 
 
@@ -85,7 +90,32 @@ def rows() -> list[Row]:
     add("cpu", "paper, 256 agents, NumPy", "Auctions", **(cpu | {"device": "numpy", "auctions": 10}))
     for task in ("MarketMaking", "Execution", "Trading"):
         add("cpu", f"{task}, 1024 markets, one core", "Steps", task=task, graph=False, device="cpu", threads=1)
+    for row in on_the_clock():
+        add("clock", **row)
     return found
+
+
+def on_the_clock() -> Iterator[Row]:
+    """Return the rows of markets on the clock; calls are beside the same market where each agent comes once."""
+    large = {"kind": "Auctions", "markets": 65536, "auctions": 100}
+    for preset, agents in SHAPES:
+        shape = {"preset": preset, "agents": agents}
+        for name, fields in (("continuous", CONTINUOUS), ("call", CALL), ("each", {})):
+            yield large | shape | {"name": f"{name}, {preset}, {agents} agents", "fields": fields}
+    for preset, agents in SHAPES[1:]:
+        shape = {"preset": preset, "agents": agents, "markets": 1 << 18}
+        yield large | shape | {"name": f"continuous, {preset}, {agents} agents, 262144 markets", "fields": CONTINUOUS}
+    few = {"preset": "trading", "agents": 20, "fields": CONTINUOUS}
+    yield large | few | {"name": "continuous, trading, 20 agents, one slot", "slots": 1}
+    yield large | few | {"name": "continuous, trading, 20 agents, 1024 markets", "markets": 1024}
+    steps = {"kind": "Steps", "agents": 20, "own": True, "alike": True, "turns": 8, "replays": 8}
+    for name, fields in (("continuous", CONTINUOUS), ("call", CALL)):
+        for markets in (1024, 65536, 1 << 18):
+            yield steps | {"name": f"{name}, steps, {markets} markets", "markets": markets, "fields": fields}
+    core = {"kind": "Auctions", "preset": "trading", "agents": 20, "markets": 256, "auctions": 100}
+    for name, fields in (("continuous", CONTINUOUS), ("call", CALL), ("each", {})):
+        own = {"name": f"{name}, trading, 20 agents, one core", "fields": fields}
+        yield core | own | {"device": "cpu", "threads": 1}
 
 
 def chosen(groups: Iterable[str] | None, scale: int = 1) -> list[Row]:
@@ -132,6 +162,21 @@ def learned_row(folder: Path) -> Row:
     return row | ({"ahead_wall_s": run["ahead"]["wall"]} if run["ahead"] else {})
 
 
+def joined(before: Row | None, run: Row, fresh: Iterable[Row]) -> tuple[Row, Row]:
+    """Return a file's other rows, each still with the run that measured it, and what marks rows of this run.
+
+    Rows without a mark are of the run at the top of the file, others of the one in "runs" that their "run" names.
+    """
+    names = {(row["group"], row["name"]) for row in fresh}
+    kept = [row for row in before["rows"] if (row["group"], row["name"]) not in names] if before else []
+    if before is None or not kept:
+        return run | {"rows": []}, {}
+    date = run["machine"]["date"]
+    named = {row.get("run") for row in kept}
+    earlier = {name: one for name, one in before.get("runs", {}).items() if name in named}
+    return before | {"runs": earlier | {date: run}, "rows": kept}, {"run": date}
+
+
 def main() -> None:
     """Measure what is asked for; write the file after each row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -143,19 +188,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=LEAST["seconds"], help="how long a row is measured")
     options = parser.parse_args()
     LEAST["seconds"] = options.seconds
-    before = json.loads(options.output.read_text())["rows"] if options.resume else []
+    before = json.loads(options.output.read_text()) if options.resume else None
     waiting = chosen(options.groups, options.scale)
     learned = [learned_row(folder) for folder in options.learning]
-    names = {(row["group"], row["name"]) for row in (*waiting, *learned)}
     # What presets were when rows were measured: the page says so where they are others by now.
-    data = {
-        "machine": describe(),
-        "presets": PRESETS,
-        "rows": [row for row in before if (row["group"], row["name"]) not in names],
-    }
-    data["rows"] += learned
+    data, mark = joined(before, {"machine": describe(), "presets": PRESETS}, [*waiting, *learned])
+    data["rows"] += [row | mark for row in learned]
     for row in tqdm(waiting, unit="row"):
-        data["rows"].append(measured(row))
+        data["rows"].append(measured(row) | mark)
         options.output.write_text(json.dumps(data, indent=1) + "\n")
         tqdm.write(json.dumps(data["rows"][-1]))
     options.output.write_text(json.dumps(data, indent=1) + "\n")

@@ -56,7 +56,10 @@ def digest(tensors: Iterable[torch.Tensor]) -> str:
 
 
 class Auctions:
-    """Runs of auctions: `own` is a kernel with the markets' parameters compiled in, or the one for all."""
+    """Runs of auctions: `own` is a kernel with the markets' parameters compiled in, or the one for all.
+
+    `fields` are further ones of the markets. On the clock an auction is an interval, with an event per agent.
+    """
 
     def __init__(
         self,
@@ -69,9 +72,10 @@ class Auctions:
         auctions: int = 500,
         device: str = "cuda",
         threads: int = 0,
+        fields: dict[str, Any] | None = None,
     ) -> None:
         shape = {} if levels == 128 else {"num_levels": levels, "init_price": levels // 2}
-        config = MarketConfig.preset(preset, num_agents=agents, **shape)
+        config = MarketConfig.preset(preset, num_agents=agents, **shape, **(fields or {}))
         engine = device if ON_GPU or device != "cuda" else "cpu"
         self._simulator = Simulator(config, markets, engine=engine, slots=slots)
         self._on_gpu, self._auctions, self._threads = engine == "cuda", auctions, threads
@@ -160,7 +164,11 @@ class Memory:
 
 
 class Steps:
-    """Steps of environments whose parameters differ, in a CUDA graph or from Python; `drawn`: new actions each step."""
+    """Steps of environments in a CUDA graph or from Python, of markets whose parameters differ unless they are `alike`.
+
+    `drawn`: new actions are drawn in each step; else actions that were drawn before come in turns. `replays` of the
+    graph are timed together. `fields` are further ones of the markets.
+    """
 
     def __init__(
         self,
@@ -175,13 +183,18 @@ class Steps:
         learners: dict[str, int] | None = None,
         device: str = "cuda",
         threads: int = 0,
+        fields: dict[str, Any] | None = None,
+        alike: bool = False,
+        turns: int = 1,
+        replays: int = 1,
     ) -> None:
         engine = device if ON_GPU else "cpu"
-        config = MarketConfig.preset("trading", num_agents=agents)
-        spread = np.random.default_rng(0).uniform(0.9, 1.1, (2, markets))
-        config = config.replace(
-            market_order_prob=config.market_order_prob * spread[0], walk_prob=config.walk_prob * spread[1]
-        )
+        config = MarketConfig.preset("trading", num_agents=agents, **(fields or {}))
+        if not alike:
+            spread = np.random.default_rng(0).uniform(0.9, 1.1, (2, markets))
+            config = config.replace(
+                market_order_prob=config.market_order_prob * spread[0], walk_prob=config.walk_prob * spread[1]
+            )
         self._envs: Any
         if learners:
             self._envs = BatchedParallelEnv(markets, learners, config=config, engine=engine, copy=copy)
@@ -197,7 +210,8 @@ class Steps:
             simulator.specialise()
         self._envs.reset(seed=0)
         torch.manual_seed(0)
-        self._actions = self._first_actions(learners)
+        self._actions = [self._first_actions(learners) for _ in range(turns)]
+        self._replays, self._turn = replays, 0
         self._markets, self._drawn, self._threads = markets, drawn, threads
         self._on_gpu, self._graph = engine == "cuda", None
         results = [self._step() for _ in range(3)][-1]
@@ -218,13 +232,16 @@ class Steps:
         return {role: (torch.rand(shape) * 2 - 1).to(self._envs.device) for role, shape in shapes.items()}
 
     def _step(self) -> Any:
+        actions = self._actions[self._turn % len(self._actions)]
+        self._turn += 1
         if self._drawn:
-            self._actions.uniform_(-1.0, 1.0)
-        return self._envs.step(self._actions)
+            actions.uniform_(-1.0, 1.0)
+        return self._envs.step(actions)
 
     def _run(self) -> None:
         if self._graph:
-            self._graph.replay()
+            for _ in range(self._replays):
+                self._graph.replay()
             return
         for _ in range(STEPS_FROM_PYTHON):
             self._step()
@@ -237,7 +254,7 @@ class Steps:
         torch.set_num_threads(self._threads or threads)
         taken = shortest(self._run, self._graph is not None)
         torch.set_num_threads(threads)
-        taken /= STEPS_IN_GRAPH if self._graph else STEPS_FROM_PYTHON
+        taken /= STEPS_IN_GRAPH * self._replays if self._graph else STEPS_FROM_PYTHON
         return {"steps_per_s": self._markets / taken, "us_per_step": taken * 1e6}
 
     def close(self) -> None:

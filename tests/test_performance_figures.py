@@ -64,7 +64,45 @@ def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
     assert own["digest"] == general["digest"] != by_name["paper, 256 agents"]["digest"]
     one = by_name["paper, 1024 agents"]
     assert one["events_per_s"] * one["us_per_auction"] * 1e-6 == pytest.approx(one["markets"] * 1024)
-    assert by_name["fast"] == {"group": "learning", "name": "fast", "steps_per_s": 5.0, "ahead_wall_s": 1.5}
+    own = {"group": "learning", "name": "fast", "steps_per_s": 5.0, "ahead_wall_s": 1.5}
+    assert by_name["fast"] == own | {"run": by_name["two makers, 1024 markets"]["run"]}
+
+
+def test_markets_on_the_clock_are_measured_in_small_and_beside_what_was_there(script, tmp_path, monkeypatch):
+    path = tmp_path / "figures.json"
+    words = ["performance_figures.py", "--output", str(path), "--scale", str(1 << 18), "--seconds", "0", "--groups"]
+    for more in (["engine"], ["clock", "--resume"]):
+        monkeypatch.setattr(sys, "argv", [*words, *more])
+        script.main()
+    data = json.loads(path.read_text())
+    assert not [row["failed"] for row in data["rows"] if "failed" in row]
+    assert {row.get("run") for row in data["rows"] if row["group"] == "clock"} == set(data["runs"])
+    assert not any("run" in row for row in data["rows"] if row["group"] == "engine")
+    clock = {row["name"]: row for row in data["rows"] if row["group"] == "clock"}
+    digests = [clock[f"{name}, trading, 20 agents"]["digest"] for name in ("continuous", "call", "each")]
+    assert len(set(digests)) == 3
+    one, large = (clock[f"continuous, trading, 20 agents{end}"] for end in ("", ", 1024 markets"))
+    assert one["digest"] == large["digest"]  # the same market, by the same seed
+
+
+def run_of(script, day: str) -> dict:
+    return {"machine": {"date": day, "gpu": "G", "driver": "D", "cpu": "C"}, "presets": script.PRESETS}
+
+
+def test_rows_stay_with_the_run_that_measured_them(script):
+    memory, clock, call = (
+        {"group": group, "name": name} for group, name in (("memory", "a"), ("clock", "b"), ("clock", "c"))
+    )
+    data, mark = script.joined(None, run_of(script, "day 1"), [memory])
+    assert not mark and data == run_of(script, "day 1") | {"rows": []}
+    data["rows"] += [memory, clock, call]
+    for day in ("day 2", "day 3"):  # a run of which no row is left is forgotten
+        data, mark = script.joined(data, run_of(script, day), [clock])
+        data["rows"].append(clock | mark)
+    assert data["machine"]["date"] == "day 1" and data["runs"] == {"day 3": run_of(script, "day 3")}
+    assert data["rows"] == [memory, call, clock | {"run": "day 3"}]
+    data, mark = script.joined(data, run_of(script, "day 4"), [memory, clock, call])
+    assert not mark and data == run_of(script, "day 4") | {"rows": []}
 
 
 def test_a_row_that_fails_says_why_and_others_go_on(script):
@@ -88,10 +126,47 @@ def test_pages_are_written_from_the_figures(script, tmp_path):
     reached = performance.rate(figures["engine", "paper, 256 agents"]["events_per_s"])
     assert f"agent-events/s, preset `paper`, 256 agents | {reached} |" in readme.read_text()
     by_hand = "## The roofline of an event"
-    assert by_hand in text and text.count("<!-- end -->") == 7
+    assert by_hand in text and text.count("<!-- end -->") == 8
     assert (
         text.partition(by_hand)[2][:500] == (ROOT / "docs" / "performance.md").read_text().partition(by_hand)[2][:500]
     )
+
+
+def test_markets_on_the_clock_have_their_section_once_they_are_measured(script, tmp_path):
+    data, source = invented(script), tmp_path / "figures.json"
+    data["runs"] = {"later": {"machine": data["machine"] | {"date": "2032-03-04T", "gpu": "another"}}}
+    others = [row for row in data["rows"] if row["group"] != "clock"]
+    clock = {row["name"]: row | {"run": "later"} for row in data["rows"] if row["group"] == "clock"}
+    rates = {
+        "continuous, trading, 64 agents": 39.9e9,
+        "call, paper, 256 agents": 66e9,
+        "each, paper, 256 agents": 100e9,
+    }
+    for name, found in rates.items():
+        clock[name]["events_per_s"] = found
+    page, readme = tmp_path / "page.md", tmp_path / "README.md"
+    words = ["--figures", str(source), "--scaling", str(SCALING), "--page", str(page), "--readme", str(readme)]
+    page.write_text((ROOT / "docs" / "performance.md").read_text())
+    readme.write_text((ROOT / "README.md").read_text())
+    for rows in ([*others, *clock.values()], others):
+        source.write_text(json.dumps(data | {"rows": rows}))
+        performance.main(words)
+        text, first = " ".join(page.read_text().split()), readme.read_text()
+        there = len(rows) > len(others)
+        assert ("## Markets on the clock" in text) == there == ("2032-03-04; another" in text)
+        assert ("64 agents, 65,536 markets, orders/s | 40.0 G | 39.9 G |" in text) == there
+        assert ("| 0.65 | **0.66** |" in text) == there == ("`trading`, 64 agents | 39.9 G |" in first)
+        assert "2031-01-02; G, driver D" in text and "another run" not in text
+
+
+def test_a_group_measured_later_says_so(script, tmp_path):
+    data, source = invented(script), tmp_path / "figures.json"
+    data["runs"] = {"later": {"machine": data["machine"] | {"date": "2032-03-04T"}, "presets": script.PRESETS}}
+    for row in data["rows"]:
+        row |= {"run": "later"} if row["group"] in ("steps", "memory") else {}
+    source.write_text(json.dumps(data))
+    text = performance.stands(performance.load(source), json.loads(SCALING.read_text()))
+    assert "Rows of `memory`, `steps` are of another run (2032-03-04; G" in " ".join(text.split())
 
 
 def test_figures_without_a_group_are_refused(script, tmp_path):

@@ -8,61 +8,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kineticsim_env.config import PRESETS
 from scripts.pages.markdown import wrapped
+from scripts.pages.performance_clock import clock, readme_row
+from scripts.pages.performance_rows import Figures, events, lines, load, met, micro, rate, source
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-Figures = Mapping[tuple[str, str], Mapping[str, float]]  # by group and name of a row
 NEEDED = "engine agents levels markets baselines memory steps python suite training learning cpu".split()
 CORES = "paper, 256 agents", "trading, 20 agents"  # rows of one core that the pages compare
 PUBLISHED = 44.6e9  # events/s of the authors' own kernel on an H200
 
 
-def load(path: Path) -> tuple[Figures, dict[str, Any], bool]:
-    """Return the rows of a file by group and name, the machine, and whether the presets were those of today."""
-    data = json.loads(path.read_text())
-    rows = {(row["group"], row["name"]): row for row in data["rows"] if "failed" not in row}
-    return rows, data["machine"], data.get("presets") == PRESETS
-
-
-def rate(value: float, unit: float = 0.0) -> str:
-    """Return a number per second with three digits, in G, M or k."""
-    units = {1e9: "G", 1e6: "M", 1e3: "k"}
-    unit = unit or next((unit for unit in units if value >= unit), 1.0)
-    scaled = value / unit
-    digits = max(0, 2 - math.floor(math.log10(scaled))) if scaled else 0
-    return f"{scaled:,.{digits}f} {units.get(unit, '')}".strip()
-
-
-def micro(value: float) -> str:
-    """Return microseconds."""
-    return f"{value:.2f} us" if value < 1 else f"{value:.1f} us"
-
-
-def met(text: str, reached: bool) -> str:
-    """Print what reaches its target in bold."""
-    return f"**{text}**" if reached else text
-
-
-def lines(heads: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """Return a table whose columns but the first `words`, and `bound by`, are numbers."""
-    marks = ["---" if at < words or head == "bound by" else "---:" for at, head in enumerate(heads)]
-    return "\n".join([f"| {' | '.join(heads)} |", f"|{'|'.join(marks)}|", *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def events(figures: Figures, name: str, group: str = "engine") -> float:
-    """Return the agent-events per second of a row."""
-    return figures[group, name]["events_per_s"]
-
-
-def stands(figures: Figures, machine: Mapping[str, Any], scaling: Mapping[str, Any], current: bool) -> str:
-    """Return "Where it stands"; `current`: the presets were those of today."""
+def stands(figures: Figures, scaling: Mapping[str, Any]) -> str:
+    """Return "Where it stands"."""
     hashes = figures["baselines", "the hash alone"]["hashes_per_s"]
     theirs = {agents: events(figures, f"the paper's kernel, {agents} agents", "baselines") for agents in (256, 1024)}
     rows = []
@@ -135,13 +97,18 @@ def stands(figures: Figures, machine: Mapping[str, Any], scaling: Mapping[str, A
     )
     row("memory, 16,384 markets", "17.5 MB", f"{memory / 1e6:.1f} MB", memory <= 17.5e6, "books")
     best = events(figures, "paper, 256 agents")
-    source = f"{machine['date'][:10]}; {machine['gpu']}, driver {machine['driver']}; C++ and NumPy on {machine['cpu']}"
+    groups = {group: source(figures, group) for group in NEEDED}
+    main = groups["engine"]
+    others = {text: [group for group in NEEDED if groups[group] == text] for text in groups.values() if text != main}
+    current = all(row["current"] for (group, _), row in figures.items() if group in NEEDED)
     intro = (
         "One run of `scripts/performance_figures.py` ([performance_h200.json](benchmarks/performance_h200.json), "
-        f"{source}), but for four GPUs ([scaling_h200.json](benchmarks/scaling_h200.json)). In it the paper's kernel, "
+        f"{main}), but for four GPUs ([scaling_h200.json](benchmarks/scaling_h200.json)). In it the paper's kernel, "
         f"whose books were compared bit for bit first, does {rate(theirs[256])} events/s with 256 agents and "
         f"{rate(theirs[1024])} with 1,024, and the hash alone does {rate(hashes)}/s."
     )
+    for text, measured in others.items():
+        intro += f" Rows of {', '.join(f'`{group}`' for group in measured)} are of another run ({text})."
     if not current:
         intro += (
             ' Rates of preset `trading`, of environments and of training are of `rounding="even"`, which the preset '
@@ -212,7 +179,7 @@ def training(figures: Figures) -> str:
     return lines(["training steps/s", "CleanRL's settings", "`--fast`", "environment alone"], rows)
 
 
-def cores(figures: Figures, machine: Mapping[str, Any]) -> str:
+def cores(figures: Figures) -> str:
     """Return the rates of the C++ engine."""
     names = (
         "paper, 256 agents",
@@ -226,7 +193,8 @@ def cores(figures: Figures, machine: Mapping[str, Any]) -> str:
     cells = [rate(events(figures, f"{name}, one core", "cpu"), 1e6) for name in names]
     both, oracle = (events(figures, f"paper, 256 agents, {what}", "cpu") for what in ("two cores", "NumPy"))
     rates = [figures["cpu", f"{task}, 1024 markets, one core"]["steps_per_s"] for task in ("MarketMaking", "Execution")]
-    intro = f"Agent-events per second on one core of the same machine ({machine['cpu']}), one thread, the shortest run:"
+    cpu = figures["cpu", "paper, 256 agents, one core"]["cpu"]
+    intro = f"Agent-events per second on one core of the same machine ({cpu}), one thread, the shortest run:"
     outro = (
         f"1,024 environments do {rates[0] / 1e6:.2f} M steps/s on one core (execution {rates[1] / 1e6:.2f} M). On two "
         f"cores the engine does {rate(both, 1e6)} events/s, {both / oracle:.0f} times the NumPy engine in the same run "
@@ -286,6 +254,7 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
         ],
         ["the same, 1,024 agents", rate(events(figures, "paper, 1024 agents")), f"{core} (one core)"],
         ["preset `trading`, 20 agents", "", f"{rate(trading, 1e6)} (one core)"],
+        *readme_row(figures),
         ["environment steps/s, 64 agents, in a CUDA graph", captured, f"{made:.2f} M (one core)"],
         ["training steps/s, PPO with 4 epochs", default, ""],
         ["the same, 1 epoch", fast, ""],
@@ -327,7 +296,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md", help="the page")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md", help="the README")
     options = parser.parse_args(words)
-    figures, machine, current = load(options.figures)
+    figures = load(options.figures)
     scaling = json.loads(options.scaling.read_text())
     missing = sorted(set(NEEDED) - {group for group, _ in figures})
     if missing:
@@ -335,12 +304,13 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{options.figures}: it has no rows of {', '.join(missing)}; see scripts/performance_figures.py"
         )
     bodies = {
-        "stands": stands(figures, machine, scaling, current),
+        "stands": stands(figures, scaling),
         "sweeps": sweeps(figures),
         "steps": steps(figures),
         "drawn": drawn(figures),
         "training": training(figures),
-        "cores": cores(figures, machine),
+        "cores": cores(figures),
+        "clock": clock(figures),
         "parts": parts(json.loads(options.parts.read_text())),
     }
     text = options.page.read_text()
