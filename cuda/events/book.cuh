@@ -13,6 +13,28 @@ namespace ks {
 
 constexpr int32_t kNoPlace = kNoTick;
 
+// A number for bids and one for asks. A lane selects instead of counting, as what it counts to is in its memory and not in
+// registers.
+template <typename T>
+struct Sides {
+  T at[2];
+  KS_ON_LANE T of(int32_t side) const {
+#ifdef __CUDA_ARCH__
+    return side ? at[1] : at[0];
+#else
+    return at[side];
+#endif
+  }
+  KS_ON_LANE void set(int32_t side, T x) {
+#ifdef __CUDA_ARCH__
+    at[0] = side ? at[0] : x;
+    at[1] = side ? x : at[1];
+#else
+    at[side] = x;
+#endif
+  }
+};
+
 // What rests on one side, by tick.
 template <typename Row>
 struct RestingSide {
@@ -30,7 +52,7 @@ struct EventBook {
   Row row;                    // by tick
   Column<Bits, Width> bits;   // by place, a side's words after the other's
   int levels, words, lead;
-  int32_t best[2];            // places, kNoPlace where a side is empty
+  Sides<int32_t> best;        // places, kNoPlace where a side is empty
   uint32_t stored;            // groups of ticks at which something rests in global memory
 
   KS_ON_LANE EventBook(Cell* row, Bits* bits, int levels)
@@ -42,8 +64,8 @@ struct EventBook {
     const int32_t mask = side - 1;  // levels - 1 - tick for bids
     return (tick ^ mask) + (levels & mask);
   }
-  KS_ON_LANE int32_t best_bid() const { return best[0] == kNoPlace ? -1 : levels - 1 - best[0]; }
-  KS_ON_LANE int32_t best_ask() const { return best[1]; }
+  KS_ON_LANE int32_t best_bid() const { return best.at[0] == kNoPlace ? -1 : levels - 1 - best.at[0]; }
+  KS_ON_LANE int32_t best_ask() const { return best.at[1]; }
 
   // Memory ----------------------------------------------------------------------------------------------------------
 
@@ -115,8 +137,7 @@ struct EventBook {
   // Occupied places ---------------------------------------------------------------------------------------------------
 
   KS_ON_LANE void find_best() {
-    best[0] = next(0, 0);
-    best[1] = next(0, 1);
+    best = {{next(0, 0), next(0, 1)}};
   }
 
   // The first occupied place from that of word w on.
@@ -138,22 +159,6 @@ struct EventBook {
   // What rests at a tick on a side.
   KS_ON_LANE RestingSide<Row> on(int32_t side) const { return {row, side}; }
   KS_ON_LANE int32_t resting(int32_t tick, int32_t side) const { return on(side)[tick]; }
-
-  KS_ON_LANE int32_t best_of(int32_t side) const {
-#ifdef __CUDA_ARCH__
-    return side ? best[1] : best[0];
-#else
-    return best[side];
-#endif
-  }
-  KS_ON_LANE void set_best(int32_t side, int32_t place) {
-#ifdef __CUDA_ARCH__
-    best[0] = side ? best[0] : place;
-    best[1] = side ? place : best[1];
-#else
-    best[side] = place;
-#endif
-  }
 
   KS_ON_LANE int64_t total(int32_t side) const { return total(0, levels - 1, side); }
   // Of the side that has more.
@@ -183,7 +188,7 @@ struct EventBook {
     const Bits before = word;
     here = (Cell)(there + negated(side, quantity));
     word = before | (Bits)1 << (at % kWordBits);
-    set_best(side, min_of(best_of(side), place));
+    best.set(side, min_of(best.of(side), place));
   }
 
   // Take up to `quantity` at the best place of a side, where something rests. Whether anything is left makes no branch: the
@@ -203,7 +208,7 @@ struct EventBook {
   }
   KS_ON_LANE int32_t take(int32_t place, int32_t quantity, int32_t side) {
     const Taken taken = take_ahead(place, quantity, side);
-    set_best(side, taken.next);
+    best.set(side, taken.next);
     return taken.units;
   }
 

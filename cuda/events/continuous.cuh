@@ -86,7 +86,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     int32_t taken;  // as `taken`
   };
   KS_ON_LANE void put_back(Touch& touch) {
-    book.best[0] = touch.book.best[0], book.best[1] = touch.book.best[1];
+    book.best = touch.book.best;
     last_tick = touch.last_tick;
     volume += touch.traded;
     touch.traded = 0;
@@ -142,8 +142,8 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   }
 
   KS_ON_LANE int32_t mid2_of(const Touch& touch) const {
-    int32_t bid = touch.book.best[0], ask = touch.book.best[1];
-    if (kSlots) bid = min_of(bid, slots.best[0]), ask = min_of(ask, slots.best[1]);
+    int32_t bid = touch.book.best.at[0], ask = touch.book.best.at[1];
+    if (kSlots) bid = min_of(bid, slots.best.at[0]), ask = min_of(ask, slots.best.at[1]);
     return max_of(bid, ask) != kNoPlace ? levels - 1 - bid + ask : 2 * touch.last_tick;
   }
 
@@ -155,19 +155,19 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
                                 : order_tick(pricing, mid, a.offset, side, a.marketable);
     const int32_t last = touch.book.flip(tick, other);
     int32_t left = a.quantity;
-    if (kSlots && slots.best_of(other) <= last) {  // a learned quote is within reach
+    if (kSlots && slots.best.of(other) <= last) {  // a learned quote is within reach
       put_back(touch);
       left = match(tick, left, side, -1);
-      touch.book.best[0] = book.best[0], touch.book.best[1] = book.best[1], touch.last_tick = last_tick;
+      touch.book.best = book.best, touch.last_tick = last_tick;
     } else {
-      int32_t here = touch.book.best_of(other), hit = kNoPlace;
+      int32_t here = touch.book.best.of(other), hit = kNoPlace;
       while ((here <= last) & (left > 0)) {
         const auto part = touch.book.take_ahead(here, left, other);
         left -= part.units;
         hit = here, here = part.next;
       }
       if (hit != kNoPlace) {
-        touch.book.set_best(other, here);
+        touch.book.best.set(other, here);
         touch.traded += a.quantity - left;
         if (kWithSeries && !kPlain) touch.taken += negated(side, a.quantity - left);
         touch.last_tick = touch.book.flip(hit, other);
@@ -192,7 +192,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   KS_ON_LANE int32_t match(int32_t limit, int32_t quantity, int32_t side, int taker) {
     const int32_t other = 1 - side, last = book.flip(limit, other);  // the worst place that it may take from
     for (int32_t here = best(other); (here <= last) & (quantity > 0); here = best(other)) {
-      const bool queued = kSlots && here == slots.best_of(other);
+      const bool queued = kSlots && here == slots.best.of(other);
       const int32_t units = queued ? take_from_queue(here, quantity, other) : book.take(here, quantity, other);
       volume += units;
       if (kWithSeries) taken += negated(side, units);

@@ -103,10 +103,10 @@ struct EventMarket : MarketNumbers {
   }
 
   KS_ON_LANE void find_quotes() {
-    slots.best[0] = slots.best[1] = kNoPlace;
+    slots.best = {{kNoPlace, kNoPlace}};
     for (int k = 0; k < slots.count(); ++k) {
-      slots.best[0] = min_of(slots.best[0], place(k, 0));
-      slots.best[1] = min_of(slots.best[1], place(k, 1));
+      slots.best.at[0] = min_of(slots.best.at[0], place(k, 0));
+      slots.best.at[1] = min_of(slots.best.at[1], place(k, 1));
     }
   }
 
@@ -121,8 +121,8 @@ struct EventMarket : MarketNumbers {
 
   // The best place of a side, quotes included.
   KS_ON_LANE int32_t best(int32_t side) const {
-    const int32_t built_in = book.best_of(side);
-    return kSlots ? min_of(built_in, slots.best_of(side)) : built_in;
+    const int32_t built_in = book.best.of(side);
+    return kSlots ? min_of(built_in, slots.best.of(side)) : built_in;
   }
   KS_ON_LANE int32_t mid2() const {
     const int32_t bid = best(0), ask = best(1);

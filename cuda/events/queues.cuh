@@ -5,17 +5,6 @@
 
 namespace ks {
 
-// A number for bids and one for asks. Not an array, as that would be in a lane's memory instead of registers.
-template <typename T>
-struct Sides {
-  T bid, ask;
-  KS_ON_LANE T of(int32_t side) const { return side ? ask : bid; }
-  KS_ON_LANE void set(int32_t side, T x) {
-    bid = side ? bid : x;
-    ask = side ? x : ask;
-  }
-};
-
 // Of kSlots: none, one, or (2) as many as the launch has.
 template <int kSlots>
 struct EventSlots {
@@ -26,15 +15,7 @@ struct EventSlots {
   Sides<int32_t> aheads[kRoom];
   Sides<int64_t> moments[kRoom];
   int64_t bought[kRoom], sold[kRoom];
-  int32_t best[2];  // places of standing quotes that take part, or kNoPlace
-
-  KS_ON_LANE int32_t best_of(int32_t side) const {
-#ifdef __CUDA_ARCH__
-    return side ? best[1] : best[0];
-#else
-    return best[side];
-#endif
-  }
+  Sides<int32_t> best;  // places of standing quotes that take part, or kNoPlace
 
   KS_ON_LANE int count() const { return kSlots < 2 ? kSlots : count_at_run_time; }
 
@@ -76,8 +57,8 @@ struct EventSlots {
   KS_ON_LANE void clear(int k) {
     quotes[k] = {0, 0, 0, 0};
     accounts[k] = {0, 0, 0};
-    aheads[k] = {0, 0};
-    moments[k] = {0, 0};
+    aheads[k] = {{0, 0}};
+    moments[k] = {{0, 0}};
   }
 
   // The number of a slot: of a single one, the compiler knows it.
