@@ -2,7 +2,8 @@
 
 Any number of order bins, windows of one chunk and of many, books that overflow, kernels of their own, all options,
 slots at one tick, window shifts, environment steps of every role across episode ends and resets, in sizes
-that leave part of the last block without a market.
+that leave part of the last block without a market. On the clock: call auctions by warps and continuous trading by
+lanes, with beats in intervals, levers and regimes, environments, and markets whose quantities leave 16 bits on the way.
 """
 
 from typing import Any, cast
@@ -104,6 +105,93 @@ def steps_and_copies(markets: int) -> None:
     assert variants.plan_on_device(request, torch.device("cuda")).fits
 
 
+# On the clock ---------------------------------------------------------------------------------------------------------
+
+
+def clock_config(mechanism: str, levels: int, levers: bool, **changes: Any) -> MarketConfig:
+    """Return a market on the clock, with beats inside intervals and, with levers, regimes too."""
+    fields: dict[str, Any] = {
+        "arrivals": "clock",
+        "mechanism": mechanism,
+        "num_levels": levels,
+        "init_price": levels // 2,
+    }
+    fields |= {
+        "num_agents": 40,
+        "interval": 40,
+        "beat": 9,
+        "window": min(8, levels // 2 - 1),
+        "noise_spread": levels // 2,
+    }
+    if levers:
+        fields |= {"tick_size": 2, "collar": 5, "tax": 1, "taker_offset": 2}
+        fields |= {"regimes": [{}, {"max_order_qty": 90, "cancel_prob": 0.1}], "regime_switch_prob": 0.5}
+    if mechanism == "continuous":
+        fields |= {"quote_latency": 15, "taker_fee": 5}
+    return MarketConfig.preset("trading", **fields | changes)
+
+
+def markets_on_the_clock(mechanism: str, levels: int, levers: bool, slots: int, **changes: Any) -> None:
+    """Run, quote, change parameters and reset 37 markets: the last warp of lanes has a few only."""
+    simulator = Simulator(clock_config(mechanism, levels, levers, **changes), 37, engine="cuda", slots=slots)
+    for record in (layout.SERIES, (*layout.SERIES, *layout.FURTHER_SERIES)):
+        simulator.run(3, record=record, reach=4)
+    if slots:
+        quotes = torch.tensor([levels // 2, 5, levels // 2 + 2, 5], dtype=torch.int32, device="cuda")
+        simulator.rollout(quotes.expand(2, 37, slots, 4).contiguous(), auctions=2)
+    simulator.set_parameters(cancel_prob=0.2)
+    simulator.reset()
+    simulator.run(2)
+    simulator.check_errors()
+
+
+def too_large_for_rows(slots: int) -> None:
+    """Run markets of which some leave 16 bits in the middle of a run, and some begin beyond it or overflow."""
+    config = clock_config("continuous", 64, False, max_order_qty=100, cancel_prob=0.0, market_order_prob=0.0)
+    simulator = Simulator(config, 37, engine="cuda", slots=slots)
+    simulator.bid[::5, 0], simulator.ask[9, 63] = 2**15 - 5000, 2**20  # an interval's orders are 4000 at most
+    simulator.bid[20, 0] = 2**31 - 100
+    simulator.run(20)
+    try:
+        simulator.check_errors()
+    except MarketError:
+        return
+    raise AssertionError("no market overflowed")
+
+
+def environments_on_the_clock(mechanism: str, roles: tuple[str, ...], sizes: list[int], **changes: Any) -> None:
+    """Step and reset, over the ends of episodes, from warm starts; scenarios, with sizes of orders, are drawn anew."""
+    task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
+    config = clock_config(mechanism, 64, len(roles) > 1, **changes)
+    randomise = {"noise_spread": (2, 14), "fee": [0, 9], "max_order_qty": sizes}
+    settings = EnvSettings(config, engine="cuda", auctions_per_step=2, randomise=randomise, num_scenarios=8)
+    core = EnvCore(37, task, roles, slots_of(roles), settings)
+    core.reset(seed=3)
+    for _ in range(7):
+        core.step(actions=torch.rand((37, len(roles), 4), device="cuda") * 2 - 1)
+    core.set_scenarios({"noise_spread": (14, 20)})
+    core.step(actions=torch.rand((37, len(roles), 4), device="cuda") * 2 - 1)
+    core.reset()
+    core.close()
+
+
+def clock() -> None:
+    """All kernels of markets on the clock."""
+    for mechanism in ("call", "continuous"):
+        for slots in (0, 1, 3):
+            markets_on_the_clock(mechanism, 128, slots == 1, slots)
+            markets_on_the_clock(mechanism, 128, slots != 1, slots, rounding="even")
+        for levels in (8, 512):
+            markets_on_the_clock(mechanism, levels, False, 1)
+        markets_on_the_clock(mechanism, 128, False, 1, interval=150, beat=300, noise_spread=3)
+        for roles in ((ROLES[0],), ROLES):
+            environments_on_the_clock(mechanism, roles, [4, 12])
+    for slots in (0, 1, 3):
+        too_large_for_rows(slots)
+    for roles in ((ROLES[0],), ROLES):  # some leave 16 bits before a step, some with the book of a warm start
+        environments_on_the_clock("continuous", roles, [2, 390, 6000], cancel_prob=0.0)
+
+
 if __name__ == "__main__":
     for bins, spread in ((0, 60), (16, 3), (32, 7), (64, 15), (128, 31)):
         for options in (False, True):
@@ -119,5 +207,6 @@ if __name__ == "__main__":
     environments_on_lanes(8, noise_spread=2)
     environments_on_lanes(256, max_order_qty=4000)  # numbers that do not fit in 16 bits
     steps_and_copies(33)
+    clock()
     torch.cuda.synchronize()
     print("the workload is done")

@@ -2,16 +2,21 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import gymnasium as gym
+import hostile_clock
 import numpy as np
 import pytest
 import torch
+from build_helpers import needs_compiler
 
 import kineticsim_env as ks
 from kineticsim_env import policies
 from kineticsim_env.evaluation import evaluation_env
-from kineticsim_env.runtime import build
+from kineticsim_env.runtime import build, layout
+from scripts.fuzz import sanitizers
 
 
 def test_an_iterator_of_names_is_recorded():
@@ -142,3 +147,81 @@ def test_policies_read_the_inventory_under_the_limit_of_the_config():
     inventory = envs.simulator.inventory[:, 0]
     assert inventory.any()
     torch.testing.assert_close(policies.inventory_of(envs.core.task, observation), inventory.float())
+
+
+# On the clock ---------------------------------------------------------------------------------------------------------
+
+each_engine = pytest.mark.parametrize(
+    "engine",
+    ["numpy", pytest.param("cpu", marks=needs_compiler), pytest.param("cuda", marks=pytest.mark.gpu)],
+)
+
+
+@needs_compiler
+def test_any_number_in_live_tensors_on_the_clock_is_safe():
+    """With t below 0 quotes were read and written before their array, and some stretches of events never ended."""
+    watched = sanitizers.runtime("libasan.so") is not None
+    sanitizers.build_engine(watched)
+    command = [sys.executable, hostile_clock.__file__, "cpu"]
+    environment = sanitizers.child_environment(watched)
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=600)
+    said = sanitizers.report_in(done.stderr) or done.stderr[-2000:]
+    assert (done.returncode, done.stdout) == (0, "held\n"), said
+
+
+@each_engine
+@pytest.mark.parametrize("t", [-1, -2, -5, -(2**63)])
+def test_every_slot_has_its_turn_whatever_t_is(engine, t):
+    """Below 0 some slots had none, as remainders are negative there."""
+    config = hostile_clock.hostile_config("continuous", levers=False).replace(market_order_prob=0.0, noise_spread=0)
+    sim = ks.Simulator(config, 3, engine=engine, slots=[None] * 3)
+    sim.t.fill_(t)
+    quotes = torch.tensor([[-9, 1, 99, 2], [-8, 3, 98, 4], [-7, 5, 97, 6]], dtype=torch.int32)
+    sim.step(quotes.expand(3, 3, 4).to(sim.device))
+    assert sim.tensors["quotes"].tolist() == [quotes.tolist()] * 3
+
+
+@pytest.mark.parametrize(
+    "engine", [pytest.param("cpu", marks=needs_compiler), pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+def test_more_than_2_to_the_31_units_trade_in_an_interval(engine):
+    """They were counted in 32 bits with a sign until the interval ended."""
+    fields = {"arrivals": "clock", "mechanism": "continuous", "num_agents": 100, "interval": 65535, "beat": 2**30}
+    config = ks.MarketConfig(**fields, max_order_qty=65535, market_order_prob=1.0, maker=0.0, noise=1.0, momentum=0.0)
+    sim = ks.Simulator(config, 8, engine=engine)
+    sim.bid[:, 3] = sim.ask[:, 99] = 3 * 2**29
+    before = sim.bid.long().sum(1) + sim.ask.long().sum(1)
+    sim.run(1)
+    volume = sim.tensors["volume"]
+    assert torch.equal(volume, before - sim.bid.long().sum(1) - sim.ask.long().sum(1))
+    assert 0 < int((volume >= 2**31).sum()) < 8
+
+
+@each_engine
+@pytest.mark.parametrize("mechanism", hostile_clock.MECHANISMS)
+@pytest.mark.parametrize("name", ["interval", "beat"])
+def test_a_state_without_events_is_refused(engine, mechanism, name):
+    """The C++ engine divided by its beats and died; a kernel would not have ended."""
+    config = hostile_clock.hostile_config(mechanism, levers=False)
+    settings = {"warmup": 1, "bank_size": 2, "randomise": {"fee": [0, 9]}, "num_scenarios": 2}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, config=config, engine=engine, **settings).unwrapped
+    envs.reset(seed=1)
+    saved = envs.state_dict()
+    saved["parameters"][1, list(layout.PARAMS_FIELDS).index(name)] = 0
+    with pytest.raises(ValueError, match=rf"state\['parameters'\]: got {name} = 0, allowed is 1 to"):
+        envs.load_state_dict(saved)
+
+
+@each_engine
+@pytest.mark.parametrize("regime", [-1, 2, 2**31 - 1, -(2**31)])
+def test_a_regime_that_is_none_is_forgotten_by_a_reset(engine, regime):
+    """On NumPy the reset of an environment raised IndexError, for ever."""
+    config = ks.MarketConfig.preset("trading", regimes=[{}, {"noise_spread": 2}])
+    envs = gym.make_vec(
+        "KineticSim/MarketMaking-v0", num_envs=2, config=config, engine=engine, warmup=1, bank_size=2
+    ).unwrapped
+    envs.reset(seed=1)
+    envs.simulator.tensors["regime"].fill_(regime)
+    envs.step(np.zeros((2, 4), np.float32))
+    envs.reset(seed=1)
+    assert 0 <= int(envs.simulator.tensors["regime"].min()) <= int(envs.simulator.tensors["regime"].max()) <= 1

@@ -6,6 +6,7 @@
 import threading
 
 import gymnasium as gym
+import hostile_clock
 import numpy as np
 import pytest
 import torch
@@ -206,6 +207,21 @@ def test_any_number_in_live_tensors_is_safe(preset, num_envs):
         fresh.reset(seed=1)
         envs.core.tensors["final_observation"].zero_()
         same_state({**envs.simulator.tensors, **envs.core.tensors}, {**fresh.simulator.tensors, **fresh.core.tensors})
+
+
+@pytest.mark.parametrize("levers", [False, True])
+@pytest.mark.parametrize("mechanism", hostile_clock.MECHANISMS)
+@pytest.mark.parametrize("slots", hostile_clock.SLOTS)
+def test_any_number_in_live_tensors_on_the_clock_is_safe(slots, mechanism, levers):
+    hostile_clock.attack_simulator("cuda", mechanism, slots, levers)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("levers", [False, True])
+@pytest.mark.parametrize("mechanism", hostile_clock.MECHANISMS)
+def test_any_number_in_environments_on_the_clock_is_safe(mechanism, levers):
+    hostile_clock.attack_environment("cuda", mechanism, levers)
+    torch.cuda.synchronize()
 
 
 def test_np_actions_in_every_order():

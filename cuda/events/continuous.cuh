@@ -82,8 +82,9 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   // What events change most of the time, so that it is in registers while they come.
   struct Touch {
     EventBook<Width> book;
-    int32_t last_tick, traded;
-    int32_t taken;  // as `taken`
+    int32_t last_tick;
+    uint32_t traded;  // at most 65535 orders of 65535 units
+    int64_t taken;    // as `taken`
   };
   KS_ON_LANE void put_back(Touch& touch) {
     book.best = touch.book.best;
@@ -232,8 +233,9 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
   KS_ON_LANE bool take_quotes(const Quote* fresh) {
+    const uint32_t count = slots.count(), first = kSlots == 1 ? 0 : (uint32_t)((uint64_t)t % count);
     for (int number = 0; number < slots.count(); ++number) {
-      const int k = kSlots == 1 ? 0 : (int)((t + number) % slots.count());
+      const int k = kSlots == 1 ? 0 : (int)((first + number) % count);
       const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
       Sides<int32_t> comes = {0, 0};
       for (int side = 0; side < 2; ++side) {

@@ -67,7 +67,7 @@ struct EventMarket : MarketNumbers {
     const int64_t largest = p.regimes > 0 ? 65535 : p.max_order_qty;
     growth = (int64_t)p.interval * largest;
     now = parameters_in_force(p, launch.regimes, regime);
-    g = (uint64_t)t * (uint32_t)p.interval;
+    g = (uint32_t)t * (uint32_t)p.interval;  // below 2^32, whatever t was made: nothing that counts events wraps then
     beat = (int64_t)((g + p.beat - 1) / (uint32_t)p.beat);
     next_beat = (uint64_t)beat * (uint32_t)p.beat;
     set_pricing();
@@ -199,7 +199,7 @@ struct EventMarket : MarketNumbers {
   }
   KS_ON_LANE bool is_far() const {
     const int64_t far = 1 << 27;
-    return origin > far || -origin > far || last_tick > far || -last_tick > far;
+    return origin > far || origin < -far || last_tick > far || last_tick < -far;
   }
 
   // Whether so many intervals can be played with cells of 16 bits, and without the market having to stop.

@@ -17,6 +17,7 @@ from kineticsim_env.engines.numpy import rules
 from kineticsim_env.engines.numpy.state import WORD_SLOT
 from kineticsim_env.engines.parameters import parameter_ranges
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
+from kineticsim_env.runtime.fields import INTEGERS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
 from kineticsim_env.tasks.base import Task
 
@@ -130,11 +131,13 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
     row = columns(packed, packed.device)
     limit = -1 if config.inventory_limit is None else config.inventory_limit
     regimes = 0 if config.regimes is None else len(config.regimes)
+    events = {name: (1, INTEGERS[name][1]) if config.uses_clock else (0, 0) for name in ("interval", "beat")}
     ranges = parameter_ranges(config.num_levels) | {
         "max_quote_qty": (int(config.max_quote_qty), int(config.max_quote_qty)),
         "inventory_limit": (int(limit), int(limit)),
         "regimes": (regimes, regimes),
         "tick_size": (1, min(64, config.num_levels)),
+        **events,
     }
     for name, (low, high) in ranges.items():
         bad = (row[name] < low) | (row[name] > high)

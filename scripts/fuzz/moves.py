@@ -122,12 +122,30 @@ def advance(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, Any]:
 
 def _advance_simulator(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, Any]:
     sim, auctions = pair.under_test, 1 + int(rng.random() < 0.1)
+    if rng.random() < 0.1:
+        return _change_and_run(pair, rng)
     if rng.random() < 0.3:
-        return together(pair, f"run({auctions})", lambda s: s.run(auctions, pairs.SERIES))
+        reach = int(rng.choice([0, 1, 10, 2**20]))
+        return together(pair, f"run({auctions})", lambda s: s.run(auctions, pairs.SERIES, reach=reach))
     quotes = rng.integers(-2, sim.config.num_levels + 2, (sim.num_markets, len(sim.slots), 4)).astype(np.int32)
     quotes[..., 1::2] = rng.integers(-1, 30, quotes[..., 1::2].shape)
     quotes[..., 0::2] += sim.price_origin.numpy()[:, None, None].clip(-(2**29), 2**29)
     return together(pair, f"step({auctions})", lambda s: s.step(quotes, auctions))
+
+
+def _change_and_run(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, Any]:
+    """Run under other parameters, in some markets; those that were are put back, so that cases do not depend on it."""
+    config = pair.under_test.config
+    drawn = pairs.random_levers(rng) | {"noise_spread": int(rng.integers(40)), "cancel_prob": float(rng.random())}
+    names = [str(name) for name in rng.choice(list(drawn), int(rng.integers(1, 4)), replace=False)]
+    mask = None if rng.random() < 0.5 else rng.random(pair.under_test.num_markets) < 0.5
+    fields, before = {name: drawn[name] for name in names}, {name: getattr(config, name) for name in names}
+    done = together(pair, f"set_parameters({fields})", lambda s: s.set_parameters(mask, **fields))
+    if done[0]:
+        return done
+    done = together(pair, f"run(1) after set_parameters({fields})", lambda s: s.run(1, pairs.SERIES))
+    together(pair, f"set_parameters({before})", lambda s: s.set_parameters(**before))
+    return done
 
 
 def check_observations(env: Any) -> None:

@@ -17,12 +17,13 @@ import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
+from kineticsim_env.runtime import layout
 from kineticsim_env.tasks.base import ROLES
 from scripts.fuzz.case import Failure
 
 DIFFERENT = 10  # markets or environments of each sort
 VECTOR = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
-SERIES = ("last_price", "volume", "mid2", "fundamental")
+SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
 _open: dict[tuple, Any] = {}
 
 
@@ -122,7 +123,7 @@ def _shown(value: Any) -> str:
 
 
 def random_config(rng: np.random.Generator, **changes: Any) -> ks.MarketConfig:
-    """Return a small market with any options."""
+    """Return a small market with any options, and perhaps with levers, with regimes, or on the clock."""
     pick = rng.choice
     weights = rng.integers(1, 5, 4)
     levels = int(pick([8, 16, 32, 64]))
@@ -146,7 +147,54 @@ def random_config(rng: np.random.Generator, **changes: Any) -> ks.MarketConfig:
         residue=str(pick(["rest", "cancel"])),
         fee=int(pick([0, 7])),
     )
+    if rng.random() < 0.4:
+        fields |= random_levers(rng)
+    if rng.random() < 0.25:
+        fields |= random_regimes(rng, window > 0)
+    if rng.random() < 0.5:
+        fields |= random_clock(rng)
     return ks.MarketConfig(**{**fields, **changes})
+
+
+def random_levers(rng: np.random.Generator) -> dict[str, Any]:
+    """Return values of all levers that any market may have; each is off in some draws."""
+    pick = rng.choice
+    return dict(
+        rounding=str(pick(["even", "coin"])),
+        reference=str(pick(["mid", "mid", "fundamental"])),
+        taker_offset=int(pick([1, 0, 3, 32767])),
+        tax=int(pick([0, 1, 40])),
+        collar=int(pick([0, 1, 6])),
+        tick_size=int(pick([1, 1, 3, 8])),
+        fee=int(pick([0, -9, 7])),
+    )
+
+
+def random_regimes(rng: np.random.Generator, moves: bool) -> dict[str, Any]:
+    """Return regimes, of which some change much; `moves`: the fundamental may move."""
+    changes: list[dict[str, Any]] = [
+        {},
+        {"noise_spread": 20, "max_order_qty": 2},
+        {"cancel_prob": 0.9, "market_order_prob": 0.9, "taker_offset": 2},
+    ]
+    if moves:
+        changes.append({"walk_prob": 1.0, "jump_prob": 0.5, "jump_size": 30})
+    chosen = [changes[int(i)] for i in rng.integers(len(changes), size=int(rng.integers(1, 4)))]
+    return {"regimes": chosen, "regime_switch_prob": float(rng.choice([0.0, 0.3, 1.0]))}
+
+
+def random_clock(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the fields of a clock of few events, and of either mechanism."""
+    pick = rng.choice
+    fields: dict[str, Any] = {
+        "arrivals": "clock",
+        "interval": int(pick([1, 7, 20])),
+        "beat": int(pick([1, 5, 20, 2**30])),
+    }
+    if rng.random() < 0.6:
+        latency, fee = int(pick([0, 0, 3, 2**31 - 1])), int(pick([0, -4, 50]))
+        fields |= {"mechanism": "continuous", "quote_latency": latency, "taker_fee": fee}
+    return fields
 
 
 def simulator(number: int, engine: str) -> Pair:
@@ -263,4 +311,5 @@ RANDOMISE: tuple[dict[str, Any], ...] = (
     {"market_order_prob": [0.0, 0.4, 1.0], "max_order_qty": [1, 4, 100]},
     {"cancel_prob": (0.0, 1.0), "init_depth": (0, 8), "tie": ["lowest", "mid"]},
     {"noise": (0.2, 0.5), "num_agents": (12, 30), "residue": ["rest", "cancel"]},
+    {"rounding": ["even", "coin"], "tick_size": [1, 3, 8], "tax": (0, 3), "collar": [0, 2], "taker_offset": (0, 4)},
 )

@@ -76,6 +76,15 @@ def random_table(rng: np.random.Generator) -> dict[str, Any]:
         "window": (int(pick([0, 1])), 3),
         "walk_prob": (0.0, 0.4),
         "inventory_limit": [5, 10],
+        "rounding": ["even", "coin"],
+        "reference": ["mid", "fundamental"],
+        "taker_offset": (0, int(pick([0, 3, 32767]))),
+        "tax": (0, int(pick([1, 40, 32767]))),
+        "collar": [0, 1, 6],
+        "tick_size": [1, 3, int(pick([8, 64]))],
+        "taker_fee": (-9, 50),
+        "quote_latency": [0, 3, 2**31 - 1],
+        "interval": [1, 7],
         "num_levels": [8, 16],
     }
     names = rng.choice(list(fields), int(rng.integers(1, 4)), replace=False)

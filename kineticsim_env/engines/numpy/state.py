@@ -94,8 +94,11 @@ class Markets:
             args[name][self.rows] = getattr(self, name)
 
     def follow_regime(self) -> None:
-        """Bring `now` up to date with `regime`: -1 in the table leaves a parameter as it is."""
-        changed = {name: values[self.regime] for name, values in self._regimes.items()}
+        """Bring `now` up to date with `regime`: -1 in the table leaves a parameter as it is.
+
+        Whoever writes into a live state may write any number.
+        """
+        changed = {name: values[np.clip(self.regime, 0, len(values) - 1)] for name, values in self._regimes.items()}
         self.now = self.params | {n: np.where(value < 0, self.params[n], value) for n, value in changed.items()}
 
     @property
