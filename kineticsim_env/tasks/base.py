@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.values import as_float, check_choice, check_instance, show
+from kineticsim_env.runtime.values import as_float, check_choice, check_flag, check_instance, show
 
 ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
@@ -153,7 +153,8 @@ class Task:
             role: One of `ROLES`.
             queues: Whether trading is continuous, so that quotes have places in queues: `[39]` for all roles.
         """
-        low = np.full(observation_size(check_choice("role", role, ROLES), queues), -1.0, np.float32)
+        size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues))
+        low = np.full(size, -1.0, np.float32)
         low[layout.CONSTANTS["kObservation"] :] = 0.0  # what is ahead in a queue is never negative
         low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
         low[_NEVER_NEGATIVE[role]] = 0.0  # nor are time and standing quantities
