@@ -134,6 +134,8 @@ def clock_config(mechanism: str, levels: int, levers: bool, **changes: Any) -> M
 def markets_on_the_clock(mechanism: str, levels: int, levers: bool, slots: int, **changes: Any) -> None:
     """Run, quote, change parameters and reset 37 markets: the last warp of lanes has a few only."""
     simulator = Simulator(clock_config(mechanism, levels, levers, **changes), 37, engine="cuda", slots=slots)
+    if levels > 128:
+        simulator.specialise()
     for record in (layout.SERIES, (*layout.SERIES, *layout.FURTHER_SERIES)):
         simulator.run(3, record=record, reach=4)
     if slots:
@@ -183,9 +185,10 @@ def clock() -> None:
             markets_on_the_clock(mechanism, 128, slots != 1, slots, rounding="even")
         for levels in (8, 512):
             markets_on_the_clock(mechanism, levels, False, 1)
-        markets_on_the_clock(mechanism, 128, False, 1, interval=150, beat=300, noise_spread=3)
         for roles in ((ROLES[0],), ROLES):
             environments_on_the_clock(mechanism, roles, [4, 12])
+    for beat, spread in ((300, 3), (9, 3), (300, 7), (300, 15), (9, 31)):  # bins of every number
+        markets_on_the_clock("call", 128, False, 1, interval=150, beat=beat, noise_spread=spread, rounding="even")
     for slots in (0, 1, 3):
         too_large_for_rows(slots)
     for roles in ((ROLES[0],), ROLES):  # some leave 16 bits before a step, some with the book of a warm start
