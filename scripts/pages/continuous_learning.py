@@ -5,7 +5,7 @@ where orders arrive at once. It writes docs/continuous_learning.md, its picture,
 every figure, from which `--results` writes the page again without training.
 
     python -m scripts.pages.continuous_learning
-    python -m scripts.pages.continuous_learning --time-limit-minutes 4 --output runs/page
+    python -m scripts.pages.continuous_learning --episodes 32768 --output runs/page   # on a GPU, in two minutes
     python -m scripts.pages.continuous_learning --results docs/continuous_learning.json --also other_machine.json
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import subprocess
 import sys
 import time
@@ -33,7 +34,8 @@ from kineticsim_env.runtime.options import Parser, changes_of, exit_code, number
 from kineticsim_env.studies import plots
 from scripts.pages.continuous_learning_text import draw, page, trainings
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 import ppo_fast  # noqa: E402
@@ -52,7 +54,9 @@ def changes(latency: int) -> tuple[str, ...]:
 
 def train(script: str, words: Sequence[str]) -> None:
     """Run an example in a process of its own, as anyone would."""
-    subprocess.run([sys.executable, str(EXAMPLES / f"{script}.py"), *words], check=True)
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # this package, installed or not
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    subprocess.run([sys.executable, str(EXAMPLES / f"{script}.py"), *words], check=True, env=environment)
 
 
 def run(script: str, folder: Path, words: Sequence[str], seed: int, change: Sequence[str] = ()) -> dict[str, Any]:
@@ -125,7 +129,6 @@ def look_at(makers: dict[int, dict[str, Any]], runs: Path, engine: str) -> None:
             limit = envs.core.task.max_qty
             kept, lost = (evaluate(with_fewer(policy, limit, every), envs, HELD_OUT_SEED) for every in (1, 2))
             makers[latency] |= {
-                "sd": float(result.pnl.std()),
                 "traded": float(result.traded.mean()),
                 "inventory": float(result.inventory.mean()),
                 "kept": watched.kept / max(watched.stood, 1),
