@@ -75,14 +75,17 @@ def simulate(options: argparse.Namespace) -> int:
     simulator.run(options.warmup)
     series, summary, seconds = _run(simulator, options.auctions, record)
     simulator.check_errors()
-    agents = np.broadcast_to(np.asarray(config.num_agents, dtype=np.float64), (simulator.num_markets,)).sum()
-    _print_summary(simulator, options, summary.table(series["last_price"], series["volume"]), agents, seconds)
+    drawn = simulator.rows["interval"] if config.uses_clock else config.num_agents
+    events = np.broadcast_to(np.asarray(drawn, dtype=np.float64), (markets,)).sum() * options.auctions
+    unit = plots.unit_of_time(config)
+    table = summary.table(series["last_price"], series["volume"], unit)
+    _print_summary(simulator, options, table, events, seconds)
     host = {name: values.cpu().numpy() for name, values in series.items()}
     if options.save:
         _save(options, simulator, host)
     if options.plot:
         bid, ask = simulator.bid[0].cpu().numpy(), simulator.ask[0].cpu().numpy()
-        plots.ensemble(options.plot, host, bid, ask, int(simulator.price_origin[0]))
+        plots.ensemble(options.plot, host, bid, ask, int(simulator.price_origin[0]), unit)
         print(f"picture: {options.plot}")
     return 0
 
@@ -166,7 +169,7 @@ def _run(
     shape = (simulator.num_markets, auctions)
     series = {name: torch.zeros(shape, dtype=torch.int32, device=simulator.device) for name in record}
     stops = np.unique(np.linspace(0, auctions, min(auctions, _BOOK_SAMPLES) + 1).astype(int))[1:]
-    with tqdm(total=auctions, unit="auction", desc="simulate", delay=2, leave=False) as bar:
+    with tqdm(total=auctions, unit=plots.unit_of_time(simulator.config), desc="simulate", delay=2, leave=False) as bar:
         for stop in stops.tolist():
             _synchronize(simulator.device)
             started = time.perf_counter()
@@ -185,11 +188,11 @@ def _print_summary(
     simulator: Simulator,
     options: argparse.Namespace,
     table: Sequence[tuple[str, statistics.Mean | statistics.Interval]],
-    agents: float,
+    events: float,
     seconds: float,
 ) -> None:
     device = torch.cuda.get_device_name(simulator.device) if simulator.device.type == "cuda" else "CPU"
-    counted = ((simulator.num_markets, "market"), (options.auctions, "auction"))
+    counted = ((simulator.num_markets, "market"), (options.auctions, plots.unit_of_time(simulator.config)))
     after = f" after {options.warmup:,} of warm-up" if options.warmup else ""
     markets, auctions = (f"{n:,} {word}{'s' * (n > 1)}" for n, word in counted)
     print(f"{markets}, {auctions} each{after}, seed {options.seed}")
@@ -202,7 +205,6 @@ def _print_summary(
         mean = "undefined" if math.isnan(value[0]) else f"{value[0]:,.4f}"
         note = f"   ({value.count:,} markets)" if 0 < value.count < simulator.num_markets else ""
         print(f"{name:32s} {mean:>14s} {error}{note}")
-    events = agents * options.auctions
     print(f"\n{events / seconds:.3g} agent-events/s: {events:.3g} in {seconds:.3g} s")
     print(f"engine {simulator.engine_name}, device {simulator.device} ({device})")
 

@@ -111,7 +111,8 @@ def counterfactual(
         auctions: Auctions per decision.
         seed: As in `Simulator`.
         decisions: T, if `orders` is a function.
-        after: Auctions to run after the last decision, with all quotes withdrawn.
+        after: Auctions to run after the last decision, with all quotes withdrawn. What trades before that has arrived
+            (see `quote_latency`) is among the last decision's fills.
         warmup: Auctions before the first decision, which are not recorded.
         slots: As in `Simulator`. A slot that replaces an agent replaces it in both arms.
         engine: As in `Simulator`.
@@ -154,6 +155,8 @@ def counterfactual(
     fills = torch.cat([part.fills for part in parts])
     silence = torch.zeros((after, *shape), dtype=torch.int32, device=simulator.device)
     parts.append(simulator.rollout(silence, 1, SERIES))
+    if decisions:  # quotes stand until word of their end arrives, which takes `quote_latency` too
+        fills[-1] += parts[-1].fills.sum(0)
     series: dict[str, torch.Tensor] = {
         name: torch.cat([_in_a_row(part.series[name]) for part in parts], dim=1) for name in SERIES
     }
@@ -288,10 +291,10 @@ def _measure(arms: Counterfactual, side: str, block: int, per_auction: int, dura
     fills = traded.fills.sum(3)[:, :, 0].T.cpu().numpy()  # [M, T], one auction per decision
     filled = fills.sum(1)
     before = torch.cat([arms.arrival[:, None], alone.series["mid2"]], dim=1)  # the other arm's, before each auction
-    mid, price = before.cpu().numpy()[:, :duration] / 2, traded.series["last_price"].cpu().numpy()
+    mid = before.cpu().numpy()[:, :duration] / 2
     volume = traded.series["volume"].cpu().numpy()[:, :duration].sum(1)
     units, fees = np.where(filled > 0, filled, np.nan), traded.fees[:, 0].cpu().numpy() / 1000
-    paid = (fills * price[:, :duration]).sum(1)
+    paid = -sign * traded.cash[:, 0].cpu().numpy()  # an auction has one price, continuous trading many
     shortfall = (sign * (paid - filled * mid[:, 0]) + fees) / units
     against = (sign * (paid - (fills * mid).sum(1)) + fees) / units
     ratio = arms.variance_ratio("mid2")[duration - 1]

@@ -226,14 +226,13 @@ def format_table(
 def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
     """Unwind every slot's inventory with marketable orders, at most `max_order_qty` units per auction.
 
-    Under continuous trading what is left of an order rests at its price. So orders go as far there as the units that
-    rest on the other side when they are given, and to the last price where none do.
-
-    The simulator moves on, and its standing quotes are replaced; give it a `branch()` to keep the original.
+    Under continuous trading, per interval; and an order is priced no further than the opposite side has the units for
+    it, as what it did not find would stand at the grid's end, and be traded there. The simulator moves on, and its
+    standing quotes are replaced; give it a `branch()` to keep the original.
 
     Args:
         simulator: With at least one slot.
-        max_auctions: After how many auctions to give up.
+        max_auctions: After how many auctions, or intervals, to give up.
 
     Returns:
         int64 `[M, K]`, the cash of each slot once it is flat. Fees are on their own account, `simulator.fees`.
@@ -255,7 +254,7 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
         quotes[..., 1] = torch.minimum((-inventory).clamp(min=0), largest)
         quotes[..., 3] = torch.minimum(inventory.clamp(min=0), largest)
         if simulator.config.is_continuous:
-            quotes[..., 0], quotes[..., 2] = _prices_in_reach(simulator, quotes[..., 1], quotes[..., 3])
+            _price_to_the_book(simulator, quotes)
         simulator.step(quotes)
     simulator.check_errors()
     left = int(torch.count_nonzero(simulator.inventory))
@@ -264,19 +263,16 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
     return simulator.cash.clone()
 
 
-def _prices_in_reach(
-    simulator: Simulator, buys: torch.Tensor, sells: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the prices of the furthest resting units that orders of these sizes meet, int32 `[M, K]` for each side."""
-    top, last = simulator.config.num_levels - 1, simulator.tensors["last_tick"][:, None]
+def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:
+    """Price marketable quotes, in place, at the tick down to which their units rest on the other side.
 
-    def furthest(resting: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """Return how many ticks from the first one; -1 where nothing rests."""
-        depth = resting.cumsum(1)
-        there = depth[:, -1:]
-        return torch.where(there > 0, torch.searchsorted(depth, torch.minimum(wanted.long(), there)), -1)
-
-    up, down = furthest(simulator.ask, buys), furthest(simulator.bid.flip(1), sells)
-    ticks = torch.where(up >= 0, up, last), torch.where(down >= 0, top - down, last)
-    bid, ask = ((tick + simulator.price_origin[:, None]).int() for tick in ticks)
-    return bid, ask
+    Each slot is priced as if it came alone. Where nothing rests it has no quote.
+    """
+    origin, top = simulator.price_origin[:, None], simulator.config.num_levels - 1
+    asks, bids = simulator.ask.long().cumsum(1), simulator.bid.long().flip(1).cumsum(1)
+    for place, resting in ((0, asks), (2, bids)):
+        there = resting[:, -1:]
+        wanted = torch.minimum(quotes[..., place + 1].long(), there)
+        ticks = torch.searchsorted(resting, wanted.clamp(min=1)).clamp(max=top)
+        quotes[..., place] = origin + (ticks if place == 0 else top - ticks)
+        quotes[..., place + 1] *= there > 0

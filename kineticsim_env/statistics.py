@@ -185,12 +185,13 @@ class RunSummary:
         """Take the spreads of the books as they stand."""
         self._spreads.append(spread(bid, ask))
 
-    def table(self, last_price: Any, volume: Any) -> list[tuple[str, Mean | Interval]]:
+    def table(self, last_price: Any, volume: Any, unit: str = "auction") -> list[tuple[str, Mean | Interval]]:
         """Return names and values: means with their errors, and where tails are heavy a bootstrap interval.
 
         Args:
             last_price: int32 `[M, S]`, the last price after each auction.
             volume: int32 `[M, S]`, units traded in each.
+            unit: What one column is called: an auction, or an interval.
         """
         change = returns(last_price)
         volume = volume.cpu().numpy() if isinstance(volume, torch.Tensor) else np.asarray(volume)
@@ -201,11 +202,11 @@ class RunSummary:
         last = np.asarray(last_price[:, -1].cpu() if isinstance(last_price, torch.Tensor) else last_price[:, -1])
         return [
             ("volume per market, units", mean_and_error(volume.sum(-1, dtype=np.int64))),
-            ("auctions that traded", mean_and_error((volume > 0).sum(-1))),
+            (f"{unit}s that traded", mean_and_error((volume > 0).sum(-1))),
             ("last price, ticks", mean_and_error(last)),
             ("spread of the book, ticks", mean_and_error(market_spread)),
             ("two-sided books, share", mean_and_error(seen.mean(0))),
-            ("volatility, ticks per auction", mean_and_error(volatility(change))),
+            (f"volatility, ticks per {unit}", mean_and_error(volatility(change))),
             ("excess kurtosis of returns", bootstrap_interval(excess_kurtosis(change), resamples=resamples)),
             ("autocorrelation of returns", mean_and_error(autocorrelation(change))),
             ("autocorrelation of |returns|", mean_and_error(autocorrelation(np.abs(change)))),

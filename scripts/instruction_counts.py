@@ -32,7 +32,7 @@ MARGINS = {"registers": 0.0, "spilled_bytes": 0.0, "instructions": 0.03, "execut
 
 ARCH = "sm_90"
 CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in layout.PARAMS_FIELDS)
-ENVIRONMENT = {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
+ENVIRONMENT = {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1, "KS_LEVERS": 1}  # the coin of their preset
 VARIANTS = {
     "market": {"KS_BINS": 32, "KS_OPTIONS": 0, "KS_SLOTS": 0, "KS_TASK": 0},
     "market with options and learners": {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 2, "KS_TASK": 0},

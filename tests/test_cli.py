@@ -52,6 +52,19 @@ def test_markets_follow_per_market_fields(capsys):
     assert out.startswith("3 markets, 1 auction each") and "undefined" in out
 
 
+@pytest.mark.parametrize(
+    ("changes", "unit", "events"),
+    [((), "interval", 4 * 20 * 20), (("mechanism=call", "interval=8"), "auction", 4 * 20 * 8)],
+)
+def test_on_the_clock_a_figure_says_per_what(changes, unit, events, capsys):
+    """Under continuous trading no auction is held; and an interval's events are not the agents."""
+    options = [option for change in changes for option in ("--set", change)]
+    assert main([*SMALL, "--preset", "continuous", *options]) == 0
+    out = capsys.readouterr().out
+    assert f"4 markets, 20 {unit}s each" in out and f"{unit}s that traded" in out
+    assert f"volatility, ticks per {unit} " in out and f"agent-events/s: {events:.3g} in" in out
+
+
 def test_picture(tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "run.png"

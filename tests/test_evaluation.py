@@ -177,8 +177,9 @@ def test_the_warm_starts_held_out_are_others():
 # Unwinding ------------------------------------------------------------------------------------------------------------
 
 
-def test_liquidate_leaves_every_slot_flat():
-    config = ks.MarketConfig.preset("trading", max_order_qty=[1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("preset", ["trading", "continuous"])
+def test_liquidate_leaves_every_slot_flat(preset):
+    config = ks.MarketConfig.preset(preset, max_order_qty=[1, 2, 3, 4, 5, 6])
     simulator = ks.Simulator(config, 6, engine="cpu", slots=2, seed=2)
     simulator.run(50)
     quotes = torch.zeros((6, 2, 4), dtype=torch.int32)
@@ -193,6 +194,31 @@ def test_liquidate_leaves_every_slot_flat():
     assert torch.equal(cash, simulator.cash) and cash.data_ptr() != simulator.cash.data_ptr()
     least = -(-held.abs().amax(1) // torch.arange(1, 7))  # at most max_order_qty units per auction
     assert bool((simulator.t - before >= least.max()).all())
+
+
+@pytest.mark.parametrize("engine", ["cpu", "numpy"])
+@pytest.mark.parametrize("side", [1, -1])
+def test_what_a_thin_book_lacks_is_not_bought_at_the_end_of_the_grid(engine, side):
+    """Four units are to be had back, two rest; a marketable order's remainder would stand at the last tick."""
+    shares = {"noise": 0.0, "momentum": 0.0, "maker": 1.0, "maker_half_spread": 5}
+    continuous = {"arrivals": "clock", "mechanism": "continuous", "num_agents": 8, "max_order_qty": 4}
+    config = ks.MarketConfig(init_depth=2, **continuous, **shares)
+    simulator = ks.Simulator(config, 32, engine=engine, slots=1, seed=4)
+    simulator.inventory.fill_(-4 * side)
+    cash = liquidate(simulator)
+    assert not bool(simulator.inventory.any())
+    # Two units at the opening's best price, two where makers come to, or where the first two were.
+    per_unit = -side * cash[:, 0].double() / 4
+    assert bool(((per_unit - 64) * side >= -1).all()) and bool(((per_unit - 64) * side <= 8).all())
+
+
+def test_an_empty_side_is_waited_for():
+    continuous = {"arrivals": "clock", "mechanism": "continuous", "num_agents": 2, "interval": 1, "max_order_qty": 1}
+    config = ks.MarketConfig(init_depth=0, noise=1.0, momentum=0.0, maker=0.0, **continuous)
+    simulator = ks.Simulator(config, 16, engine="cpu", slots=1, seed=4)
+    simulator.inventory.fill_(2)
+    liquidate(simulator)
+    assert not bool(simulator.inventory.any()) and bool((simulator.cash > 2 * 40).all())
 
 
 def test_liquidate_says_when_it_cannot():

@@ -25,6 +25,7 @@ FULL = {"KS_BINS": 128, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
 CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in layout.PARAMS_FIELDS)
 OWN = {"KS_BINS": 16, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 0, "KS_PARAMETERS": CONSTANTS, "KS_LEVELS": 128}
 LANES = {**OWN, "KS_BINS": 0, "KS_TASK": 1, "KS_LANES": 30}
+CALLS = {**FULL, "KS_TASK": 0, "KS_EVENTS": 1}
 by_nvrtc, by_nvcc = builders()
 each_builder = pytest.mark.parametrize("builder", [by_nvrtc, by_nvcc])
 
@@ -78,6 +79,12 @@ def test_the_real_kernel_compiles_with_other_bins(bins):
 @each_builder
 def test_the_real_kernel_compiles_for_an_environment_per_lane(builder):
     assert_is_kernel(builder, compile_kernel(builder, 90, LANES))
+
+
+@pytest.mark.parametrize(("builder", "slots"), by_nvcc_too(1, 0, 2))
+def test_the_real_kernel_compiles_for_calls_on_the_clock(builder, slots):
+    for levers in (0, 1, 2):
+        assert_is_kernel(builder, compile_kernel(builder, 90, {**CALLS, "KS_SLOTS": slots, "KS_LEVERS": levers}))
 
 
 @each_builder

@@ -374,7 +374,7 @@ def test_another_reach_is_another_kernel_where_each_environment_has_a_lane(varia
         assert variants[-1]["KS_LANES"] == 2 * spread + 2
 
 
-LEVERS = [({}, 30, 0), ({"rounding": "coin"}, 30, 1), ({"tax": 1}, 0, 2), ({"regimes": [{}]}, 0, 2)]
+LEVERS = [({"rounding": "even"}, 30, 0), ({"rounding": "coin"}, 30, 1), ({"tax": 1}, 0, 2), ({"regimes": [{}]}, 0, 2)]
 
 
 @pytest.mark.parametrize(("levers", "room", "compiled_in"), LEVERS)
@@ -406,9 +406,25 @@ def test_a_side_grows_by_what_the_largest_orders_of_any_regime_add(variants):
         assert engine._growth == 256 * largest
 
 
-def test_what_kernels_do_not_play_is_refused_by_name(variants):
-    with pytest.raises(EngineUnavailable, match="^arrivals: .* allowed are engine='cpu' and 'numpy'"):
-        open_engine(128).check_plays(ks.MarketConfig(arrivals="clock"))
+@pytest.mark.parametrize(("interval", "bins"), [(65, 64), (64, 0), (None, 0)])
+def test_a_call_on_the_clock_has_a_warp_and_bins_if_its_events_are_many(variants, interval, bins):
+    """Beside what rests there is room for what waits."""
+    config = ks.MarketConfig.preset("trading", num_agents=20, arrivals="clock", interval=interval, num_levels=256)
+    engine = open_engine(256)
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    _, blocks, threads, shared = engine.prepare(0)
+    assert (variants[-1]["KS_EVENTS"], variants[-1]["KS_BINS"], variants[-1]["KS_OPTIONS"]) == (1, bins, 1)
+    assert (blocks, threads, shared) == (1, 128, 4 * 4 * (4 * 256 + BIN_INTS))
+
+
+def test_continuous_trading_has_a_lane_for_each_market(variants):
+    config = ks.MarketConfig.preset("trading", arrivals="clock", mechanism="continuous")
+    engine = open_engine(128, markets=33)
+    engine.set_ensemble(config)
+    engine.set_parameters(rows_of(config))
+    _, blocks, threads, _ = engine.prepare(0)
+    assert variants[-1]["KS_EVENTS"] == 2 and (blocks, threads) == (2, 32)
 
 
 def test_what_tests_force_wins(variants):

@@ -54,7 +54,7 @@ def test_whole_warps_step_blocks_at_their_deadline(make_pair, mode, stagger, cha
     """Of each warp few deadlines come at a time, or all; the last warp has lanes without a market."""
     (config, _, task, roles), kwargs = trading_market("executor")
     kwargs |= {"autoreset_mode": mode, "stagger": stagger}
-    cores = make_pair((config.replace(**changes), 70, task, roles), kwargs, "lanes and deadlines")
+    cores = make_pair((config.replace(**changes), 70, task, roles), kwargs, "lanes and deadlines and rounding")
     at_once = [0]
     for _ in steps_alike(cores, 3, 4, 16):
         at_once.append(int(cores[0].tensors["terminated"][:32].sum()))
@@ -64,7 +64,7 @@ def test_whole_warps_step_blocks_at_their_deadline(make_pair, mode, stagger, cha
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])
 def test_lanes_agree_in_the_trading_market(make_pair, role, mark):
-    check_trading_market(make_pair(*trading_market(role, mark=mark)))
+    check_trading_market(make_pair(*trading_market(role, mark=mark), "lanes and rounding"))
 
 
 def play_until_deep(make_pair, config, role, auctions, **settings):

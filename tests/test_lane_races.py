@@ -14,7 +14,7 @@ from build_helpers import build_lanes
 from kineticsim_env.runtime import build
 
 TESTS = Path(__file__).parent
-FLAGS = ["-DKS_LANES=64", "-DKS_THREADS", "-fsanitize=thread", "-g", "-pthread"]
+FLAGS = ["-DKS_LANES=64", "-DKS_LEVERS=1", "-DKS_THREADS", "-fsanitize=thread", "-g", "-pthread"]
 PLAY = """
 import sys
 from pathlib import Path

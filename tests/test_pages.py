@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kineticsim_env.studies import trading_preset as makers
-from scripts.pages import mechanisms, price_impact, stylised_facts, trading_preset, trading_preset_figures
+from scripts.pages import continuous_preset, mechanisms, price_impact, stylised_facts, trading_preset
 
 pytest.importorskip("matplotlib")
 
@@ -39,13 +39,21 @@ def test_price_impact(tmp_path, monkeypatch):
 
 
 def test_trading_preset(tmp_path, monkeypatch):
-    for module in (trading_preset, trading_preset_figures):
-        monkeypatch.setattr(module, "HALF_SPREADS", (2, 3))
-        monkeypatch.setattr(module, "SKEWS", (0.0, trading_preset.SKEW))
+    monkeypatch.setattr(trading_preset, "HALF_SPREADS", (2, 3))
+    monkeypatch.setattr(trading_preset, "SKEWS", (0.0, trading_preset.SKEW))
     monkeypatch.setattr(makers, "AUCTIONS", 100)
     monkeypatch.setattr(makers, "DEPTH_TIMES", (20, 40))
     text = written(trading_preset.main, tmp_path, "trading_preset")
     assert all(f"- **{name}**: " in text for name in trading_preset.CANDIDATES)
+
+
+def test_continuous_preset(tmp_path, monkeypatch):
+    monkeypatch.setattr(trading_preset, "HALF_SPREADS", (2, 3))
+    monkeypatch.setattr(continuous_preset, "SKEWS", (0.0, continuous_preset.SKEW))
+    monkeypatch.setattr(makers, "AUCTIONS", 100)
+    monkeypatch.setattr(makers, "DEPTH_TIMES", (20, 40))
+    text = written(continuous_preset.main, tmp_path, "continuous_preset")
+    assert all(f"- **{name}**: " in text for name in continuous_preset.CANDIDATES)
 
 
 def test_mechanisms(tmp_path, monkeypatch):

@@ -66,7 +66,7 @@ def test_random_configurations(play, seed):
     play_beside(play, moves_of(seed))
 
 
-@pytest.mark.parametrize("preset", ["paper", "trading"])
+@pytest.mark.parametrize("preset", ["paper", "trading", "continuous"])
 def test_presets(preset):
     play = Play(ks.MarketConfig.preset(preset), 2, (None, "maker", "noise"), 5, ())
     play_beside(play, moves_of(1, 20))

@@ -12,8 +12,8 @@ from strategies import Play, assert_same, make_move, open_simulator, plays
 from test_second_model import fill_up
 from thorough import examples
 
-import kineticsim_env as ks
 from kineticsim_env.engines import runs
+from kineticsim_env.engines.cpu import CpuEngine
 from kineticsim_env.runtime import build
 from kineticsim_env.tasks.base import ROLES
 
@@ -52,7 +52,8 @@ def test_environments_of_one_slot_agree_on_every_tensor(twice, environment):
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("mark", ["fundamental", "liquidation"])
 def test_they_agree_in_the_trading_market(twice, role, mark):
-    check_trading_market(twice("warp with bins", lambda: make_cores(*trading_market(role, mark=mark), ("cpu",))[0]))
+    made = twice("warp with bins and rounding", lambda: make_cores(*trading_market(role, mark=mark), ("cpu",))[0])
+    check_trading_market(made)
 
 
 def play_twice(twice, variant, play: Play):
@@ -129,7 +130,7 @@ def test_calls_on_the_clock(take, variant, seed):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("seed", range(examples(3)))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_calls_on_the_clock_that_are_cut_into_pieces(take, variant, seed, monkeypatch):
     """Launches end between beats and begin there."""
     take(variant)
@@ -142,28 +143,21 @@ def test_calls_on_the_clock_that_are_cut_into_pieces(take, variant, seed, monkey
         both.move(rng)
 
 
-class GoesOn:
-    """A library that does not say that a market has stopped: as on a GPU, only its error word does."""
-
-    def __init__(self, library):
-        self._library = library
-
-    def __getattr__(self, name):
-        return getattr(self._library, name)
-
-    def ks_cpu_launch(self, launch):
-        self._library.ks_cpu_launch(launch)
-        return -1
+@pytest.fixture
+def take_as_on_a_gpu(take, monkeypatch):
+    """The same, and a call goes on where a market has stopped: only its error word says so."""
+    monkeypatch.setattr(CpuEngine, "_raise_stopped", lambda *_: None)
+    return take
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_calls_on_the_clock_stop_in_the_same_interval(kernels, monkeypatch, variant, seed):
+def test_calls_on_the_clock_stop_in_the_same_interval(take_as_on_a_gpu, variant, seed):
     """A side that lacks little to 2^31: what waits and all quotes are counted, and cancellation makes room.
 
     A market that stops is as it was before its interval.
     """
-    monkeypatch.setattr(build, "load_cpu", lambda: GoesOn(kernels[variant]))
+    take_as_on_a_gpu(variant)
     rng = random.Random(f"stop {variant} {seed}")
     fields, _ = random_ensemble(rng, *CALL, 1, per_market=False)
     fields |= {"init_depth": 8, "max_order_qty": 30, "max_quote_qty": 60, "inventory_limit": None}
@@ -183,6 +177,26 @@ def test_calls_on_the_clock_stop_in_the_same_interval(kernels, monkeypatch, vari
             return
 
 
+def test_many_large_orders_are_counted_as_they_come(take_as_on_a_gpu):
+    """An interval may bring more than an int32 holds: beats make room for it, or the market stops."""
+    take_as_on_a_gpu("warp")
+    fields = {"num_levels": 8, "init_price": 4, "num_agents": 9, "interval": 9000, "beat": 2500, "cancel_prob": 0.9}
+    fields |= {"max_order_qty": 65535, "market_order_prob": 0.0, "noise_spread": 2}
+    both = Ensemble(dict(zip(("arrivals", "mechanism"), CALL, strict=True)) | fields, (None,), 1, 5, "cpu")
+    fill_up(both, BUY, 2**31 - 2 * 10**8)
+    both.sim.engine.state_changed()
+    for _ in range(2):
+        both.sim.step(None)
+        both.alone[0].decision(None, 1)
+        both.assert_same()
+    assert both.alone[0].error == 0 and both.alone[0].t == 2
+    fill_up(both, SELL, 2**31 - 10**7)
+    both.sim.step(None)
+    both.alone[0].decision(None, 1)
+    both.assert_same()
+    assert both.alone[0].error == 1 and both.alone[0].t == 2
+
+
 def test_lanes_that_do_not_wait_are_seen(tmp_path, monkeypatch):
     """Without the wait between reading and writing, a lane reads what another one has already moved."""
     headers = headers_with_fibers(tmp_path)
@@ -190,7 +204,8 @@ def test_lanes_that_do_not_wait_are_seen(tmp_path, monkeypatch):
     hasty = text.replace("      __syncwarp();\n      buy[tick] = b;", "      buy[tick] = b;")
     assert hasty != text
     (headers / "warp" / "market_state.cuh").write_text(hasty)
-    build_on_host("warp_on_host.cpp", tmp_path / "hasty.so", headers, "-fno-strict-aliasing", "-DKS_BINS=0")
+    flags = ("-fno-strict-aliasing", "-DKS_BINS=0", "-DKS_LEVERS=1")
+    build_on_host("warp_on_host.cpp", tmp_path / "hasty.so", headers, *flags)
     library, cores = build._open_library(tmp_path / "hasty.so", build.CPU_FUNCTIONS), []
     (config, *rest), kwargs = trading_market("maker")
     for load in (build.load_cpu, lambda: library):

@@ -161,8 +161,8 @@ def test_rewards_are_gymnasiums_and_sb3s():
 
     from kineticsim_env.adapters.sb3 import SB3VecEnv
 
-    ours = NormalizeReward(make(max_loss=10.0, horizon=12), clip=10.0)
-    reference = VecNormalize(SB3VecEnv(make("numpy", max_loss=10.0, horizon=12)), norm_obs=False)
+    ours = NormalizeReward(make(max_loss=5.0, horizon=12), clip=10.0)
+    reference = VecNormalize(SB3VecEnv(make("numpy", max_loss=5.0, horizon=12)), norm_obs=False)
     reference.seed(2)
     reference.reset()
     rest = play(ours, actions)[1]

@@ -47,12 +47,12 @@ struct CoreMarket : Market<kLevers> {
   }
   void opened() { this->measure(); }
 
-  bool decide(Quote* fresh) {
+  bool go_on(Quote* fresh, bool forced) {
+    if (forced) return auction(fresh);
     for (int k = 0; k < slots; ++k) fresh[k] = apply_pre_trade_limits(fresh[k], accounts[k].inventory, p);
     decision(fresh, 0);
     return !stopped();
   }
-  bool force(const Quote* fresh) { return auction(fresh); }
   void store_played() const { Base::store(); }
 };
 

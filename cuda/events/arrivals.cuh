@@ -21,7 +21,7 @@ struct ArrivalBlock {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
   Arrival arrivals[kEventBlock];
 
-  KS_ON_LANE Arrival at(int i) const { return arrivals[i]; }
+  KS_ON_LANE Arrival at(int i) const { return i == 0 ? arrivals[0] : arrivals[1]; }  // in registers
 
   // Those of `count` events from g on; a block begins at an even event, or has one event only.
   KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count) {
@@ -37,7 +37,10 @@ struct ArrivalBlock {
   static constexpr int kRoom = kEventBlock + 8;
   int32_t quantity[kRoom], offset[kRoom], sells[kRoom], marketable[kRoom], by_value[kRoom];
 
-  KS_ON_LANE Arrival at(int i) const { return {quantity[begin + i], offset[begin + i], sells[begin + i], marketable[begin + i], by_value[begin + i]}; }
+  KS_ON_LANE Arrival at(int i) const {
+    i += begin;
+    return {quantity[i], offset[i], sells[i], marketable[i], by_value[i]};
+  }
 
   // The same. Rounding up to eight spares vectorised loops their remainder; what is too much is not read.
   KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count) {

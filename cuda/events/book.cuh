@@ -156,6 +156,16 @@ struct EventBook {
   }
 
   KS_ON_LANE int64_t total(int32_t side) const { return total(0, levels - 1, side); }
+  // Of the side that has more.
+  KS_ON_LANE int64_t larger_total() const {
+    int64_t bids = 0, asks = 0;
+#pragma unroll 4
+    for (int tick = 0; tick < levels; ++tick) {
+      const int32_t q = row[tick];
+      bids += max_of(q, 0), asks += max_of(-q, 0);
+    }
+    return bids > asks ? bids : asks;
+  }
   KS_ON_LANE int64_t total(int32_t low, int32_t high, int32_t side) const {
     int64_t sum = 0;
     for (int tick = low; tick <= high; ++tick) sum += resting(tick, side);
@@ -164,9 +174,15 @@ struct EventBook {
 
   // Orders ------------------------------------------------------------------------------------------------------------
 
+  // Both here and in take_ahead all is read before anything is written, as memory answers both at a time then.
   KS_ON_LANE void rest(int32_t place, int32_t quantity, int32_t side) {
-    row[flip(place, side)] += (Cell)negated(side, quantity);
-    mark(place, side, true);
+    const uint32_t at = (uint32_t)(place + lead);
+    Cell& here = row[flip(place, side)];
+    Bits& word = bits[side * words + at / kWordBits];
+    const Cell there = here;
+    const Bits before = word;
+    here = (Cell)(there + negated(side, quantity));
+    word = before | (Bits)1 << (at % kWordBits);
     set_best(side, min_of(best_of(side), place));
   }
 
@@ -176,12 +192,12 @@ struct EventBook {
     int32_t units, next;
   };
   KS_ON_LANE Taken take_ahead(int32_t place, int32_t quantity, int32_t side) {
-    Cell& here = row[flip(place, side)];
-    const int32_t there = negated(side, here), units = min_of(quantity, there);
-    here -= (Cell)negated(side, units);
     const uint32_t at = (uint32_t)(place + lead), w = at / kWordBits;
+    Cell& here = row[flip(place, side)];
     Bits& word = bits[side * words + w];
-    const Bits left = word & ~((Bits)(units == there) << (at % kWordBits));
+    const int32_t q = here, there = negated(side, q), units = min_of(quantity, there);
+    const Bits before = word, left = before & ~((Bits)(units == there) << (at % kWordBits));
+    here = (Cell)(q - negated(side, units));
     word = left;
     return {units, left != 0 ? (int32_t)(kWordBits * w) + lowest_bit(left) - lead : next(w + 1, side)};
   }

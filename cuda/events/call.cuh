@@ -32,7 +32,8 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
 
   KS_ON_LANE void occupy_resting() {
     for (int w = 0; w < book.words; ++w) occupied[w] = 0;
-    for (int tick = 0; tick < levels; ++tick) occupied[tick / kWordBits] |= (OccupiedBits)(book.row[tick] != 0) << (tick % kWordBits);
+    for (int tick = 0; tick < levels; ++tick)
+      occupied[tick / kWordBits] |= (OccupiedBits)(book.row[tick] != 0) << (tick % kWordBits);
   }
 
   // One interval; `fresh` are quotes of a decision that begins here, [K], or null. Returns false if the market has to stop.

@@ -111,13 +111,20 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       const int count = ArrivalBlock::block(e, until - e);
       arrivals.draw(p, now, ret, key, e, count);
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#pragma unroll
-      for (int i = 0; i < kEventBlock; ++i) {
-        if (i >= count) break;
+      const auto take = [&](int i) {
         Arrival a = arrivals.at(i);
         const int32_t mid = mid2_of(touch);
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
-        if (!take_order<kPlain>(touch, pricing, a, mid, a.sells)) return false;
+        return take_order<kPlain>(touch, pricing, a, mid, a.sells);
+      };
+      if constexpr (kSlots == 0) {
+#pragma unroll
+        for (int i = 0; i < kEventBlock; ++i)
+          if (i < count && !take(i)) return false;
+      } else {  // an order's code is long with slots, and a copy for each event would cost more than it saves
+#pragma unroll 1
+        for (int i = 0; i < count; ++i)
+          if (!take(i)) return false;
       }
 #else  // two codes, each of one side, are faster on a core than one without that branch
       for (int i = 0; i < count; ++i) {
@@ -228,23 +235,25 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     for (int number = 0; number < slots.count(); ++number) {
       const int k = kSlots == 1 ? 0 : (int)((t + number) % slots.count());
       const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
-      int32_t quantity[2];
+      Sides<int32_t> comes = {0, 0};
       for (int side = 0; side < 2; ++side) {
-        quantity[side] = side ? quote.ask_qty : quote.bid_qty;
+        const int32_t quantity = side ? quote.ask_qty : quote.bid_qty;
+        comes.set(side, quantity);
         int32_t price = quote_price(pricing, p, side ? quote.ask_price : quote.bid_price, beat_price, side);
         const int32_t tick = price - origin;
         if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
-        if (price == slots.price(k, side) && quantity[side] > 0 && quantity[side] <= slots.quantity(k, side)) {
-          slots.set_quantity(k, side, quantity[side]);
-          quantity[side] = 0;  // it keeps its place
+        if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side)) {
+          slots.set_quantity(k, side, quantity);
+          comes.set(side, 0);  // it keeps its place
           continue;
         }
         slots.set_price(k, side, price);
         slots.set_quantity(k, side, 0);
       }
       find_quotes();
+#pragma unroll 1
       for (int side = 0; side < 2; ++side)
-        if (quantity[side] > 0 && !join(k, side, quantity[side], number)) return false;
+        if (comes.of(side) > 0 && !join(k, side, comes.of(side), number)) return false;
     }
     return true;
   }

@@ -51,14 +51,11 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE bool fits_a_step() {
     return this->fits((int64_t)launch.auctions + launch.task.forced_auctions);
   }
-  KS_ON_LANE bool decide(const Quote* fresh) {
-    slots.begin_decision();
-    return goes_on(fresh, launch.auctions);
-  }
-  KS_ON_LANE bool force(const Quote* fresh) { return goes_on(fresh, 1); }
-  KS_ON_LANE bool goes_on(const Quote* fresh, int32_t intervals) {
+  KS_ON_LANE bool go_on(const Quote* fresh, bool forced) {
+    if (!forced) slots.begin_decision();
+    const int32_t intervals = forced ? 1 : launch.auctions;
     int64_t a = 0;
-    if (this->decision(fresh, intervals, 0, intervals, a)) return true;
+    if (this->template decision<true>(fresh, intervals, 0, intervals, a)) return true;
     this->stop();
     return false;
   }

@@ -194,8 +194,7 @@ struct EventMarket : MarketNumbers {
   // Whether a side stays below `most` in so many intervals.
   KS_ON_LANE bool stays_below(int64_t most, int64_t intervals) {
     if (bound + intervals * growth < most) return true;
-    const int64_t bids = book.total(0), asks = book.total(1);
-    bound = bids > asks ? bids : asks;
+    bound = book.larger_total();
     return bound + intervals * growth < most;
   }
   KS_ON_LANE bool is_far() const {

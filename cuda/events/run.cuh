@@ -18,7 +18,7 @@ struct EventMarketOf<true, kSlots, Width> {
 
 // The next interval of a launch: which of a decision's, and of which decision.
 struct RunPlace {
-  int64_t decision, interval;
+  int64_t number, interval;
 };
 
 template <typename Market>
@@ -44,11 +44,12 @@ struct EventRun : Market {
 
   // A decision of n intervals, from number `a` on; `fresh` are its quotes, [K], or null. `first` counts intervals of this
   // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
+  template <bool kAllFit = false>
   KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length, int64_t& a) {
     const uint64_t events = (uint64_t)n * (uint32_t)p.interval, latency = (uint32_t)p.quote_latency;
     const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.interval + (latency < events ? latency : events);
     for (; a < n; ++a) {
-      if (!this->fits(1)) return false;
+      if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;
       const bool comes = fresh && (Market::kQuotesWait || a == 0);
       if (!this->interval(comes ? fresh : nullptr, arrival, a == n - 1)) return false;
@@ -75,12 +76,12 @@ struct EventRun : Market {
   KS_ON_LANE bool run(RunPlace& from) {
     if (this->stopped()) return true;
     const int64_t length = (int64_t)launch.decisions * launch.auctions;
-    for (; from.decision < launch.decisions; ++from.decision, from.interval = 0) {
-      const int64_t row = (from.decision * launch.markets + m) * slots.count();
+    for (; from.number < launch.decisions; ++from.number, from.interval = 0) {
+      const int64_t row = (from.number * launch.markets + m) * slots.count();
       const Quote* given = reinterpret_cast<const Quote*>(launch.new_quotes);
       slots.begin_decision();
       if (from.interval > 0) read_fills(row);
-      if (!decision(given ? given + row : nullptr, launch.auctions, from.decision * launch.auctions, length, from.interval)) {
+      if (!decision(given ? given + row : nullptr, launch.auctions, from.number * launch.auctions, length, from.interval)) {
         if (Market::kNarrow && !this->stopped()) {
           if (this->is_held()) write_fills(row), this->store();
           return false;

@@ -48,7 +48,8 @@ struct LaneEnvironment : LaneStep {
   // A market for each lane, from `first` on, but for the lanes in `without`.
   KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, unsigned without, int* shared)
       : launch(launch), tile(launch, first, 0, shared), task(task_of(launch)), role(role_of(launch, 0)),
-        exists(first + tile.lane < launch.markets && !(without >> tile.lane & 1)), m(exists ? first + tile.lane : first), market(params(), tile) {}
+        exists(first + tile.lane < launch.markets && !(without >> tile.lane & 1)),
+        m(exists ? first + tile.lane : first), market(params(), tile) {}
 
   // Go on with the markets of some lanes, from `first_lane` on, whose books are in global memory.
   KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, const LaneState& from, int first_lane, int* shared)

@@ -26,8 +26,8 @@ namespace ks {
 //   open_book(bids, asks)           a warm start's, or
 //   open_book()                     that of the parameters; false if its memory cannot hold it
 //   opened()                        its numbers, book and slots are those of a new episode
-//   decide(fresh)                   the auctions of a decision with these quotes, to be cut to the pre-trade limits;
-//   force(fresh)                    one auction more with quotes that were cut; both return false if it has to stop
+//   go_on(fresh, forced)            the auctions of a decision with these quotes, to be cut to the pre-trade limits; or (forced)
+//                                   one auction more with quotes that were cut. False if it has to stop
 //   store_played()                  its state, be it that it had to stop
 template <typename Market>
 struct ThreadEnvironment : Market {
@@ -143,18 +143,15 @@ struct ThreadEnvironment : Market {
     return asked_quote(launch, task, role(k), action, row, mids[0], target(k), quote(k), error);
   }
 
-  // After the last decision: what is left of blocks goes into the market, until nothing is or it has taken too long.
-  KS_ON_THREAD void force_blocks() {
-    const int32_t most = forced_auctions(task, elapsed);
-    for (int a = 0; a < most; ++a) {
-      bool any = false;
-      for (int k = 0; k < slot_count(); ++k) {
-        const bool ended = launch.ended[first_row() + k];
-        fresh[k] = forced_order(task, role(k), ended, p, target(k), account(k).inventory);
-        any |= has_quantity(fresh[k]);
-      }
-      if (!any || !this->force(fresh)) return;
+  // After the last decision what is left of blocks goes into the market; returns whether anything does.
+  KS_ON_THREAD bool force_blocks() {
+    bool any = false;
+    for (int k = 0; k < slot_count(); ++k) {
+      const bool ended = launch.ended[first_row() + k];
+      fresh[k] = forced_order(task, role(k), ended, p, target(k), account(k).inventory);
+      any |= has_quantity(fresh[k]);
     }
+    return any;
   }
 
   // What model/step.h asks for ------------------------------------------------------------------------------------------
@@ -192,7 +189,10 @@ struct ThreadEnvironment : Market {
   }
 
   KS_ON_THREAD bool play(Part& part) {
-    if (this->decide(fresh)) force_blocks();
+    const int32_t most = forced_auctions(task, elapsed);
+#pragma unroll 1
+    for (int32_t a = 0; a <= most && (a == 0 || force_blocks()); ++a)
+      if (!this->go_on(fresh, a > 0)) break;
     if (stopped()) part.plays = false, clear_results(false);
     return true;
   }

@@ -1,6 +1,6 @@
 // market.h: the rules of the market, for host and device: random words, decisions, quotes, clearing and fills.
-// Pure functions on integers; no torch, threads, allocation or I/O. The engines (market_cpu.cpp,
-// warp/market.cuh) own the loops, scans and memory. The same rules in words: docs/model.md.
+// Pure functions on integers; no torch, threads, allocation or I/O. Loops, scans and memory are in cpu/,
+// warp/, lane/ and events/. The same rules in words: docs/model.md.
 #pragma once
 
 #include "model/layout.h"

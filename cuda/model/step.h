@@ -1,6 +1,6 @@
 // step.h: an environment's step and reset, in the order of docs/environment.md. Three files use it: a thread has one market
 // (model/environment.h), a lane of a warp has one (lane/environment.cuh), or a warp has several and plays one after another
-// (warp/environment.cuh). The order is in step_or_reset, at the end. Before it come rules that tasks.h, which is about a
+// (warp/environment.cuh). The order is in begin_step and end_step, at the end. Before it come rules that tasks.h, which is about a
 // single slot, does not have: who plays, what an action and a deadline put into the market, the results of a decision,
 // where an episode begins.
 #pragma once

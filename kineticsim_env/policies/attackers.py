@@ -1,4 +1,8 @@
-"""Scripted attackers that must earn nothing: they move the price, wait for the last decision, or take all they can."""
+"""Scripted attackers that must earn nothing: they move the price, wait for the last decision, or take all they can.
+
+They see and do what any learner may, so the same ones attack call auctions and continuous trading; what they earn in
+both, and what does pay, is in docs/attacks.md.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,18 @@ import torch
 from kineticsim_env.policies.base import (
     TIME_LEFT,
     ScriptedPolicy,
+    at_least,
     check_observation,
+    inventory_in,
     maker_action,
+    mid_changes,
     order_action,
     remaining_of,
     trade_action,
     whole_from,
 )
 from kineticsim_env.runtime.values import check_number
-from kineticsim_env.tasks.base import ForBlocks
+from kineticsim_env.tasks.base import ForBlocks, ForProfit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +111,84 @@ class LastStep(_Clocked):
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         last = (self._elapsed(observation) >= self.task.horizon - 1).float() * self.task.max_qty
         return self._quote((0.0, last), (0.0, torch.zeros_like(last)))
+
+
+@dataclasses.dataclass(frozen=True)
+class QuoteStuffing(_Clocked):
+    """Sends new quotes of the largest size on both sides in every decision, at prices that never stay.
+
+    Each pair is a tick nearer to the mid or farther from it than the one before, so that none keeps a place in a queue,
+    and other agents always see another book. From a distance of about two ticks on that is a maker without patience,
+    and earns like one.
+
+    Attributes:
+        task: The task.
+        distance: Of the nearer pair from the mid, ticks.
+    """
+
+    distance: float = 0.0
+
+    _checks = {"distance": at_least(0.0)}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        qty = torch.full_like(observation[:, 0], self.task.max_qty)
+        near, far = (self._quote((ticks, qty), (ticks, qty)) for ticks in (self.distance, self.distance + 1.0))
+        return torch.where((self._elapsed(observation) % 2 == 0)[:, None], near, far)
+
+
+class FlashedWall(PriceWall):
+    """Shows a wall of bids in every other decision, to lift the mid, and withdraws it to sell in those between.
+
+    It swaps sides at half time. The wall stands for one decision, so that it trades with whoever comes in that time
+    only; what it sells to are those who followed.
+    """
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        elapsed = self._elapsed(observation)
+        full = torch.full_like(elapsed, self.task.max_qty)
+        bids = (elapsed % 2 == 0) == (elapsed < self.task.horizon / 2)  # the wall, or what follows a wall of asks
+        wall = (elapsed % 2 == 0)[:, None]
+        shown = torch.where(
+            bids[:, None],
+            self._quote((self.distance, full), (0.0, torch.zeros_like(full))),
+            self._quote((0.0, torch.zeros_like(full)), (self.distance, full)),
+        )
+        traded = self._quote((0.0, full * bids), (0.0, full * ~bids))
+        return torch.where(wall, shown, traded)
+
+
+@dataclasses.dataclass(frozen=True)
+class MarkTheClose(_Clocked):
+    """Buys patiently, then bids all it can at the mid in the last decisions, to lift the price of what it holds.
+
+    Attributes:
+        task: The task.
+        last: Decisions at the end in which it lifts the price; it begins to buy three times as long before.
+        distance: Of its patient bids from the mid, ticks.
+    """
+
+    last: int = 10
+    distance: float = 3.0
+
+    _reads = ForProfit
+    _checks = {"last": whole_from(1), "distance": check_number}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        lifting = self._lifting(observation)
+        qty = torch.where(lifting, float(self.task.max_qty), self._missing(observation))
+        nothing = torch.zeros_like(qty)
+        lift, wait = (self._quote((ticks, qty), (0.0, nothing)) for ticks in (0.0, self.distance))
+        return torch.where(lifting[:, None], lift, wait)
+
+    def _lifting(self, observation: torch.Tensor) -> torch.Tensor:
+        return self._elapsed(observation) >= self.task.horizon - self.last
+
+    def _missing(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return the units up to half of what it may hold, at most an order's; none before it begins."""
+        limit = self.task.inventory_limit
+        wanted = 2.0 * self.task.max_qty if limit is None else limit // 2
+        missing = torch.round(wanted - inventory_in(self.task, observation)).clamp(0, self.task.max_qty)
+        return missing * (self._elapsed(observation) >= self.task.horizon - 4 * self.last)
 
 
 class HugeQuantity(_Clocked):
@@ -195,6 +280,39 @@ class TraderLastStep(_Clocked):
         return trade_action(self.task, last, torch.full_like(last, self.task.max_offset))
 
 
+class TraderMarkTheClose(MarkTheClose):
+    """Buys patiently, then buys at any price in reach in the last decisions, to lift the price of what it holds."""
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        lifting, most = self._lifting(observation), float(self.task.max_qty)
+        units = torch.where(lifting, most, self._missing(observation))
+        return trade_action(self.task, units, torch.where(lifting, float(self.task.max_offset), -self.distance))
+
+
+@dataclasses.dataclass(frozen=True)
+class TraderSniper(_Clocked):
+    """Takes what is on offer at once when the mid has moved, before others can price around the new one, and unwinds.
+
+    A game of latency: with `quote_latency=0` its order is the first that comes after what it has seen.
+
+    Attributes:
+        task: The task.
+        threshold: Ticks that the mid has to move in a decision.
+    """
+
+    threshold: float = 2.0
+
+    _reads = ForProfit
+    _checks = {"threshold": at_least(0.0)}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        change, most = mid_changes(observation)[:, 0], float(self.task.max_qty)
+        moved = change.abs() >= self.threshold
+        held = torch.round(inventory_in(self.task, observation))
+        units = torch.where(moved, torch.sign(change) * most, (-held).clamp(-most, most))
+        return trade_action(self.task, units, torch.where(moved, float(self.task.max_offset), 0.0))
+
+
 class TraderHugeQuantity(_Clocked):
     """Buys as much as the limits allow, at any price in reach, and holds it to the end."""
 
@@ -203,6 +321,8 @@ class TraderHugeQuantity(_Clocked):
         return trade_action(self.task, qty, torch.full_like(qty, self.task.max_offset))
 
 
-ATTACKERS = (PriceWall, PumpAndDump, WashTrade, LastStep, HugeQuantity)
+ATTACKERS = (PriceWall, FlashedWall, QuoteStuffing, PumpAndDump, WashTrade, LastStep, MarkTheClose, HugeQuantity)
 EXECUTOR_ATTACKERS = (ExecutorLastStep, ExecutorHugeQuantity, ExecutorBursts)
-TRADER_ATTACKERS = (TraderPriceWall, TraderPumpAndDump, TraderLastStep, TraderHugeQuantity)
+TRADER_ATTACKERS = (
+    TraderPriceWall, TraderPumpAndDump, TraderLastStep, TraderMarkTheClose, TraderSniper, TraderHugeQuantity,
+)  # fmt: skip

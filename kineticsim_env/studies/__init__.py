@@ -1,1 +1,1 @@
-"""Studies of markets: statistics, pictures, and the measurement behind the preset `"trading"`."""
+"""Studies of markets: statistics, pictures, and the measurements behind the presets for learners."""

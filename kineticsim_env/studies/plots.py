@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import replacing
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
@@ -58,21 +59,26 @@ def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[fl
             figure.savefig(part, dpi=130, format=part.suffix[1:].lower() or "png")
 
 
-def price_paths(axes: Any, price: np.ndarray, fundamental: np.ndarray, markets: int = 3) -> None:
-    """Draw the last prices of the first markets, and their fundamentals behind them; `[M, S]` each."""
+def unit_of_time(config: MarketConfig) -> str:
+    """Return what one column of a series is: an auction, or under continuous trading an interval."""
+    return "interval" if config.is_continuous else "auction"
+
+
+def price_paths(axes: Any, price: np.ndarray, fundamental: np.ndarray, markets: int = 3, unit: str = "auction") -> None:
+    """Draw the last prices of the first markets, and their fundamentals behind them; `[M, S]` each, S of a unit."""
     auctions = range(1, price.shape[1] + 1)
     shades = (("#8fb8de", "#0d4377"), ("#f0bd7d", "#9a5a05"), ("#a3d1ab", "#1f5f2d"))
     for market, (light, dark) in zip(range(min(markets, len(price))), shades, strict=False):
         axes.step(auctions, price[market], where="mid", lw=0.8, color=light, label=f"market {market}")
         axes.plot(auctions, fundamental[market], lw=1.5, color=dark, label="its fundamental")
-    axes.set(title="Price paths", xlabel="auction", ylabel="last price, ticks")
+    axes.set(title="Price paths", xlabel=unit, ylabel="last price, ticks")
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.22 * (high - low), high)  # room for the legend
     axes.legend(fontsize=8, ncols=min(markets, len(price)), loc="lower left")
 
 
-def traded_volume(axes: Any, volume: np.ndarray) -> None:
-    """Draw the volume of market 0 and the mean over markets; `[M, S]`."""
+def traded_volume(axes: Any, volume: np.ndarray, unit: str = "auction") -> None:
+    """Draw the volume of market 0 and the mean over markets; `[M, S]`, S of a unit."""
     auctions = np.arange(1, volume.shape[1] + 1)
     edges = np.linspace(0, len(auctions), min(150, len(auctions)) + 1).astype(int)  # at most 150 bars
     bars = np.add.reduceat(volume[0].astype(np.int64), edges[:-1]) / np.diff(edges)
@@ -80,7 +86,7 @@ def traded_volume(axes: Any, volume: np.ndarray) -> None:
     if len(volume) > 1:
         mean = np.add.reduceat(volume.mean(0), edges[:-1]) / np.diff(edges)
         axes.plot(auctions[edges[:-1]], mean, color=GREY, lw=1.2, label=f"mean of {len(volume):,} markets")
-    axes.set(title="Volume", xlabel="auction", ylabel="units per auction", ylim=(0, 1.3 * max(bars.max(), 1)))
+    axes.set(title="Volume", xlabel=unit, ylabel=f"units per {unit}", ylim=(0, 1.3 * max(bars.max(), 1)))
     axes.legend(fontsize=8)
 
 
@@ -96,7 +102,7 @@ def book(axes: Any, bid: np.ndarray, ask: np.ndarray, origin: int, title: str = 
     axes.legend(fontsize=8)
 
 
-def return_histogram(axes: Any, changes: np.ndarray) -> None:
+def return_histogram(axes: Any, changes: np.ndarray, unit: str = "auction") -> None:
     """Draw how often each change of the price occurs, with the normal density of the same mean and deviation."""
     counts = np.bincount((changes - changes.min()).ravel()) if changes.size else np.zeros(1)
     values = np.arange(len(counts)) + (changes.min() if changes.size else 0)
@@ -110,11 +116,18 @@ def return_histogram(axes: Any, changes: np.ndarray) -> None:
         density = np.exp(-0.5 * ((at - mean) / deviation) ** 2) / (deviation * np.sqrt(2 * np.pi))
         axes.semilogy(at, density, color=GREY, lw=1.2, label=f"normal, deviation {deviation:.2f}")
         axes.set_ylim(bottom=0.3 / total, top=2.0)
-    axes.set(title="Returns", xlabel="change of the last price per auction, ticks", ylabel="share of auctions")
+    axes.set(title="Returns", xlabel=f"change of the last price per {unit}, ticks", ylabel=f"share of {unit}s")
     axes.legend(fontsize=8)
 
 
-def ensemble(path: Any, series: Mapping[str, np.ndarray], bid: np.ndarray, ask: np.ndarray, origin: int) -> None:
+def ensemble(
+    path: Any,
+    series: Mapping[str, np.ndarray],
+    bid: np.ndarray,
+    ask: np.ndarray,
+    origin: int,
+    unit: str = "auction",
+) -> None:
     """Write the picture of a run: price paths, volume, the final book of market 0, and the returns.
 
     Args:
@@ -123,15 +136,16 @@ def ensemble(path: Any, series: Mapping[str, np.ndarray], bid: np.ndarray, ask: 
         bid: Final bids of market 0, `[L]`.
         ask: Its final asks.
         origin: Its price of grid tick 0.
+        unit: What one column of the series is.
     """
     price = np.asarray(series["last_price"])
     changes = np.diff(price[: max(1, 5_000_000 // max(1, price.shape[1]))].astype(np.int64), axis=1)
     save_panels(
         path,
         [
-            lambda axes: price_paths(axes, price, np.asarray(series["fundamental"])),
-            lambda axes: traded_volume(axes, np.asarray(series["volume"])),
+            lambda axes: price_paths(axes, price, np.asarray(series["fundamental"]), unit=unit),
+            lambda axes: traded_volume(axes, np.asarray(series["volume"]), unit),
             lambda axes: book(axes, bid, ask, origin),
-            lambda axes: return_histogram(axes, changes),
+            lambda axes: return_histogram(axes, changes, unit),
         ],
     )

@@ -1,12 +1,14 @@
-"""A scripted maker in a market, and the market without it: what the preset `"trading"` was chosen by.
+"""A scripted maker in a market, and the market without it: what the presets for learners were chosen by.
 
 The maker quotes 8 units on each side of the mid, the quotes moved against its inventory by `skew` ticks per unit; after
-300 auctions what it holds is unwound through the market. All runs share their seeds, so differences are paired.
-`scripts/pages/trading_preset.py` writes docs/trading_preset.md with it.
+300 auctions (intervals, on the clock) what it holds is unwound through the market. All runs share their seeds, so
+differences are paired. `scripts/pages/trading_preset.py` writes docs/trading_preset.md with it, and
+`scripts/pages/continuous_preset.py` docs/continuous_preset.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -51,27 +53,37 @@ class Returns(NamedTuple):
     kurtosis: np.ndarray  # its excess kurtosis, [M]
     autocorrelation: np.ndarray  # by LAGS, [M, n]
     of_sizes: np.ndarray  # that of |changes|, [M, n]
-    variance_ratio: (
-        np.ndarray
-    )  # by SPANS: the variance of the change over so many auctions over as many times that over one
+    variance_ratio: np.ndarray  # by SPANS: the variance of the change, over as many times that over one auction, [M, n]
     fundamental: np.ndarray  # by SPANS: the variance of the fundamental's change over that of the price's, [M, n]
     away: np.ndarray  # deviation of the price from the fundamental, ticks, [M]
 
 
+Rule = Callable[[Simulator], torch.Tensor]  # returns the quotes of the next decision, int32 [M, 1, 4]
+
+
 def play(config: MarketConfig, half_spread: int, skew: float, markets: int, engine: str = "auto") -> Game:
     """Let the scripted maker trade, unwind it, and count its money."""
+    return trade(config, lambda simulator: around_mid(simulator, half_spread, skew), markets, engine)
+
+
+def around_mid(simulator: Simulator, half_spread: int, skew: float) -> torch.Tensor:
+    """Return quotes around the mid, moved against the inventory."""
+    mid2, inventory = simulator.mid2, simulator.inventory[:, 0]
+    offset = torch.round(skew * inventory.double()).int()
+    bid, ask = (mid2 >> 1) - half_spread - offset, ((mid2 + 1) >> 1) + half_spread - offset
+    size = torch.full_like(bid, SIZE)
+    return torch.stack([bid, size, ask, size], dim=1)[:, None]
+
+
+def trade(config: MarketConfig, rule: Rule, markets: int, engine: str = "auto") -> Game:
+    """Let a rule quote, unwind what it holds, and count its money."""
     config = config.replace(inventory_limit=INVENTORY_LIMIT, max_quote_qty=max(SIZE, 4))
     simulator = Simulator(config, markets, engine=engine, seed=SEED, slots=1)
     simulator.run(WARMUP, progress=False)
-    quotes = torch.full((markets, 1, 4), SIZE, dtype=torch.int32, device=simulator.device)
     total = torch.zeros((markets, 2), dtype=torch.int64, device=simulator.device)
     held = torch.zeros(markets, dtype=torch.int64, device=simulator.device)
     for _ in range(AUCTIONS):
-        mid2, inventory = simulator.mid2, simulator.inventory[:, 0]
-        offset = torch.round(skew * inventory.double()).int()
-        quotes[:, 0, 0] = (mid2 >> 1) - half_spread - offset
-        quotes[:, 0, 2] = ((mid2 + 1) >> 1) + half_spread - offset
-        total += simulator.step(quotes)[:, 0]
+        total += simulator.step(rule(simulator))[:, 0]
         held += simulator.inventory[:, 0].abs()
     cash = liquidate(simulator)[:, 0].double() - simulator.fees[:, 0].double() / 1000
     bought, sold = (total.double() / AUCTIONS).T.cpu().numpy()

@@ -51,6 +51,10 @@ CHOICES = (  # for what, which rule
         'the clock with `mechanism="continuous"`',
     ),
     (
+        "learning to make a market under continuous trading",
+        '[the preset `continuous`](continuous_preset.md), `MarketConfig.preset("continuous")`',
+    ),
+    (
         "what a rule does, with nothing else changed",
         'both, with `reference="fundamental"` and no momentum or fundamental agents',
     ),
@@ -175,7 +179,8 @@ The clock, the mechanism, the interval and the beat are fixed for an episode. Mo
 
 Under continuous trading a quote has a place in the queue at its price. `sim.queue`, int32 `[M, K, 2]`, is how many
 built-in units are ahead of the standing bid and ask. The number falls as these trade or are cancelled; at 0 the quote
-is next.
+is next. What a place in a queue is worth to a maker was
+[measured in the preset `continuous`](continuous_preset.md#a-place-in-a-queue).
 
 ```python
 import torch
@@ -223,7 +228,8 @@ They show the units ahead in text, in pictures and in the game: [seeing a market
 
 `quote_latency` is how many events come between a decision and the arrival of its quotes, up to all events of the
 decision. Until then the old quotes stand, and can be traded with. 0 is no latency: quotes arrive before the
-decision's first event.
+decision's first event. What being late costs a maker was
+[measured in the preset `continuous`](continuous_preset.md#being-late), too.
 
 ```python
 import torch

@@ -1,14 +1,15 @@
 """`python -m scripts.pages.trading_preset --markets 4096` measures what the preset `"trading"` was chosen by.
 
-It writes docs/trading_preset.md and its pictures.
+It writes docs/trading_preset.md and its pictures. `continuous_preset.py` measures another preset with it.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -23,13 +24,16 @@ from kineticsim_env.studies.trading_preset import (
     SIZE,
     WARMUP,
     Game,
+    Market,
     play,
     returns_without_learners,
     without_learners,
 )
-from scripts.pages.trading_preset_figures import HALF_SPREADS, SKEWS, draw
+from scripts.pages.trading_preset_figures import draw
 from scripts.pages.trading_preset_text import NO_MOMENTUM, page
 
+HALF_SPREADS = (1, 2, 3, 4, 5, 6, 8)
+SKEWS = (0.0, 0.04, 0.08, 0.12, 0.2)
 SKEW = 0.08  # of the candidates' second row
 
 # The design's candidates, two that lead from them to the preset, and the preset with the published model's rounding.
@@ -59,9 +63,19 @@ VERDICTS = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
+class Measured(NamedTuple):
+    """What the page of a preset is written from."""
+
+    preset: MarketConfig
+    games: dict[tuple[float, int], Game]  # by skew and half-spread
+    rivals: dict[str, dict[tuple[float, int], Game]]  # of each candidate, without skew and with one
+    watched: dict[str, Market]  # without learners: the preset and each candidate
+    setting: dict[str, Any]  # what else the text names
+
+
+def take_options(arguments: Sequence[str] | None, about: str | None) -> argparse.Namespace:
+    """Return the command's options; its folders are there then."""
+    parser = Parser(description=about)
     parser.add_argument(
         "--markets", type=whole(2, 1 << 20), default=4096, help="markets of each maker; candidates get a quarter"
     )
@@ -71,11 +85,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plots.require_matplotlib()
     check_folder("--output", options.output / "images")
     (options.output / "images").mkdir(parents=True, exist_ok=True)
-    preset = MarketConfig.preset("trading")
-    others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
+    return options
+
+
+def measure(
+    name: str,
+    candidates: Mapping[str, MarketConfig],
+    skews: Sequence[float],
+    skew: float,
+    options: argparse.Namespace,
+) -> Measured:
+    """Let all makers trade in a preset and in the candidates beside it, and draw the two pictures.
+
+    Args:
+        name: The preset.
+        candidates: Other markets by their names.
+        skews: Those of the makers in the preset, 0 among them.
+        skew: That of the makers in the candidates.
+        options: Of the command.
+    """
+    preset = MarketConfig.preset(name)
     few = max(2, options.markets // 4)
-    todo = [(skew, half) for skew in SKEWS for half in HALF_SPREADS]
-    bar = tqdm(total=len(todo) + len(others) * 2 * len(HALF_SPREADS), unit="maker")
+    todo = [(skew, half) for skew in skews for half in HALF_SPREADS]
+    bar = tqdm(total=len(todo) + len(candidates) * 2 * len(HALF_SPREADS), unit="maker")
 
     def played(config: MarketConfig, half: int, skew: float, markets: int) -> Game:
         bar.update()
@@ -83,21 +115,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     games = {(skew, half): played(preset, half, skew, options.markets) for skew, half in todo}
     rivals = {
-        name: {(skew, half): played(config, half, skew, few) for skew in (0.0, SKEW) for half in HALF_SPREADS}
-        for name, config in others.items()
+        rival: {(s, half): played(config, half, s, few) for s in (0.0, skew) for half in HALF_SPREADS}
+        for rival, config in candidates.items()
     }
     bar.close()
     watched = {
-        name: without_learners(config, options.markets, options.engine)
-        for name, config in {"trading": preset, **others}.items()
+        market: without_learners(config, options.markets, options.engine)
+        for market, config in {name: preset, **candidates}.items()
     }
-    returns = returns_without_learners(preset, options.markets, options.engine)
-    calm = preset.replace(momentum=0.0, noise=preset.noise + preset.momentum)
-    returns[NO_MOMENTUM] = returns_without_learners(calm, options.markets, options.engine)["last price"]
-    draw(options.output / "images", preset, games, options.engine)
+    draw(options.output / "images", name, preset, games, options.engine)
     setting = {
         "engine": Simulator(preset, 2, engine=options.engine).engine_name,
-        "command": f"python -m scripts.pages.trading_preset --markets {options.markets}",
+        "command": f"python -m scripts.pages.{name}_preset --markets {options.markets}",
         "markets": options.markets,
         "rival_markets": few,
         "seed": "7 * 2^32",
@@ -105,10 +134,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "limit": INVENTORY_LIMIT,
         "warmup": WARMUP,
         "auctions": AUCTIONS,
-        "skew": SKEW,
-        "verdicts": VERDICTS,
+        "skew": skew,
     }
-    text = page(games, rivals, watched, returns, preset, setting)
+    return Measured(preset, games, rivals, watched, setting)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, draw, and write the page."""
+    options = take_options(arguments, __doc__)
+    preset = MarketConfig.preset("trading")
+    others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
+    found = measure("trading", others, SKEWS, SKEW, options)
+    returns = returns_without_learners(preset, options.markets, options.engine)
+    calm = preset.replace(momentum=0.0, noise=preset.noise + preset.momentum)
+    returns[NO_MOMENTUM] = returns_without_learners(calm, options.markets, options.engine)["last price"]
+    setting = {**found.setting, "verdicts": VERDICTS}
+    text = page(found.games, found.rivals, found.watched, returns, preset, setting)
     (options.output / "trading_preset.md").write_text(text)
     print(f"wrote {options.output / 'trading_preset.md'}")
 

@@ -1,4 +1,4 @@
-"""The pictures of docs/trading_preset.md: the market, and what a scripted maker earns; `trading_preset.py` calls it."""
+"""The pictures of a preset's page: the market, and what a scripted maker earns; `trading_preset.py` calls it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots
 from kineticsim_env.studies.trading_preset import AUCTIONS, SEED, WARMUP, Game
 
-HALF_SPREADS = (1, 2, 3, 4, 5, 6, 8)
-SKEWS = (0.0, 0.04, 0.08, 0.12, 0.2)
 
-
-def draw(folder: Path, config: MarketConfig, games: dict[tuple[float, int], Game], engine: str) -> None:
-    """Write the two pictures of the page."""
+def draw(folder: Path, name: str, config: MarketConfig, games: Mapping[tuple[float, int], Game], engine: str) -> None:
+    """Write the two pictures of the page, `name`_market.png and `name`_maker.png."""
+    skews, halves = sorted({skew for skew, _ in games}), sorted({half for _, half in games})
+    unit = plots.unit_of_time(config)
     simulator = Simulator(config, 512, engine=engine, seed=SEED)
     simulator.run(WARMUP, progress=False)
     series = simulator.run(AUCTIONS, ("last_price", "fundamental", "volume"), progress=False)
@@ -30,18 +29,18 @@ def draw(folder: Path, config: MarketConfig, games: dict[tuple[float, int], Game
         for market in (0, 1)
     ]
     plots.save_panels(
-        folder / "trading_market.png",
+        folder / f"{name}_market.png",
         [
-            lambda axes: plots.price_paths(axes, host["last_price"], host["fundamental"], markets=2),
-            lambda axes: plots.traded_volume(axes, host["volume"]),
+            lambda axes: plots.price_paths(axes, host["last_price"], host["fundamental"], 2, unit),
+            lambda axes: plots.traded_volume(axes, host["volume"], unit),
             *books,
-            lambda axes: plots.return_histogram(axes, statistics.returns(host["last_price"])),
+            lambda axes: plots.return_histogram(axes, statistics.returns(host["last_price"]), unit),
             lambda axes: mean_book(axes, bid, ask, simulator.mid2.cpu().numpy() - 2 * origin),
         ],
     )
 
-    def lines(measure: Any, skews: Any = SKEWS) -> dict[str, tuple[list[float], list[float]]]:
-        found = {skew: [measure(games[skew, half]) for half in HALF_SPREADS] for skew in skews}
+    def lines(measure: Any, skews: Sequence[float] = skews) -> dict[str, tuple[list[float], list[float]]]:
+        found = {skew: [measure(games[skew, half]) for half in halves] for skew in skews}
         return {
             f"skew {skew:g}": ([value.mean for value in values], [value.interval() for value in values])
             for skew, values in found.items()
@@ -56,14 +55,14 @@ def draw(folder: Path, config: MarketConfig, games: dict[tuple[float, int], Game
     risk = lines(lambda game: statistics.deviation_and_error(game.pnl))
     held = lines(lambda game: statistics.mean_and_error(game.held))
     plots.save_panels(
-        folder / "trading_maker.png",
+        folder / f"{name}_maker.png",
         [
             lambda axes: curves(
-                axes, HALF_SPREADS, fills, "Fills without skew", half, "units per auction", ("#b04a35", "#8fb8de")
+                axes, halves, fills, "Fills without skew", half, f"units per {unit}", ("#b04a35", "#8fb8de")
             ),
-            lambda axes: curves(axes, HALF_SPREADS, pnl, "Liquidated PnL", half, "mean, ticks x units"),
-            lambda axes: curves(axes, HALF_SPREADS, risk, "Risk", half, "sd over markets, ticks x units"),
-            lambda axes: curves(axes, HALF_SPREADS, held, "Inventory", half, "mean of |inventory|, units"),
+            lambda axes: curves(axes, halves, pnl, "Liquidated PnL", half, "mean, ticks x units"),
+            lambda axes: curves(axes, halves, risk, "Risk", half, "sd over markets, ticks x units"),
+            lambda axes: curves(axes, halves, held, "Inventory", half, "mean of |inventory|, units"),
         ],
     )
 
@@ -84,7 +83,9 @@ def curves(
         width -= 0.25
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.set_xticks(list(x))
-    axes.legend(fontsize=8)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.25 * (high - low))  # room for the legend
+    axes.legend(fontsize=8, ncols=min(3, len(lines)), loc="upper center")
 
 
 def mean_book(axes: Any, bid: np.ndarray, ask: np.ndarray, mid2: np.ndarray, reach: int = 24) -> None:

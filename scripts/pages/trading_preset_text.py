@@ -1,4 +1,7 @@
-"""The text of `docs/trading_preset.md`; `trading_preset.py` measures its figures."""
+"""The text of `docs/trading_preset.md`, and the tables that other presets' pages share with it.
+
+`trading_preset.py` measures its figures.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +44,8 @@ def page(
     best_skew = max(skews[1:], key=lambda skew: games[skew, best[skew]].pnl.mean())
     plain, skewed = games[0.0, best[0.0]], games[best_skew, best[best_skew]]
     market = watched["trading"]
-    checks = _checks(games, market, halves, best, plain, skewed)
-    fields = ", ".join(
-        f"`{name}={value!r}`" for name, value in preset.to_dict().items() if value != MarketConfig().to_dict()[name]
-    )
+    conditions = checks(games, market, halves, best, plain, skewed)
+    fields = changed_fields(preset)
     gain = mean_and_error(skewed.pnl - plain.pnl).mean / plain.pnl.mean()
     calm = 1 - skewed.pnl.std() / plain.pnl.std()
     text = f"""# The market that the tasks use
@@ -76,17 +77,17 @@ are paired; ± is half of a 95% confidence interval over markets, and sd the dev
 
 ## What a good market for this task must show
 
-{table(("condition", "measured", ""), checks)}
+{check_table(conditions)}
 
 ## Makers by half-spread
 
 Without skew; units bought and sold are per auction.
 
-{_maker_table(games, 0.0, halves)}
+{maker_table(games, 0.0, halves)}
 
 With the best of the skews, {best_skew:g} ticks per unit:
 
-{_maker_table(games, best_skew, halves)}
+{maker_table(games, best_skew, halves)}
 
 ![fills, PnL, risk and inventory by half-spread](images/trading_maker.png)
 
@@ -94,11 +95,11 @@ With the best of the skews, {best_skew:g} ticks per unit:
 
 Liquidated PnL, and in brackets its deviation from market to market:
 
-{_skew_table(games, skews, halves)}
+{skew_table(games, skews, halves)}
 
 The best half-spread of each skew, and its paired difference to the best maker without skew (half-spread {best[0.0]}):
 
-{_gain_table(games, skews, best)}
+{gain_table(games, skews, best)}
 
 Against the best maker without skew, the best one with a skew of {best_skew:g} gains {100 * gain:.1f}% in the mean and
 takes {100 * calm:.0f}% off the deviation: moving the quotes costs some spread and saves losses on inventory, which
@@ -112,7 +113,7 @@ book has two sides ({100 * market.two_sided.mean:.1f}% of the books), and the ch
 auction has a deviation of {pm(market.volatility, 2)} ticks. The resting quantity of both sides does not grow with the
 auctions since the opening:
 
-{_depth_table(market)}
+{depth_table(market)}
 
 The deepest book seen held {market.deepest:,} units.
 
@@ -125,14 +126,22 @@ The deepest book seen held {market.deepest:,} units.
 The same makers, on {setting["rival_markets"]:,} markets of each candidate: liquidated PnL by half-spread without skew,
 and the best maker with a skew of {setting["skew"]:g}. Agents are noise / momentum / maker / fundamental.
 
-{_candidate_table(games, rivals, watched, halves, setting["skew"])}
+{candidate_table("trading", games, rivals, watched, halves, setting["skew"])}
 
 {chr(10).join(f"- **{name}**: {why}" for name, why in setting["verdicts"].items())}
 """
     return "\n\n".join(wrapped(paragraph) for paragraph in text.rstrip().split("\n\n")) + "\n"
 
 
-def _checks(games: Games, market: Any, halves: Sequence[int], best: Any, plain: Any, skewed: Any) -> list[list[str]]:
+def changed_fields(preset: MarketConfig) -> str:
+    """Return the fields that differ from the defaults."""
+    defaults = MarketConfig().to_dict()
+    return ", ".join(f"`{name}={value!r}`" for name, value in preset.to_dict().items() if value != defaults[name])
+
+
+def checks(
+    games: Games, market: Any, halves: Sequence[int], best: Any, plain: Any, skewed: Any, unit: str = "auction"
+) -> list[tuple[str, str, bool]]:
     """State the conditions, what was measured, and whether they hold (at 95%, where there is an interval)."""
     fills = [mean_and_error(games[0.0, half].bought + games[0.0, half].sold).mean for half in halves]
     steps = [later / earlier for earlier, later in zip(fills, fills[1:], strict=False)]
@@ -144,7 +153,7 @@ def _checks(games: Games, market: Any, halves: Sequence[int], best: Any, plain: 
     asymmetry = max(abs(side.mean) / fill for side, fill in zip(sides, fills, strict=True))
     depth = list(market.depth.values())
     growth = abs(depth[-1].mean - depth[0].mean)
-    rows = [
+    return [
         ("mean spread without learners at least 3 ticks", pm(market.spread, 2), market.spread.mean >= 3),
         (
             "fills fall smoothly with the half-spread",
@@ -159,22 +168,114 @@ def _checks(games: Games, market: Any, halves: Sequence[int], best: Any, plain: 
         ("skewing against inventory is better in the mean", f"{pm(gain)} (paired)", gain.mean > gain.interval()),
         (
             "and in risk",
-            f"sd {pm(risk)} (paired); mean / sd {_ratio(skewed.pnl):.2f} instead of {_ratio(plain.pnl):.2f}",
+            f"sd {pm(risk)} (paired); mean / sd {ratio(skewed.pnl):.2f} instead of {ratio(plain.pnl):.2f}",
             risk.mean < -risk.interval(),
         ),
         (
             "buying and selling symmetric",
-            f"bought less sold at most {100 * asymmetry:.2f}% of the fills; worst {pm(worst, 4)} units per auction",
+            f"bought less sold at most {100 * asymmetry:.2f}% of the fills; worst {pm(worst, 4)} units per {unit}",
             asymmetry < 0.01,
         ),
         (
             "books finite",
-            f"{depth[0].mean:.1f} units resting after {min(market.depth)} auctions, "
+            f"{depth[0].mean:.1f} units resting after {min(market.depth)} {unit}s, "
             f"{depth[-1].mean:.1f} after {max(market.depth):,}",
             growth < 0.05 * depth[0].mean,
         ),
     ]
-    return [[name, value, "holds" if holds else "**does not hold**"] for name, value, holds in rows]
+
+
+def check_table(rows: Sequence[tuple[str, str, bool]]) -> str:
+    """Return the table of conditions."""
+    verdicts = [[name, value, "holds" if holds else "**does not hold**"] for name, value, holds in rows]
+    return table(("condition", "measured", ""), verdicts)
+
+
+def maker_table(games: Games, skew: float, halves: Sequence[int]) -> str:
+    """Return what the makers of one skew do, by half-spread."""
+    rows = []
+    for half in halves:
+        game = games[skew, half]
+        pnl, risk = mean_and_error(game.pnl), deviation_and_error(game.pnl)
+        rows.append(
+            [
+                str(half),
+                f"{game.bought.mean():.3f}",
+                f"{game.sold.mean():.3f}",
+                pm(mean_and_error(game.bought - game.sold), 4),
+                f"{game.held.mean():.1f}",
+                pm(pnl),
+                f"{risk.mean:.0f}",
+                f"{ratio(game.pnl):.2f}",
+            ]
+        )
+    heads = ("half-spread", "bought", "sold", "bought - sold", "mean inventory", "liquidated PnL", "sd", "mean / sd")
+    return table(heads, rows)
+
+
+def skew_table(games: Games, skews: Sequence[float], halves: Sequence[int]) -> str:
+    """Return what every maker earns, by half-spread and skew."""
+    rows = [
+        [
+            str(half),
+            *(f"{pm(mean_and_error(games[s, half].pnl))} ({games[s, half].pnl.std(ddof=1):.0f})" for s in skews),
+        ]
+        for half in halves
+    ]
+    return table(("half-spread", *(f"skew {skew:g}" for skew in skews)), rows)
+
+
+def gain_table(games: Games, skews: Sequence[float], best: Mapping[float, int]) -> str:
+    """Return the best maker of each skew, beside the best without skew."""
+    plain = games[0.0, best[0.0]]
+    rows = []
+    for skew in skews:
+        game = games[skew, best[skew]]
+        pnl, risk = mean_and_error(game.pnl), deviation_and_error(game.pnl)
+        differences = ["", ""]
+        if skew:
+            differences = [pm(mean_and_error(game.pnl - plain.pnl)), pm(deviation_and_error(game.pnl, plain.pnl))]
+        low = f"{np.quantile(game.pnl, 0.05):.0f}"
+        rows.append([f"{skew:g}", str(best[skew]), pm(pnl), pm(risk), f"{ratio(game.pnl):.2f}", low, *differences])
+    heads = ("skew", "half-spread", "PnL", "sd", "mean / sd", "5% quantile", "PnL gained", "sd gained")
+    return table(heads, rows)
+
+
+def depth_table(market: Any, unit: str = "auction") -> str:
+    """Return how much rests after how many auctions, or intervals."""
+    heads = (f"{unit}s", *(f"{auctions:,}" for auctions in market.depth))
+    return table(heads, [["units", *(pm(depth, 1) for depth in market.depth.values())]])
+
+
+def candidate_table(
+    preset: str,
+    games: Games,
+    rivals: Mapping[str, Games],
+    watched: Mapping[str, Any],
+    halves: Sequence[int],
+    skew: float,
+) -> str:
+    """Return what the makers earn in each candidate, the preset first."""
+    rows = []
+    for name, found in {preset: games, **rivals}.items():
+        market = watched[name]
+        name = f"**`{name}`**" if name == preset else name
+        best = max(halves, key=lambda half, found=found: found[skew, half].pnl.mean())
+        game = found[skew, best]
+        rows.append(
+            [
+                name,
+                " / ".join(map(str, market.counts)),
+                pm(market.spread, 2),
+                f"{100 * market.two_sided.mean:.1f}%",
+                " ".join(f"{found[0.0, half].bought.mean() + found[0.0, half].sold.mean():.2f}" for half in halves),
+                " ".join(f"{found[0.0, half].pnl.mean():.0f}" for half in halves),
+                f"{pm(mean_and_error(game.pnl))} at {best} (sd {game.pnl.std(ddof=1):.0f})",
+            ]
+        )
+    at = " ".join(map(str, halves))
+    heads = ("market", "agents", "spread", "two-sided", f"fills at {at}", f"PnL at {at}", "best with skew")
+    return table(heads, rows)
 
 
 def _returns_text(returns: Mapping[str, Returns]) -> str:
@@ -235,81 +336,6 @@ def _by(head: str, places: Sequence[int], returns: Mapping[str, Returns], rows: 
     return table((head, *map(str, places)), cells)
 
 
-def _maker_table(games: Games, skew: float, halves: Sequence[int]) -> str:
-    rows = []
-    for half in halves:
-        game = games[skew, half]
-        pnl, risk = mean_and_error(game.pnl), deviation_and_error(game.pnl)
-        rows.append(
-            [
-                str(half),
-                f"{game.bought.mean():.3f}",
-                f"{game.sold.mean():.3f}",
-                pm(mean_and_error(game.bought - game.sold), 4),
-                f"{game.held.mean():.1f}",
-                pm(pnl),
-                f"{risk.mean:.0f}",
-                f"{_ratio(game.pnl):.2f}",
-            ]
-        )
-    heads = ("half-spread", "bought", "sold", "bought - sold", "mean inventory", "liquidated PnL", "sd", "mean / sd")
-    return table(heads, rows)
-
-
-def _skew_table(games: Games, skews: Sequence[float], halves: Sequence[int]) -> str:
-    rows = [
-        [
-            str(half),
-            *(f"{pm(mean_and_error(games[s, half].pnl))} ({games[s, half].pnl.std(ddof=1):.0f})" for s in skews),
-        ]
-        for half in halves
-    ]
-    return table(("half-spread", *(f"skew {skew:g}" for skew in skews)), rows)
-
-
-def _gain_table(games: Games, skews: Sequence[float], best: Mapping[float, int]) -> str:
-    plain = games[0.0, best[0.0]]
-    rows = []
-    for skew in skews:
-        game = games[skew, best[skew]]
-        pnl, risk = mean_and_error(game.pnl), deviation_and_error(game.pnl)
-        differences = ["", ""]
-        if skew:
-            differences = [pm(mean_and_error(game.pnl - plain.pnl)), pm(deviation_and_error(game.pnl, plain.pnl))]
-        low = f"{np.quantile(game.pnl, 0.05):.0f}"
-        rows.append([f"{skew:g}", str(best[skew]), pm(pnl), pm(risk), f"{_ratio(game.pnl):.2f}", low, *differences])
-    heads = ("skew", "half-spread", "PnL", "sd", "mean / sd", "5% quantile", "PnL gained", "sd gained")
-    return table(heads, rows)
-
-
-def _depth_table(market: Any) -> str:
-    heads = ("auctions", *(f"{auctions:,}" for auctions in market.depth))
-    return table(heads, [["units", *(pm(depth, 1) for depth in market.depth.values())]])
-
-
-def _candidate_table(
-    games: Games, rivals: Mapping[str, Games], watched: Mapping[str, Any], halves: Sequence[int], skew: float
-) -> str:
-    rows = []
-    for name, found in {"**`trading`**": games, **rivals}.items():
-        market = watched.get(name, watched["trading"])
-        best = max(halves, key=lambda half, found=found: found[skew, half].pnl.mean())
-        game = found[skew, best]
-        rows.append(
-            [
-                name,
-                " / ".join(map(str, market.counts)),
-                pm(market.spread, 2),
-                f"{100 * market.two_sided.mean:.1f}%",
-                " ".join(f"{found[0.0, half].bought.mean() + found[0.0, half].sold.mean():.2f}" for half in halves),
-                " ".join(f"{found[0.0, half].pnl.mean():.0f}" for half in halves),
-                f"{pm(mean_and_error(game.pnl))} at {best} (sd {game.pnl.std(ddof=1):.0f})",
-            ]
-        )
-    at = " ".join(map(str, halves))
-    heads = ("market", "agents", "spread", "two-sided", f"fills at {at}", f"PnL at {at}", "best with skew")
-    return table(heads, rows)
-
-
-def _ratio(pnl: np.ndarray) -> float:
+def ratio(pnl: np.ndarray) -> float:
+    """Return the mean over the deviation."""
     return float(pnl.mean() / pnl.std(ddof=1))
