@@ -461,6 +461,15 @@ def test_captured_training_learns_and_does_not_wait(ppo, changes):
 
 
 @pytest.mark.gpu
+def test_continuous_trading_is_captured_too(ppo, tmp_path):
+    changes = {"preset": "continuous", "set": ("quote_latency=10",), "engine": "cuda", "num_envs": 512}
+    pnl = ppo.main(ppo.Args(output=tmp_path, track=False, **{**TINY, "total_steps": 512 * 16 * 6, **changes}))
+    assert pnl["no trade"] == 0 and all(np.isfinite(value) for value in pnl.values())
+    weights = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["networks"]
+    assert all(value.isfinite().all() for value in weights.values())
+
+
+@pytest.mark.gpu
 def test_a_captured_update_is_the_eager_one(ppo):
     """On the same rollout, from the same random numbers, without compiling; in float32, where only sums round."""
     how = {"num_envs": 256, "compile": False, "bf16": False}
