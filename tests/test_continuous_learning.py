@@ -4,7 +4,6 @@ import importlib
 import json
 import re
 
-import numpy as np
 import pytest
 import torch
 
@@ -15,6 +14,7 @@ for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the examples need it: pip install 'kineticsim-env[train]'")
 
 study = importlib.import_module("scripts.pages.continuous_learning")
+places = importlib.import_module("scripts.pages.continuous_learning_places")
 SMALL = ["--engine", "cpu", "--markets", "8", "--steps", "512", "--episodes", "16"]
 
 
@@ -45,7 +45,8 @@ def test_the_command_writes_the_page_and_again_from_its_figures(tmp_path, in_pro
     assert not re.search(r"\bnan\b", text)
     for latency, one in found["makers"].items():
         assert one["under"][latency] == pytest.approx(one["pnl"]["PPO (learned)"]), "the policy that was trained"
-        assert 0 <= one["kept"] <= 1
+        assert one["places"]["as it learned"]["pnl"] == pytest.approx(one["under"][latency])
+        assert all(0 <= played["kept"] <= 1 for played in one["places"].values())
     assert re.findall(r"\(images/([\w.]+)\)", text) == [path.name for path in (page / "images").iterdir()]
     again = tmp_path / "again"
     in_process.clear()
@@ -59,36 +60,59 @@ def test_the_command_writes_the_page_and_again_from_its_figures(tmp_path, in_pro
     assert (again / "images" / "continuous_learning.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def maker(**changes):
-    envs = evaluation_env(32, config=study.PRESET, engine="cpu", horizon=60, bank_size=8, **changes)
-    return envs, FixedSpread(envs.core.task, half_spread=9, qty=6)
+def envs_of(num_envs=32):
+    return evaluation_env(num_envs, config=study.PRESET, engine="cpu", horizon=60, bank_size=8)
 
 
-def test_places_are_kept_by_who_asks_for_no_more_and_lost_by_who_asks_for_it_back():
-    """A maker whose price is fixed, so that all that decides is what it asks for."""
-    envs, _ = maker()
-    far = torch.full((32, 4), 1.0)  # 10 ticks from the mid
-    far[:, 2:] = 0.5
+def test_who_holds_quotes_keeps_places():
+    """The quotes of the one that is patient are as good: within two ticks, and never more than was asked for."""
+    envs = envs_of()
+    policy = FixedSpread(envs.core.task, half_spread=4, qty=6)
+    restless, holding = places.Watched(policy, envs), places.Watched(places.patient(policy, envs), envs)
+    evaluate(restless, envs, seed=3)
+    seen = []
 
-    def kept(every):
-        """Return of how many quotes, and after which decisions how many of them had kept their places."""
-        policy = study.with_fewer(lambda _: far, 8, every) if every else lambda _: far
-        watched, counts = study.Watched(policy, envs), []
-        evaluate(lambda observation: (watched(observation), counts.append(watched.kept))[0], envs, seed=3)
-        return watched.stood, np.diff(counts)
+    def act(observation):
+        mid2, quotes = envs.simulator.mid2.clone(), envs.simulator.quotes[:, 0].clone()
+        action = holding(observation)
+        offsets, units = torch.round((action[:, :2] + 1) / 2 * 10), torch.round((action[:, 2:] + 1) / 2 * 8)
+        stands = torch.stack([(mid2 >> 1) - quotes[:, 0], quotes[:, 2] - ((mid2 + 1) >> 1)], 1)
+        held = (offsets == stands) & (quotes[:, 1::2] > 0) & (units <= quotes[:, 1::2])
+        assert ((offsets - 4).abs() <= places.HOLD).all() and ((units == 6) | (held & (units >= 3))).all()
+        seen.append(held)
+        return action
 
-    (stood, as_is), (_, all_fewer), (_, in_turn) = kept(0), kept(1), kept(2)
-    assert 0.05 * stood < as_is.sum() < stood and all_fewer.sum() == pytest.approx(as_is.sum(), rel=0.1)
-    assert not in_turn[1::2].any() and in_turn[::2].sum() >= as_is[::2].sum()
+    evaluate(act, envs, seed=3)
+    assert holding.kept > 2 * restless.kept > 0 and torch.stack(seen).float().mean() > 0.2
 
 
-def test_a_unit_less_in_turn():
-    _, policy = maker()
-    act = study.with_fewer(policy, 8, 2)
-    observation = torch.zeros((3, 39))
-    sizes = [torch.round((act(observation)[:, 2:] + 1) / 2 * 8).unique().tolist() for _ in range(4)]
-    assert sizes == [[5.0], [6.0], [5.0], [6.0]]
-    assert np.allclose(act(observation)[:, :2], policy(observation)[:, :2])
+def test_quotes_are_put_to_the_end_or_to_the_front_and_nothing_else():
+    envs = envs_of()
+    simulator, task = envs.simulator, envs.core.task
+    hold = places.patient(FixedSpread(task, half_spread=4, qty=6), envs)
+    observation, _ = envs.reset(seed=3)
+    for _ in range(20):
+        observation, *_ = envs.step(hold(observation))
+    before = {name: value.clone() for name, value in simulator.tensors.items()}
+    tick = simulator.quotes[:, 0, ::2] - simulator.price_origin[:, None]
+    behind = torch.stack([simulator.bid.gather(1, tick[:, :1].long()), simulator.ask.gather(1, tick[:, 1:].long())], 1)
+    behind = behind[..., 0] * (simulator.quotes[:, 0, 1::2] > 0)
+    assert (before["queue"][:, 0] < behind).any() and (before["queue"][:, 0] > 0).any()
+    for place, ahead in (("end", behind), ("front", torch.zeros_like(behind)), ("earned", before["queue"][:, 0])):
+        simulator.tensors["queue"].copy_(before["queue"])
+        policy = places.placed(lambda row: row, envs, place)  # shows what it is shown
+        row = policy(observation)
+        assert torch.equal(simulator.queue[:, 0], ahead.int())
+        assert torch.allclose(row[:, 37:], ahead / (ahead + 8.0)) and torch.equal(row[:, :37], observation[:, :37])
+        for name, value in before.items():
+            assert name == "queue" or torch.equal(simulator.tensors[name], value), name
+
+
+def test_a_place_in_front_is_worth_more_than_one_at_the_end():
+    envs = envs_of(2048)
+    hold = places.patient(FixedSpread(envs.core.task, half_spread=4, qty=6), envs)
+    worth = places.worth_of_places(hold, envs, 5)
+    assert worth["end"][0] < -worth["end"][1] < 0 < worth["front"][1] < worth["front"][0]
 
 
 def test_the_verdict_needs_intervals_apart():

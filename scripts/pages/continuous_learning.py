@@ -27,11 +27,12 @@ from gymnasium.spaces import flatdim
 
 from kineticsim_env import MarketConfig
 from kineticsim_env.engines import ENGINES
-from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env
+from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
 from kineticsim_env.policies import Policy
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.runtime.options import Parser, changes_of, exit_code, number, whole
 from kineticsim_env.studies import plots
+from scripts.pages.continuous_learning_places import patient, worth_of_places
 from scripts.pages.continuous_learning_text import draw, page, trainings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,43 +68,6 @@ def run(script: str, folder: Path, words: Sequence[str], seed: int, change: Sequ
     return json.loads((folder / "results.json").read_text()) | {"whole": time.perf_counter() - begin}
 
 
-class Watched:
-    """A policy that counts how often its standing quotes kept their places in their queues."""
-
-    def __init__(self, policy: Policy, envs: Any) -> None:
-        self.policy, self.simulator = policy, envs.simulator
-        self.before: Any = None
-        self.kept = self.stood = 0
-
-    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
-        """Return the policy's actions."""
-        quantity, moments = self.simulator.quotes[:, 0, 1::2] > 0, self.simulator.tensors["moments"][:, 0].clone()
-        if self.before is not None:
-            stood = quantity & self.before[0]
-            self.stood += int(stood.sum())
-            self.kept += int((stood & (moments == self.before[1])).sum())
-        self.before = quantity, moments
-        return self.policy(observation)
-
-
-def with_fewer(policy: Policy, max_qty: int, every: int) -> Policy:
-    """Return a policy that quotes a unit less on each side at every such decision, from the first one on.
-
-    A quote that asks for its unit back goes to the end of its queue, one that does not keeps its place.
-    """
-    decisions = 0
-
-    def act(observation: torch.Tensor) -> torch.Tensor:
-        nonlocal decisions
-        action, fewer = policy(observation).clone(), int(decisions % every == 0)
-        units = torch.round((action[:, 2:] + 1) / 2 * max_qty)
-        action[:, 2:] = (units - fewer).clamp(min=0) / max_qty * 2 - 1
-        decisions += 1
-        return action
-
-    return act
-
-
 def learned(folder: Path, envs: Any, hidden: int) -> Policy:
     """Return the policy that an example has left in a folder."""
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
@@ -114,30 +78,20 @@ def learned(folder: Path, envs: Any, hidden: int) -> Policy:
 
 
 def look_at(makers: dict[int, dict[str, Any]], runs: Path, engine: str) -> None:
-    """Let each maker play held-out episodes under every latency, and without its places; adds to the records."""
+    """Let each maker play held-out episodes under every latency, and with other places; adds to the records."""
     first = makers[LATENCIES[0]]["args"]
     fixed = {name: first[name] for name in ("reward", "inventory_penalty", "reward_scale")} | {"engine": engine}
     for latency in LATENCIES:
         envs = evaluation_env(first["eval_envs"], config=PRESET.replace(**changes_of(changes(latency))), **fixed)
         for trained in LATENCIES:
             policy = learned(runs / f"latency_{trained}", envs, first["hidden"])
-            watched = Watched(policy, envs)
-            result = evaluate(watched, envs, HELD_OUT_SEED)
-            makers[trained].setdefault("under", {})[str(latency)] = result.pnl_interval()
-            if trained != latency:
-                continue
-            limit = envs.core.task.max_qty
-            kept, lost = (evaluate(with_fewer(policy, limit, every), envs, HELD_OUT_SEED) for every in (1, 2))
-            makers[latency] |= {
-                "traded": float(result.traded.mean()),
-                "inventory": float(result.inventory.mean()),
-                "kept": watched.kept / max(watched.stood, 1),
-                "places": {
-                    name: {"pnl": one.pnl_interval(), "traded": float(one.traded.mean())}
-                    for name, one in (("kept", kept), ("lost", lost))
-                },
-                "place": confidence_interval(kept.pnl - lost.pnl),
-            }
+            pnl = evaluate(policy, envs, HELD_OUT_SEED).pnl_interval()
+            makers[trained].setdefault("under", {})[str(latency)] = pnl
+        policy = learned(runs / f"latency_{latency}", envs, first["hidden"])
+        makers[latency]["places"] = {
+            name: worth_of_places(one, envs, HELD_OUT_SEED)
+            for name, one in (("as it learned", policy), ("patient", patient(policy, envs)))
+        }
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

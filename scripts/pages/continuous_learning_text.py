@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.studies import plots
+from scripts.pages.continuous_learning_places import HOLD
 from scripts.pages.markdown import table, wrapped
 
 LEARNED = "PPO (learned)"
@@ -112,24 +113,24 @@ def page(found: dict[str, Any]) -> str:
         ),
         "## A place in a queue",
         "A quote with the same price, and a quantity no larger than what stands, keeps its place. *Kept* is the share "
-        "of standing quotes, still there a decision later, that did. Then the learned maker is made to lose "
-        "its places: it quotes a unit less on each side in one decision and asks for it back in the next, and so goes "
-        "to the end of its queues every other decision. Beside it stands the same maker with a unit less in every "
-        "decision, which goes on as before. It quotes less, so the difference is no more than what places are worth.",
+        "of standing quotes, still there a decision later, that did. *At the end* and *in front* are what changes in "
+        "PnL, on the same episodes, if the maker's standing quotes are put there before every decision; nothing else "
+        "in the market is touched. A quote that is placed anew comes to the end of its queue in any case, so who "
+        f"follows the mid has little to lose. The *patient* maker is the learned one that leaves a quote within {HOLD} ticks "
+        "of where it would be placed anew, while at least half of it is left.",
         table(
-            ["quotes arrive", "kept", "units per decision", "mean inventory", "PnL, places kept", "PnL, places lost"]
-            + ["kept less lost", "units per decision, kept", "lost"],
+            ["quotes arrive", "maker", "kept", "units per decision", "mean inventory", "PnL", "at the end", "in front"],
             [
                 [
                     names[latency],
-                    f"{one['kept']:.0%}",
-                    f"{one['traded']:.2f}",
-                    f"{one['inventory']:.1f}",
-                    *(plus_minus(one["places"][name]["pnl"]) for name in ("kept", "lost")),
-                    plus_minus(one["place"]),
-                    *(f"{one['places'][name]['traded']:.2f}" for name in ("kept", "lost")),
+                    maker,
+                    f"{played['kept']:.0%}",
+                    f"{played['traded']:.2f}",
+                    f"{played['inventory']:.1f}",
+                    *(plus_minus(played[name]) for name in ("pnl", "end", "front")),
                 ]
                 for latency, one in makers.items()
+                for maker, played in one["places"].items()
             ],
         ),
         "## Executing a block",
