@@ -116,8 +116,8 @@ def page(found: dict[str, Any]) -> str:
         "of standing quotes, still there a decision later, that did. *At the end* and *in front* are what changes in "
         "PnL, on the same episodes, if the maker's standing quotes are put there before every decision; nothing else "
         "in the market is touched. A quote that is placed anew comes to the end of its queue in any case, so who "
-        f"follows the mid has little to lose. The *patient* maker is the learned one that leaves a quote within {HOLD} ticks "
-        "of where it would be placed anew, while at least half of it is left.",
+        f"follows the mid has little to lose. The *patient* maker is the learned one that leaves a quote within {HOLD} "
+        "ticks of where it would be placed anew, while at least half of it is left.",
         table(
             ["quotes arrive", "maker", "kept", "units per decision", "mean inventory", "PnL", "at the end", "in front"],
             [
