@@ -6,8 +6,7 @@ every figure, from which `--results` writes the page again without training.
 
     python -m scripts.pages.continuous_learning
     python -m scripts.pages.continuous_learning --episodes 32768 --output runs/page   # on a GPU, in two minutes
-    python -m scripts.pages.continuous_learning --results runs/page/continuous_learning.json \\
-        --also docs/continuous_learning_cpu.json
+    python -m scripts.pages.continuous_learning --also docs/continuous_learning_cpu.json --results FILE
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     many = whole(0, 1 << 40)
     parser.add_argument("--results", type=Path, help="write the page from this file, and train nothing")
     parser.add_argument("--also", type=Path, nargs="+", help="such files of other machines, for the table of trainings")
-    parser.add_argument("--engine", choices=("auto", *ENGINES), help="where the markets run (default: auto)")
+    parser.add_argument("--engine", choices=ENGINES, help="where the markets run (default: auto)")
     parser.add_argument("--steps", type=many, help="environment steps of each training; 0 is the examples' own number")
     parser.add_argument("--time-limit-minutes", type=number(0, 1e6), help="end each training after this; 0 is no limit")
     parser.add_argument("--markets", type=many, help="that train; 0 is the examples' own number")
