@@ -36,14 +36,19 @@ def machine_name(device: torch.device) -> str:
     return f"{os.cpu_count()} {platform.machine()} cores, {software}"
 
 
-def scripted(task: str, envs: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
+def scripted(task: str, envs: Any, *market: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the scripted policies of a task with the best parameters of their grids, and what to say of these.
 
-    They are read from `scripted_policies.json`. If that file is of another market (other auctions per step, another
+    They are read from `scripted_policies.json`. If that file has not this market (other auctions per step, another
     block size), they are searched now.
+
+    Args:
+        task: As in `evaluation_env`.
+        envs: An environment with the warm starts of training.
+        *market: Its preset, and the changes of the preset's fields.
     """
     try:
-        found = tune.load(task, envs)["policies"]
+        found = tune.load(task, envs, tune.FOUND, market or tune.TRADING)["policies"]
     except ValueError as error:
         print(f"{error}\nNow their parameters are searched for this market, which takes some minutes.")
         found = tune.search(task, envs)["policies"]
@@ -146,7 +151,9 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
         market: Arguments of the environment.
         training: Those of the environment where scripted policies are fitted.
     """
-    others, notes = scripted(args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training))
+    others, notes = scripted(
+        args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training), args.preset, args.set
+    )
     held_out = evaluation_env(args.eval_envs, args.TASK, **market)
     results = {name: evaluate(policy, held_out, HELD_OUT_SEED) for name, policy in others.items()}
     results[LEARNED] = evaluate(networks.act, held_out, HELD_OUT_SEED)

@@ -10,6 +10,7 @@ It needs three files of this folder: `ppo_checkpoints.py`; `ppo_comparison.py`, 
 
     python examples/ppo_fast.py --help
     python examples/ppo_fast.py --time-limit-minutes 3.5
+    python examples/ppo_fast.py --preset continuous --set quote_latency=10
     torchrun --nproc-per-node=4 examples/ppo_fast.py    # one process per GPU; gloo and CPU cores without GPUs
 """
 
@@ -37,8 +38,10 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
+from kineticsim_env import MarketConfig
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
+from kineticsim_env.runtime.options import changes_of
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -58,6 +61,10 @@ class Args:
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (r * 2^32)"""
+    preset: Literal["trading", "continuous"] = "trading"
+    """the market"""
+    set: tuple[str, ...] = ()
+    """changes of its fields, such as quote_latency=10"""
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"
     """where the markets run"""
     output: Path = Path("runs/ppo_fast")
@@ -118,6 +125,11 @@ class Args:
     """held-out episodes of the final comparison; 0 takes 2048, or 512 where only the slow NumPy engine runs"""
     eval_every: int = 0
     """updates between evaluations during training; 0 makes about twenty"""
+
+    def market(self) -> dict[str, Any]:
+        """Return the arguments of the environment that training and comparison share."""
+        config = MarketConfig.preset(self.preset, **changes_of(self.set))
+        return {name: getattr(self, name) for name in self.SETTINGS} | {"config": config}
 
     def fill_in(self, on_gpu: bool) -> None:
         """Fill in the values that depend on the machine and on --fast."""
@@ -492,7 +504,7 @@ def main(args: Args) -> dict[str, float]:
     args.output.mkdir(parents=True, exist_ok=True)
     args.fill_in(device.type == "cuda")
     args.eval_envs = args.eval_envs or args.EPISODES[engine]
-    market: dict[str, Any] = {name: getattr(args, name) for name in args.SETTINGS} | {"engine": engine}
+    market: dict[str, Any] = {**args.market(), "engine": engine}
     envs: Any = gym.make_vec(
         f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market
     )

@@ -6,6 +6,7 @@ maker plays held-out episodes next to scripted makers, whose parameters were sea
 
     python examples/ppo_market_maker.py --help
     python examples/ppo_market_maker.py --time-limit-minutes 4
+    python examples/ppo_market_maker.py --time-limit-minutes 4 --preset continuous
 """
 
 import dataclasses
@@ -23,10 +24,11 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
-from kineticsim_env import policies
+from kineticsim_env import MarketConfig, policies
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env, format_table
+from kineticsim_env.runtime.options import changes_of
 
-SCRIPTED = Path(__file__).with_name("scripted_policies.json")
+SCRIPTED, TUNE = Path(__file__).with_name("scripted_policies.json"), "python examples/tune_scripted_policies.py"
 LEARNED = "PPO (learned)"
 
 
@@ -35,6 +37,8 @@ class Args:
     """Train a market maker with PPO and compare it with scripted ones."""
 
     seed: int = 1  # seed of the networks; market m trains on the market seed: seed * 2^32 + m
+    preset: Literal["trading", "continuous"] = "trading"  # the market
+    set: tuple[str, ...] = ()  # changes of its fields, such as quote_latency=10
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"  # where the markets run
     output: Path = Path("runs/ppo_market_maker")  # folder of the TensorBoard log, the networks and the table
     total_steps: int = 0  # environment steps to train for; 0 takes 20 million on a CPU and 200 million on a GPU
@@ -91,7 +95,7 @@ class ActorCritic(nn.Module):
 
 
 class Rollout(NamedTuple):
-    """T decisions in each of M markets: float32 `[T, M]`, observations `[T, M, 37]`, actions `[T, M, 4]`."""
+    """T decisions in each of M markets: float32 `[T, M]`, observations `[T, M, F]`, actions `[T, M, 4]`."""
 
     observation: torch.Tensor
     action: torch.Tensor
@@ -184,9 +188,14 @@ def train(args: Args, envs: Any, networks: ActorCritic, test_envs: Any) -> list[
             writer.add_scalar("charts/steps_per_second", steps / seconds, steps)
 
 
-def scripted_makers(envs: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
+def scripted_makers(args: Args, envs: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the makers to beat, and what to say of their parameters; exits if the file is of another market."""
-    found = json.loads(SCRIPTED.read_text())["MarketMaking"]
+    market = [args.preset, *args.set] if args.preset != "trading" or args.set else []
+    everything, entry = json.loads(SCRIPTED.read_text()), ", ".join(["MarketMaking", *market])
+    if entry not in everything:
+        command = f"{TUNE} --preset {args.preset} --set {' '.join(args.set)} --tasks MarketMaking"
+        raise SystemExit(f"{SCRIPTED} has no entry {entry!r}; run {command}")
+    found = everything[entry]
     here = {**vars(envs.simulator.config), **vars(envs.core.task), "auctions_per_step": envs.core.auctions_per_step}
     chosen, makers, notes = found["policies"], {}, {}
     try:
@@ -207,9 +216,10 @@ def main(args: Args) -> dict[str, float]:
     args.num_envs = args.num_envs or (16384 if on_gpu else 256)
     args.total_steps = args.total_steps or (200_000_000 if on_gpu else 20_000_000)
     torch.manual_seed(args.seed)
-    market = {name: getattr(args, name) for name in ("engine", "inventory_penalty", "reward_scale")}
+    market: dict[str, Any] = {name: getattr(args, name) for name in ("engine", "inventory_penalty", "reward_scale")}
+    market["config"] = MarketConfig.preset(args.preset, **changes_of(args.set))
     envs: Any = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", **market)
-    makers, notes = scripted_makers(envs)
+    makers, notes = scripted_makers(args, envs)
     size = envs.single_observation_space.shape[0], envs.single_action_space.shape[0]
     networks = ActorCritic(*size, args.hidden, args.initial_std).to(envs.device)
     print(f"training in {args.num_envs} markets on {envs.device}")

@@ -1,15 +1,18 @@
 """Search the parameters of the scripted policies that the PPO examples are compared with.
 
-What it finds is `scripted_policies.json`, beside this file: for each task the market, the seeds, the scores and the
-best parameters. Every combination of the grids below plays the same whole episodes on training seeds, with the limits
-of a learner. It takes about six minutes on two CPU cores; repeat it when the market or a policy has changed.
+What it finds is `scripted_policies.json`, beside this file: for each task and market the market's fields, the seeds,
+the scores and the best parameters. Every combination of the grids below plays the same whole episodes on training
+seeds, with the limits of a learner. It takes about six minutes on two CPU cores; repeat it when the market or a policy
+has changed. What the file says of other markets stays.
 
     python examples/tune_scripted_policies.py
+    python examples/tune_scripted_policies.py --preset continuous
+    python examples/tune_scripted_policies.py --preset continuous --set quote_latency=10 --tasks MarketMaking
 """
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +20,13 @@ import tyro
 
 from kineticsim_env import MarketConfig, policies
 from kineticsim_env.evaluation import MEASURES, evaluation_env, grid_search
+from kineticsim_env.runtime.options import changes_of
 
 FOUND = Path(__file__).with_name("scripted_policies.json")
 COMMAND = "python examples/tune_scripted_policies.py"
 SEED = 1 << 32  # where run 1 trains
 TRAINING = {"warm_seed": 2**61}  # the warm starts of training; evaluations have others
+TRADING = ("trading", ())  # the default market: a preset, and changes of its fields
 PAYMENT = ("reward", "mark", "inventory_penalty", "dampening", "idle_penalty", "risk_aversion", "reward_scale")
 
 TICKS = [-6, -4, -2, 0, 4, 10]
@@ -69,6 +74,22 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         "mean reversion": (policies.MeanReversionTrader, TREND),
     },
 }
+# Where a quote may be late, good makers stand further from the mid than in an auction.
+CONTINUOUS = {"half_spread": [3, 4, 5, 6, 7, 8, 9, 10], "kappa": [0.06, 0.08, 0.1, 0.12, 0.15, 0.18, 0.21]}
+
+
+def entry_of(task: str, preset: str = "trading", changes: Sequence[str] = ()) -> str:
+    """Return the name of the file's entry for a task in a market; one of the preset "trading" is that of the task."""
+    return ", ".join([task, *([preset] if preset != "trading" or changes else []), *changes])
+
+
+def grids(task: str, continuous: bool) -> dict[str, tuple[Any, dict[str, list]]]:
+    """Return the policies of a task, and the values to try of each parameter."""
+    wider = CONTINUOUS if continuous else {}
+    return {
+        name: (make, {key: wider.get(key, values) for key, values in grid.items()})
+        for name, (make, grid) in GRIDS[task].items()
+    }
 
 
 def market_of(envs: Any) -> dict[str, Any]:
@@ -77,15 +98,16 @@ def market_of(envs: Any) -> dict[str, Any]:
     return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
 
 
-def search(task: str, envs: Any) -> dict[str, Any]:
+def search(task: str, envs: Any, command: str = COMMAND) -> dict[str, Any]:
     """Return the file's entry for a task.
 
     Args:
         task: One of `GRIDS`.
         envs: From `evaluation_env`, with the warm starts of training.
+        command: That finds it again.
     """
     chosen = {}
-    for name, (make, grid) in GRIDS[task].items():
+    for name, (make, grid) in grids(task, envs.simulator.config.is_continuous).items():
         best, rows = grid_search(make, grid, envs, SEED)
         chosen[name] = {
             "policy": make.__name__,
@@ -95,7 +117,7 @@ def search(task: str, envs: Any) -> dict[str, Any]:
         }
         print(f"{task}, {name}: {rows[0][1]:.4g} ± {rows[0][2]:.2g} with {best}, best of {len(rows)}", flush=True)
     return {
-        "command": COMMAND,
+        "command": command,
         "measure": MEASURES[task],
         "seed": SEED,
         "episodes": envs.num_envs,
@@ -104,19 +126,21 @@ def search(task: str, envs: Any) -> dict[str, Any]:
     }
 
 
-def load(task: str, envs: Any, path: Path = FOUND) -> dict[str, Any]:
+def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[str]] = TRADING) -> dict[str, Any]:
     """Return the file's entry for a task.
 
     Args:
         task: One of `GRIDS`.
         envs: An environment of the task, with the warm starts of training.
         path: Of the file.
+        market: The preset, and changes of its fields such as `"quote_latency=10"`.
 
     Raises:
         ValueError: If it is of another market, or of other policies; says which, and the command to run.
     """
+    command = command_of(*market)
     try:
-        found = json.loads(path.read_text())[task]
+        found = json.loads(path.read_text())[entry_of(task, *market)]
         here, defaults = market_of(envs), MarketConfig().to_dict()
         # A field that the file does not name came after it, and is at its default there.
         there = {name: defaults[name] for name in here if name in defaults} | found["market"]
@@ -124,9 +148,9 @@ def load(task: str, envs: Any, path: Path = FOUND) -> dict[str, Any]:
         changed += [name for name in GRIDS[task] if name not in found["policies"]]
         make_all(found["policies"], envs.core.task)
     except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} does not fit: {error!r}; run {COMMAND}") from error
+        raise ValueError(f"{path} does not fit: {error!r}; run {command}") from error
     if changed:
-        raise ValueError(f"{path} does not fit: it was made with another {', '.join(changed)}; run {COMMAND}")
+        raise ValueError(f"{path} does not fit: it was made with another {', '.join(changed)}; run {command}")
     return found
 
 
@@ -144,22 +168,35 @@ def notes_of(chosen: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def command_of(preset: str, changes: Sequence[str], *options: str) -> str:
+    """Return the command that searches in a market."""
+    words = [COMMAND, *([f"--preset {preset}"] if preset != "trading" else [])]
+    return " ".join([*words, *([f"--set {' '.join(changes)}"] if changes else []), *options])
+
+
 @dataclasses.dataclass
 class Args:
     """Search the parameters of scripted policies and write them to a file."""
 
+    preset: str = "trading"  # the market
+    set: tuple[str, ...] = ()  # changes of its fields, such as quote_latency=10
+    tasks: tuple[str, ...] = tuple(GRIDS)  # to search
     engine: str = "auto"  # where the markets run: cuda, cpu, numpy, or the first of these that can
     episodes: int = 1024  # that each combination plays
     output: Path = FOUND  # the file
 
 
 def main(args: Args) -> None:
-    """Search all tasks and write the file."""
+    """Search the tasks and write what was found to the file."""
+    options = [f"--tasks {' '.join(args.tasks)}"] if args.tasks != tuple(GRIDS) else []
+    options += [f"--episodes {args.episodes}"] if args.episodes != Args.episodes else []
+    config = MarketConfig.preset(args.preset, **changes_of(args.set))
     found = {}
-    for task in GRIDS:
-        envs = evaluation_env(args.episodes, task, engine=args.engine, **TRAINING)
-        found[task] = search(task, envs)
-    args.output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    for task in args.tasks:
+        envs = evaluation_env(args.episodes, task, engine=args.engine, config=config, **TRAINING)
+        found[entry_of(task, args.preset, args.set)] = search(task, envs, command_of(args.preset, args.set, *options))
+    written = json.loads(args.output.read_text()) if args.output.exists() else {}
+    args.output.write_text(json.dumps(written | found, indent=1, ensure_ascii=False) + "\n")
     print(f"wrote {args.output}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import math
 import sys
@@ -24,7 +23,7 @@ from kineticsim_env.runtime import doctor, memory
 from kineticsim_env.runtime.checks import check_num_markets
 from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.layout import SERIES
-from kineticsim_env.runtime.options import FIELDS, Parser, exit_code, number, place, whole
+from kineticsim_env.runtime.options import FIELDS, Parser, changes_of, exit_code, number, place, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots, price_impact, price_impact_figures
 
@@ -58,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def simulate(options: argparse.Namespace) -> int:
     """Run an ensemble, print its statistics, save its series and a picture."""
-    config = MarketConfig.preset(options.preset, **_changes(options.set))
+    config = MarketConfig.preset(options.preset, **changes_of(options.set))
     _check_files({"--save": options.save, "--plot": options.plot})
     if options.auctions + options.warmup > _MOST_AUCTIONS:
         both = f"{options.auctions} auctions and {options.warmup} before them"
@@ -93,7 +92,7 @@ def simulate(options: argparse.Namespace) -> int:
 
 def impact(options: argparse.Namespace) -> int:
     """Execute blocks in the same markets with and without them, print what they did, save it and a picture."""
-    config = MarketConfig.preset(options.preset, **_changes(options.set))
+    config = MarketConfig.preset(options.preset, **changes_of(options.set))
     _check_files({"--output": options.output, "--plot": options.plot})
     if options.output and Path(options.output).suffix not in (".json", ".csv"):
         raise ValueError(f"--output: got {options.output!r}, allowed are names that end in .json or .csv")
@@ -242,23 +241,6 @@ def _check_files(paths: Mapping[str, str | None]) -> None:
             check_file(name, path)
     if paths.get("--plot"):
         plots.check_picture("--plot", str(paths["--plot"]))
-
-
-def _changes(words: Sequence[str]) -> dict[str, Any]:
-    """Read `field=value` words; a value is a number, None, a word, or a list with one value per market."""
-    changes: dict[str, Any] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        name = name.strip()
-        if not equals or not name:
-            raise ValueError(f"--set: got {word!r}, allowed is field=value, e.g. --set num_agents=64")
-        if name in changes:
-            raise ValueError(f"--set: got {name!r} twice")
-        try:
-            changes[name] = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError):
-            changes[name] = text.strip()
-    return changes
 
 
 def _words(text: str | None) -> list[str] | None:

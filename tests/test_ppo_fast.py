@@ -85,6 +85,35 @@ def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
     }
 
 
+@pytest.mark.parametrize("script", ["ppo_fast", "ppo_executor"])
+def test_the_preset_of_continuous_trading(ppo, comparison, tmp_path, capsys, script):
+    """Scripted policies were searched for it; training, comparison and pictures are of that market."""
+    module, made = importlib.import_module(script), []
+    args = module.Args(output=tmp_path, preset="continuous", track=False, **{**TINY, "total_steps": 256})
+    with pytest.MonkeyPatch.context() as patch:
+        make = comparison.evaluation_env
+        patch.setattr(comparison, "evaluation_env", lambda *a, **k: (made.append(make(*a, **k)), made[-1])[1])
+        pnl = ppo.main(args)
+    assert "searched for this market" not in capsys.readouterr().out
+    assert set(pnl) == {*comparison.tune.GRIDS[args.TASK], "PPO (learned)"}
+    assert made and {envs.simulator.config.mechanism for envs in made} == {"continuous"}
+    record = json.loads((tmp_path / "results.json").read_text())
+    assert record["args"]["preset"] == "continuous" and record["args"]["set"] == []
+    saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    assert saved["networks"]["actor.0.weight"].shape[1] == 40  # of 39 features, padded
+    assert (tmp_path / "episode.png").exists()
+
+
+def test_fields_of_the_market_can_be_changed(ppo):
+    words = ["--preset", "continuous", "--set", "quote_latency=10", "beat=20"]
+    args = ppo.tyro.cli(ppo.Args, args=words)
+    assert args.market()["config"] == MarketConfig.preset("continuous", quote_latency=10, beat=20)
+    with pytest.raises(TypeError, match="unknown field 'latency'"):
+        ppo.Args(set=("latency=10",)).market()
+    with pytest.raises(ValueError, match="--set: got 'quote_latency', allowed is field=value"):
+        ppo.Args(set=("quote_latency",)).market()
+
+
 def test_scripted_policies_of_another_market_are_tuned_for_it(ppo, comparison, tmp_path, capsys, monkeypatch):
     grids = {"TWAP": (comparison.policies.TimeWeighted, {"ticks": [-2, 2]})}
     monkeypatch.setitem(comparison.tune.GRIDS, "Execution", grids)
@@ -429,6 +458,15 @@ def test_captured_training_learns_and_does_not_wait(ppo, changes):
     assert not torch.equal(before["actor.0.weight"], trainer.networks.actor[0].weight)
     assert all(np.isfinite(value) for value in trainer.scalars().values())
     trainer.envs.check_errors()
+
+
+@pytest.mark.gpu
+def test_continuous_trading_is_captured_too(ppo, tmp_path):
+    changes = {"preset": "continuous", "set": ("quote_latency=10",), "engine": "cuda", "num_envs": 512}
+    pnl = ppo.main(ppo.Args(output=tmp_path, track=False, **{**TINY, "total_steps": 512 * 16 * 6, **changes}))
+    assert pnl["no trade"] == 0 and all(np.isfinite(value) for value in pnl.values())
+    weights = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["networks"]
+    assert all(value.isfinite().all() for value in weights.values())
 
 
 @pytest.mark.gpu

@@ -197,6 +197,23 @@ def test_it_takes_the_rows_of_continuous_trading(ppo, tmp_path):
     assert len(curve) > 1 and not torch.equal(next(iter(networks.state_dict().values())), before)
 
 
+def test_the_preset_of_continuous_trading(ppo, tmp_path):
+    pnl = ppo.main(ppo.Args(output=tmp_path, preset="continuous", **TINY))
+    networks = ppo.ActorCritic(39, 4, 64, 0.4)
+    networks.load_state_dict(torch.load(tmp_path / "networks.pt", weights_only=True))
+    envs = ppo.evaluation_env(32, engine="cpu", preset="continuous")
+    assert ppo.evaluate(networks.act, envs).pnl.mean() == pnl["PPO (learned)"]
+    found = json.loads(ppo.SCRIPTED.read_text())["MarketMaking, continuous"]["policies"]["fixed spread"]
+    fixed = getattr(ppo.policies, found["policy"])(envs.core.task, **found["parameters"])
+    assert ppo.evaluate(fixed, envs).pnl.mean() == pnl["fixed spread"]
+
+
+def test_a_market_without_tuned_makers_is_refused_before_training(ppo, tmp_path, monkeypatch):
+    monkeypatch.setattr(ppo, "train", None)
+    with pytest.raises(SystemExit, match="no entry 'MarketMaking, continuous, beat=20'; run .* --set beat=20 --tasks"):
+        ppo.main(ppo.Args(output=tmp_path, preset="continuous", set=("beat=20",), **TINY))
+
+
 def test_makers_tuned_for_another_market_are_refused_before_training(ppo, tmp_path, monkeypatch):
     monkeypatch.setattr(ppo, "SCRIPTED", tmp_path / "scripted_policies.json")
     monkeypatch.setattr(ppo, "train", None)

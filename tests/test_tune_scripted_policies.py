@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from kineticsim_env import MarketConfig
 from kineticsim_env.evaluation import evaluate, evaluation_env
+from kineticsim_env.runtime.options import changes_of
 
 pytest.importorskip("tyro", reason="the command needs it: pip install 'kineticsim-env[train]'")
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+ENTRIES = list(json.loads((EXAMPLES / "scripted_policies.json").read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +30,32 @@ def found(tune):
     return json.loads(tune.FOUND.read_text())
 
 
-@pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
-def test_the_file_is_fresh(tune, found, task):
+def test_the_file_has_every_task_of_both_presets(tune):
+    named = {
+        tune.entry_of(task, preset) for task in ("MarketMaking", "Execution") for preset in ("trading", "continuous")
+    }
+    assert {*named, "Trading"} <= set(ENTRIES)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_file_is_fresh(tune, found, entry):
     """Its market is that of today, its parameters are points of the grids, and a policy still scores what it did."""
-    envs = evaluation_env(found[task]["episodes"], task, engine="cpu", **tune.TRAINING)
-    assert tune.load(task, envs) == found[task]
-    assert list(found) == list(tune.GRIDS) and list(found[task]["policies"]) == list(tune.GRIDS[task])
-    for name, one in found[task]["policies"].items():
-        make, grid = tune.GRIDS[task][name]
+    task, *market = entry.split(", ")
+    market = (market[0], tuple(market[1:])) if market else tune.TRADING
+    config = MarketConfig.preset(market[0], **changes_of(market[1]))
+    envs = evaluation_env(found[entry]["episodes"], task, engine="cpu", config=config, **tune.TRAINING)
+    assert tune.load(task, envs, tune.FOUND, market) == found[entry] and tune.entry_of(task, *market) == entry
+    assert found[entry]["command"].startswith(tune.command_of(*market))
+    assert list(found[entry]["policies"]) == list(tune.GRIDS[task])
+    grids = tune.grids(task, config.is_continuous)
+    for name, one in found[entry]["policies"].items():
+        make, grid = grids[name]
         assert one["policy"] == make.__name__ and list(one["parameters"]) == list(grid)
         assert all(value in grid[key] for key, value in one["parameters"].items())
-    made = tune.make_all(found[task]["policies"], envs.core.task)
-    best = max(made, key=lambda name: found[task]["policies"][name]["score"][0])
-    mean, half = evaluate(made[best], envs, found[task]["seed"]).pnl_interval()
-    assert [mean, half] == pytest.approx(found[task]["policies"][best]["score"], rel=1e-3)
+    made = tune.make_all(found[entry]["policies"], envs.core.task)
+    best = max(made, key=lambda name: found[entry]["policies"][name]["score"][0])
+    mean, half = evaluate(made[best], envs, found[entry]["seed"]).pnl_interval()
+    assert [mean, half] == pytest.approx(found[entry]["policies"][best]["score"], rel=1e-3)
 
 
 def small(tune, monkeypatch):
@@ -74,6 +89,28 @@ def test_the_command_writes_the_best_of_its_grids(tune, tmp_path, monkeypatch, c
                 assert one["score"][0] == pytest.approx(max(others), abs=1e-3) and one["best_of"] == 2
             assert f"{task}, {name}: " in printed
         assert set(tune.notes_of(entry["policies"])) == {name for name, (_, grid) in tune.GRIDS[task].items() if grid}
+
+
+def test_other_markets_have_entries_of_their_own(tune, tmp_path, monkeypatch):
+    """Those of which another command says nothing stay as they were."""
+    small(tune, monkeypatch)
+    path, late = tmp_path / "found.json", ("quote_latency=20",)
+    path.write_text(json.dumps({"Execution": "as it was"}))
+    monkeypatch.setitem(tune.CONTINUOUS, "qty", [8])
+    words = {"preset": "continuous", "tasks": ("MarketMaking",), "engine": "cpu", "episodes": 16, "output": path}
+    for changes in ((), late):
+        tune.main(tune.Args(set=changes, **words))
+    written = json.loads(path.read_text())
+    names = ["Execution", "MarketMaking, continuous", "MarketMaking, continuous, quote_latency=20"]
+    assert list(written) == names and written["Execution"] == "as it was"
+    asked = "--preset continuous --set quote_latency=20 --tasks MarketMaking --episodes 16"
+    assert written[names[2]]["command"] == f"python examples/tune_scripted_policies.py {asked}"
+    assert written[names[1]]["policies"]["fixed spread"]["best_of"] == 1, "the grid of continuous trading"
+    config = MarketConfig.preset("continuous", quote_latency=20)
+    envs = evaluation_env(2, engine="cpu", config=config, **tune.TRAINING)
+    assert tune.load("MarketMaking", envs, path, ("continuous", late)) == written[names[2]]
+    with pytest.raises(ValueError, match="another quote_latency; run .* --preset continuous$"):
+        tune.load("MarketMaking", envs, path, ("continuous", ()))
 
 
 def test_a_stale_file_is_refused_with_the_command_to_run(tune, found, tmp_path):

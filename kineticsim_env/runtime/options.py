@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import io
 import os
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import gymnasium
 
@@ -73,6 +74,23 @@ def place(text: str) -> str:
     if not text:
         raise _refused(text, "the name of a file or folder")
     return text
+
+
+def changes_of(words: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of `--set field=value`; a value is a number, None, a word, or a list with one per market."""
+    changes: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ValueError(f"--set: got {word!r}, allowed is field=value, e.g. --set num_agents=64")
+        if name in changes:
+            raise ValueError(f"--set: got {name!r} twice")
+        try:
+            changes[name] = ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError):
+            changes[name] = text.strip()
+    return changes
 
 
 def exit_code(work: Callable[[], int | None], options: argparse.Namespace | None = None) -> int:

@@ -16,8 +16,8 @@ from kineticsim_env.statistics import Interval, Mean
 
 
 def wrapped(paragraph: str) -> str:
-    """Break the lines of running text and lists at 120 characters; leave tables, headings and pictures."""
-    if paragraph.startswith(("|", "#", "!", "<")):
+    """Break the lines of running text and lists at 120 characters; leave tables, headings, pictures and code."""
+    if paragraph.startswith(("|", "#", "!", "<", "```")):
         return paragraph
     lines = paragraph.splitlines() if paragraph.startswith("- ") else [" ".join(paragraph.split())]
     wrapped = [

@@ -1,0 +1,171 @@
+"""`python -m scripts.pages.continuous_learning` trains PPO under continuous trading and says what latency costs it.
+
+The same maker learns where its quotes arrive at once, half an interval late and an interval late, and an executor
+where orders arrive at once. It writes docs/continuous_learning.md, its picture, and continuous_learning.json with
+every figure, from which `--results` writes the page again without training.
+
+    python -m scripts.pages.continuous_learning
+    python -m scripts.pages.continuous_learning --episodes 32768 --output runs/page   # on a GPU, in two minutes
+    python -m scripts.pages.continuous_learning --also docs/continuous_learning_cpu.json --results FILE
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium.spaces import flatdim
+
+from kineticsim_env import MarketConfig
+from kineticsim_env.engines import ENGINES
+from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
+from kineticsim_env.policies import Policy
+from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.options import Parser, changes_of, exit_code, number, whole
+from kineticsim_env.studies import plots
+from scripts.pages.continuous_learning_places import patient, worth_of_places
+from scripts.pages.continuous_learning_text import draw, page, trainings
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+import ppo_fast  # noqa: E402
+
+PRESET = MarketConfig.preset("continuous")
+INTERVAL = int(PRESET.interval or 0)  # events
+LATENCIES = (0, INTERVAL // 2, INTERVAL)
+NAME = "continuous_learning"
+MAKER = ["--gamma", "0.99"]  # a quote is filled many decisions after it took its place; 0.97 learns slower
+
+
+def changes(latency: int) -> tuple[str, ...]:
+    """Return what a maker's market has besides the preset's fields."""
+    return (f"quote_latency={latency}",) if latency else ()
+
+
+def train(script: str, words: Sequence[str]) -> None:
+    """Run an example in a process of its own, as anyone would."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]  # this package, installed or not
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    subprocess.run([sys.executable, str(EXAMPLES / f"{script}.py"), *words], check=True, env=environment)
+
+
+def run(script: str, folder: Path, words: Sequence[str], seed: int, change: Sequence[str] = ()) -> dict[str, Any]:
+    """Train with an example; returns the figures that it wrote."""
+    market = ["--preset", "continuous", *(["--set", *change] if change else [])]
+    train(script, [*market, "--seed", str(seed), "--no-track", "--output", str(folder), *words])
+    return json.loads((folder / "results.json").read_text())
+
+
+def learned(folder: Path, envs: Any, hidden: int) -> Policy:
+    """Return the policy that an example has left in a folder."""
+    sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
+    networks = ppo_fast.ActorCritic(*sizes, hidden, 1.0).to(envs.device)
+    saved = torch.load(folder / "checkpoint.pt", map_location=envs.device, weights_only=True)
+    networks.load_state_dict(saved["networks"])
+    return networks.act
+
+
+def look_at(makers: dict[int, dict[str, Any]], runs: Path, engine: str) -> None:
+    """Let each maker play held-out episodes under every latency, and with other places; adds to the records."""
+    first = makers[LATENCIES[0]]["args"]
+    fixed = {name: first[name] for name in ("reward", "inventory_penalty", "reward_scale")} | {"engine": engine}
+    for latency in LATENCIES:
+        envs = evaluation_env(first["eval_envs"], config=PRESET.replace(**changes_of(changes(latency))), **fixed)
+        for trained in LATENCIES:
+            policy = learned(runs / f"latency_{trained}", envs, first["hidden"])
+            pnl = evaluate(policy, envs, HELD_OUT_SEED).pnl_interval()
+            makers[trained].setdefault("under", {})[str(latency)] = pnl
+        policy = learned(runs / f"latency_{latency}", envs, first["hidden"])
+        makers[latency]["places"] = {
+            name: worth_of_places(one, envs, HELD_OUT_SEED)
+            for name, one in (("as it learned", policy), ("patient", patient(policy, envs)))
+        }
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Train, evaluate, and return every figure of the page."""
+    begin = time.perf_counter()
+    given = {"engine": options.engine, "num_envs": options.markets, "total_steps": options.steps}
+    given |= {"time_limit_minutes": options.time_limit_minutes, "eval_envs": options.episodes}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value]
+    runs, seed = options.runs, options.seed
+    makers = {
+        latency: run("ppo_fast", runs / f"latency_{latency}", [*MAKER, *words], seed, changes(latency))
+        for latency in LATENCIES
+    }
+    executor = run("ppo_executor", runs / "executor", words, seed)
+    look_at(makers, runs, options.engine)
+    changed = {name: value for name, value in vars(options).items() if value != DEFAULTS[name]}
+    said = [f"--{name.replace('_', '-')} {value}" for name, value in changed.items() if name not in WHERE]
+    return {
+        "command": " ".join([f"python -m scripts.pages.{NAME}", *said]),
+        "date": datetime.date.today().isoformat(),
+        "machine": executor["machine"],
+        "seconds": time.perf_counter() - begin,
+        "interval": INTERVAL,
+        "makers": {str(latency): record for latency, record in makers.items()},
+        "executor": executor,
+    }
+
+
+WHERE = ("results", "also", "runs", "output")  # options that no figure depends on
+DEFAULTS: dict[str, Any] = {
+    "results": None,
+    "also": [],
+    "engine": "auto",
+    "steps": 0,
+    "time_limit_minutes": 0.0,
+    "markets": 0,
+    "episodes": 0,
+    "seed": 1,
+    "runs": Path("runs/continuous_learning"),
+    "output": Path("docs"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train and measure, or read what was measured; draw, and write the page."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    many = whole(0, 1 << 40)
+    parser.add_argument("--results", type=Path, help="write the page from this file, and train nothing")
+    parser.add_argument("--also", type=Path, nargs="+", help="such files of other machines, for the table of trainings")
+    parser.add_argument("--engine", choices=ENGINES, help="where the markets run (default: auto)")
+    parser.add_argument("--steps", type=many, help="environment steps of each training; 0 is the examples' own number")
+    parser.add_argument("--time-limit-minutes", type=number(0, 1e6), help="end each training after this; 0 is no limit")
+    parser.add_argument("--markets", type=many, help="that train; 0 is the examples' own number")
+    parser.add_argument("--episodes", type=many, help="of each comparison; 0 is the examples' own number")
+    parser.add_argument("--seed", type=many, help="of the networks and the training markets (default: 1)")
+    parser.add_argument("--runs", type=Path, help="folder of the four trainings (default: runs/continuous_learning)")
+    parser.add_argument("--output", type=Path, help="folder of the page, images/ and the figures (default: docs)")
+    parser.set_defaults(**DEFAULTS)
+    options = parser.parse_args(arguments)
+    plots.require_matplotlib()
+    check_folder("--output", options.output / "images")
+    (options.output / "images").mkdir(parents=True, exist_ok=True)
+    figures = options.output / f"{NAME}.json"
+    if options.results:
+        found = json.loads(options.results.read_text())
+    else:
+        found = measure(options)
+    others = [json.loads(path.read_text()) for path in options.also]
+    found |= {"trainings": [row for one in (found, *others) for row in trainings(one)]}
+    with replacing(figures) as part:
+        part.write_text(json.dumps(found, indent=1, default=str) + "\n")
+    draw(options.output / "images" / f"{NAME}.png", found)
+    (options.output / f"{NAME}.md").write_text(page(found))
+    print(f"wrote {options.output / NAME}.md in {found['seconds']:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
