@@ -433,6 +433,10 @@ def step_arguments(envs):
     return [launcher.state, launcher.tables, actions, launcher.number]
 
 
+SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
+RESULTS = slice(2, 5 + len(SERIES))  # the quotes and all that a run writes to, among these arguments
+
+
 def run_arguments(sim, decisions=2, auctions=3):
     launcher = sim.engine.launcher(RUN)
     markets, slots = sim.num_markets, len(sim.slots)
@@ -443,9 +447,10 @@ def run_arguments(sim, decisions=2, auctions=3):
         empty(decisions, markets, slots, 4),
         empty(decisions, markets, slots, 2, dtype=torch.int64),
         empty(decisions, markets, slots, dtype=torch.int64),
-        *(empty(markets, decisions * auctions) for _ in range(4)),
+        *(empty(markets, decisions * auctions) for _ in SERIES),
         decisions,
         auctions,
+        2,  # the reach of depths
         launcher.number,
     ]
 
@@ -458,7 +463,7 @@ def test_torch_finds_nothing_wrong_with_the_operators(engine):
     sim.run(1)
     torch.library.opcheck(torch.ops.kineticsim.run.default, run_arguments(sim))
     nothing = run_arguments(sim)
-    nothing[2:9] = [None] * 7
+    nothing[RESULTS] = [None] * len(nothing[RESULTS])
     torch.library.opcheck(torch.ops.kineticsim.run.default, nothing)
     outputs = [envs.core.tensors["observation"][:, 0, :36], envs.core.tensors["over"][:, 0]]
     torch.library.opcheck(torch.ops.kineticsim.copies_of.default, (outputs, envs.core.launcher.number))
@@ -555,16 +560,16 @@ def test_a_run_by_hand_looks_at_everything(engine):
     sim = ks.Simulator(num_markets=3, slots=2, engine=engine)
     sim.run(1)
     run, arguments = torch.ops.kineticsim.run, run_arguments(sim)
-    tensors = [*arguments[0], *arguments[3:9]]
-    for place in range(2, 9):
+    tensors, end = [*arguments[0], *arguments[RESULTS][1:]], RESULTS.stop
+    for place in range(2, end):
         for wrong, _ in spoilt(arguments[place])[: 2 if place == 2 else None]:  # quotes are copied as need be
             assert_refuses(run, [*arguments[:place], wrong, *arguments[place + 1 :]], tensors)
         other = arguments[place].to(torch.float32)
         assert_refuses(run, [*arguments[:place], other, *arguments[place + 1 :]], tensors, "got Float")
     for decisions, auctions in ((-1, 3), (2, -1), (2**30, 1), (1, 2**40)):
-        assert_refuses(run, [*arguments[:9], decisions, auctions, arguments[11]], tensors, "allowed are 0 to")
+        assert_refuses(run, [*arguments[:end], decisions, auctions, *arguments[end + 2 :]], tensors, "allowed are 0 to")
     for decisions, auctions in ((3, 3), (2, 4)):
-        assert_refuses(run, [*arguments[:9], decisions, auctions, arguments[11]], tensors)
+        assert_refuses(run, [*arguments[:end], decisions, auctions, *arguments[end + 2 :]], tensors)
     run(*arguments)
     assert sim.t.tolist() == [7, 7, 7]
 

@@ -112,7 +112,8 @@ def test_takers_buys_less_their_sells(engine):
         [[8, 3, 9, 2], nothing],  # nobody takes
         [[8, 3, 9, 1], [9, 3, 0, 0]],  # slot 1 buys the book's last 2, and 1 of slot 0
     ]
-    result = sim.rollout(torch.tensor(quotes, dtype=torch.int32)[:, None], 1, ("signed_volume", "volume"))
+    given = torch.tensor(quotes, dtype=torch.int32, device=sim.device)[:, None]
+    result = sim.rollout(given, 1, ("signed_volume", "volume"))
     assert result.series["volume"].flatten().tolist() == [3, 6, 0, 3]
     assert result.series["signed_volume"].flatten().tolist() == [3, -5 + 1, 0, 3]
 
