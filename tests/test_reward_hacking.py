@@ -432,4 +432,4 @@ def test_even_one_last_quote_is_marked_better_at_the_mid():
 @pytest.mark.parametrize("mark", ["mid", "liquidation"])
 @pytest.mark.parametrize("attacker", policies.ATTACKERS)
 def test_within_the_default_limits_no_mark_pays_attackers(attacker, mark):
-    assert_earns_nothing(returns(attacker, 8 * MARKETS if attacker in SELDOM else MARKETS, mark=mark))
+    assert_earns_nothing(returns(attacker, 32 * MARKETS if attacker in SELDOM else MARKETS, mark=mark))

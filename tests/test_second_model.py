@@ -12,7 +12,6 @@ from reference.orders import BUY, SELL
 from thorough import examples
 
 import kineticsim_env as ks
-from kineticsim_env import simulator
 from kineticsim_env.engines import runs
 from kineticsim_env.engines.numpy.actions import decode_actions
 from kineticsim_env.engines.numpy.state import Markets
@@ -186,15 +185,3 @@ def quoted_market():
     sim = ks.Simulator(ks.MarketConfig(num_agents=9, **clock), 2, engine="numpy", seed=5, slots=1)
     sim.step([[[28, 5, 36, 5]]] * 2, 3)
     return sim
-
-
-def test_auto_takes_no_gpu_for_the_clock(monkeypatch):
-    asked, real = [], simulator.choose_engine
-
-    def choose(*given, prefer_cpu):
-        asked.append(prefer_cpu)
-        return real(*given, prefer_cpu=prefer_cpu)
-
-    monkeypatch.setattr(simulator, "choose_engine", choose)
-    sim = ks.Simulator(ks.MarketConfig(arrivals="clock"), 2)
-    assert "clock" in asked[0] and sim.engine_name in ("cpu", "numpy")
