@@ -24,9 +24,10 @@ INTRO = (
 )
 BOUND = (
     "**What bounds continuous trading.** Each lane has a market of its own and matches one order after another. A "
-    "warp takes 195 to 270 instructions to bring one order to each of its lanes: 55 for one and a half hashes, 20 for "
-    "draws, 65 per tick at which an order trades. Lanes differ in how many ticks their orders take, and the warp takes "
-    "as many as the lane with the most. Registers leave 16 warps per multiprocessor, which use about 65% of its issue "
+    "warp takes about 200 instructions to bring one order to each of its lanes, as counted in the machine code for "
+    "`paper`: 33 for one and a half hashes, 42 for what is drawn from them, 60 for a price and what rests at it, 40 per "
+    "tick at which an order trades. Lanes differ in how many ticks their orders take, and the warp takes as many as the "
+    "lane with the most. Registers leave 16 warps per multiprocessor, which use a little over half of its issue "
     "slots. With 1,024 markets there are 32 warps for 132 multiprocessors, and what counts is how long one order "
     "takes."
 )
