@@ -4,8 +4,14 @@ Any number of order bins, windows of one chunk and of many, books that overflow,
 slots at one tick, window shifts, environment steps of every role across episode ends and resets, in sizes
 that leave part of the last block without a market. On the clock: call auctions by warps and continuous trading by
 lanes, with beats in intervals, levers and regimes, environments, and markets whose quantities leave 16 bits on the way.
+
+Most of the time goes to compiling some 90 kernels: let several processes share the cases, after a run without sanitizer
+that has filled their cache.
 """
 
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import gymnasium as gym
@@ -177,39 +183,54 @@ def environments_on_the_clock(mechanism: str, roles: tuple[str, ...], sizes: lis
     core.close()
 
 
-def clock() -> None:
+def cases() -> Iterator[Callable[[], None]]:
+    """All of it, in pieces that do not need each other."""
+    for bins, spread in ((0, 60), (16, 3), (32, 7), (64, 15), (128, 31)):
+        for options in (False, True):
+            yield partial(markets, 128, spread, options, bins)
+    yield partial(markets, 8, 2, True, 16)
+    yield partial(markets, 2048, 100, True, 0)
+    yield partial(markets, 64, 3, True)
+    for bins in (0, 16):
+        yield partial(full, bins)
+    yield partial(environment, "fundamental", 128)
+    yield partial(environment, "liquidation", 512)
+    yield partial(environments_on_lanes, 128)
+    yield partial(environments_on_lanes, 8, noise_spread=2)
+    yield partial(environments_on_lanes, 256, max_order_qty=4000)  # numbers that do not fit in 16 bits
+    yield partial(steps_and_copies, 33)
+    yield from cases_on_the_clock()
+
+
+def cases_on_the_clock() -> Iterator[Callable[[], None]]:
     """All kernels of markets on the clock."""
     for mechanism in ("call", "continuous"):
         for slots in (0, 1, 3):
-            markets_on_the_clock(mechanism, 128, slots == 1, slots)
-            markets_on_the_clock(mechanism, 128, slots != 1, slots, rounding="even")
+            yield partial(markets_on_the_clock, mechanism, 128, slots == 1, slots)
+            yield partial(markets_on_the_clock, mechanism, 128, slots != 1, slots, rounding="even")
         for levels in (8, 512):
-            markets_on_the_clock(mechanism, levels, False, 1)
+            yield partial(markets_on_the_clock, mechanism, levels, False, 1)
         for roles in ((ROLES[0],), ROLES):
-            environments_on_the_clock(mechanism, roles, [4, 12])
+            yield partial(environments_on_the_clock, mechanism, roles, [4, 12])
     for beat, spread in ((300, 3), (9, 3), (300, 7), (300, 15), (9, 31)):  # bins of every number
-        markets_on_the_clock("call", 128, False, 1, interval=150, beat=beat, noise_spread=spread, rounding="even")
+        shape = {"interval": 150, "beat": beat, "noise_spread": spread, "rounding": "even"}
+        yield partial(markets_on_the_clock, "call", 128, False, 1, **shape)
     for slots in (0, 1, 3):
-        too_large_for_rows(slots)
+        yield partial(too_large_for_rows, slots)
     for roles in ((ROLES[0],), ROLES):  # some leave 16 bits before a step, some with the book of a warm start
-        environments_on_the_clock("continuous", roles, [2, 390, 6000], cancel_prob=0.0)
+        yield partial(environments_on_the_clock, "continuous", roles, [2, 390, 6000], cancel_prob=0.0)
+
+
+def main() -> None:
+    """Play all cases, or the share of them that one of several processes has."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--share", default="0/1", help="I/N: every Nth case, from number I on (default: all of them)")
+    first, step = (int(word) for word in parser.parse_args().share.split("/"))
+    for case in list(cases())[first::step]:
+        case()
+    torch.cuda.synchronize()
+    print("the workload is done")
 
 
 if __name__ == "__main__":
-    for bins, spread in ((0, 60), (16, 3), (32, 7), (64, 15), (128, 31)):
-        for options in (False, True):
-            markets(128, spread, options, bins)
-    markets(8, 2, True, 16)
-    markets(2048, 100, True, 0)
-    markets(64, 3, True)
-    for bins in (0, 16):
-        full(bins)
-    for case in (("fundamental", 128), ("liquidation", 512)):
-        environment(*case)
-    environments_on_lanes(128)
-    environments_on_lanes(8, noise_spread=2)
-    environments_on_lanes(256, max_order_qty=4000)  # numbers that do not fit in 16 bits
-    steps_and_copies(33)
-    clock()
-    torch.cuda.synchronize()
-    print("the workload is done")
+    main()

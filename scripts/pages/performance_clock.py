@@ -25,9 +25,9 @@ INTRO = (
 BOUND = (
     "**What bounds continuous trading.** Each lane has a market of its own and matches one order after another. A "
     "warp takes about 200 instructions to bring one order to each of its lanes, as counted in the machine code for "
-    "`paper`: 33 for one and a half hashes, 42 for what is drawn from them, 60 for a price and what rests at it, 40 per "
-    "tick at which an order trades. Lanes differ in how many ticks their orders take, and the warp takes as many as the "
-    "lane with the most. Registers leave 16 warps per multiprocessor, which use a little over half of its issue "
+    "`paper`: 33 for one and a half hashes, 42 for what is drawn from them, 60 for a price and what rests at it, 40 "
+    "per tick at which an order trades. Lanes differ in how many ticks their orders take, and the warp takes as many "
+    "as the lane with the most. Registers leave 16 warps per multiprocessor, which use a little over half of its issue "
     "slots. With 1,024 markets there are 32 warps for 132 multiprocessors, and what counts is how long one order "
     "takes."
 )
