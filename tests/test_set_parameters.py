@@ -115,6 +115,26 @@ def test_a_mask_chooses_the_markets_that_change(engine, population, change):
         np.testing.assert_array_equal(field[~mask], np.broadcast_to(old, M)[~mask])
 
 
+@pytest.mark.parametrize("engine", ["numpy", "cpu"])
+def test_quotes_stand_at_their_prices_whatever_the_tick_size_becomes(engine):
+    """Under continuous trading: a bid at 5 and an ask at 12 make a mid of 17 / 2, though neither is a multiple of 8."""
+    fields = {"num_levels": 16, "init_price": 8, "init_depth": 0, "num_agents": 1, "interval": 1, "beat": 1}
+    config = ks.MarketConfig(**fields, arrivals="clock", mechanism="continuous")
+    sim = ks.Simulator(config, 1, engine=engine, seed=1, slots=1)
+    sim.step([[[5, 4, 12, 4]]])
+    sim.bid.zero_(), sim.ask.zero_(), sim.engine.state_changed()
+    sim.set_parameters(tick_size=8)
+    sim.run(1)
+    assert sim.tensors["prev_mid2"].tolist() == [17] and sim.quotes.tolist() == [[[5, 4, 12, 4]]]
+
+
+def test_none_is_the_opening_price_that_comes_with_it():
+    sim = opened("numpy")
+    sim.set_parameters(fundamental_price=40)
+    sim.set_parameters(mask=[True] + [False] * (M - 1), fundamental_price=None, init_price=30)
+    assert sim.config.fundamental_price.tolist() == [30] + [40] * (M - 1)
+
+
 def test_masks_of_all_and_of_none():
     sim = opened("numpy")
     sim.set_parameters(mask=[True] * M, fee=3)
@@ -147,6 +167,8 @@ def test_it_is_what_the_reference_does(seed, arrivals, mechanism):
         for m, market in enumerate(both.alone):
             if mask is None or mask[m]:
                 market.set_parameters(**new)
+            if isinstance(both.config.fundamental_price, np.ndarray):  # None is a number from then on
+                market.set_parameters(fundamental_price=int(both.config.fundamental_price[m]))
         both.assert_same()
     both.move(rng)
     assert changes, "a case in which nothing changes shows nothing"

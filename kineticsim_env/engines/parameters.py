@@ -166,6 +166,8 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
         if isinstance(value, np.ndarray) and len(value) != len(chosen):
             raise ValueError(f"{name}: got {len(value)} per-market values, allowed is one, or {len(chosen)}")
     if not chosen.all():
+        if wanted.get("fundamental_price", 0) is None and config.fundamental_price is not None:
+            wanted["fundamental_price"] = wanted.get("init_price", config.init_price)  # which None says that it is
         wanted = {name: _where(name, chosen, value, config) for name, value in wanted.items()}
     found = config.replace(**wanted)
     stuck = (np.asarray(config.window) > 0) & (np.asarray(found.window) == 0)
@@ -179,8 +181,8 @@ def _where(name: str, chosen: np.ndarray, value: Any, config: MarketConfig) -> A
     present = getattr(config, name)
     if value is None and present is None:
         return None
-    if name == "fundamental_price":  # None is the opening price
-        value, present = (config.init_price if one is None else one for one in (value, present))
+    if name == "fundamental_price" and present is None:  # which is the opening price
+        present = config.init_price
     if value is None or present is None:
         raise ValueError(
             f"{name}: got {show(value)} for some markets beside {show(present)} in others, allowed are numbers in all"

@@ -18,11 +18,17 @@ from kineticsim_env.engines.numpy.state import CLASSES, WORD_RATIONING, WORD_WAL
 
 
 def quotes_on_grid(m: Markets) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return tick and quantity of the standing bids, then asks, [m, K]; the quantity is 0 off the grid."""
+    """Return tick and quantity of the standing bids, then asks, [m, K]; the quantity is 0 off the grid.
+
+    In an auction a quote beyond the grid's far end is at the last multiple of the tick size there; in the continuous
+    market it took such a price for good when it came, and stands at its price whatever the tick size is now.
+    """
     last = m.num_levels - 1
     bid_tick, ask_tick = m.quotes[..., 0] - m.price_origin[:, None], m.quotes[..., 2] - m.price_origin[:, None]
     bid_qty = np.where(bid_tick >= 0, m.quotes[..., 1], 0)
     ask_qty = np.where(ask_tick <= last, m.quotes[..., 3], 0)
+    if m.continuous:
+        return np.clip(bid_tick, 0, last), bid_qty, np.clip(ask_tick, 0, last), ask_qty
     return on_grid(m, bid_tick), bid_qty, on_grid(m, ask_tick), ask_qty
 
 
