@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from test_scripted_policies import EXECUTORS, TRADERS
 
 import kineticsim_env as ks
 from kineticsim_env import policies
@@ -29,28 +30,12 @@ MAKERS = (
     policies.RandomQuotes,
     *policies.ATTACKERS,
 )
-EXECUTORS = (
-    policies.DoNothing,
-    policies.RandomOrders,
-    policies.ImmediateExecution,
-    policies.TimeWeighted,
-    policies.VolumeWeighted,
-    policies.AlmgrenChriss,
-    *policies.EXECUTOR_ATTACKERS,
-)
-TRADERS = (
-    policies.Hold,
-    policies.RandomTrader,
-    policies.BuyAndHold,
-    policies.MomentumTrader,
-    policies.MeanReversionTrader,
-    *policies.TRADER_ATTACKERS,
-)
-PLAYED = [
-    (task, policy)
-    for task, group in {"MarketMaking": MAKERS, "Execution": EXECUTORS, "Trading": TRADERS}.items()
-    for policy in group
-]
+GROUPS = {
+    "MarketMaking": MAKERS,
+    "Execution": (*EXECUTORS, *policies.EXECUTOR_ATTACKERS),
+    "Trading": (*TRADERS, *policies.TRADER_ATTACKERS),
+}
+PLAYED = [(task, policy) for task, group in GROUPS.items() for policy in group]
 IDLE = (policies.NoTrade, policies.Hold)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import replacing
+from kineticsim_env.statistics import Mean
 
 BUY, SELL, GREY = "#1f6fb4", "#c8452f", "#555555"
 _STYLE: dict[Any, Any] = {
@@ -36,6 +37,21 @@ def check_picture(option: str, path: str) -> None:
     ending, kinds = Path(path).suffix[1:].lower(), FigureCanvasBase.get_supported_filetypes()
     if ending and ending not in kinds:
         raise ValueError(f"{option}: got {path!r}, allowed are names that end in .{', .'.join(sorted(kinds))}")
+
+
+def means(axes: Any, x: Any, found: Sequence[Mean], colour: str, label: str, **line: Any) -> None:
+    """Draw means against `x`, joined, each with its 95% interval; `line` is passed on to matplotlib."""
+    axes.errorbar(
+        x,
+        [value.mean for value in found],
+        yerr=[value.interval() for value in found],
+        marker="o",
+        ms=4,
+        capsize=2,
+        color=colour,
+        label=label,
+        **line,
+    )
 
 
 def save_panels(path: Any, draw: Sequence[Any], columns: int = 2, size: tuple[float, float] = (5.4, 3.5)) -> None:

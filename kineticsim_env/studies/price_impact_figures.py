@@ -65,17 +65,7 @@ def paths(axes: Any, points: Sequence[Any]) -> None:
 def means(axes: Any, x: Sequence[float], points: Sequence[Any], name: str, label: str, colour: str) -> None:
     """Draw a figure of each order against `x`, with its 95% interval."""
     found = [getattr(point.impact, name) for point in points]
-    axes.errorbar(
-        x,
-        [value.mean for value in found],
-        yerr=[value.interval() for value in found],
-        marker="o",
-        ms=4,
-        capsize=2,
-        lw=1.4,
-        color=colour,
-        label=label,
-    )
+    plots.means(axes, x, found, colour, label, lw=1.4)
 
 
 def power(axes: Any, fit: Any, blocks: Sequence[int], colour: str) -> None:

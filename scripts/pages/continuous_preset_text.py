@@ -6,27 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kineticsim_env.statistics import mean_and_error
-from scripts.pages.markdown import measured_on, pm, table, wrapped
+from scripts.pages.markdown import pm, table, wrapped
 from scripts.pages.trading_preset_text import (
     Games,
+    best_by_skew,
+    best_of,
     candidate_table,
     changed_fields,
-    check_table,
     checks,
     depth_table,
-    gain_table,
-    maker_table,
-    skew_table,
+    study_text,
 )
 
 if TYPE_CHECKING:
     from kineticsim_env.studies.trading_preset import Game
     from scripts.pages.trading_preset import Measured
-
-
-def best_of(games: Games, skews: Sequence[float]) -> tuple[float, int]:
-    """Return the skew, of some, and the half-spread of the maker that earns most."""
-    return max((key for key in games if key[0] in skews), key=lambda key: games[key].pnl.mean())
 
 
 def page(
@@ -48,14 +42,15 @@ def page(
         setting: What else the text names.
     """
     games, market = found.games, found.watched["continuous"]
-    skews, halves = sorted({skew for skew, _ in games}), sorted({half for _, half in games})
-    best = {skew: best_of(games, [skew])[1] for skew in skews}
-    best_skew, half = best_of(games, skews[1:])
+    best, halves = best_by_skew(games), sorted({half for _, half in games})
+    best_skew, half = best_of(games, list(best)[1:])
     plain, skewed = games[0.0, best[0.0]], games[best_skew, half]
     conditions = [
         *checks(games, market, halves, best, plain, skewed, "interval"),
         *_checks_of_time(market, skewed, half, late, patient, random["continuous"], in_trading),
     ]
+    words = {"when": "At every decision", "unit": "interval", "use": "making a market"}
+    study = study_text(games, conditions, setting, name="continuous", **words)
     text = f"""# A market of continuous trading
 
 <!-- Written by `{setting["command"]}`; edit scripts/pages/continuous_preset_text.py instead. -->
@@ -72,47 +67,7 @@ every {found.preset.num_agents} orders, the default of `beat`.
 Each order is by one of {found.preset.num_agents} agents, drawn by lot, so one of a class less changes little: learners
 can replace some.
 
-![paths and books](images/continuous_market.png)
-
-## What was measured
-
-A scripted maker is added to the market (it replaces nobody). At every decision it quotes {setting["size"]} units on
-each side: the bid at `(mid2 >> 1) - half_spread - offset`, the ask at `((mid2 + 1) >> 1) + half_spread - offset`, with
-`offset = round(skew * inventory)`. Its inventory is limited to {setting["limit"]} units either way. After
-{setting["warmup"]} intervals of warm-up it trades for {setting["auctions"]}; then its inventory is unwound through the
-market, at most `max_order_qty` units per interval (`kineticsim_env.evaluation.liquidate`). **Liquidated PnL** is the
-cash that is left, in ticks x units. There are no fees.
-
-All makers meet the same {setting["markets"]:,} markets (seeds from {setting["seed"]}), so that differences between them
-are paired; ± is half of a 95% confidence interval over markets, and sd the deviation from market to market.
-
-{measured_on(setting)}
-
-## What a good market for making a market must show
-
-{check_table(conditions)}
-
-## Makers by half-spread
-
-Without skew; units bought and sold are per interval.
-
-{maker_table(games, 0.0, halves)}
-
-With the best of the skews, {best_skew:g} ticks per unit:
-
-{maker_table(games, best_skew, halves)}
-
-![fills, PnL, risk and inventory by half-spread](images/continuous_maker.png)
-
-## Skewing the quotes against inventory
-
-Liquidated PnL, and in brackets its deviation from market to market:
-
-{skew_table(games, skews, halves)}
-
-The best half-spread of each skew, and its paired difference to the best maker without skew (half-spread {best[0.0]}):
-
-{gain_table(games, skews, best)}
+{study}
 
 ## Being late
 

@@ -112,16 +112,7 @@ def _curves(axes: Any, found: Mapping[str, Mapping[int | None, Any]], name: str,
     for (label, rules), colour in zip(found.items(), (_DARK, _ORANGE), strict=True):
         intervals = [interval for interval in rules if interval is not CONTINUOUS]
         values = [statistics.mean_and_error(getattr(rules[interval], name)) for interval in intervals]
-        axes.errorbar(
-            intervals,
-            [value.mean for value in values],
-            yerr=[value.interval() for value in values],
-            marker="o",
-            ms=4,
-            capsize=2,
-            color=colour,
-            label=f"calls, {label}",
-        )
+        plots.means(axes, intervals, values, colour, f"calls, {label}")
         flat = statistics.mean_and_error(getattr(rules[CONTINUOUS], name))
         axes.axhline(flat.mean, ls="--", lw=1.2, color=colour, label=f"continuous, {label}")
         axes.axhspan(flat.mean - flat.interval(), flat.mean + flat.interval(), color=colour, alpha=0.15, lw=0)

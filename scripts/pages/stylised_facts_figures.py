@@ -128,16 +128,7 @@ def _autocorrelations(axes: Any, sweep: Any) -> None:
     axes.axhline(0, color=plots.GREY, lw=0.8)
     for name, label, colour in (("acf", "returns", plots.BUY), ("acf_abs", "|returns|", plots.SELL)):
         found = [sweep.mean(name, point, lag) for lag in lags]
-        axes.errorbar(
-            lags,
-            [value.mean for value in found],
-            yerr=[value.interval() for value in found],
-            marker="o",
-            ms=4,
-            capsize=2,
-            color=colour,
-            label=label,
-        )
+        plots.means(axes, lags, found, colour, label)
     axes.plot([1, 1], [PAPER_ACF, PAPER_ACF_ABS], "kx", ms=9, mew=1.8, label="the paper's text", zorder=5)
     axes.set(title=f"Autocorrelation at momentum {STANDARD:g}", xlabel="lag, auctions", ylabel="autocorrelation")
     axes.set_xticks([1, 5, 10, 15, 20])

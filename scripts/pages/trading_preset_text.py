@@ -38,16 +38,16 @@ def page(
         preset: The preset.
         setting: What else the text names: engine, command, markets, size, limit, warmup, auctions, skew, seed.
     """
-    skews = sorted({skew for skew, _ in games})
-    halves = sorted({half for _, half in games})
-    best = {skew: max(halves, key=lambda half, s=skew: games[s, half].pnl.mean()) for skew in skews}
-    best_skew = max(skews[1:], key=lambda skew: games[skew, best[skew]].pnl.mean())
-    plain, skewed = games[0.0, best[0.0]], games[best_skew, best[best_skew]]
+    best, halves = best_by_skew(games), sorted({half for _, half in games})
+    best_skew, half = best_of(games, list(best)[1:])
+    plain, skewed = games[0.0, best[0.0]], games[best_skew, half]
     market = watched["trading"]
     conditions = checks(games, market, halves, best, plain, skewed)
     fields = changed_fields(preset)
     gain = mean_and_error(skewed.pnl - plain.pnl).mean / plain.pnl.mean()
     calm = 1 - skewed.pnl.std() / plain.pnl.std()
+    words = {"when": "Before every auction", "unit": "auction", "use": "this task"}
+    study = study_text(games, conditions, setting, name="trading", **words)
     text = f"""# The market that the tasks use
 
 <!-- Written by `{setting["command"]}`; edit scripts/pages/trading_preset_text.py instead. -->
@@ -59,47 +59,7 @@ book is thin enough that the distance of a quote matters.
 
 `MarketConfig.preset("trading")` differs from the defaults in {fields}.
 
-![paths and books](images/trading_market.png)
-
-## What was measured
-
-A scripted maker is added to the market (it replaces nobody). Before every auction it quotes {setting["size"]} units on
-each side: the bid at `(mid2 >> 1) - half_spread - offset`, the ask at `((mid2 + 1) >> 1) + half_spread - offset`, with
-`offset = round(skew * inventory)`. Its inventory is limited to {setting["limit"]} units either way. After
-{setting["warmup"]} auctions of warm-up it trades for {setting["auctions"]}; then its inventory is unwound through the
-market, at most `max_order_qty` units per auction (`kineticsim_env.evaluation.liquidate`). **Liquidated PnL** is the
-cash that is left, in ticks x units. There are no fees.
-
-All makers meet the same {setting["markets"]:,} markets (seeds from {setting["seed"]}), so that differences between them
-are paired; ± is half of a 95% confidence interval over markets, and sd the deviation from market to market.
-
-{measured_on(setting)}
-
-## What a good market for this task must show
-
-{check_table(conditions)}
-
-## Makers by half-spread
-
-Without skew; units bought and sold are per auction.
-
-{maker_table(games, 0.0, halves)}
-
-With the best of the skews, {best_skew:g} ticks per unit:
-
-{maker_table(games, best_skew, halves)}
-
-![fills, PnL, risk and inventory by half-spread](images/trading_maker.png)
-
-## Skewing the quotes against inventory
-
-Liquidated PnL, and in brackets its deviation from market to market:
-
-{skew_table(games, skews, halves)}
-
-The best half-spread of each skew, and its paired difference to the best maker without skew (half-spread {best[0.0]}):
-
-{gain_table(games, skews, best)}
+{study}
 
 Against the best maker without skew, the best one with a skew of {best_skew:g} gains {100 * gain:.1f}% in the mean and
 takes {100 * calm:.0f}% off the deviation: moving the quotes costs some spread and saves losses on inventory, which
@@ -131,6 +91,83 @@ and the best maker with a skew of {setting["skew"]:g}. Agents are noise / moment
 {chr(10).join(f"- **{name}**: {why}" for name, why in setting["verdicts"].items())}
 """
     return "\n\n".join(wrapped(paragraph) for paragraph in text.rstrip().split("\n\n")) + "\n"
+
+
+def best_of(games: Games, skews: Sequence[float]) -> tuple[float, int]:
+    """Return the skew, of some, and the half-spread of the maker that earns most."""
+    return max((key for key in games if key[0] in skews), key=lambda key: games[key].pnl.mean())
+
+
+def best_by_skew(games: Games) -> dict[float, int]:
+    """Return the half-spread that earns most, by skew."""
+    return {skew: best_of(games, [skew])[1] for skew in sorted({skew for skew, _ in games})}
+
+
+def study_text(
+    games: Games,
+    conditions: Sequence[tuple[str, str, bool]],
+    setting: Mapping[str, Any],
+    *,
+    name: str,
+    when: str,
+    unit: str,
+    use: str,
+) -> str:
+    """Return what all studies of a preset say of scripted makers: how they were measured, conditions, and tables.
+
+    Args:
+        games: Every maker, by skew and half-spread.
+        conditions: Rows of `check_table`.
+        setting: As in `page`.
+        name: The preset, as its pictures are called.
+        when: When a maker quotes, at the beginning of a sentence.
+        unit: What a decision is, in the singular: an auction, or an interval.
+        use: What the market is for.
+    """
+    best = best_by_skew(games)
+    skews, halves = list(best), sorted({half for _, half in games})
+    best_skew, _ = best_of(games, skews[1:])
+    return f"""![paths and books](images/{name}_market.png)
+
+## What was measured
+
+A scripted maker is added to the market (it replaces nobody). {when} it quotes {setting["size"]} units on
+each side: the bid at `(mid2 >> 1) - half_spread - offset`, the ask at `((mid2 + 1) >> 1) + half_spread - offset`, with
+`offset = round(skew * inventory)`. Its inventory is limited to {setting["limit"]} units either way. After
+{setting["warmup"]} {unit}s of warm-up it trades for {setting["auctions"]}; then its inventory is unwound through the
+market, at most `max_order_qty` units per {unit} (`kineticsim_env.evaluation.liquidate`). **Liquidated PnL** is the
+cash that is left, in ticks x units. There are no fees.
+
+All makers meet the same {setting["markets"]:,} markets (seeds from {setting["seed"]}), so that differences between them
+are paired; ± is half of a 95% confidence interval over markets, and sd the deviation from market to market.
+
+{measured_on(setting)}
+
+## What a good market for {use} must show
+
+{check_table(conditions)}
+
+## Makers by half-spread
+
+Without skew; units bought and sold are per {unit}.
+
+{maker_table(games, 0.0, halves)}
+
+With the best of the skews, {best_skew:g} ticks per unit:
+
+{maker_table(games, best_skew, halves)}
+
+![fills, PnL, risk and inventory by half-spread](images/{name}_maker.png)
+
+## Skewing the quotes against inventory
+
+Liquidated PnL, and in brackets its deviation from market to market:
+
+{skew_table(games, skews, halves)}
+
+The best half-spread of each skew, and its paired difference to the best maker without skew (half-spread {best[0.0]}):
+
+{gain_table(games, skews, best)}"""
 
 
 def changed_fields(preset: MarketConfig) -> str:
