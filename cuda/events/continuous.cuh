@@ -156,23 +156,12 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
                                 : order_tick(pricing, mid, a.offset, side, a.marketable);
     const int32_t last = touch.book.flip(tick, other);
     int32_t left = a.quantity;
-    if (kSlots && slots.best.of(other) <= last) {  // a learned quote is within reach
+    if (kSlots > 1 && slots.best.of(other) <= last) {  // a learned quote is within reach
       put_back(touch);
       left = match(tick, left, side, -1);
       touch.book.best = book.best, touch.last_tick = last_tick;
     } else {
-      int32_t here = touch.book.best.of(other), hit = kNoPlace;
-      while ((here <= last) & (left > 0)) {
-        const auto part = touch.book.take_ahead(here, left, other);
-        left -= part.units;
-        hit = here, here = part.next;
-      }
-      if (hit != kNoPlace) {
-        touch.book.best.set(other, here);
-        touch.traded += a.quantity - left;
-        if (kWithSeries && !kPlain) touch.taken += negated(side, a.quantity - left);
-        touch.last_tick = touch.book.flip(hit, other);
-      }
+      left = sweep<kPlain>(touch, last, left, side);
     }
     if (left == 0 || a.marketable) return true;
     if (!kPlain && careful) {  // before it rests, as a tick that reaches 2^31 would wrap
@@ -182,6 +171,45 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     touch.book.rest(touch.book.flip(tick, side), left, side);
     return true;
   }
+
+  // Match an order, from the best place of the other side to place `last`, where no slot's quote is, or a single one's.
+  // One turn of the loop takes from built-in interest or fills the quote, so that lanes which meet a quote and lanes
+  // which do not go on together. Returns what is left.
+  template <bool kPlain>
+  KS_AT_ONCE int32_t sweep(Touch& touch, int32_t last, int32_t left, int32_t side) {
+    const int32_t other = 1 - side, ordered = left;
+    int32_t here = touch.book.best.of(other), quoted = kSlots == 1 ? slots.best.of(other) : kNoPlace, hit = kNoPlace;
+    while ((min_of(here, quoted) <= last) & (left > 0)) {
+      hit = min_of(here, quoted);
+      const int32_t before_quote = quoted > here ? left : quoted == here ? min_of(left, slots.ahead(0, other)) : 0;
+      if (kSlots == 0 || before_quote > 0) {
+        const auto part = touch.book.take_ahead(here, before_quote, other);
+        left -= part.units;
+        if (kSlots == 1 && quoted == here) slots.set_ahead(0, other, slots.ahead(0, other) - part.units);
+        here = part.next;
+      } else {
+        left -= fill_quote(touch.book.flip(quoted, other), left, other);
+        if (slots.quantity(0, other) == 0) quoted = kNoPlace;
+      }
+    }
+    if (hit == kNoPlace) return left;
+    touch.book.best.set(other, here);
+    if (kSlots == 1) slots.best.set(other, quoted);
+    touch.traded += ordered - left;
+    if (kWithSeries && !kPlain) touch.taken += negated(side, ordered - left);
+    touch.last_tick = touch.book.flip(hit, other);
+    return left;
+  }
+
+  // Up to `most` units of the single slot's quote, at a tick of the grid.
+  KS_AT_ONCE int32_t fill_quote(int32_t tick, int32_t most, int32_t side) {
+    const int32_t quantity = slots.quantity(0, side), units = min_of(most, quantity);
+    slots.fill(0, side, (int64_t)tick + origin, units, maker_fee());
+    slots.set_quantity(0, side, quantity - units);
+    return units;
+  }
+
+  KS_ON_LANE int64_t maker_fee() const { return (int64_t)p.fee + 1000 * (int64_t)p.tax; }
 
   // Whether a side stays below 2^31 with so many units more.
   KS_ON_LANE bool has_room(int32_t side, int32_t more) {
@@ -202,7 +230,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       if (kWithSeries) taken += negated(side, units);
       last_tick = book.flip(here, other);
       if (kSlots && taker >= 0)
-        slots.fill(taker, side, (int64_t)last_tick + origin, units, (int64_t)p.fee + p.taker_fee + 1000 * (int64_t)p.tax);
+        slots.fill(taker, side, (int64_t)last_tick + origin, units, maker_fee() + p.taker_fee);
       quantity -= units;
     }
     return quantity;
@@ -212,7 +240,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   KS_ON_LANE int32_t take_from_queue(int32_t here, int32_t quantity, int32_t side) {
     const auto where = [this](int k, int32_t of) { return place(k, of); };
     const int32_t tick = book.flip(here, side);
-    const int64_t price = (int64_t)tick + origin, fee = (int64_t)p.fee + 1000 * (int64_t)p.tax;
+    const int64_t price = (int64_t)tick + origin;
     int32_t left = quantity;
     while (left > 0) {
       const int k = slots.first_at(here, side, where);
@@ -226,7 +254,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       if (k < 0) break;
       if (left == 0) continue;
       const int32_t units = min_of(left, slots.quantity(k, side));
-      slots.fill(k, side, price, units, fee);
+      slots.fill(k, side, price, units, maker_fee());
       slots.set_quantity(k, side, slots.quantity(k, side) - units);
       left -= units;
     }
