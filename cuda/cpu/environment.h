@@ -31,6 +31,12 @@ struct CoreMarket : Market<kLevers> {
   const int32_t* asks() const { return ask; }
   BestPrices resting_best() const { return {this->best_bid, this->best_ask}; }
 
+  template <int kRow>
+  FeatureRows<kRow> feature_rows(float* out, float* copy) const {
+    const int64_t first = m * slots * kRow;
+    return {out + first, copy ? copy + first : nullptr};
+  }
+
   void read_parameters() {
     if constexpr (kLevers) p = launch.params[m];
   }

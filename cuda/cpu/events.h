@@ -19,7 +19,7 @@ struct EventScratch {
     const std::size_t most = 2 * (std::size_t)words_of_bits(levels, 64);
     for (auto* words : {&bits, &waiting_bits})
       if (words->size() < most) words->resize(most);
-    return {row.data(), bits.data(), {buys.data(), sells.data()}, waiting_bits.data()};
+    return {row.data(), bits.data(), {buys.data(), sells.data()}, waiting_bits.data(), nullptr};
   }
 };
 

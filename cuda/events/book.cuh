@@ -6,7 +6,7 @@
 // lowest. So the best price is the lowest place of either side, and one code without branches serves both.
 #pragma once
 
-#include "events/columns.cuh"
+#include "events/together.cuh"
 #include "model/events.h"
 
 namespace ks {
@@ -69,8 +69,61 @@ struct EventBook {
 
   // Memory ----------------------------------------------------------------------------------------------------------
 
-  // Of 4 ticks, or of more where 32 groups would not suffice.
-  KS_ON_LANE int32_t group_bits() const { return levels <= 128 ? 2 : highest_bit((uint64_t)levels) - 5; }
+  // Of 4 ticks, on a GPU of 8, as it writes 32 bytes at a time; or of more where 32 groups would not suffice.
+  KS_ON_LANE int32_t group_bits() const {
+    const int32_t least = kLaneCount > 1 ? 3 : 2;
+    return levels <= 32 << least ? least : highest_bit((uint64_t)levels) - 5;
+  }
+
+  // The market's own book, where it is in memory.
+#if KS_TOGETHER
+  KS_ON_LANE uint32_t load_own(const Launch& launch, int64_t m) {
+    const uint32_t odd = columns(m).load(launch.bid, launch.ask);
+    const uint32_t most = take_up();
+    if (odd & kBothSides) replace_all();
+    return odd & kTooLarge ? 0xffffffffu : most;
+  }
+  KS_ON_LANE void store_own(const Launch& launch, int64_t m) {
+    const uint32_t rests = occupied_groups();
+    columns(m).store(launch.bid, launch.ask, stored | rests, group_bits());
+    stored = rests;
+  }
+  KS_ON_LANE BookColumns<Width> columns(int64_t m) const { return {m, levels, row.at, bits.at}; }
+#else
+  KS_ON_LANE uint32_t load_own(const Launch& launch, int64_t m) { return load(launch.bid + m * levels, launch.ask + m * levels); }
+  KS_ON_LANE void store_own(const Launch& launch, int64_t m) { store(launch.bid + m * levels, launch.ask + m * levels); }
+#endif
+
+  // What follows from a row. Returns what rests on either side at most.
+  KS_ON_LANE uint32_t take_up() {
+    const int32_t chunk = min_of(levels, 32);
+    uint32_t bids = 0, asks = 0;
+    for (int i = 0; i < 2 * words; ++i) bits[i] = 0;
+    for (int first = 0; first < levels; first += chunk) {
+      uint32_t bids_here = 0, asks_here = 0;
+#pragma unroll 16
+      for (int i = 0; i < chunk; ++i) {
+        const int32_t q = row[first + i];
+        bids += max_of(q, 0), asks += max_of(-q, 0);
+        bids_here |= (uint32_t)(q > 0) << i, asks_here |= (uint32_t)(q < 0) << i;
+      }
+      mark_chunk(0, levels - first - chunk, reversed_bits(bids_here) >> (32 - chunk));
+      mark_chunk(1, first, asks_here);
+    }
+    find_best();
+    stored = occupied_groups();
+    return bids > asks ? bids : asks;
+  }
+  KS_ON_LANE uint32_t occupied_groups() const {
+    const int32_t group = group_bits();
+    uint32_t groups = 0;
+    for (int i = 0; i < 2 * words; ++i) {
+      const int32_t side = i >= words;
+      for (Bits here = bits[i]; here != 0; here &= here - 1)
+        groups |= 1u << (flip(kWordBits * (i - side * words) + lowest_bit(here) - lead, side) >> group);
+    }
+    return groups;
+  }
 
   // Take up a book. Returns what rests on either side at most; with more than a cell can hold, the row is not to be used.
   KS_ON_LANE uint32_t load(const int32_t* bid, const int32_t* ask) {

@@ -29,6 +29,16 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE auto asks() const { return book.on(1); }
   KS_ON_LANE BestPrices resting_best() const { return {book.best_bid(), book.best_ask()}; }
 
+  template <int kRow>
+  KS_ON_LANE auto feature_rows(float* out, float* copy) const {
+#if KS_TOGETHER
+    return FeatureColumns<kRow>(this->m, slots.count(), out, copy, this->features);
+#else
+    const int64_t first = this->m * slots.count() * kRow;
+    return FeatureRows<kRow>{out + first, copy ? copy + first : nullptr};
+#endif
+  }
+
   KS_ON_LANE void read_parameters() { this->p = this->copy_of(launch.params[this->m]); }
   // These return false where the book does not fit; then nothing but the book has changed.
   KS_ON_LANE bool open_book(const int32_t* bids, const int32_t* asks) {

@@ -19,7 +19,8 @@ KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels, bool continu
   OccupiedBits* const bits = reinterpret_cast<OccupiedBits*>(shared) + column;
   Cell* const rows = reinterpret_cast<Cell*>(shared + (continuous ? 2 : 3) * words) + column;
   const int row = levels * Width::kMarkets;
-  return {rows, bits, {rows + row, rows + 2 * row}, bits + 2 * words};
+  float* const features = reinterpret_cast<float*>(shared + event_ints(levels, continuous, false));
+  return {rows, bits, {rows + row, rows + 2 * row}, bits + 2 * words, features};
 }
 
 #if KS_TASK

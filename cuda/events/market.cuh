@@ -19,6 +19,7 @@ struct EventMemory {
   OccupiedBits* bits;
   typename Width::Cell* waiting[2];
   OccupiedBits* waiting_bits;
+  float* features;  // of an environment on a GPU, for all markets of its warp
 };
 
 template <bool kContinuous, int kSlots, typename Width>
@@ -40,12 +41,14 @@ struct EventMarket : MarketNumbers {
   int64_t bound, growth;   // no side of the book holds more; what an interval's orders can add to it
   bool careful;            // this interval may have to stop; never with cells of 16 bits
 
+  float* const features;   // where a warp has them before they are written
+
   static constexpr bool kNarrow = sizeof(typename Width::Cell) == 2;
   static constexpr int64_t kNarrowMost = 1 << 15;
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
       : launch(launch), m(m), p(copy_of(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
-        book(memory.row, memory.bits, KS_LEVELS) {
+        book(memory.row, memory.bits, KS_LEVELS), features(memory.features) {
     load();
   }
 
@@ -57,7 +60,7 @@ struct EventMarket : MarketNumbers {
     ret = launch.ret ? launch.ret[m] : 0;
     beat_price = launch.beat_price ? launch.beat_price[m] : last_tick + origin;
     regime = launch.regime ? launch.regime[m] : 0;
-    bound = book.load(launch.bid + m * levels, launch.ask + m * levels);
+    bound = book.load_own(launch, m);
     slots.load(launch, m);
     prepare();
   }
@@ -80,7 +83,7 @@ struct EventMarket : MarketNumbers {
     if (launch.ret) launch.ret[m] = ret;
     if (launch.beat_price) launch.beat_price[m] = beat_price;
     if (launch.regime) launch.regime[m] = regime;
-    book.store(launch.bid + m * levels, launch.ask + m * levels);
+    book.store_own(launch, m);
     slots.store(launch, m);
   }
 

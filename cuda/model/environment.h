@@ -14,6 +14,26 @@
 
 namespace ks {
 
+// Where a market's observations are written: a row per slot, in one place or in two.
+template <int kRow>
+struct FeatureRows {
+  float *out, *copy;  // of the market's first slot; copy may be null
+
+  // What all slots see is written once, and copied from slot to slot.
+  KS_ON_THREAD void write(int i, float feature) const {
+    out[i] = feature;
+    if (copy) copy[i] = feature;
+  }
+  KS_ON_THREAD void begin_slot(int k) {
+    if (k == 0) return;
+    const float* const before = out;
+    out += kRow, copy += copy ? kRow : 0;
+    for (int i = 0; i < kMarketFeatures; ++i) write(i, before[i]);
+  }
+  KS_ON_THREAD void write_own(int i, float feature) const { write(i, feature); }
+  KS_ON_THREAD void end_slot(int) const {}
+};
+
 // A Market is a MarketNumbers with launch, m, p, levels, volume, trades and regime, with mark(), stopped() and write_fills(row),
 // and with
 //   kRoom, slot_count()             the most slots, and how many there are
@@ -22,6 +42,7 @@ namespace ks {
 //   resting_best()                  its best prices
 //   kLevers                         whether it may have regimes
 //   kQueues, ahead(k, side)         whether quotes have places in queues, and then how many built-in units are before one
+//   feature_rows<kRow>(out, copy)   a FeatureRows, or what writes as it does
 //   read_parameters()               anew, of this market
 //   open_book(bids, asks)           a warm start's, or
 //   open_book()                     that of the parameters; false if its memory cannot hold it
@@ -85,50 +106,35 @@ struct ThreadEnvironment : Market {
     return true;
   }
 
-  // A feature goes to a row, and to its copy if there is one.
-  struct Rows {
-    float *out, *copy;
-    KS_ON_THREAD void write(int i, Ratio ratio) const {
-      const float feature = feature_of(ratio);
-      out[i] = feature;
-      if (copy) copy[i] = feature;
-    }
-    KS_ON_THREAD Rows of(int k) const { return {out + k * kRow, copy ? copy + k * kRow : nullptr}; }
-  };
+  // An observation goes to one place or to two.
   KS_ON_THREAD void write_features(float* out, float* copy) const {
     const BestPrices best = this->resting_best();
     View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mids[0], last_tick, origin, mids, volumes,
                               arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}};
-    const Rows rows = {out + first_row() * kRow, copy ? copy + first_row() * kRow : nullptr};
-    write_depths(rows, view.mid2);
+    auto rows = this->template feature_rows<kRow>(out, copy);
 #pragma unroll
-    for (int i = 2 * kDepth; i < kMarketFeatures; ++i) rows.write(i, market_ratio(view, i));
+    for (int i = 0; i < 2 * kDepth; ++i) rows.write(i, feature_of(scaled(depth(view.mid2, i), i)));
+#pragma unroll
+    for (int i = 2 * kDepth; i < kMarketFeatures; ++i) rows.write(i, feature_of(market_ratio(view, i)));
     for (int k = 0; k < slot_count(); ++k) {
-      const Rows row = rows.of(k);
-      for (int i = 0; k > 0 && i < kMarketFeatures; ++i) {  // all slots see the same market
-        row.out[i] = rows.out[i];
-        if (copy) row.copy[i] = rows.out[i];
-      }
+      rows.begin_slot(k);
       view.role = role(k);
       view.quote = quote(k);
       view.account = account(k);
       view.target = target(k);
 #pragma unroll
-      for (int i = 0; i < kOwnFeatures; ++i) row.write(kMarketFeatures + i, own_ratio(task, view, i));
+      for (int i = 0; i < kOwnFeatures; ++i) rows.write_own(kMarketFeatures + i, feature_of(own_ratio(task, view, i)));
       if constexpr (Market::kQueues)
-        for (int side = 0; side < 2; ++side) row.write(kObservation + side, queue_ratio(this->ahead(k, side)));
+        for (int side = 0; side < 2; ++side) rows.write_own(kObservation + side, feature_of(queue_ratio(this->ahead(k, side))));
+      rows.end_slot(k);
     }
   }
 
-  KS_ON_THREAD void write_depths(const Rows& row, int32_t mid2) const {
-    const auto bids = this->bids();
-    const auto asks = this->asks();
-#pragma unroll
-    for (int i = 0; i < kDepth; ++i) {
-      const int32_t below = depth_tick(mid2, origin, i), above = depth_tick(mid2, origin, kDepth + i);
-      row.write(i, scaled(below >= 0 && below < levels ? bids[below] : 0, i));
-      row.write(kDepth + i, scaled(above >= 0 && above < levels ? asks[above] : 0, kDepth + i));
-    }
+  // What rests at the tick of the book's feature i.
+  KS_ON_THREAD int32_t depth(int32_t mid2, int i) const {
+    const int32_t tick = depth_tick(mid2, origin, i);
+    if (tick < 0 || tick >= levels) return 0;
+    return i < kDepth ? this->bids()[tick] : this->asks()[tick];
   }
 
   KS_ON_THREAD Target target(int k) const {

@@ -42,10 +42,12 @@ KS_RULE int lane_ints(int levels, int room) {
 }
 
 // With a market on the clock per lane, in ints per warp: a bit per tick and side, and a row of 16 bits per tick, or in a call
-// of 32 bits, with two more for what waits.
-KS_RULE int event_ints(int levels, bool continuous) {
-  const int words = words_of_bits(levels, 32);
-  return kWarpLanes * (continuous ? levels / 2 + 2 * words : 3 * levels + 3 * words);
+// of 32 bits, with two more for what waits. An environment's has features besides, a third of an observation at a time.
+constexpr int kFeatureBatch = (kObservation + kQueueFeatures) / 3;
+
+KS_RULE int event_ints(int levels, bool continuous, bool environment) {
+  const int words = words_of_bits(levels, 32), features = environment ? kFeatureBatch : 0;
+  return kWarpLanes * (continuous ? levels / 2 + 2 * words + features : 3 * levels + 3 * words + features);
 }
 
 // Bins of a side: the marketable one, then one per offset, up to a multiple of four.
@@ -135,7 +137,7 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
 
 // Continuous trading: a lane for each market, and blocks of one warp, so that they spread evenly.
 KS_RULE Plan plan_for_events(const PlanRequest& ask) {
-  const int32_t shared = 4 * event_ints(ask.levels, ask.events == 2);
+  const int32_t shared = 4 * event_ints(ask.levels, ask.events == 2, ask.task);
   const int64_t blocks = (ask.markets + kWarpLanes - 1) / kWarpLanes;
   return {blocks, kWarpLanes, shared, shared <= ask.shared_of_block, kWarpLanes, 0, 0, 0, 0, 0};
 }
