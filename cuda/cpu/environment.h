@@ -32,9 +32,8 @@ struct CoreMarket : Market<kLevers> {
   BestPrices resting_best() const { return {this->best_bid, this->best_ask}; }
 
   template <int kRow>
-  FeatureRows<kRow> feature_rows(float* out, float* copy) const {
-    const int64_t first = m * slots * kRow;
-    return {out + first, copy ? copy + first : nullptr};
+  FeatureRows<kRow> feature_rows(bool ended) const {
+    return FeatureRows<kRow>::final_of(launch, m * slots, ended);
   }
 
   void read_parameters() {

@@ -75,24 +75,32 @@ struct EventBook {
     return levels <= 32 << least ? least : highest_bit((uint64_t)levels) - 5;
   }
 
-  // The market's own book, where it is in memory.
-#if KS_TOGETHER
+  // The market's own book, in global memory.
   KS_ON_LANE uint32_t load_own(const Launch& launch, int64_t m) {
-    const uint32_t odd = columns(m).load(launch.bid, launch.ask);
-    const uint32_t most = take_up();
-    if (odd & kBothSides) replace_all();
-    return odd & kTooLarge ? 0xffffffffu : most;
+#if KS_TOGETHER
+    if constexpr (Width::kMarkets == kLaneCount) {
+      if (all_lanes_are_here()) {
+        const uint32_t odd = BookColumns<Width>(m, levels, row.at, bits.at).load(launch.bid, launch.ask), most = take_up();
+        if (odd & kBothSides) replace_all();
+        return odd & kTooLarge ? 0xffffffffu : most;
+      }
+    }
+#endif
+    return load(launch.bid + m * levels, launch.ask + m * levels);
   }
   KS_ON_LANE void store_own(const Launch& launch, int64_t m) {
-    const uint32_t rests = occupied_groups();
-    columns(m).store(launch.bid, launch.ask, stored | rests, group_bits());
-    stored = rests;
-  }
-  KS_ON_LANE BookColumns<Width> columns(int64_t m) const { return {m, levels, row.at, bits.at}; }
-#else
-  KS_ON_LANE uint32_t load_own(const Launch& launch, int64_t m) { return load(launch.bid + m * levels, launch.ask + m * levels); }
-  KS_ON_LANE void store_own(const Launch& launch, int64_t m) { store(launch.bid + m * levels, launch.ask + m * levels); }
+#if KS_TOGETHER
+    if constexpr (Width::kMarkets == kLaneCount) {
+      if (all_lanes_are_here()) {
+        const uint32_t rests = occupied_groups();
+        BookColumns<Width>(m, levels, row.at, bits.at).store(launch.bid, launch.ask, stored | rests, group_bits());
+        stored = rests;
+        return;
+      }
+    }
 #endif
+    store(launch.bid + m * levels, launch.ask + m * levels);
+  }
 
   // What follows from a row. Returns what rests on either side at most.
   KS_ON_LANE uint32_t take_up() {

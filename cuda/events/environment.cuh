@@ -30,12 +30,11 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE BestPrices resting_best() const { return {book.best_bid(), book.best_ask()}; }
 
   template <int kRow>
-  KS_ON_LANE auto feature_rows(float* out, float* copy) const {
+  KS_ON_LANE auto feature_rows(bool ended) const {
 #if KS_TOGETHER
-    return FeatureColumns<kRow>(this->m, slots.count(), out, copy, this->features);
+    return FeatureColumns<kRow>(launch, this->m, ended, this->features);
 #else
-    const int64_t first = this->m * slots.count() * kRow;
-    return FeatureRows<kRow>{out + first, copy ? copy + first : nullptr};
+    return FeatureRows<kRow>::final_of(launch, this->m * slots.count(), ended);
 #endif
   }
 

@@ -19,6 +19,10 @@ template <int kRow>
 struct FeatureRows {
   float *out, *copy;  // of the market's first slot; copy may be null
 
+  static KS_ON_THREAD FeatureRows final_of(const Launch& launch, int64_t first_row, bool ended) {
+    return {launch.final_observation + first_row * kRow, ended ? nullptr : launch.observation + first_row * kRow};
+  }
+
   // What all slots see is written once, and copied from slot to slot.
   KS_ON_THREAD void write(int i, float feature) const {
     out[i] = feature;
@@ -42,7 +46,8 @@ struct FeatureRows {
 //   resting_best()                  its best prices
 //   kLevers                         whether it may have regimes
 //   kQueues, ahead(k, side)         whether quotes have places in queues, and then how many built-in units are before one
-//   feature_rows<kRow>(out, copy)   a FeatureRows, or what writes as it does
+//   feature_rows<kRow>(ended)       where its final observations go, and unless its episode has ended a copy: a FeatureRows, or
+//                                   what is used as one
 //   read_parameters()               anew, of this market
 //   open_book(bids, asks)           a warm start's, or
 //   open_book()                     that of the parameters; false if its memory cannot hold it
@@ -106,12 +111,11 @@ struct ThreadEnvironment : Market {
     return true;
   }
 
-  // An observation goes to one place or to two.
-  KS_ON_THREAD void write_features(float* out, float* copy) const {
+  template <typename Rows>
+  KS_ON_THREAD void write_features(Rows rows) const {
     const BestPrices best = this->resting_best();
     View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mids[0], last_tick, origin, mids, volumes,
                               arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}};
-    auto rows = this->template feature_rows<kRow>(out, copy);
 #pragma unroll
     for (int i = 0; i < 2 * kDepth; ++i) rows.write(i, feature_of(scaled(depth(view.mid2, i), i)));
 #pragma unroll
@@ -235,7 +239,7 @@ struct ThreadEnvironment : Market {
 
   KS_ON_THREAD void observe(const Part& part) {
     // The observation of a market that restarts is that of the next episode.
-    if (part.plays) write_features(launch.final_observation, part.restarts ? nullptr : launch.observation);
+    if (part.plays) write_features(this->template feature_rows<kRow>(part.restarts));
   }
 
   KS_ON_THREAD bool begin_episodes(const Part&) {
@@ -243,7 +247,9 @@ struct ThreadEnvironment : Market {
     return begin_episode();
   }
 
-  KS_ON_THREAD void observe_opening(const Part&) { write_features(launch.observation, nullptr); }
+  KS_ON_THREAD void observe_opening(const Part&) {
+    write_features(FeatureRows<kRow>{launch.observation + first_row() * kRow, nullptr});
+  }
 
   KS_ON_THREAD void store(const Part& part) {
     if (part.frozen) return;
