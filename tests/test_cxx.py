@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from build_helpers import LOAD, TINY_CPU, load, needs_compiler, run_python, sources
+from build_helpers import LOAD, TINY_CPU, load, needs_compiler, run_python, script, sources
 from thorough import slow
 
 from kineticsim_env.runtime import build, doctor
@@ -23,13 +23,6 @@ try:
 except EngineUnavailable as error:
     print(error)
 """
-
-
-def script(path, body):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return path
 
 
 @needs_compiler
