@@ -27,10 +27,12 @@ def wrapped(paragraph: str) -> str:
     return "\n".join(wrapped)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> str:
+    """Return a table in Markdown; `right` says of each column whether it stands at the right, as numbers do."""
+    marks = ["---:" if at_right else "---" for at_right in right]
+    rule = f"|{'|'.join(marks)}|" if marks else f"| {' | '.join(['---'] * len(heads))} |"
+    lines = [f"| {' | '.join(line)} |" for line in (heads, *rows)]
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def pm(value: Mean, digits: int = 0) -> str:
