@@ -7,11 +7,11 @@ import os
 import platform
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from kineticsim_env.benchmarks.machine import processor
 from kineticsim_env.statistics import Interval, Mean
 
 
@@ -57,9 +57,4 @@ def measured_on(setting: Mapping[str, Any]) -> str:
 def _processor() -> str:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        name = platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores"
+    return f"{processor()}, {os.cpu_count()} cores"
