@@ -252,6 +252,16 @@ def test_marks(engine):
     assert sim.mid2.tolist() == [210, 212, 212, 212] and sim.last_price.tolist() == [106] * 4
 
 
+@every_engine
+def test_money_is_cash_less_thousandths_of_a_tick(engine):
+    sim = trading(engine, markets=2, slots=2)
+    sim.cash[:] = torch.tensor([[100, -7], [0, 2**40]])
+    sim.fees[:] = torch.tensor([[1500, 0], [-250, 1]])
+    sim.inventory[:] = 5
+    assert sim.money.dtype == torch.float64
+    assert sim.money.tolist() == [[98.5, -7.0], [0.25, 2**40 - 0.001]]
+
+
 def test_one_market_and_repr():
     sim = ks.Simulator(seed=4)
     assert sim.num_markets == 1 and sim.config == ks.MarketConfig.preset("paper")
