@@ -4,13 +4,12 @@ import numpy as np
 import plain_rules
 import pytest
 import torch
-from strategies import ENGINES, SERIES, assert_same, make_quotes
+from strategies import SERIES, assert_same, every_engine, make_quotes
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
 from kineticsim_env.engines.runs import EVENTS
 
-every_engine = pytest.mark.parametrize("engine", ENGINES)
 BOOKS = ("bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price", "volume", "trades", "t")
 MIXED = dict(noise=0.4, momentum=0.2, maker=0.2, fundamental=0.2, num_agents=20)  # 8, 4, 4 and 4 agents
 
