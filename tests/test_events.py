@@ -80,12 +80,6 @@ def test_calls_that_are_cut_into_pieces(seed, arrivals, mechanism, engine, monke
         both.move(rng)
 
 
-WRAPS = (
-    "an order that brings a single tick to 2^31 under continuous trading wraps its number before its side is counted"
-)
-
-
-@pytest.mark.xfail(reason=WRAPS, strict=True)
 def test_a_tick_that_reaches_the_end_stops_its_market():
     """2^31 - 1 units are at a tick when an order to sell joins them: its interval is refused, not a later one."""
     fields = {"noise": 0.0, "momentum": 0.0, "maker": 1.0, "num_agents": 7, "max_order_qty": 30, "init_depth": 0}
@@ -112,8 +106,6 @@ def test_both_stop_in_the_same_interval(seed, arrivals, mechanism, engine):
 
     A GPU's market stays as it was before the interval, as the reference's.
     """
-    if (seed, mechanism) == (23, "continuous"):
-        pytest.xfail(WRAPS)
     rng = random.Random(f"stop {seed} {arrivals} {mechanism}")
     fields, _ = random_ensemble(rng, arrivals, mechanism, 1, per_market=False)
     fields |= {"init_depth": 8, "max_order_qty": 30, "max_quote_qty": 60, "inventory_limit": None}

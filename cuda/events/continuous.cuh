@@ -175,14 +175,17 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       }
     }
     if (left == 0 || a.marketable) return true;
+    if (!kPlain && careful) {  // before it rests, as a tick that reaches 2^31 would wrap
+      put_back(touch);
+      if (!has_room(side, left)) return false;
+    }
     touch.book.rest(touch.book.flip(tick, side), left, side);
-    if (kPlain || !careful) return true;
-    put_back(touch);
-    return has_room(side);
+    return true;
   }
 
-  KS_ON_LANE bool has_room(int32_t side) {
-    if (book.total(side) + quoted(side) < (int64_t)1 << 31) return true;
+  // Whether a side stays below 2^31 with so many units more.
+  KS_ON_LANE bool has_room(int32_t side, int32_t more) {
+    if (book.total(side) + quoted(side) + more < (int64_t)1 << 31) return true;
     error |= kErrorOverflow;
     return false;
   }
@@ -268,7 +271,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     slots.set_ahead(k, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
     slots.set_moment(k, side, moment_of(t, moment));
     find_quotes();
-    return !careful || has_room(side);
+    return !careful || has_room(side, 0);
   }
 };
 
