@@ -128,9 +128,9 @@ def play(
             envs.reset(options={"reset_mask": over})
     for role in set(BLOCKS) & set(envs.groups):
         simulator.inventory[:, envs.groups[role]] = 0  # their trades are meant to be kept
-    money = liquidate(simulator).double() - simulator.fees.double() / 1000
+    liquidate(simulator)
     return {
-        role: (total * task.reward_scale if role in BLOCKS else money[:, envs.groups[role]]).cpu().numpy()
+        role: (total * task.reward_scale if role in BLOCKS else simulator.money[:, envs.groups[role]]).cpu().numpy()
         for role, total in returns.items()
     }
 

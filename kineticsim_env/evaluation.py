@@ -130,8 +130,8 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
 def price_improvement(envs: MarketVectorEnv) -> torch.Tensor:
     """Return executors' price improvement after fees and the penalty for leftovers, ticks per unit, float64 `[M]`."""
     simulator, task = envs.simulator, envs.core.task
-    cash, inventory, fees = (simulator.tensors[name][:, 0].double() for name in ("cash", "inventory", "fees"))
-    money = cash + inventory * envs.core.tensors["arrival2"] / 2 - fees / 1000
+    inventory = simulator.inventory[:, 0].double()
+    money = simulator.money[:, 0] + inventory * envs.core.tensors["arrival2"] / 2
     return (money - task.leftover_penalty * (task.block_qty - inventory.abs())) / task.block_qty
 
 
@@ -146,7 +146,8 @@ def _check_envs(envs: MarketVectorEnv) -> None:
 
 def _liquidated_pnl(simulator: Simulator) -> torch.Tensor:
     """Unwind, and return the learner's money in ticks, float64 `[M]`."""
-    return liquidate(simulator)[:, 0].double() - simulator.fees[:, 0].double() / 1000
+    liquidate(simulator)
+    return simulator.money[:, 0]
 
 
 def grid_search(
@@ -235,7 +236,7 @@ def liquidate(simulator: Simulator, max_auctions: int = 10_000) -> torch.Tensor:
         max_auctions: After how many auctions, or intervals, to give up.
 
     Returns:
-        int64 `[M, K]`, the cash of each slot once it is flat. Fees are on their own account, `simulator.fees`.
+        int64 `[M, K]`, the cash of each slot once it is flat; less fees it is `simulator.money`.
 
     Raises:
         MarketError: If inventory is left after `max_auctions`; says in how many slots.

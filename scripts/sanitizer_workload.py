@@ -63,6 +63,13 @@ def full(bins: int) -> None:
     raise AssertionError("no market overflowed")
 
 
+def random_steps(core: EnvCore, steps: int) -> None:
+    """Step with random actions of all learners."""
+    shape = (core.simulator.num_markets, len(core.roles), 4)
+    for _ in range(steps):
+        core.step(actions=torch.rand(shape, device=core.device) * 2 - 1)
+
+
 def environment(mark: str, levels: int) -> None:
     """Step one learner of each role over the ends of episodes, blocks forced through, and new scenarios."""
     task = ManyLearnersTask(horizon=3, mark=mark, warmup=5, bank_size=4, block_qty=9)
@@ -72,10 +79,9 @@ def environment(mark: str, levels: int) -> None:
     )
     core = EnvCore(5, task, ROLES, slots_of(ROLES), settings)
     core.reset(seed=3)
-    for _ in range(5):
-        core.step(actions=torch.rand((5, len(ROLES), 4), device="cuda") * 2 - 1)
+    random_steps(core, 5)
     core.set_scenarios({"noise_spread": (14, 40)})
-    core.step(actions=torch.rand((5, len(ROLES), 4), device="cuda") * 2 - 1)
+    random_steps(core, 1)
     core.close()
 
 
@@ -89,8 +95,7 @@ def environments_on_lanes(levels: int, **changes: Any) -> None:
         engine = cast(CudaEngine, core.simulator.engine)
         engine.force = {"KS_LANES": 2 * engine._reach + 2, "KS_BINS": 0}
         core.reset(seed=3)
-        for _ in range(5):
-            core.step(actions=torch.rand((70, 1, 4), device="cuda") * 2 - 1)
+        random_steps(core, 5)
         core.close()
 
 
@@ -175,10 +180,9 @@ def environments_on_the_clock(mechanism: str, roles: tuple[str, ...], sizes: lis
     settings = EnvSettings(config, engine="cuda", auctions_per_step=2, randomise=randomise, num_scenarios=8)
     core = EnvCore(37, task, roles, slots_of(roles), settings)
     core.reset(seed=3)
-    for _ in range(7):
-        core.step(actions=torch.rand((37, len(roles), 4), device="cuda") * 2 - 1)
+    random_steps(core, 7)
     core.set_scenarios({"noise_spread": (14, 20)})
-    core.step(actions=torch.rand((37, len(roles), 4), device="cuda") * 2 - 1)
+    random_steps(core, 1)
     core.reset()
     core.close()
 

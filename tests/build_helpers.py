@@ -150,6 +150,14 @@ def sources(tmp_path):
     return folder
 
 
+def script(path: Path, body: str) -> Path:
+    """Write a shell script that can be run, such as a compiler with another one behind it; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
 def start(sources: Path, code: str, **environment: str) -> subprocess.Popen:
     """Start a Python process that runs `code` with `sources` in place of cuda/."""
     script = "from pathlib import Path\nfrom kineticsim_env.runtime import build\n"

@@ -43,3 +43,26 @@ def kernels(tmp_path_factory):
             return self[name]
 
     return Built()
+
+
+@pytest.fixture
+def twice(kernels, monkeypatch):
+    """A function that makes something with the C++ engine, and again with a kernel of `HOST_KERNELS`."""
+    from kineticsim_env.runtime import build
+
+    def make(kernel, what):
+        with monkeypatch.context() as patch:
+            patch.setattr(build, "load_cpu", lambda: kernels[kernel])
+            second = what()
+        return what(), second
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """A few hundred markets are too few to share."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -16,12 +16,11 @@ from reference import Reference
 from reference.cases import random_fields, random_quotes, random_slots
 from reference.market import depth
 from reference.orders import BUY, SELL
+from strategies import FURTHER, SERIES
 
 import kineticsim_env as ks
 
 KINDS = [("each", "call"), ("clock", "call"), ("clock", "continuous")]
-SERIES = ("last_price", "volume", "mid2", "fundamental")
-FURTHER = ("best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume")
 NO_PRICE = 2**31 - 1  # of an empty side; bids have it with a minus
 _SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes")
 

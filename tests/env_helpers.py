@@ -208,6 +208,12 @@ def check_trading_market(cores):
     assert int(cores[0].simulator.tensors["volume"].sum()) > 0
 
 
+def squash(x, scale):
+    """The form of most features, in float32."""
+    x = np.asarray(x).astype(np.float32)
+    return x / (np.abs(x) + np.float32(scale))
+
+
 def launch(cores, actions):
     """Step past the checks, so that bad actions and finished episodes get to the engines."""
     for core in cores:

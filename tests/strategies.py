@@ -7,6 +7,7 @@ from seeded NumPy generators, so that the printed play replays exactly.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from kineticsim_env.config import CLASSES
 from kineticsim_env.engines.parameters import class_counts
 
 ENGINES = ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+every_engine = pytest.mark.parametrize("engine", ENGINES)
 PAIRS = [("numpy", "cpu"), pytest.param(("cpu", "cuda"), marks=pytest.mark.gpu)]
 SERIES = ("last_price", "volume", "mid2", "fundamental")
 FURTHER = ("best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume")
@@ -286,5 +288,15 @@ def assert_same(got: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], w
 def play_together(play: Play, engines: tuple[str, str]) -> None:
     """Make every move on both engines and compare after each."""
     first, second = (open_simulator(engine, play) for engine in engines)
+    assert_moves_same(first, second, play, f"{engines[1]}, ")
+
+
+def play_twice(twice: Callable, kernel: str, play: Play) -> None:
+    """Make every move on the C++ engine and on a kernel that the fixture `twice` takes, and compare after each."""
+    assert_moves_same(*twice(kernel, lambda: open_simulator("cpu", play)), play)
+
+
+def assert_moves_same(first: ks.Simulator, second: ks.Simulator, play: Play, who: str = "") -> None:
+    """Make every move of a play on two simulators, and compare after each."""
     for number, move in enumerate(play.moves):
-        assert_same(make_move(second, move), make_move(first, move), f"{engines[1]}, move {number} {move}:")
+        assert_same(make_move(second, move), make_move(first, move), f"{who}move {number} {move}:")

@@ -10,7 +10,8 @@ from kineticsim_env.benchmarks.array_form import ArrayForm
 from kineticsim_env.benchmarks.backend import Workload
 from kineticsim_env.benchmarks.engine_backends import Engine
 from kineticsim_env.benchmarks.jax_backend import JaxScan
-from kineticsim_env.benchmarks.torch_backends import TorchCompile, TorchEager, TorchGraphs
+from kineticsim_env.benchmarks.torch_backends import TorchEager, TorchGraphs
+from kineticsim_env.benchmarks.torch_compiled import TorchCompile
 from kineticsim_env.benchmarks.verify import digest, first_difference
 from kineticsim_env.config import MarketConfig
 

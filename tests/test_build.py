@@ -9,7 +9,7 @@ import signal
 
 import pytest
 import torch
-from build_helpers import ENGINE, LOAD, TINY_CPU, needs_compiler, run, run_python, sources, start
+from build_helpers import ENGINE, LOAD, TINY_CPU, needs_compiler, run, run_python, script, sources, start
 from thorough import slow
 
 from kineticsim_env.errors import EngineUnavailable
@@ -83,11 +83,9 @@ def test_a_broken_library_in_the_cache_is_replaced(sources):
 
 @needs_compiler
 def test_a_compiler_without_march_openmp_and_cpp20_will_do(sources):
-    wrapper = sources.parent / "plain-g++"
     refuse = '-march=native|-mcpu=native|-fopenmp|-std=c++20) echo "unknown option $argument" >&2; exit 1'
-    wrapper.write_text(f'#!/bin/sh\nfor argument; do case "$argument" in {refuse};; esac; done\nexec c++ "$@"\n')
-    wrapper.chmod(0o755)
-    out, err, _ = run(sources, LOAD, CXX=str(wrapper))
+    body = f'for argument; do case "$argument" in {refuse};; esac; done\nexec c++ "$@"'
+    out, err, _ = run(sources, LOAD, CXX=str(script(sources.parent / "plain-g++", body)))
     assert out == "answer 42\n" and "no OpenMP" in err, err
 
 
@@ -113,6 +111,17 @@ def test_an_error_in_the_source_shows_the_compilers_words_and_is_not_tried_twice
     out, err, _ = run(sources, CATCH)
     assert out.count("undeclared_name") >= 2 and "did not build the C++ engine" in out
     assert err.count("compiling") == 1
+
+
+def engine_compiler(path, first):
+    """Write a compiler that does something else first where it is given the engine's source; return its path."""
+    return script(path, f'case "$*" in *market_cpu.cpp*) {first};; esac\nexec c++ "$@"')
+
+
+def compiler_that_waits(folder):
+    """Write one that says in a folder that it has started, and waits there until it may go on."""
+    wait = "touch started; while [ ! -e go ]; do sleep 0.05; done"
+    return engine_compiler(folder / "slow-g++", f"cd {folder}; {wait}; cd - > /dev/null")
 
 
 FORK = (
@@ -167,13 +176,8 @@ os._exit(0)
 def test_a_child_that_is_forked_during_a_build_has_an_engine(sources, dies):
     """The thread that builds, and holds two locks, is not there; what it holds must not be waited for."""
     (sources / "market_cpu.cpp").write_text(FORK)
-    waits = sources.parent / "slow-g++"
-    wait = "touch started; while [ ! -e go ]; do sleep 0.05; done"
-    place = f"cd {sources.parent}; {wait}; cd - > /dev/null"
-    waits.write_text(f'#!/bin/sh\ncase "$*" in *market_cpu.cpp*) {place};; esac\nexec c++ "$@"\n')
-    waits.chmod(0o755)
     code = FORK_WHILE_BUILDING.replace("DIES", str(dies))
-    out, err, status = run_python(sources, code, CXX=str(waits))
+    out, err, status = run_python(sources, code, CXX=str(compiler_that_waits(sources.parent)))
     assert out == ("42\n" if dies else "42\n42\n"), (out, err, status)
     assert err.count("compiling the C++ engine") == (2 if dies else 1), err
     assert not [path for path in (sources.parent / "cache").iterdir() if ".build-" in path.name]
@@ -192,11 +196,7 @@ print(build.load_cpu().ks_answer())
 
 @needs_compiler
 def test_the_engine_is_built_beside_other_work_and_waited_for_when_it_is_needed(sources):
-    waits = sources.parent / "slow-g++"
-    wait = f"cd {sources.parent}; touch started; while [ ! -e go ]; do sleep 0.05; done; cd - > /dev/null"
-    waits.write_text(f'#!/bin/sh\ncase "$*" in *market_cpu.cpp*) {wait};; esac\nexec c++ "$@"\n')
-    waits.chmod(0o755)
-    out, err, _ = run(sources, BESIDE, CXX=str(waits))
+    out, err, _ = run(sources, BESIDE, CXX=str(compiler_that_waits(sources.parent)))
     assert out == "something else\n42\n" and err.count("compiling the C++ engine") == 1, (out, err)
 
 
@@ -221,10 +221,7 @@ print(build.load_cpu().ks_answer())
 @needs_compiler
 def test_a_compiler_that_is_interrupted_has_not_failed(sources):
     """Ctrl-C reaches the compiler, too, and perhaps no other thread than the main one."""
-    ends = sources.parent / "g++-that-ends"
-    end = f"[ -e {sources.parent}/go ] || kill -INT $$"
-    ends.write_text(f'#!/bin/sh\ncase "$*" in *market_cpu.cpp*) {end};; esac\nexec c++ "$@"\n')
-    ends.chmod(0o755)
+    ends = engine_compiler(sources.parent / "g++-that-ends", f"[ -e {sources.parent}/go ] || kill -INT $$")
     out, err, _ = run(sources, INTERRUPTED, CXX=str(ends))
     assert out == "interrupted\n42\n", (out, err)
     assert not [path for path in (sources.parent / "cache").iterdir() if ".build-" in path.name]

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 from reference.cases import random_fields
-from strategies import ENGINES
+from strategies import every_engine
 from thorough import examples
 
 import kineticsim_env as ks
 
-ENGINE = pytest.mark.parametrize("engine", ENGINES)
 PATH = "bid ask price_origin prev_mid2 ret volume fundamental_price beat_price".split()
 CONTINUOUS = {"arrivals": "clock", "mechanism": "continuous"}
 RULES = {"each": {}, "call": {"arrivals": "clock", "interval": 3}, "continuous": {**CONTINUOUS, "interval": 3}}
@@ -46,7 +45,7 @@ def seen(sim):
 # Intervals ------------------------------------------------------------------------------------------------------------
 
 
-@ENGINE
+@every_engine
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_a_continuous_market_has_the_same_path_for_every_interval(seed, engine):
     """210 events without slots, in intervals of 1, 2, 7, 30 and 105 of them."""
@@ -63,7 +62,7 @@ def test_a_continuous_market_has_the_same_path_for_every_interval(seed, engine):
             assert np.array_equal(end[name], first), name
 
 
-@ENGINE
+@every_engine
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_a_call_of_single_events_is_the_continuous_market(seed, engine):
     """Books, volume, last prices, as long as no side can have been empty when an order came.
@@ -105,7 +104,7 @@ def test_a_call_of_single_events_is_the_continuous_market(seed, engine):
 # Accounts -------------------------------------------------------------------------------------------------------------
 
 
-@ENGINE
+@every_engine
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("seed", range(examples(10)))
 def test_what_slots_gain_the_book_loses(seed, rules, engine):
@@ -197,7 +196,7 @@ def assert_in_turn(before, now, fills):
                 assert not passed.any()
 
 
-@ENGINE
+@every_engine
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_books_places_and_prices(seed, engine):
     """Looked at after every event of random markets: quotes that are sent, then quotes that stand."""

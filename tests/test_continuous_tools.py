@@ -17,6 +17,7 @@ from kineticsim_env.play.terminal import screen_lines
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.text import WIDTH, text_picture
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CONTINUOUS = {"arrivals": "clock", "mechanism": "continuous", "interval": 16, "rounding": "coin"}
 SMALL = {"engine": "cpu", "bank_size": 4, "warmup": 10}
 DEEP = ks.MarketConfig(
@@ -37,15 +38,6 @@ GROUPS = {
 }
 PLAYED = [(task, policy) for task, group in GROUPS.items() for policy in group]
 IDLE = (policies.NoTrade, policies.Hold)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """A few markets are too few to share."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 # Policies and evaluation ----------------------------------------------------------------------------------------------

@@ -1,17 +1,16 @@
 """What CXX and KINETICSIM_CXXFLAGS may hold: launchers, flags, spaces, nothing, and what a shell could not read."""
 
 import os
-import platform
 import shlex
 import shutil
 import subprocess
-import sys
 
 import pytest
-from build_helpers import LOAD, TINY_CPU, load, needs_compiler, run_python, sources
+from build_helpers import LOAD, TINY_CPU, load, needs_compiler, run_python, script, sources
 from thorough import slow
 
 from kineticsim_env.runtime import build, doctor
+from scripts.fuzz import sanitizers
 
 __all__ = ["sources"]  # a fixture
 
@@ -23,13 +22,6 @@ try:
 except EngineUnavailable as error:
     print(error)
 """
-
-
-def script(path, body):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return path
 
 
 @needs_compiler
@@ -151,23 +143,10 @@ def test_the_doctor_warns_of_a_compiler_that_links_the_cpp_library_statically(mo
     assert warning not in doctor.report(), "it links nothing"
 
 
-def sanitizer() -> str | None:
-    """Return the path of AddressSanitizer's runtime, if the compiler has one and it can run here."""
-    if platform.system() != "Linux" or build.find_cxx() is None:
-        return None
-    command = [*shlex.split(REAL), "-print-file-name=libasan.so"]
-    found = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    if not os.path.isabs(found):
-        return None
-    environment = {**os.environ, "LD_PRELOAD": found, "ASAN_OPTIONS": "detect_leaks=0"}
-    works = subprocess.run([sys.executable, "-c", ""], env=environment, capture_output=True)
-    return found if works.returncode == 0 else None
-
-
 @slow
 @needs_compiler
 def test_sanitizers_see_what_the_engine_does(sources):
-    runtime = sanitizer()
+    runtime = sanitizers.runtime("libasan.so")
     if runtime is None:
         pytest.skip("no AddressSanitizer that runs here")
     bad = "volatile int one = 1, *place = new int[one]; return place[one + 1] + 42;"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from build_helpers import needs_compiler
-from env_helpers import assert_same, clock_environments, draw_actions, launch, make_cores
+from env_helpers import assert_same, clock_environments, draw_actions, launch, make_cores, squash
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
@@ -103,13 +103,13 @@ def test_a_decision_is_a_step_of_the_simulator(mechanism):
 # Limits ---------------------------------------------------------------------------------------------------------------
 
 
-def lonely_market(roles, mechanism, depth, **task):
-    """An environment without built-in agents, on both engines; decisions are discrete, of up to 4 units."""
+def lonely_market(roles, mechanism, depth, engines=("cpu", "numpy"), horizon=10, **task):
+    """An environment without built-in agents, on some engines; decisions are discrete, of up to 4 units."""
     shares = {"noise": 0.5, "momentum": 0.0, "maker": 0.5}
     config = ks.MarketConfig(**shares, init_price=64, init_depth=depth, mechanism=mechanism, **EMPTY)
-    task = ManyLearnersTask(action_type="discrete", max_qty=4, warmup=0, bank_size=0, **task)
+    task = ManyLearnersTask(horizon=horizon, action_type="discrete", max_qty=4, warmup=0, bank_size=0, **task)
     kwargs = {"slots": ["maker", "noise"], "stagger": False, "autoreset_mode": AutoresetMode.DISABLED}
-    cores = make_cores((config, 1, task, roles), kwargs, ("cpu", "numpy"))
+    cores = make_cores((config, 1, task, roles), kwargs, engines)
     for core in cores:
         core.reset(0)
     return cores
@@ -117,7 +117,7 @@ def lonely_market(roles, mechanism, depth, **task):
 
 def test_limits_are_those_of_the_moment_when_a_quote_arrives():
     """A maker that holds all it may bids for more while its ask is about to trade: there is room when the bid comes."""
-    for core in lonely_market(["maker", "trader"], "continuous", 0, horizon=10, inventory_limit=4):
+    for core in lonely_market(["maker", "trader"], "continuous", 0, inventory_limit=4):
         core.step(choices=torch.tensor([[7, 0]]))  # bids for 4 at 63
         core.step(choices=torch.tensor([[1, 13]]))  # the trader comes first, and sells 4 at 63
         assert core.simulator.tensors["inventory"].tolist() == [[4, -4]]
@@ -142,20 +142,10 @@ def test_forced_auctions_end_where_the_limits_leave_nothing(mechanism):
 # Places in queues -----------------------------------------------------------------------------------------------------
 
 
-def squash(x, scale):
-    return np.float32(x) / (np.abs(np.float32(x)) + np.float32(scale))
-
-
 @both_engines
 def test_every_part_of_an_observation_by_hand(engine):
     """A market without built-in agents: 8 units rest on either side of 64, a maker joins them and a trader takes."""
-    config = ks.MarketConfig(
-        noise=0.5, momentum=0.0, maker=0.5, init_price=64, init_depth=8, **EMPTY, mechanism="continuous"
-    )
-    task = ManyLearnersTask(horizon=10, action_type="discrete", max_qty=4, warmup=0, bank_size=0)
-    arguments = (config, 1, task, ["maker", "trader"])
-    (core,) = make_cores(arguments, {"slots": ["maker", "noise"], "stagger": False}, (engine,))
-    core.reset(0)
+    (core,) = lonely_market(["maker", "trader"], "continuous", 8, (engine,))
     common = np.zeros(30, np.float32)
     common[[1, 11]], common[20] = squash(8, 8), squash(2, 8)  # the mid is 64, asks are one tick above it
     maker, trader = np.zeros(9, np.float32), np.zeros(9, np.float32)
@@ -188,16 +178,8 @@ def assert_rows(core, common, maker, trader):
 
 def test_what_stood_may_trade_while_the_next_order_is_on_its_way():
     """A trader who comes first fills an executor's bid for the whole block, whose next order was for as much again."""
-    config = ks.MarketConfig(
-        noise=0.5, momentum=0.0, maker=0.5, init_price=64, init_depth=8, **EMPTY, mechanism="continuous"
-    )
-    task = ManyLearnersTask(
-        horizon=10, action_type="discrete", max_qty=4, block_qty=4, side="buy", warmup=0, bank_size=0
-    )
-    arguments, kwargs = (config, 1, task, ["executor", "trader"]), {"slots": ["maker", "noise"], "stagger": False}
-    cores = make_cores(arguments, kwargs, ("cpu", "numpy"))
+    cores = lonely_market(["executor", "trader"], "continuous", 8, block_qty=4, side="buy")
     for core in cores:
-        core.reset(0)
         core.step(choices=torch.tensor([[8, 0]]))  # 4 units at the mid, 64
         assert core.simulator.tensors["quotes"][0, 0].tolist() == [64, 4, 0, 0]
         core.step(choices=torch.tensor([[10, 11]]))  # 4 units at 65, but the trader sells 4 at 64 first

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from build_helpers import builders, compile_kernel, needs_compiler, place, run_python, sources
+from build_helpers import builders, compile_kernel, needs_compiler, place, run_python, script, sources
 from thorough import slow
 from torch.utils import cpp_extension
 
@@ -264,9 +264,7 @@ def test_a_builder_can_be_asked_for(machine, monkeypatch):
 
 def test_the_nvcc_that_is_found_is_the_one_that_torch_takes(tmp_path, monkeypatch):
     for folder in ("home/bin", "path"):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "nvcc").write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.99'\n")
-        (tmp_path / folder / "nvcc").chmod(0o755)
+        script(tmp_path / folder / "nvcc", "echo 'Cuda compilation tools, release 12.4, V12.4.99'")
     monkeypatch.setenv("PATH", str(tmp_path / "path"), prepend=os.pathsep)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.delenv("CUDA_HOME", raising=False)

@@ -23,14 +23,11 @@ pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no 
 
 
 @pytest.fixture
-def make_pair(kernels, monkeypatch):
+def make_pair(twice):
     """Make an environment twice: on the C++ engine, and on the lanes' step."""
 
-    def make(arguments, kwargs, variant="lanes"):
-        with monkeypatch.context() as patch:
-            patch.setattr(build, "load_cpu", lambda: kernels[variant])
-            lanes = make_cores(arguments, kwargs, ("cpu",))
-        return make_cores(arguments, kwargs, ("cpu",)) + lanes
+    def make(arguments, kwargs, kernel="lanes"):
+        return twice(kernel, lambda: make_cores(arguments, kwargs, ("cpu",))[0])
 
     return make
 

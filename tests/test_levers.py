@@ -9,13 +9,13 @@ from ensembles import Ensemble, random_ensemble
 from env_helpers import check_agreement, check_cores_agree, environments, make_cores
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import Play, assert_same, make_move, open_simulator, play_together, plays, under_levers
+from strategies import play_together, play_twice, plays, under_levers
 from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.engines import variants
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
-from kineticsim_env.runtime import build, layout
+from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ManyLearnersTask
 
 pytestmark = needs_compiler
@@ -90,53 +90,36 @@ def test_environments_on_a_gpu_agree(environment, levers, bad):
 # Kernels on the CPU against the C++ engine ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def twice(kernels, monkeypatch):
-    """Make something with the C++ engine, and again with a variant of the kernel."""
-
-    def make(variant, what, levers="levers"):
-        with monkeypatch.context() as patch:
-            patch.setattr(build, "load_cpu", lambda: kernels[f"{variant} and {levers}"])
-            kernel = what()
-        return what(), kernel
-
-    return make
-
-
-def play_twice(twice, variant: str, play: Play, levers: str = "levers") -> None:
-    first, second = twice(variant, lambda: open_simulator("cpu", play), levers)
-    for number, move in enumerate(play.moves):
-        assert_same(make_move(second, move), make_move(first, move), f"move {number} {move}:")
-
-
 @settings(max_examples=examples(40), suppress_health_check=[quiet])
 @given(play=plays(levels=(8, 32, 128)), levers=SEEDS)
 def test_runs_of_warps_agree(twice, play, levers):
-    play_twice(twice, "warp", dataclasses.replace(play, config=under_levers(play.config, levers)))
+    play_twice(twice, "warp and levers", dataclasses.replace(play, config=under_levers(play.config, levers)))
 
 
 @settings(max_examples=examples(40), suppress_health_check=[quiet])
 @given(play=plays(levels=(64, 128), reach=15), levers=SEEDS)
 def test_runs_of_warps_with_bins_agree(twice, play, levers):
-    play_twice(twice, "warp with bins", dataclasses.replace(play, config=under_levers(play.config, levers, reach=15)))
+    config = under_levers(play.config, levers, reach=15)
+    play_twice(twice, "warp with bins and levers", dataclasses.replace(play, config=config))
 
 
-def check_environment(twice, variant, environment, levers="levers"):
-    check_cores_agree(twice(variant, lambda: make_cores(*environment[:2], ("cpu",))[0], levers), environment, 0.05)
+def check_environment(twice, kernel, environment):
+    check_cores_agree(twice(kernel, lambda: make_cores(*environment[:2], ("cpu",))[0]), environment, 0.05)
 
 
 @pytest.mark.parametrize("variant", ["warp", "warp with bins"])
 @settings(max_examples=examples(25), suppress_health_check=[quiet])
 @given(environment=environments(), levers=SEEDS)
 def test_environments_of_warps_agree(twice, variant, environment, levers):
-    check_environment(twice, variant, environment_under(environment, lambda c: under_levers(c, levers, reach=12)))
+    environment = environment_under(environment, lambda c: under_levers(c, levers, reach=12))
+    check_environment(twice, f"{variant} and levers", environment)
 
 
 @settings(max_examples=examples(25), suppress_health_check=[quiet])
 @given(environment=environments(most_slots=1), levers=SEEDS)
 def test_environments_of_one_slot_agree(twice, environment, levers):
     environment = environment_under(environment, lambda c: under_levers(c, levers, reach=12))
-    check_environment(twice, "warp of one slot", environment)
+    check_environment(twice, "warp of one slot and levers", environment)
 
 
 @pytest.mark.parametrize("variant", ["lanes", "lanes and deadlines", "warp of one slot"])
@@ -147,14 +130,14 @@ def test_environments_agree_under_the_coin_alone(twice, variant, environment, co
         markets = max(config.per_market.values(), default=0)
         return config.replace(rounding=[("even", "coin")[c] for c in coin[:markets]] if markets else "coin", fee=-7)
 
-    check_environment(twice, variant, environment_under(environment, toss), "rounding")
+    check_environment(twice, f"{variant} and rounding", environment_under(environment, toss))
 
 
 @settings(max_examples=examples(40), suppress_health_check=[quiet])
 @given(play=plays(levels=(8, 32, 128)))
 def test_runs_agree_under_the_coin_alone(twice, play):
     coin = dataclasses.replace(play, config=play.config.replace(rounding="coin"))
-    play_twice(twice, "warp", coin, "rounding")
+    play_twice(twice, "warp and rounding", coin)
 
 
 # The plan -------------------------------------------------------------------------------------------------------------

@@ -7,14 +7,13 @@ import plain_rules
 import pytest
 import torch
 from hypothesis import given, settings
-from strategies import ENGINES, STYLES, make_config, make_move, make_quotes, open_simulator, plays
+from strategies import STYLES, every_engine, make_config, make_move, make_quotes, open_simulator, plays
 from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.engines.parameters import class_counts
 
 BUY, SELL = (10, 5, 8, 0, 2), (0, 4, 7, 6, 3)  # the paper's worked case
-every_engine = pytest.mark.parametrize("engine", ENGINES)
 
 
 def only_slots(engine, slots, markets=1, levels=8, **fields):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from ensembles import assert_market_is, total_fills
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Reference
@@ -11,17 +12,6 @@ from thorough import examples
 import kineticsim_env as ks
 
 SMALL = (8, 16, 32, 64, 128)
-
-
-def assert_market_is(sim, m, seen):
-    """Compare market m of a simulator with what the reference shows, name by name."""
-    tensors = {name: tensor[m].tolist() for name, tensor in sim.tensors.items() if name != "about"}
-    tensors |= {"last_price": int(sim.last_price[m]), "mid2": int(sim.mid2[m])}
-    names = "t episode error mid2 last_price price_origin volume trades bid ask quotes cash inventory fees".split()
-    for name in names:
-        assert seen[name] == tensors[name], name
-    assert seen["fundamental"] == tensors["fundamental_price"]
-    assert seen["prev_mid2"] == tensors["prev_mid2"] + 2 * tensors["price_origin"]
 
 
 def play_beside(play: Play, moves) -> None:
@@ -39,8 +29,8 @@ def play_beside(play: Play, moves) -> None:
         fills = sim.step(quotes, auctions).tolist()
         for m, reference in enumerate(alone):
             seen = reference.decision(None if quotes is None else quotes[m].tolist(), auctions)
-            assert_market_is(sim, m, seen[-1])
-            assert fills[m] == np.sum([one["fills"] for one in seen], axis=0).reshape(-1, 2).astype(int).tolist()
+            assert_market_is(sim, m, reference)
+            assert fills[m] == total_fills(seen)
 
 
 def moves_of(seed, count=8):

@@ -20,18 +20,10 @@ from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evalua
 from kineticsim_env.policies.attackers import _Clocked
 from kineticsim_env.tasks import ManyLearnersTask
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 MARKETS = 512
 SELDOM = (policies.LastStep, policies.MarkTheClose)  # trade little: what they lose shows in many markets only
 REWARDS = ("pnl", "inventory", "asymmetric")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """A few hundred markets are too few to share."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from kineticsim_env.policies.base import (
 )
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 EXECUTORS = (
     policies.DoNothing,
     policies.RandomOrders,
@@ -37,15 +38,6 @@ TRADERS = (
 )
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 SEED = 1 << 40
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """A few hundred markets are too few to share."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def environment(kind, num_envs=128, **arguments):

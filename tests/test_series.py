@@ -6,14 +6,12 @@ tests/strategies.py.
 
 import pytest
 import torch
-from ensembles import FURTHER, NO_PRICE
-from strategies import ENGINES, Play, assert_same, make_move, open_simulator, under_levers
+from ensembles import NO_PRICE
+from strategies import FURTHER, Play, assert_same, every_engine, make_move, open_simulator, under_levers
 
 import kineticsim_env as ks
 from kineticsim_env.engines import runs
 
-every_engine = pytest.mark.parametrize("engine", ENGINES)
-on_clock = every_engine
 GRID = dict(num_levels=16, init_price=8, max_order_qty=1)
 CONTINUOUS = dict(arrivals="clock", mechanism="continuous")
 
@@ -86,7 +84,7 @@ def test_prices_are_absolute_and_of_built_in_orders(engine):
     assert all(part.shape == (1, 1, 2) for part in result.series.values())
 
 
-@on_clock
+@every_engine
 @pytest.mark.parametrize("fields", [{"arrivals": "clock"}, CONTINUOUS])
 def test_books_on_the_clock(engine, fields):
     sim = silent(engine, interval=2, beat=5, **fields)
@@ -100,7 +98,7 @@ def test_books_on_the_clock(engine, fields):
 # Signed volume --------------------------------------------------------------------------------------------------------
 
 
-@on_clock
+@every_engine
 def test_takers_buys_less_their_sells(engine):
     """Learned takers, who take from the book and from each other; who has waited counts for nothing."""
     sim = silent(engine, interval=1, **CONTINUOUS)
@@ -118,7 +116,7 @@ def test_takers_buys_less_their_sells(engine):
     assert result.series["signed_volume"].flatten().tolist() == [3, -5 + 1, 0, 3]
 
 
-@on_clock
+@every_engine
 def test_what_built_in_takers_buy_and_sell(engine):
     """All orders are marketable, and never empty a side: what is signed and traded are the same takers' units."""
     fields = dict(num_agents=8, noise=1.0, momentum=0.0, maker=0.0, market_order_prob=1.0, init_depth=1000)

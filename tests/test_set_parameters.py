@@ -7,7 +7,7 @@ import pytest
 import torch
 from ensembles import KINDS, Ensemble, random_ensemble
 from reference.cases import random_fields
-from strategies import ENGINES, assert_same, make_quotes
+from strategies import assert_same, every_engine, make_quotes
 from thorough import examples
 
 import kineticsim_env as ks
@@ -15,7 +15,6 @@ from kineticsim_env.config import CLASSES
 from kineticsim_env.envs.vector import TradingVectorEnv
 from kineticsim_env.runtime.fields import ENSEMBLE_WIDE as SHARED
 
-every_engine = pytest.mark.parametrize("engine", ENGINES)
 M = 7
 TRADING = ks.MarketConfig.preset("trading")
 CHANGES = {

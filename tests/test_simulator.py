@@ -4,13 +4,12 @@ import numpy as np
 import plain_rules
 import pytest
 import torch
-from strategies import ENGINES, SERIES, assert_same, make_quotes
+from strategies import SERIES, assert_same, every_engine, make_quotes
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
 from kineticsim_env.engines.runs import EVENTS
 
-every_engine = pytest.mark.parametrize("engine", ENGINES)
 BOOKS = ("bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price", "volume", "trades", "t")
 MIXED = dict(noise=0.4, momentum=0.2, maker=0.2, fundamental=0.2, num_agents=20)  # 8, 4, 4 and 4 agents
 
@@ -250,6 +249,16 @@ def test_marks(engine):
     saved["quotes"][:] = torch.tensor([105, 3, 106, 3])
     sim.load_state_dict(saved)
     assert sim.mid2.tolist() == [210, 212, 212, 212] and sim.last_price.tolist() == [106] * 4
+
+
+@every_engine
+def test_money_is_cash_less_thousandths_of_a_tick(engine):
+    sim = trading(engine, markets=2, slots=2)
+    sim.cash[:] = torch.tensor([[100, -7], [0, 2**40]])
+    sim.fees[:] = torch.tensor([[1500, 0], [-250, 1]])
+    sim.inventory[:] = 5
+    assert sim.money.dtype == torch.float64
+    assert sim.money.tolist() == [[98.5, -7.0], [0.25, 2**40 - 0.001]]
 
 
 def test_one_market_and_repr():

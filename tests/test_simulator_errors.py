@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from strategies import ENGINES, assert_same
+from strategies import assert_same, every_engine
 
 import kineticsim_env as ks
 from kineticsim_env.engines.runs import EVENTS
 from kineticsim_env.errors import EngineUnavailable, MarketError
 
-every_engine = pytest.mark.parametrize("engine", ENGINES)
 CONFIG = ks.MarketConfig(num_levels=16, init_price=8, num_agents=12)  # 8 noise, 2 momentum and 2 makers
 GOOD = np.zeros((3, 2, 4), np.int32)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from env_helpers import squash
 
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import MarketMakingVectorEnv, TradingVectorEnv
@@ -17,11 +18,6 @@ def make(num_envs=4, kind=TradingVectorEnv, **kwargs):
 
 def random_actions(steps, num_envs, seed=0, size=2):
     return np.random.default_rng(seed).uniform(-1, 1, (steps, num_envs, size)).astype(np.float32)
-
-
-def squash(x, scale):
-    x = np.asarray(x).astype(np.float32)
-    return x / (np.abs(x) + np.float32(scale))
 
 
 # Orders ---------------------------------------------------------------------------------------------------------------

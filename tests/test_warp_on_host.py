@@ -8,7 +8,7 @@ from ensembles import Ensemble, random_ensemble
 from env_helpers import check_cores_agree, check_trading_market, environments, make_cores, trading_market
 from hypothesis import HealthCheck, given, settings
 from reference.orders import BUY, SELL
-from strategies import Play, assert_same, make_move, open_simulator, plays
+from strategies import play_twice, plays
 from test_second_model import fill_up
 from thorough import examples
 
@@ -19,19 +19,6 @@ from kineticsim_env.tasks.base import ROLES
 
 pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
 few_examples = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture
-def twice(kernels, monkeypatch):
-    """Make something with the C++ engine, and again with a variant of the kernel."""
-
-    def make(variant, what):
-        with monkeypatch.context() as patch:
-            patch.setattr(build, "load_cpu", lambda: kernels[variant])
-            kernel = what()
-        return what(), kernel
-
-    return make
 
 
 @pytest.mark.parametrize("variant", ["warp", "warp with bins"])
@@ -54,13 +41,6 @@ def test_environments_of_one_slot_agree_on_every_tensor(twice, environment):
 def test_they_agree_in_the_trading_market(twice, role, mark):
     made = twice("warp with bins and rounding", lambda: make_cores(*trading_market(role, mark=mark), ("cpu",))[0])
     check_trading_market(made)
-
-
-def play_twice(twice, variant, play: Play):
-    """Make every move of a play on both, and compare after each."""
-    first, second = twice(variant, lambda: open_simulator("cpu", play))
-    for number, move in enumerate(play.moves):
-        assert_same(make_move(second, move), make_move(first, move), f"move {number} {move}:")
 
 
 @few_examples

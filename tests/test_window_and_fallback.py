@@ -9,9 +9,9 @@ from strategies import (
     ENGINES,
     PAIRS,
     Play,
+    assert_moves_same,
     assert_same,
     fitting_slots,
-    make_move,
     make_quotes,
     open_simulator,
     play_together,
@@ -100,9 +100,7 @@ def test_books_that_no_auction_leaves_behind(engines, seed, levels, agents, spre
     for sim in sims:
         for row, side in zip((sim.bid, sim.ask), sides, strict=True):
             row.copy_(torch.from_numpy(side.astype(np.int32)))
-    for number, move in enumerate(play.moves):
-        wanted, got = (make_move(sim, move) for sim in sims)
-        assert_same(got, wanted, f"move {number} {move}:")
+    assert_moves_same(*sims, play)
 
 
 # C++ draws words 512 at a time, and copies bins from 64 noise agents on; CUDA goes through agents 32 and 64 at a time.

@@ -30,7 +30,7 @@ def describe() -> dict[str, Any]:
         "gpu_memory_bytes": gpu.total_memory if gpu else None,
         "driver": _ask_gpu("driver_version").get("driver_version") if gpu else None,
         "clocks": _ask_gpu(*_CLOCKS) if gpu else {},
-        "cpu": _cpu_model(),
+        "cpu": processor(),
         "cpu_cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "platform": platform.platform(),
@@ -70,7 +70,8 @@ def _ask_gpu(*fields: str) -> dict[str, str]:
     return dict(zip(fields, (value.strip() for value in done.stdout.splitlines()[0].split(",")), strict=False))
 
 
-def _cpu_model() -> str:
+def processor() -> str:
+    """Return what the processor calls itself."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

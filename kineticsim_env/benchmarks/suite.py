@@ -80,7 +80,8 @@ def all_backends() -> list[Any]:
     from kineticsim_env.benchmarks.cuda_backends import NaiveCuda, PaperBlock
     from kineticsim_env.benchmarks.engine_backends import Engine
     from kineticsim_env.benchmarks.jax_backend import JaxScan
-    from kineticsim_env.benchmarks.torch_backends import TorchCompile, TorchEager, TorchGraphs
+    from kineticsim_env.benchmarks.torch_backends import TorchEager, TorchGraphs
+    from kineticsim_env.benchmarks.torch_compiled import TorchCompile
 
     engines = [Engine("cuda"), Engine("cpu"), Engine("cpu", threads=1), Engine("numpy")]
     return [*engines, PaperBlock(), NaiveCuda(), TorchGraphs(), TorchCompile(), TorchEager(), JaxScan()]

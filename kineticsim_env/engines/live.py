@@ -109,6 +109,13 @@ class LiveMarkets:
 
     @property
     @one_at_a_time
+    def money(self) -> torch.Tensor:
+        """Cash less fees of the slots, ticks x units, float64 `[M, K]`, a copy; inventory is not in it."""
+        self.engine.check_sizes()
+        return self.tensors["cash"].double() - self.tensors["fees"].double() / 1000
+
+    @property
+    @one_at_a_time
     def last_price(self) -> torch.Tensor:
         """Last clearing price, absolute ticks, int32 `[M]`, a copy."""
         self.engine.check_sizes()

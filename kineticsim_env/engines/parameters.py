@@ -108,8 +108,7 @@ def parameter_rows(
     rows["window"] = column(config.window)
     rows["tie"] = column(np.asarray(config.tie) == "mid")
     rows["residue"] = column(np.asarray(config.residue) == "cancel")
-    start = config.init_price if config.fundamental_price is None else config.fundamental_price
-    rows["fundamental_price"] = column(start)
+    rows["fundamental_price"] = column(_fundamental_at_start(config.fundamental_price, config.init_price))
     rows["max_quote_qty"] = column(config.max_quote_qty)
     rows["inventory_limit"] = column(-1 if config.inventory_limit is None else config.inventory_limit)
     for name in ("fee", "taker_offset", "taker_fee", "tax", "collar", "tick_size", "quote_latency"):
@@ -123,6 +122,11 @@ def parameter_rows(
         given = getattr(config, name)
         rows[name] = column(0 if not config.uses_clock else config.num_agents if given is None else given)
     return rows
+
+
+def _fundamental_at_start(given: Any, init_price: Any) -> Any:
+    """Return a field `fundamental_price` as numbers: None is the opening price that comes with it."""
+    return init_price if given is None else given
 
 
 def regime_rows(config: MarketConfig) -> dict[str, np.ndarray]:
@@ -166,9 +170,12 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
         if isinstance(value, np.ndarray) and len(value) != len(chosen):
             raise ValueError(f"{name}: got {len(value)} per-market values, allowed is one, or {len(chosen)}")
     if not chosen.all():
-        if wanted.get("fundamental_price", 0) is None and config.fundamental_price is not None:
-            wanted["fundamental_price"] = wanted.get("init_price", config.init_price)  # which None says that it is
-        wanted = {name: _where(name, chosen, value, config) for name, value in wanted.items()}
+        present = {name: getattr(config, name) for name in wanted}
+        name = "fundamental_price"
+        if name in wanted and not (wanted[name] is None and present[name] is None):
+            wanted[name] = _fundamental_at_start(wanted[name], wanted.get("init_price", config.init_price))
+            present[name] = _fundamental_at_start(present[name], config.init_price)
+        wanted = {name: _where(name, chosen, value, present[name]) for name, value in wanted.items()}
     found = config.replace(**wanted)
     stuck = (np.asarray(config.window) > 0) & (np.asarray(found.window) == 0)
     if np.any(stuck):
@@ -176,13 +183,10 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
     return found
 
 
-def _where(name: str, chosen: np.ndarray, value: Any, config: MarketConfig) -> Any:
+def _where(name: str, chosen: np.ndarray, value: Any, present: Any) -> Any:
     """Return a field's new value where markets are chosen, and its present one elsewhere."""
-    present = getattr(config, name)
     if value is None and present is None:
         return None
-    if name == "fundamental_price" and present is None:  # which is the opening price
-        present = config.init_price
     if value is None or present is None:
         raise ValueError(
             f"{name}: got {show(value)} for some markets beside {show(present)} in others, allowed are numbers in all"

@@ -142,8 +142,8 @@ class Game:
             done, step = bool(terminated) or bool(truncated), step + 1
         if executes:
             return float(price_improvement(envs)[0])
-        cash = liquidate(envs.simulator)
-        return float(cash[0, 0]) - float(envs.simulator.fees[0, 0]) / 1000
+        liquidate(envs.simulator)
+        return float(envs.simulator.money[0, 0])
 
 
 def _replay(actions: list[torch.Tensor]) -> Policy:

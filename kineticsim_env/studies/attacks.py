@@ -64,15 +64,10 @@ def attack_together(config: MarketConfig, how: Owner, markets: int, engine: str 
         rows = torch.tensor(how.plan(decision), dtype=torch.float32, device=simulator.device)
         core.step(actions=rows.expand(markets, -1, -1).contiguous())
         traded += core.fills.sum((1, 2))
-    value = _money(simulator) + (simulator.inventory * simulator.fundamental_price[:, None]).sum(1).double()
+    value = simulator.money.sum(1) + (simulator.inventory * simulator.fundamental_price[:, None]).sum(1).double()
     liquidate(simulator)
-    parts = (_money(simulator), value, traded / core.task.horizon)
+    parts = (simulator.money.sum(1), value, traded / core.task.horizon)
     return Outcome(*(part.cpu().numpy() for part in parts))
-
-
-def _money(simulator: Any) -> torch.Tensor:
-    """Return cash less fees of all slots of a market, in ticks."""
-    return simulator.cash.sum(1).double() - simulator.fees.sum(1).double() / 1000
 
 
 # Plans ----------------------------------------------------------------------------------------------------------------

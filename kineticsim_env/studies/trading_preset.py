@@ -85,9 +85,9 @@ def trade(config: MarketConfig, rule: Rule, markets: int, engine: str = "auto") 
     for _ in range(AUCTIONS):
         total += simulator.step(rule(simulator))[:, 0]
         held += simulator.inventory[:, 0].abs()
-    cash = liquidate(simulator)[:, 0].double() - simulator.fees[:, 0].double() / 1000
+    liquidate(simulator)
     bought, sold = (total.double() / AUCTIONS).T.cpu().numpy()
-    return Game(cash.cpu().numpy(), bought, sold, (held.double() / AUCTIONS).cpu().numpy())
+    return Game(simulator.money[:, 0].cpu().numpy(), bought, sold, (held.double() / AUCTIONS).cpu().numpy())
 
 
 def without_learners(config: MarketConfig, markets: int, engine: str = "auto") -> Market:

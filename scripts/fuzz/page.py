@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.benchmarks.machine import processor
 from kineticsim_env.runtime import build
 from scripts.fuzz.run import Result
 
@@ -26,14 +27,6 @@ WHAT = {
     "calls": "everything public with wrong arguments",
     "races": "engine threads under ThreadSanitizer",
 }
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _compiler() -> str:
@@ -53,7 +46,7 @@ def facts(result: Result, seed: int, sanitized: bool, arguments: list[str]) -> d
     return {
         "command": shlex.join(["python", "-m", "scripts.fuzz", *arguments]),
         "date": datetime.date.today().isoformat(),
-        "machine": f"{_cpu()}, {os.cpu_count()} cores",
+        "machine": f"{processor()}, {os.cpu_count()} cores",
         "versions": ", ".join([f"Python {platform.python_version()}", *_versions(), _compiler()]),
         "sources": build.source_hash()[:12],
         "sanitizers": sanitized,

@@ -21,9 +21,9 @@ from kineticsim_env.studies.continuous_preset import PATIENCE, REACH, play_late,
 from kineticsim_env.studies.trading_preset import Game, play
 from scripts.pages import trading_preset
 from scripts.pages.continuous_preset_text import page
+from scripts.pages.preset_text import best_of
 from scripts.pages.trading_preset import Measured, measure, take_options
 from scripts.pages.trading_preset_figures import curves
-from scripts.pages.trading_preset_text import best_of
 
 SKEWS = (0.0, 0.02, 0.04, 0.08, 0.12)
 SKEW = 0.04  # of the candidates' second row

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kineticsim_env.statistics import mean_and_error
 from scripts.pages.markdown import pm, table, wrapped
-from scripts.pages.trading_preset_text import (
+from scripts.pages.preset_text import (
     Games,
     best_by_skew,
     best_of,

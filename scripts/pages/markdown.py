@@ -7,11 +7,11 @@ import os
 import platform
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from kineticsim_env.benchmarks.machine import processor
 from kineticsim_env.statistics import Interval, Mean
 
 
@@ -27,10 +27,12 @@ def wrapped(paragraph: str) -> str:
     return "\n".join(wrapped)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> str:
+    """Return a table in Markdown; `right` says of each column whether it stands at the right, as numbers do."""
+    marks = ["---:" if at_right else "---" for at_right in right]
+    rule = f"|{'|'.join(marks)}|" if marks else f"| {' | '.join(['---'] * len(heads))} |"
+    lines = [f"| {' | '.join(line)} |" for line in (heads, *rows)]
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def pm(value: Mean, digits: int = 0) -> str:
@@ -55,9 +57,4 @@ def measured_on(setting: Mapping[str, Any]) -> str:
 def _processor() -> str:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        name = platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores"
+    return f"{processor()}, {os.cpu_count()} cores"

@@ -15,7 +15,7 @@ from typing import Any
 
 from scripts.pages.markdown import wrapped
 from scripts.pages.performance_clock import clock, readme_row
-from scripts.pages.performance_rows import Figures, events, lines, load, met, micro, rate, source
+from scripts.pages.performance_rows import Figures, events, load, met, micro, number_table, rate, source
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NEEDED = "engine agents levels markets baselines memory steps python suite training learning cpu".split()
@@ -119,7 +119,7 @@ def stands(figures: Figures, scaling: Mapping[str, Any]) -> str:
         f"The paper's authors measured their own kernel at {PUBLISHED / 1e9} G events/s on an H200; {rate(best)} is "
         f"{best / PUBLISHED:.1f} times that."
     )
-    return "\n\n".join([wrapped(intro), lines(heads, rows), wrapped(outro)])
+    return "\n\n".join([wrapped(intro), number_table(heads, rows), wrapped(outro)])
 
 
 def sweeps(figures: Figures) -> str:
@@ -131,7 +131,7 @@ def sweeps(figures: Figures) -> str:
         ("markets", (1, 16, 256, 1024, 4096, 16384, 1 << 20)),
     ):
         cells = [rate(events(figures, str(at), group), 1e9) for at in shown]
-        tables.append(lines([group, *(f"{at:,}" for at in shown)], [["events/s", *cells]]))
+        tables.append(number_table([group, *(f"{at:,}" for at in shown)], [["events/s", *cells]]))
     return "\n\n".join(tables)
 
 
@@ -143,7 +143,7 @@ def steps(figures: Figures) -> str:
     for what, suffix in (("several per warp", ", several per warp"), ("one per lane", "")):
         names = [f"{markets} markets, {agents} agents{suffix}" for agents, markets in shapes]
         rows.append([what, *(rate(figures["steps", name]["steps_per_s"]) for name in names)])
-    return lines(heads, rows)
+    return number_table(heads, rows)
 
 
 def drawn(figures: Figures) -> str:
@@ -164,7 +164,7 @@ def drawn(figures: Figures) -> str:
         "As in [the suite](benchmarks/README.md), random actions are drawn between the steps, which takes 3 us with "
         "1,024 and 5 to 7 us with 65,536 markets:"
     )
-    return "\n\n".join([wrapped(intro), lines(["markets", *(f"{at:,}" for at in markets)], rows), wrapped(text)])
+    return "\n\n".join([wrapped(intro), number_table(["markets", *(f"{at:,}" for at in markets)], rows), wrapped(text)])
 
 
 def training(figures: Figures) -> str:
@@ -176,7 +176,7 @@ def training(figures: Figures) -> str:
         ["an earlier one ([scaling_h200.json](benchmarks/scaling_h200.json))", "83 M", "156 M", "444 M"],
         ["the one before that ([training_h200.json](benchmarks/training_h200.json))", "71 M", "119 M", "236 M"],
     ]
-    return lines(["training steps/s", "CleanRL's settings", "`--fast`", "environment alone"], rows)
+    return number_table(["training steps/s", "CleanRL's settings", "`--fast`", "environment alone"], rows)
 
 
 def cores(figures: Figures) -> str:
@@ -200,7 +200,7 @@ def cores(figures: Figures) -> str:
         f"cores the engine does {rate(both, 1e6)} events/s, {both / oracle:.0f} times the NumPy engine in the same run "
         f"({rate(oracle)})."
     )
-    return "\n\n".join([wrapped(intro), lines(heads, [["events/s", *cells]]), wrapped(outro)])
+    return "\n\n".join([wrapped(intro), number_table(heads, [["events/s", *cells]]), wrapped(outro)])
 
 
 def parts(counts: Mapping[str, Any]) -> str:
@@ -235,7 +235,7 @@ def parts(counts: Mapping[str, Any]) -> str:
         f"Counted by `python -m scripts.auction_parts` ([auction_parts.json](benchmarks/auction_parts.json)): valgrind "
         f"counts the instructions that {counts['compiler']} made; a part has those of its functions, inlined or not."
     )
-    return "\n\n".join([wrapped(intro), lines(["instructions per auction", *found], rows), wrapped(outro)])
+    return "\n\n".join([wrapped(intro), number_table(["instructions per auction", *found], rows), wrapped(outro)])
 
 
 def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
@@ -271,7 +271,7 @@ def readme(figures: Figures, scaling: Mapping[str, Any]) -> str:
         f"{rate(trading, 1e6)} of them per second, and `paper` {rate(paper, 1e6)}: an auction of the 20 agents costs "
         "nearly as much as one of the 256 ([why](docs/performance.md#the-c-engine))."
     )
-    return "\n\n".join([lines(["", "one H200", "CPU"], rows), wrapped(text)])
+    return "\n\n".join([number_table(["", "one H200", "CPU"], rows), wrapped(text)])
 
 
 def replaced(text: str, name: str, body: str) -> str:

@@ -6,7 +6,7 @@ Both are empty until the group `clock` has been measured.
 from __future__ import annotations
 
 from scripts.pages.markdown import wrapped
-from scripts.pages.performance_rows import Figures, events, lines, met, micro, rate, source
+from scripts.pages.performance_rows import Figures, events, met, micro, number_table, rate, source
 
 SHAPES = ("trading", 20), ("trading", 64), ("paper", 256)  # presets and agents
 MARKETS = 1024, 65536, 1 << 18
@@ -108,7 +108,7 @@ def goals(figures: Figures) -> str:
     rows.append(
         ["all else, with levers off, beside the version before", "3% slower at most", f"[in the log]({LOG})", ""]
     )
-    return lines(["what", "goal", "measured", "bound by"], rows)
+    return number_table(["what", "goal", "measured", "bound by"], rows)
 
 
 def orders(figures: Figures) -> str:
@@ -119,7 +119,7 @@ def orders(figures: Figures) -> str:
         more = figures.get(("clock", f"continuous, {shape}, 262144 markets"))
         second = rate(more["events_per_s"]) if more else ""
         rows.append([f"`{shape.replace(',', '`,', 1)}", rate(of(figures, f"continuous, {shape}")), second])
-    return "\n\n".join([lines(heads, rows), "The slot has no quotes in these runs. In steps it quotes."])
+    return "\n\n".join([number_table(heads, rows), "The slot has no quotes in these runs. In steps it quotes."])
 
 
 def mechanisms(figures: Figures) -> str:
@@ -136,7 +136,7 @@ def mechanisms(figures: Figures) -> str:
                 f"{share(figures, shape):.2f}",
             ]
         )
-    return lines(heads, rows)
+    return number_table(heads, rows)
 
 
 def steps(figures: Figures) -> str:
@@ -145,4 +145,4 @@ def steps(figures: Figures) -> str:
     for name, what in (("continuous", "continuous trading"), ("call", "call auctions on the clock")):
         found = [figures["clock", f"{name}, steps, {markets} markets"] for markets in MARKETS]
         rows.append([what, *(f"{rate(row['steps_per_s'])} ({micro(row['us_per_step'])})" for row in found)])
-    return lines(["environment steps/s, 20 agents, one slot", *(f"{at:,} markets" for at in MARKETS)], rows)
+    return number_table(["environment steps/s, 20 agents, one slot", *(f"{at:,} markets" for at in MARKETS)], rows)

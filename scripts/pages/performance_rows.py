@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kineticsim_env.config import PRESETS
+from scripts.pages.markdown import table
 
 Figures = Mapping[tuple[str, str], Mapping[str, Any]]  # by group and name of a row
 PLAYED = "paper", "trading"  # presets of the rows
@@ -60,10 +61,9 @@ def met(text: str, reached: bool) -> str:
     return f"**{text}**" if reached else text
 
 
-def lines(heads: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """Return a table whose columns but the first `words`, and `bound by`, are numbers."""
-    marks = ["---" if at < words or head == "bound by" else "---:" for at, head in enumerate(heads)]
-    return "\n".join([f"| {' | '.join(heads)} |", f"|{'|'.join(marks)}|", *(f"| {' | '.join(row)} |" for row in rows)])
+def number_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table whose columns but the first, and `bound by`, are numbers."""
+    return table(heads, rows, [at > 0 and head != "bound by" for at, head in enumerate(heads)])
 
 
 def events(figures: Figures, name: str, group: str = "engine") -> float:
