@@ -146,9 +146,8 @@ def draw_actions(core, generator, bad):
     actions = generator.uniform(-1, 1, (*shape, 4)).astype(np.float32)
     extreme = np.array([-1, 0, 1], dtype=np.float32)[generator.integers(0, 3, actions.shape)]
     actions = np.where(generator.random(actions.shape) < 0.3, extreme, actions)
-    wrong = np.array([np.nan, np.inf, -np.inf, 1.5, -(2.0**30)], dtype=np.float32)[
-        generator.integers(0, 5, actions.shape)
-    ]
+    wrong = np.array([np.nan, np.inf, -np.inf, 1.5, -(2.0**30), 1.001, -1.001, 1.0010002], dtype=np.float32)
+    wrong = wrong[generator.integers(0, len(wrong), actions.shape)]
     return {"actions": torch.from_numpy(np.where(generator.random(actions.shape) < bad, wrong, actions))}
 
 

@@ -197,7 +197,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
         Args:
             actions: float32 `[M, A]` in [-1, 1], or int64 `[M]`, as the task's action space says; a tensor on the
-                device, or NumPy.
+                device, or NumPy. What is at most 0.001 outside [-1, 1] is clamped. What is further out is refused; on
+                a GPU it is clamped, and an error at the next check.
 
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
