@@ -13,8 +13,13 @@ from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
 
-SCENARIOS = {"noise_spread": (0, 12), "market_order_prob": [0.0, 0.4, 1.0], "fee": (0, 9), "max_order_qty": [1, 4]}
-_LEVERS = {"rounding": ["even", "coin"], "tick_size": (1, 3), "tax": (0, 2), "collar": [0, 3]}
+SCENARIOS = {
+    "noise_spread": (0, 12),
+    "market_order_prob": [0.0, 0.4, 1.0],
+    "fee": (0, 9),
+    "max_order_qty": {"values": [1, 4]},
+}
+_LEVERS = {"rounding": ["even", "coin"], "tick_size": (1, 3), "tax": (0, 2), "collar": {"values": [0, 3]}}
 CLOCK_SCENARIOS = {
     "call": SCENARIOS | _LEVERS,
     "continuous": SCENARIOS | _LEVERS | {"quote_latency": (0, 9), "taker_fee": (-5, 20)},

@@ -315,7 +315,7 @@ def test_settings_that_change_between_compiled_steps(engine, backend):
     saved, number = one.state_dict(), two.core.launcher.number
     changes = [
         lambda envs: envs.set_task(reward="pnl"),
-        lambda envs: envs.set_scenarios({"fee": [9], "noise_spread": [3, 5]}),
+        lambda envs: envs.set_scenarios({"fee": [9], "noise_spread": {"values": [3, 5]}}),
         lambda envs: envs.load_state_dict(saved, strict=False),
         lambda envs: envs.set_task(reward="inventory", inventory_penalty=0.5),
         lambda envs: envs.reset(seed=11),

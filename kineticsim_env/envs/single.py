@@ -14,6 +14,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -21,7 +22,7 @@ from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
 
 
-class MarketEnv(BaseMarketEnv, gym.Env):
+class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     """One market of `MarketVectorEnv`: what `MarketMakingEnv`, `ExecutionEnv` and `TradingEnv` share.
 
     NumPy in and out, no autoreset, no stagger. Seeded s, it plays what market m of a vector environment seeded s - m
