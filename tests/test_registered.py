@@ -1,4 +1,4 @@
-"""What Gymnasium's registry makes: `EnvSpec.to_json` and back is the same environment."""
+"""What Gymnasium's registry makes: `EnvSpec.to_json` and back is the same environment; a limit is the horizon."""
 
 import json
 
@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 import kineticsim_env as ks
 from kineticsim_env.envs.registered import pack_arguments
 from kineticsim_env.envs.scenarios import make_scenarios
-from kineticsim_env.envs.single import MarketMakingEnv
+from kineticsim_env.envs.single import ExecutionEnv, MarketMakingEnv
 
 IDS = [f"KineticSim/{task}-v0" for task in ("MarketMaking", "Execution", "Trading")]
 SMALL = {"engine": "numpy", "bank_size": 3, "bank_per_market": 2, "warmup": 3, "horizon": 6}
@@ -169,3 +169,94 @@ def test_configs_of_fields(config, error, match):
 def test_arguments_of_a_kind_that_nobody_knows_stay():
     given = {"mine": print, "randomise": None, "deep": {"list": (1, [np.float64(2.5)])}}
     assert pack_arguments(given) == {"mine": print, "randomise": None, "deep": {"list": [1, [2.5]]}}
+
+
+# A limit of steps -----------------------------------------------------------------------------------------------------
+
+
+def episode(env):
+    """Play an episode; return the last step, and how many there were."""
+    env.reset(seed=3)
+    for step in range(1, 1000):
+        result = env.step(np.zeros(env.action_space.shape, np.float32))
+        if result[2] or result[3]:
+            return result, step
+    raise AssertionError("no episode ended")
+
+
+NO_HORIZON = {name: value for name, value in SMALL.items() if name != "horizon"} | {"engine": "cpu"}
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("limit", [1, 20, 350])
+def test_a_limit_of_make_is_the_horizon(name, limit):
+    """As in `make_vec` and as `horizon` itself, to the bit; 300 and 100 are the defaults."""
+    limited = gym.make(name, max_episode_steps=limit, **NO_HORIZON)
+    plain = gym.make(name, horizon=limit, **NO_HORIZON)
+    vector = gym.make_vec(name, num_envs=1, max_episode_steps=limit, stagger=False, **NO_HORIZON)
+    assert {env.unwrapped.core.task.horizon for env in (limited, plain, vector)} == {limit}
+    (one, steps), (two, wanted) = episode(limited), episode(plain)
+    assert steps == wanted <= limit and (steps == limit or "Execution" in name)
+    np.testing.assert_array_equal(one[0], two[0])
+    assert one[1] == two[1] and one[2] == two[2] and one[4] == two[4]
+    assert_same([limited.unwrapped.core, plain.unwrapped.core], "at the end")
+    vector.reset(seed=3)
+    for _ in range(steps):
+        last = vector.step(np.zeros(vector.action_space.shape, np.float32))
+    np.testing.assert_array_equal(last[4]["final_obs"][0], two[0])
+    assert last[1][0] == np.float32(two[1]) and last[2][0] == two[2]
+
+
+def test_a_block_is_forced_at_the_limit():
+    hold = np.array([0, -1], np.float32)  # no order
+    env = gym.make(IDS[1], max_episode_steps=20, block_qty=30, side="buy", **NO_HORIZON)
+    env.reset(seed=1)
+    for _ in range(20):
+        _, _, terminated, _, infos = env.step(hold)
+    assert terminated and infos["inventory"] == infos["bought"] == 30
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_no_other_limit_cuts_a_horizon(name):
+    env = gym.make(name, horizon=500, **NO_HORIZON)
+    assert "TimeLimit" not in str(env) and env.spec.max_episode_steps is None
+    assert gym.make(name, horizon=7, max_episode_steps=-1, **NO_HORIZON).unwrapped.core.task.horizon == 7
+    if "Execution" not in name:
+        assert episode(env)[1] == 500
+
+
+def test_a_limit_in_a_spec():
+    """It comes back from JSON, whatever makes environments of a spec; it overrides the horizon."""
+    env = gym.make(IDS[1], max_episode_steps=20, horizon=50, **NO_HORIZON)
+    assert env.unwrapped.core.task.horizon == 20 and env.spec.max_episode_steps == 20
+    spec = EnvSpec.from_json(env.spec.to_json())
+    assert gym.make(spec).unwrapped.core.task.horizon == 20
+    assert gym.make(spec, max_episode_steps=9).unwrapped.core.task.horizon == 9
+    assert gym.make(spec, max_episode_steps=-1).unwrapped.core.task.horizon == 50
+    assert gym.make_vec(spec, num_envs=2).core.task.horizon == 20
+    settings = {"vectorization_mode": "sync", "max_episode_steps": 8, **NO_HORIZON}
+    assert [one.unwrapped.core.task.horizon for one in gym.make_vec(IDS[1], num_envs=2, **settings).envs] == [8, 8]
+
+
+def test_environments_that_make_does_not_make_itself():
+    """A limit is taken from `make` by what it makes, subclasses included, and by nothing inside of that."""
+
+    class Mine(ExecutionEnv):
+        def __init__(self, **arguments):
+            super().__init__(**arguments)
+
+    class Around(gym.Wrapper):
+        def __init__(self, **arguments):
+            super().__init__(ExecutionEnv(**arguments))
+
+    limited = {"max_episode_steps": 12, **NO_HORIZON}
+    assert gym.make(EnvSpec("Mine-v0", Mine), **limited).unwrapped.core.task.horizon == 12
+    assert gym.make(EnvSpec("Around-v0", Around), **limited).unwrapped.core.task.horizon == 100
+    assert ExecutionEnv(**limited).core.task.horizon == 12
+    assert gym.make(EnvSpec("Mine-v0", Mine, max_episode_steps=15), **NO_HORIZON).unwrapped.core.task.horizon == 15
+
+
+@pytest.mark.parametrize("limit", [0, -2, 2.5, "20", True])
+def test_bad_limits(limit):
+    with pytest.raises((TypeError, ValueError), match=r"horizon: got|max_episode_steps"):
+        gym.make(IDS[0], max_episode_steps=limit, **NO_HORIZON)

@@ -1,12 +1,14 @@
 """`RegisteredEnv`: what environments that Gymnasium's registry makes know of how they were made.
 
-`EnvSpec.to_json` and back gives the same environment. `single` and `vector` derive from it.
+`EnvSpec.to_json` and back gives the same environment, and `max_episode_steps` of `gymnasium.make` is the horizon.
+`single` and `vector` derive from it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,3 +70,23 @@ def _pack(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_pack(entry) for entry in value]
     return value
+
+
+def limit_of_make(env: object) -> Any:
+    """Return the `max_episode_steps` of the `gymnasium.make` that makes this environment, None without one.
+
+    `make` hands it to the wrapper `TimeLimit` alone, which cuts episodes from outside: one of another horizon, or one
+    whose block is never forced. Nothing but the frame of `make` has it while the environment is made.
+
+    Args:
+        env: The environment, whose `__init__` calls.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_locals.get("self") is env:  # its class's, and those of classes of users
+        frame = frame.f_back
+    if frame is None or frame.f_code is not registration.make.__code__:
+        return None
+    limit = frame.f_locals.get("max_episode_steps")
+    if limit is None:
+        limit = getattr(frame.f_locals.get("env_spec"), "max_episode_steps", None)
+    return None if limit == -1 else limit  # -1 asks for no limit
