@@ -77,7 +77,10 @@ class _MarketsEnv(EnvBase):
         return TensorDict(packed, batch_size=size, device=self.device)
 
     def _set_seed(self, seed: int | None) -> None:
-        """Keep the seed, from 0, for the next reset of all markets; TorchRL derives its next seed from it."""
+        """Keep the seed, from 0, for the next reset of all markets; TorchRL derives its next seed from it.
+
+        Seeds of several runs: `run_seed`.
+        """
         self._seed = None if seed is None else check_count("seed", seed, 0, 2**63 - self.envs.num_envs)
 
     def close(self, *, raise_if_closed: bool = True) -> None:

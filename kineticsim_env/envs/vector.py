@@ -174,7 +174,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
         Args:
             seed: An int s seeds market m with s + m and starts its random stream at episode 0; so does one int per
-                market. None goes on to the next episode; the first time it draws a seed from `np_random`.
+                market. Seeds 1 and 2 share all markets but one: give several runs `run_seed(r)`. None goes on to the
+                next episode; the first time it draws a seed from `np_random`.
             options: None, or `{"reset_mask": mask}` with a bool array or tensor `[M]` (at least one True): only those
                 markets are reset.
 
