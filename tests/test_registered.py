@@ -32,6 +32,7 @@ ARGUMENTS = {
     "values": {"randomise": {"fee": [0, 3, 9], "tie": ["mid", "lowest"]}, "num_scenarios": 5, "scenario_seed": 9},
     "two values": {"randomise": {"fee": {"values": [0, 9]}, "noise_spread": np.array([8, 20])}, "num_scenarios": 5},
     "values of NumPy": {"randomise": {"cancel_prob": np.float32([0.1, 0.3])}, "num_scenarios": 5},
+    "values of torch": {"randomise": {"cancel_prob": {"values": torch.tensor([0.1, 0.3])}}, "num_scenarios": 5},
     "a table": {"randomise": TABLE},
     "a config": {"config": TRADING.replace(num_agents=33, noise_spread=5)},
     "a config of shares that were scaled": {"config": TRADING.replace(noise=0.45 + 4e-7)},
@@ -125,6 +126,9 @@ def test_both_spellings_draw_the_same():
             ({"low": 8, "high": 20}, {"values": [1, 5, 7]}, {"low": 0.1, "high": 0.3}),
             ({"high": 20, "low": 8}, {"values": (1, 5, 7)}, {"high": 0.3, "low": 0.1}),
             ((8, 20), {"values": np.array([1, 5, 7])}, (0.1, 0.3)),
+            ((np.float32(8), np.int64(20)), np.array([1, 0, 5, 0, 7, 0])[::2], (np.float64(0.1), 0.3)),
+            ((8, 20), torch.tensor([1, 5, 7]), (0.1, 0.3)),
+            ((8, 20), {"values": torch.tensor([1.0, 0.0, 5.0, 0.0, 7.0, 0.0])[::2]}, (0.1, 0.3)),
         )
     ]
     assert all(table == drawn[0] for table in drawn[1:])
@@ -138,6 +142,8 @@ def test_both_spellings_draw_the_same():
         ({"fee": {"low": 3}}, ValueError, r"randomise\['fee'\]: got {'low': 3}, allowed is \(low, high\), or a list"),
         ({"fee": {"low": 3, "high": 1}}, ValueError, r"randomise\['fee'\]: got \(3, 1\), allowed are two whole"),
         ({"fee": {"low": 1, "high": 3, "values": [1]}}, ValueError, r"randomise\['fee'\]: got {'low'"),
+        ({"fee": torch.tensor(3)}, ValueError, r"randomise\['fee'\]: got tensor\(3\)"),
+        ({"fee": torch.tensor([1, 2], device="meta")}, TypeError, r"randomise\['fee'\]: got tensor"),
         ({"fee": {"values": 3}}, ValueError, r"randomise\['fee'\]: got {'values': 3}"),
         ({"fee": {"values": []}}, ValueError, r"randomise\['fee'\]: got {'values': \[\]}"),
         ({"fee": {"values": {"low": 1, "high": 2}}}, ValueError, r"randomise\['fee'\]: got {'values'"),

@@ -16,7 +16,16 @@ import numpy as np
 from kineticsim_env.config import CLASSES, TEXTS, MarketConfig, make_config
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS
-from kineticsim_env.runtime.values import as_float, check_count, check_dict, is_number, is_one_of, is_whole, show
+from kineticsim_env.runtime.values import (
+    as_float,
+    check_array,
+    check_count,
+    check_dict,
+    is_number,
+    is_one_of,
+    is_whole,
+    show,
+)
 
 NUM_SCENARIOS = 256  # if nobody says
 MAX_SCENARIOS = 1 << 16
@@ -138,6 +147,8 @@ def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -
             return generator.integers(low, high, rows, endpoint=True)
         return generator.uniform(low, high, rows)
     values = choice["values"] if keys == {"values"} else choice
+    if hasattr(values, "detach"):  # a tensor, without importing torch here
+        values = check_array(f"randomise[{name!r}]", values, "(low, high), or a list of values")
     many = isinstance(values, Sequence) and not isinstance(values, (str, bytes, bytearray, memoryview))
     if not keys and many and len(values) == 2 and all(is_number(value) for value in values):
         raise ValueError(
