@@ -20,7 +20,7 @@ import torch
 from ppo_comparison import machine_name
 from tqdm import tqdm
 
-from kineticsim_env import BatchedParallelEnv, policies
+from kineticsim_env import BatchedParallelEnv, policies, run_seed
 from kineticsim_env.evaluation import HELD_OUT_SEED, HELD_OUT_WARM_SEED, confidence_interval, liquidate
 from kineticsim_env.policies.base import order_action
 
@@ -158,7 +158,7 @@ def compare(args: Any, learners: Mapping[str, int], trained: Mapping[str, Any], 
     results: dict[str, dict[str, Any]] = {}
     for role in tqdm(trained, desc="comparison", unit="role"):
         scripted = stand_ins(training, role)
-        scores = {name: measure(role, scripted[name], training, args.seed << 32).mean() for name in scripted}
+        scores = {name: measure(role, scripted[name], training, run_seed(args.seed)).mean() for name in scripted}
         best = max((name for name in scores if name != "random"), key=scores.__getitem__)
         learned = measure(role, trained[role].act)
         rows = {"learned": learned} | {

@@ -25,7 +25,7 @@ from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from kineticsim_env import BatchedParallelEnv
+from kineticsim_env import BatchedParallelEnv, run_seed
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.tasks.base import MARKET_FEATURES
 
@@ -41,7 +41,7 @@ class Args:
     learners: tuple[str, ...] = ("maker=2", "momentum=1", "noise=1", "executor=1")  # of which role how many
     action_type: Literal["continuous", "discrete"] = "continuous"  # the form of all learners' actions
     central_critic: bool = False  # values of the market's state() rather than of a learner's own observation
-    seed: int = 1  # seed of the networks, and run r of the training markets (r * 2^32)
+    seed: int = 1  # seed of the networks, and run r of the training markets (run_seed)
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"  # where the markets run
     output: Path = Path("runs/ippo_many_learners")  # folder of networks, TensorBoard log, table and picture
     start: Path | None = None  # folder of networks to go on from, of the same roles and settings
@@ -310,7 +310,7 @@ def train(args: Args, envs: BatchedParallelEnv, partners: Partners | None = None
     """
     torch.manual_seed(args.seed)
     trainer, batch, curve = Trainer(args, envs, partners), args.num_envs * args.num_steps, []
-    trainer.prepare(args.seed << 32)
+    trainer.prepare(run_seed(args.seed))
     updates = max(1, args.total_steps // batch)
     writer = SummaryWriter(args.output / "tensorboard")
     began = time.perf_counter()

@@ -38,7 +38,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
-from kineticsim_env import MarketConfig
+from kineticsim_env import MarketConfig, run_seed
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
@@ -60,7 +60,7 @@ class Args:
     SETTINGS: ClassVar[tuple[str, ...]] = "reward", "inventory_penalty", "reward_scale", "auctions_per_step"
 
     seed: int = 1
-    """seed of the networks, and run r of the training markets (r * 2^32)"""
+    """seed of the networks, and run r of the training markets (run_seed)"""
     preset: Literal["trading", "continuous"] = "trading"
     """the market"""
     set: tuple[str, ...] = ()
@@ -424,7 +424,7 @@ def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any) -> list[d
     Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart.
     """
     args.fill_in(envs.device.type == "cuda")
-    seed = args.seed << 32
+    seed = run_seed(args.seed)
     trainer, mine = Trainer(args, envs, networks), seed + RANK * envs.num_envs
     batch = args.num_envs * args.num_steps
     updates, first = max(1, args.total_steps // batch), 0

@@ -24,7 +24,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
-from kineticsim_env import MarketConfig, policies
+from kineticsim_env import MarketConfig, policies, run_seed
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env, format_table
 from kineticsim_env.runtime.options import changes_of
 
@@ -36,7 +36,7 @@ LEARNED = "PPO (learned)"
 class Args:
     """Train a market maker with PPO and compare it with scripted ones."""
 
-    seed: int = 1  # seed of the networks; market m trains on the market seed: seed * 2^32 + m
+    seed: int = 1  # seed of the networks; market m trains on the market seed run_seed(seed) + m
     preset: Literal["trading", "continuous"] = "trading"  # the market
     set: tuple[str, ...] = ()  # changes of its fields, such as quote_latency=10
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"  # where the markets run
@@ -162,12 +162,12 @@ def update(
 def train(args: Args, envs: Any, networks: ActorCritic, test_envs: Any) -> list[tuple[int, float]]:
     """Train the networks; returns the learning curve: steps, and mean liquidated PnL on training seeds."""
     optimizer = torch.optim.Adam(networks.parameters(), lr=args.learning_rate, eps=1e-5)
-    observation, _ = envs.reset(seed=args.seed << 32)
+    observation, _ = envs.reset(seed=run_seed(args.seed))
     steps, fraction, began, curve = 0, 0.0, time.perf_counter(), []
     with SummaryWriter(args.output) as writer, tqdm(total=args.total_steps, unit="step", unit_scale=True) as bar:
         while True:
             if fraction >= len(curve) / args.num_evals or fraction >= 1.0:
-                pnl, half_width = evaluate(networks.act, test_envs, args.seed << 32).pnl_interval()
+                pnl, half_width = evaluate(networks.act, test_envs, run_seed(args.seed)).pnl_interval()
                 curve.append((steps, pnl))
                 writer.add_scalar("charts/liquidated_pnl", pnl, steps)
                 bar.set_postfix_str(f"liquidated PnL {pnl:.0f} ± {half_width:.0f} ticks")

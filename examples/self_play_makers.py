@@ -30,7 +30,7 @@ from ippo_comparison import Policy, held_out, interval, play
 from ppo_comparison import machine_name
 from tqdm import tqdm
 
-from kineticsim_env import BatchedParallelEnv, policies
+from kineticsim_env import BatchedParallelEnv, policies, run_seed
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import confidence_interval
 from kineticsim_env.statistics import best_prices
@@ -58,7 +58,7 @@ class Args:
     """Train makers in four ways and play every pair of makers against each other."""
 
     seed: int = 1
-    """seed of the networks, and run r of the training markets (r * 2^32)"""
+    """seed of the networks, and run r of the training markets (run_seed)"""
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"
     """where the markets run"""
     output: Path = Path("runs/self_play_makers")
@@ -142,7 +142,9 @@ def fit(args: Args) -> tuple[dict[str, Policy], dict[str, str]]:
         choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         scores = []
         for choice in tqdm(choices, desc=f"fitting {name}", leave=False):
-            scores.append(play(envs, {"maker": [make(task, **choice), rival]}, args.seed << 32)["maker"][:, 0].mean())
+            scores.append(
+                play(envs, {"maker": [make(task, **choice), rival]}, run_seed(args.seed))["maker"][:, 0].mean()
+            )
         best = choices[int(np.argmax(scores))]
         made[name] = make(task, **best)
         notes[name] = ", ".join(f"{key}={value}" for key, value in best.items()) + f" (best of {len(choices)})"

@@ -8,6 +8,7 @@ from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.counterfactual import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
+from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Rollout, Simulator
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
@@ -31,6 +32,7 @@ __all__ = [
     "counterfactual",
     "env_counterfactual",
     "parallel_env",
+    "run_seed",
 ]
 
 for _task in ("MarketMaking", "Execution", "Trading"):

@@ -210,7 +210,7 @@ class MarketConfig:
 def make_config(fields: Mapping[str, Any]) -> MarketConfig:
     """Build a config from named fields, with an error that lists the allowed names."""
     known = [field.name for field in dataclasses.fields(MarketConfig)]
-    unknown = sorted(set(fields) - set(known))
+    unknown = sorted(set(fields) - set(known), key=str)
     if unknown:
         raise TypeError(f"MarketConfig: unknown field {unknown[0]!r}, allowed are {', '.join(known)}")
     return MarketConfig(**fields)

@@ -32,7 +32,7 @@ from kineticsim_env.runtime.values import (
 )
 from kineticsim_env.simulator import Simulator
 
-HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + r * 2^32; training uses r * 2^32
+HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + run_seed(r), and trains from run_seed(r)
 HELD_OUT_WARM_SEED = 2**61 + 2**60  # warm starts that no training run has seen
 ENVIRONMENTS = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
 MEASURES = {  # what `Evaluation.pnl` is

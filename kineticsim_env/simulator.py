@@ -64,7 +64,7 @@ class Simulator(LiveMarkets):
             num_markets: M; the length of the per-market fields, else 1, if None.
             engine: `"auto"`, `"cuda"`, `"cpu"` or `"numpy"`. `"auto"` takes the C++ engine for a single market.
             device: For CUDA, which GPU.
-            seed: Market m is seeded `seed + m`; or one seed per market.
+            seed: Market m is seeded `seed + m`; or one seed per market. For several runs see `run_seed`.
             slots: How many learners are added, or for each one the class (`"noise"`, `"momentum"`, `"maker"`,
                 `"fundamental"`) of the agent that it replaces, None for one that replaces nobody. At most 32.
             validate: Check the error words before every call, at the price of a synchronisation on CUDA.

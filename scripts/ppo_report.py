@@ -5,12 +5,13 @@
 The pictures of each task's last machine's first run are copied beside the page.
 """
 
+import dataclasses
 import json
 import shutil
 import sys
 from pathlib import Path
 
-from kineticsim_env.evaluation import MEASURES
+from kineticsim_env.evaluation import ENVIRONMENTS, MEASURES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 LEARNED = "PPO (learned)"
@@ -19,7 +20,7 @@ HEAD = """# Learned traders against scripted ones
 <!-- Written by `python scripts/ppo_report.py`; edit that file instead. -->
 
 These are runs of the fast PPO example and of its other two tasks; `examples/ppo_market_maker.py`, which `make demo`
-runs, is the same algorithm in one short file. They train on the seeds `seed * 2^32 + m`, and everyone is compared on
+runs, is the same algorithm in one short file. They train on the seeds `run_seed(seed) + m`, and everyone is compared on
 held-out ones (from 2^62, with warm starts that no training run has seen). Makers and traders are judged by **liquidated
 PnL**: cash after the inventory was unwound through the market at the end of the episode, at most `max_order_qty` units
 per auction; executors by what their trades **made against the arrival price**, per unit of the block (minus the
@@ -48,6 +49,17 @@ def settings(run: dict) -> str:
     return "`--fast`" if run["args"].get("fast") else "default"
 
 
+def rewards(run: dict) -> str:
+    """Say in which settings of the task a run differs from the defaults, as its returns do too."""
+    task, args = ENVIRONMENTS[run["task"]].task_type, run["args"]
+    defaults = {field.name: field.default for field in dataclasses.fields(task)}
+    others = {name: args[name] for name in defaults if args.get(name, defaults[name]) != defaults[name]}
+    if not others:
+        return "All play the task's default settings.\n"
+    played = [f"`{name}={value}`, where the task's default is {defaults[name]}" for name, value in others.items()]
+    return f"All play {'; '.join(played)}. Returns are of these rewards.\n"
+
+
 def row(run: dict) -> str:
     """Return the summary line of one run."""
     last, digits = run["curve"][-1], 3 if run["task"] == "Execution" else 0
@@ -67,6 +79,7 @@ def section(task: str, runs: dict[Path, dict]) -> list[str]:
     """Return the lines of one task, and copy its pictures."""
     title, script = TASKS[task]
     parts = [f"## {title}\n", f"`python {script}`, judged by: {MEASURES[task]}.\n"]
+    parts += list(dict.fromkeys(map(rewards, runs.values())))
     for machine in dict.fromkeys(run["machine"] for run in runs.values()):
         chosen = {folder: run for folder, run in runs.items() if run["machine"] == machine}
         parts.append(f"### {title} on {machine}\n")

@@ -13,8 +13,13 @@ from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 from kineticsim_env.tasks.many_learners import slots_of
 
-SCENARIOS = {"noise_spread": (0, 12), "market_order_prob": [0.0, 0.4, 1.0], "fee": (0, 9), "max_order_qty": [1, 4]}
-_LEVERS = {"rounding": ["even", "coin"], "tick_size": (1, 3), "tax": (0, 2), "collar": [0, 3]}
+SCENARIOS = {
+    "noise_spread": (0, 12),
+    "market_order_prob": [0.0, 0.4, 1.0],
+    "fee": (0, 9),
+    "max_order_qty": {"values": [1, 4]},
+}
+_LEVERS = {"rounding": ["even", "coin"], "tick_size": (1, 3), "tax": (0, 2), "collar": {"values": [0, 3]}}
 CLOCK_SCENARIOS = {
     "call": SCENARIOS | _LEVERS,
     "continuous": SCENARIOS | _LEVERS | {"quote_latency": (0, 9), "taker_fee": (-5, 20)},
@@ -146,9 +151,8 @@ def draw_actions(core, generator, bad):
     actions = generator.uniform(-1, 1, (*shape, 4)).astype(np.float32)
     extreme = np.array([-1, 0, 1], dtype=np.float32)[generator.integers(0, 3, actions.shape)]
     actions = np.where(generator.random(actions.shape) < 0.3, extreme, actions)
-    wrong = np.array([np.nan, np.inf, -np.inf, 1.5, -(2.0**30)], dtype=np.float32)[
-        generator.integers(0, 5, actions.shape)
-    ]
+    wrong = np.array([np.nan, np.inf, -np.inf, 1.5, -(2.0**30), 1.001, -1.001, 1.0010002], dtype=np.float32)
+    wrong = wrong[generator.integers(0, len(wrong), actions.shape)]
     return {"actions": torch.from_numpy(np.where(generator.random(actions.shape) < bad, wrong, actions))}
 
 

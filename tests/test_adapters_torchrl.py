@@ -216,6 +216,65 @@ def test_groups_train():
     assert torch.isfinite(total) and any(parameter.grad is not None for parameter in loss.parameters())
 
 
+# Programs -------------------------------------------------------------------------------------------------------------
+
+
+def open_one():
+    return TorchRLEnv(MAKER, num_envs=5, **SMALL)
+
+
+def open_many():
+    return TorchRLGroupEnv(BatchedParallelEnv(5, {"maker": 1, "trader": 2}, **MANY))
+
+
+def given(env, data, step):
+    """Put actions of a step into its tensordict."""
+    generator = torch.Generator().manual_seed(step)
+    for key in env.action_keys:
+        data = data.set(key, torch.rand(env.full_action_spec[key].shape, generator=generator) * 2 - 1)
+    return data
+
+
+def assert_alike(found, wanted):
+    assert set(found.keys(True, True)) == set(wanted.keys(True, True))
+    for key in wanted.keys(True, True):
+        assert_bits(found[key], wanted[key])
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of its own programs
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("make", [open_one, open_many], ids=["one learner", "many"])
+def test_compiled_steps(make, backend):
+    """Over ends of episodes, with TorchRL's resets: a program gives the bits of a plain step."""
+    torch._dynamo.reset()
+    one, two = make(), make()
+    for env in (one, two):
+        env.set_seed(3)
+    step = torch.compile(two.step_and_maybe_reset, backend=backend)
+    wanted, found, ended = one.reset(), two.reset(), 0
+    for t in range(14):
+        plain, wanted = one.step_and_maybe_reset(given(one, wanted, t))
+        compiled, found = step(given(two, found, t))
+        assert_alike(compiled, plain)
+        assert_alike(found, wanted)
+        ended += int(plain["next", "done"].sum())
+    assert ended >= 5
+
+
+def test_a_step_in_one_graph():
+    torch._dynamo.reset()
+    one, two = open_one(), open_one()
+    for env in (one, two):
+        env.set_seed(3)
+    step = torch.compile(two.step, fullgraph=True, backend="aot_eager")
+    wanted, found = one.reset(), two.reset()
+    for t in range(14):
+        plain, compiled = one.step(given(one, wanted, t)), step(given(two, found, t))
+        assert_alike(compiled, plain)
+        wanted, found = one.maybe_reset(one.step_mdp(plain)), two.maybe_reset(two.step_mdp(compiled))
+        assert_alike(found, wanted)
+
+
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +289,8 @@ def test_live_results_are_refused():
     for env in (TorchRLEnv(plain), TorchRLGroupEnv(many)):
         with pytest.raises(ValueError, match="copy: got False, allowed"):
             env.rollout(2)
+        with pytest.raises(ValueError, match="copy: got False, allowed"):  # before any program is compiled
+            env.reset()
 
 
 def test_without_the_library(monkeypatch):

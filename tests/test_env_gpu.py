@@ -228,7 +228,7 @@ def test_a_checkpoint_goes_on_on_another_engine():
 # Every task, scenarios, many learners ---------------------------------------------------------------------------------
 
 TASKS = [(MarketMakingVectorEnv, {}), (ExecutionVectorEnv, {"block_qty": 12}), (TradingVectorEnv, {"max_loss": 10.0})]
-RANDOMISE = {"noise_spread": (6, 20), "fee": [0, 100, 2500], "max_order_qty": [1, 9]}
+RANDOMISE = {"noise_spread": (6, 20), "fee": [0, 100, 2500], "max_order_qty": {"values": [1, 9]}}
 LEARNERS = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1, "trader": 1}
 
 

@@ -203,7 +203,7 @@ def test_more_than_2_to_the_31_units_trade_in_an_interval(engine):
 def test_a_state_without_events_is_refused(engine, mechanism, name):
     """The C++ engine divided by its beats and died; a kernel would not have ended."""
     config = hostile_clock.hostile_config(mechanism, levers=False)
-    settings = {"warmup": 1, "bank_size": 2, "randomise": {"fee": [0, 9]}, "num_scenarios": 2}
+    settings = {"warmup": 1, "bank_size": 2, "randomise": {"fee": {"values": [0, 9]}}, "num_scenarios": 2}
     envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, config=config, engine=engine, **settings).unwrapped
     envs.reset(seed=1)
     saved = envs.state_dict()

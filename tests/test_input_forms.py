@@ -350,5 +350,5 @@ def test_scenarios_have_one_way_in(engine):
         core.reset()
     with pytest.raises(ValueError, match="scenario_params: got 2 rows, allowed are 256"):
         core._hand_over_task()
-    envs.unwrapped.set_scenarios({"fee": [3, 4]})
+    envs.unwrapped.set_scenarios({"fee": (3, 4)})
     core.reset()

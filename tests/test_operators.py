@@ -109,8 +109,10 @@ CASES = [
 CASES += [
     ("inductor", "same_step", False, "MarketMaking", "continuous"),
     ("inductor", "same_step", True, "Execution", "continuous"),
+    ("inductor", "next_step", False, "Trading", "discrete"),
     ("inductor", "next_step", True, "MarketMaking", "discrete"),
     ("inductor", "disabled", False, "Trading", "continuous"),
+    ("inductor", "disabled", True, "Execution", "discrete"),
 ]
 
 
@@ -125,8 +127,33 @@ def test_a_policy_and_a_step_in_one_graph(engine, backend, mode, copy, task, act
     if task == "Execution":
         settings["block_qty"] = 9
     one, two = make(engine, **settings), make(engine, **settings)
-    act = network(two)
-    play(one, two, compiled(lambda observation: two.step(act(observation)), backend), 14)
+    act, counted = network(two), []
+
+    def step(observation):
+        results = two.step(act(observation))
+        return results, count(*results[1:4])
+
+    program = compiled(step, backend)
+
+    def step_and_look(observation):
+        results, found = program(observation)
+        wanted = count(*(tensor.clone() for tensor in results[1:4]))
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(found, wanted, strict=True))
+        counted.append(float(found[0].abs().max()))
+        return results
+
+    play(one, two, step_and_look, 14)
+    assert 0 < max(counted) < 1e4
+
+
+def count(reward, terminated, truncated):
+    """Compute from results, in a program that a compiler may fuse: its flags are bytes of 0 and 1."""
+    over = terminated | truncated
+    return (
+        torch.where(over, reward, 0.5 * reward),
+        over.float(),
+        over.view(torch.uint8) + (~terminated).view(torch.uint8),
+    )
 
 
 def test_markets_on_the_clock():
@@ -315,7 +342,7 @@ def test_settings_that_change_between_compiled_steps(engine, backend):
     saved, number = one.state_dict(), two.core.launcher.number
     changes = [
         lambda envs: envs.set_task(reward="pnl"),
-        lambda envs: envs.set_scenarios({"fee": [9], "noise_spread": [3, 5]}),
+        lambda envs: envs.set_scenarios({"fee": [9], "noise_spread": {"values": [3, 5]}}),
         lambda envs: envs.load_state_dict(saved, strict=False),
         lambda envs: envs.set_task(reward="inventory", inventory_penalty=0.5),
         lambda envs: envs.reset(seed=11),

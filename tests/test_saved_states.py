@@ -126,7 +126,7 @@ def test_every_state_that_can_be_reached_is_taken(environment):
     arguments, kwargs, seed, steps = environment
     first, second = make_cores(arguments, kwargs, ("cpu", "cpu"))
     if kwargs["randomise"]:
-        second.set_scenarios({"fee": [0, 3]})
+        second.set_scenarios({"fee": {"values": [0, 3]}})
     generator = np.random.default_rng(seed)
     first.reset(seed)
     second.reset(seed + 1)

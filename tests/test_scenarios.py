@@ -20,7 +20,12 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.saved_states import pack
 
 SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 10, "bank_per_market": 3}
-RANDOMISE = {"noise_spread": (6, 20), "fee": [0, 100, 2500], "market_order_prob": (0.2, 0.6), "max_order_qty": [1, 9]}
+RANDOMISE = {
+    "noise_spread": (6, 20),
+    "fee": [0, 100, 2500],
+    "market_order_prob": (0.2, 0.6),
+    "max_order_qty": {"values": [1, 9]},
+}
 TRADING = ks.MarketConfig.preset("trading")
 both_engines = pytest.mark.parametrize("engine", ["cpu", "numpy"])
 
@@ -62,7 +67,7 @@ def test_the_table_is_drawn_as_asked_for():
 
 
 def test_shares_are_scaled_to_one():
-    table = make_scenarios({"noise": (0.0, 1.0), "maker": [0.0, 3.0]}, TRADING, 100, 0)
+    table = make_scenarios({"noise": (0.0, 1.0), "maker": {"values": [0.0, 3.0]}}, TRADING, 100, 0)
     shares = np.stack([table.noise, table.momentum, table.maker, table.fundamental])
     np.testing.assert_allclose(shares.sum(0), 1.0, atol=1e-12)
     np.testing.assert_allclose(shares[1] / shares[3], 0.5)  # 0.15 and 0.3 as before
@@ -141,7 +146,7 @@ def test_warm_starts_belong_to_the_scenario(engine):
 
 @both_engines
 def test_cold_starts_open_the_scenarios_book(engine):
-    envs = make(32, engine=engine, bank_size=0, randomise={"init_price": [40, 90], "init_depth": (1, 5)})
+    envs = make(32, engine=engine, bank_size=0, randomise={"init_price": {"values": [40, 90]}, "init_depth": (1, 5)})
     observation, _ = envs.reset(seed=1)
     table = envs.core.scenarios
     mine = envs.scenario.numpy()
@@ -191,7 +196,13 @@ def test_single_and_parallel_environments_draw_too():
 
 
 def test_liquidation_orders_are_of_the_markets_own_size():
-    envs = make(16, MarketMakingVectorEnv, autoreset_mode="disabled", randomise={"max_order_qty": [1, 9]}, horizon=20)
+    envs = make(
+        16,
+        MarketMakingVectorEnv,
+        autoreset_mode="disabled",
+        randomise={"max_order_qty": {"values": [1, 9]}},
+        horizon=20,
+    )
     envs.reset(seed=2)
     for _ in range(16):
         envs.step(np.tile(np.float32([-1, 1, 1, -1]), (16, 1)))  # buys
@@ -393,7 +404,7 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
     """It was refused: the table, and rows that old episodes still played, were unknown there."""
     envs = make(32, num_scenarios=40)
     envs.reset(seed=1)
-    envs.set_scenarios({"noise_spread": (25, 26), "fee": [0, 7]})
+    envs.set_scenarios({"noise_spread": (25, 26), "fee": {"values": [0, 7]}})
     for action in random_actions(steps, 32):
         envs.step(action)
     saved = envs.state_dict()
@@ -439,7 +450,7 @@ def test_a_state_goes_on_in_an_environment_with_another_table(engine, steps):
         ({"fee": np.array(3)}, ValueError, r"randomise\['fee'\]: got array\(3\)"),
         ({"fee": [[1], [2, 3]]}, TypeError, r"fee: got \[.*\] \(list\), allowed is a number"),
         ({"fee": [1, "a"]}, TypeError, "fee: got 'a'"),
-        ({"tax": [-1, 1]}, ValueError, "tax: got -1, allowed is 0 to"),
+        ({"tax": {"values": [-1, 1]}}, ValueError, "tax: got -1, allowed is 0 to"),
         ({"arrivals": ["clock"]}, ValueError, "randomise: got the field 'arrivals', allowed are num_agents"),
         (
             {"tick_size": (1.5, 2)},
@@ -498,7 +509,7 @@ def test_bad_scenarios_name_the_field(randomise, error, match):
             "population: got 'multinomial', allowed with",
         ),
         (
-            {"randomise": {"momentum": [0.0, 0.15]}, "replace": "momentum"},
+            {"randomise": {"momentum": {"values": [0.0, 0.15]}}, "replace": "momentum"},
             ValueError,
             "randomise: got a scenario with 0 momentum agents, allowed are at least 1, as many as learners replace",
         ),

@@ -250,7 +250,9 @@ def test_an_environment_plays_on_with_them(engine):
 
 
 def test_scenarios_are_set_another_way():
-    envs = TradingVectorEnv(4, engine="numpy", bank_size=4, warmup=3, randomise={"fee": [1, 2]}, num_scenarios=2)
+    envs = TradingVectorEnv(
+        4, engine="numpy", bank_size=4, warmup=3, randomise={"fee": {"values": [1, 2]}}, num_scenarios=2
+    )
     with pytest.raises(ValueError, match=r"draw scenarios, allowed is env\.set_scenarios"):
         envs.simulator.set_parameters(fee=1)
 

@@ -267,3 +267,45 @@ def test_gymnasiums_wrappers_and_spec(name):
     again = gym.make_vec(envs.spec)
     assert again.unwrapped.output == "torch" and again.num_envs == 5
     assert_bits(again.reset(seed=2)[0], observations[0])
+
+
+# Gymnasium's own ------------------------------------------------------------------------------------------------------
+
+
+OF_OBSERVATIONS = {
+    "NormalizeObservation": theirs.NormalizeObservation,
+    "TransformObservation": lambda envs: theirs.TransformObservation(envs, lambda rows: rows * 2),
+    "RescaleObservation": lambda envs: theirs.RescaleObservation(envs, 0, 1),
+    "FlattenObservation": theirs.FlattenObservation,
+    "ReshapeObservation": lambda envs: theirs.ReshapeObservation(envs, (37, 1)),
+    "DtypeObservation": lambda envs: theirs.DtypeObservation(envs, np.float64),
+}
+OF_THE_REST = {
+    "RecordEpisodeStatistics": theirs.RecordEpisodeStatistics,
+    "NormalizeReward": theirs.NormalizeReward,
+    "ClipReward": lambda envs: theirs.ClipReward(envs, -1, 1),
+    "TransformReward": lambda envs: theirs.TransformReward(envs, lambda rewards: rewards * 2),
+    "ClipAction": theirs.ClipAction,
+    "RescaleAction": lambda envs: theirs.RescaleAction(envs, np.float32(-2), np.float32(2)),
+    "DictInfoToList": theirs.DictInfoToList,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("output", ["numpy", "torch"])
+@pytest.mark.parametrize("name", OF_OBSERVATIONS | OF_THE_REST, ids=str)
+def test_which_of_gymnasiums_wrappers_work(name, output, mode):
+    """As docs/trainers.md says; torch output is converted."""
+    envs = make(output, autoreset_mode=mode)
+    if output == "torch":
+        envs = theirs.ArrayConversion(envs, env_xp=torch, target_xp=np)
+    refused = {"same_step"} if name in OF_OBSERVATIONS else set()
+    if name == "NormalizeObservation":
+        refused.add("disabled")
+    if mode in refused:
+        with pytest.raises(ValueError, match=r"[Ee]xpected .*autoreset_mode"):
+            (OF_OBSERVATIONS | OF_THE_REST)[name](envs)
+        return
+    wrapped = (OF_OBSERVATIONS | OF_THE_REST)[name](envs)
+    observations, rest = play(wrapped, actions_of(wrapped, 8))
+    assert len(rest) == 8 and all(len(rows) == 5 for rows in observations)

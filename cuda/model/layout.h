@@ -28,6 +28,7 @@ constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete acti
 constexpr int kMaxPrice = 1 << 30;    // absolute, either way
 constexpr int kMaxOrigin = 1 << 29;   // so that doubled absolute prices of the grid fit an int32
 constexpr int kMaxQuoteQty = 1 << 20;
+constexpr int kActionTolerance = 1000;  // an action may be 1 / this outside [-1, 1], as rounding leaves it: it is clamped
 constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing rests; bids have it with a minus
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
@@ -46,7 +47,7 @@ constexpr int kNarrowResting = 16383; // and what rests at a tick
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped
 constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept
-constexpr int kErrorActionRange = 4;  // an action outside its space: it was clamped
+constexpr int kErrorActionRange = 4;  // an action further outside its space than is allowed: it was clamped
 constexpr int kErrorOrigin = 8;       // the window left +/-2^29 ticks: the market has stopped
 
 // What numbers of the structs below mean. Python has them by name: kMarkMid of enum Mark is "mid".

@@ -68,6 +68,7 @@ KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (
 // Turn one slot's continuous action row into quotes; a NaN keeps `standing`.
 KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2,
                                 const Target& target, const Quote& standing, int32_t& error) {
+  constexpr float kMostAction = (float)(1.0 + 1.0 / kActionTolerance);
   int used = role == kRoleMaker ? 4 : 2;
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
   for (int i = 0; i < used; ++i) {
@@ -77,7 +78,7 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
     }
   }
   for (int i = 0; i < used; ++i) {
-    if (row[i] < -1.0f || row[i] > 1.0f) error |= kErrorActionRange;
+    if (fabsf(row[i]) > kMostAction) error |= kErrorActionRange;
     a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
   }
   if (role == kRoleMaker) {

@@ -55,7 +55,7 @@ class _MarketsVecEnv(VecEnv):
         return seeds
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Keep a seed for the next reset: row r is seeded `seed + r`; None draws one.
+        """Keep a seed for the next reset: row r is seeded `seed + r`; None draws one. For several runs: `run_seed`.
 
         Returns:
             The seed of each row.

@@ -49,7 +49,7 @@ class SkrlEnv(Wrapper):
             env: An id such as `"KineticSim/MarketMaking-v0"`, or a vector environment with `output="torch"`, SAME_STEP
                 autoreset and `copy=True`; it may be wrapped.
             num_envs: The number of markets if `env` is an id.
-            seed: The seed of the first reset.
+            seed: The seed of the first reset; for several runs see `run_seed`.
             **arguments: What `gymnasium.make_vec` takes for an id.
 
         Raises:
@@ -140,7 +140,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
 
         Args:
             env: A `BatchedParallelEnv` with SAME_STEP autoreset and `copy=True`.
-            seed: The seed of the first reset.
+            seed: The seed of the first reset; for several runs see `run_seed`.
 
         Raises:
             TypeError, ValueError: If it is something else, or has another autoreset mode.

@@ -77,7 +77,10 @@ class _MarketsEnv(EnvBase):
         return TensorDict(packed, batch_size=size, device=self.device)
 
     def _set_seed(self, seed: int | None) -> None:
-        """Keep the seed, from 0, for the next reset of all markets; TorchRL derives its next seed from it."""
+        """Keep the seed, from 0, for the next reset of all markets; TorchRL derives its next seed from it.
+
+        Seeds of several runs: `run_seed`.
+        """
         self._seed = None if seed is None else check_count("seed", seed, 0, 2**63 - self.envs.num_envs)
 
     def close(self, *, raise_if_closed: bool = True) -> None:
@@ -126,6 +129,7 @@ class TorchRLEnv(_MarketsEnv):
         self.done_spec = Composite(_flag_specs(size, device), shape=size, device=device)
 
     def _start(self, observation: torch.Tensor, infos: dict[str, Any]) -> dict[str, Any]:
+        check_copied("TorchRLEnv", self.envs.unwrapped.observation, observation)
         return {"observation": observation}
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -208,6 +212,9 @@ class TorchRLGroupEnv(_MarketsEnv):
         self.done_spec = Composite(by_role(flags) | _flag_specs(size, device), **whole)
 
     def _start(self, observation: dict[str, torch.Tensor], infos: dict[str, Any]) -> dict[str, Any]:
+        for role, rows in observation.items():
+            live = self.envs.core.tensors["observation"][:, self.envs.groups[role]]
+            check_copied("TorchRLGroupEnv", live, rows)
         groups: dict[str, Any] = {
             role: {"observation": rows, "active": infos["active"][role].unsqueeze(-1)}
             for role, rows in observation.items()
@@ -217,8 +224,6 @@ class TorchRLGroupEnv(_MarketsEnv):
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         actions = {role: tensordict.get((role, "action")) for role in self.group_map}
         observation, reward, terminated, truncated, infos = self.envs.step(actions)
-        for role, rows in observation.items():
-            check_copied("TorchRLGroupEnv", self._first[role]["observation"], rows)
         self._first, self._ended = self._start(observation, infos), infos["_final_obs"]
         over = self._ended.unsqueeze(-1)
         values: dict[str, Any] = {"state": joint_state(infos["final_obs"])}

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import engine_input, host_array
+
+MOST_ACTION = np.float32(1 + 1 / layout.CONSTANTS["kActionTolerance"])  # in size
 
 
 def check_actions(
@@ -15,13 +18,14 @@ def check_actions(
 ) -> torch.Tensor:
     """Return actions as a contiguous tensor on the device, or raise and change nothing.
 
-    Values are looked at where that needs no synchronisation: those that come in host memory.
+    Values are looked at where that needs no synchronisation: those that come in host memory. Engines clamp them.
 
     Args:
         actions: A tensor on the device, or anything that NumPy takes.
         shape: The shape they must have.
         device: Where the environment's tensors are.
-        limit: 0 for continuous actions, float32 in [-1, 1]; else discrete ones, int64 from 0 to limit - 1.
+        limit: 0 for continuous actions, float32 in [-1, 1], or outside by at most 0.001; else discrete ones, int64
+            from 0 to limit - 1.
         name: What errors call them.
     """
     host = device.type == "cpu"
@@ -44,10 +48,10 @@ def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: s
         given = engine_input(name, actions, _dtype(limit), shape, torch.device("cpu")).numpy()
     else:
         given = host_array(name, actions, _dtype(limit), shape)
-    good = ((given >= 0) & (given < limit)) if limit else np.abs(given) <= 1.0  # False for NaN
+    good = ((given >= 0) & (given < limit)) if limit else np.abs(given) <= MOST_ACTION  # False for NaN
     if not good.all():
         place = np.unravel_index(int(np.argmin(good)), shape)
-        allowed = f"0 to {limit - 1}" if limit else "-1 to 1"
+        allowed = f"0 to {limit - 1}" if limit else "-1 to 1, give or take 0.001"
         where = f"{name}{[int(i) for i in place]}" if place else name
         raise ValueError(f"{where}: got {given[place]}, allowed is {allowed}")
     return given

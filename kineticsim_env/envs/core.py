@@ -19,7 +19,7 @@ from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
-from kineticsim_env.envs.scenarios import check_replaced, make_scenarios, num_rows, pack_table
+from kineticsim_env.envs.scenarios import as_table, check_replaced, make_scenarios, num_rows, pack_table
 from kineticsim_env.envs.settings import DISABLED, MODES, EnvSettings
 from kineticsim_env.envs.warm_starts import WarmStarts
 from kineticsim_env.runtime import layout, saved_states
@@ -142,6 +142,7 @@ class EnvCore:
             self._use_bank(fresh)
 
     def _make_scenarios(self, randomise: Any) -> MarketConfig:
+        randomise = as_table(randomise)
         if isinstance(randomise, MarketConfig):
             randomise = self.task.market_config(randomise)
         table = make_scenarios(randomise, self.config, self.settings.num_scenarios, self.settings.scenario_seed)

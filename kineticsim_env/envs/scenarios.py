@@ -13,10 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.config import CLASSES, TEXTS, MarketConfig
+from kineticsim_env.config import CLASSES, TEXTS, MarketConfig, make_config
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS
-from kineticsim_env.runtime.values import as_float, check_count, is_number, is_one_of, is_whole, show
+from kineticsim_env.runtime.values import (
+    as_float,
+    check_array,
+    check_count,
+    check_dict,
+    is_number,
+    is_one_of,
+    is_whole,
+    show,
+)
 
 NUM_SCENARIOS = 256  # if nobody says
 MAX_SCENARIOS = 1 << 16
@@ -30,9 +39,10 @@ def make_scenarios(
     """Return the table of scenarios as an ensemble, one value per scenario in at least one field.
 
     Args:
-        randomise: For each field of `MarketConfig` that differs, `(low, high)`, drawn uniformly (both ends included),
-            or a list of values to choose from; or the table itself, as an ensemble. Where shares of classes are drawn,
-            all four are scaled to sum to 1.
+        randomise: For each field of `MarketConfig` that differs, a range, drawn uniformly (both ends included), or
+            values to choose from; or the table itself, as an ensemble. Where shares of classes are drawn, all four are
+            scaled to sum to 1. A range is `{"low": 8, "high": 20}`, in Python `(8, 20)` too. Values are
+            `{"values": [8, 20]}`, or a list; one of two numbers is refused, as JSON makes it of `(8, 20)`.
         config: The market that scenarios differ from.
         num_scenarios: Rows to draw, up to 65536.
         seed: Of the draws.
@@ -91,6 +101,14 @@ def num_rows(table: MarketConfig) -> int:
     return next(iter(table.per_market.values()))
 
 
+def as_table(randomise: Any) -> Any:
+    """Return the table where it was given itself, in the spelling that JSON keeps or as a config; else `randomise`."""
+    if isinstance(randomise, Mapping) and set(randomise) == {"scenarios"}:
+        allowed = "a mapping of fields of MarketConfig"
+        return make_config(check_dict("randomise['scenarios']", randomise["scenarios"], allowed))
+    return randomise
+
+
 def pack_table(table: MarketConfig) -> dict[str, Any]:
     """Return a table's fields as plain numbers, texts and lists; `make_config` makes it of them again."""
     return {
@@ -120,16 +138,27 @@ def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: i
 
 def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -> Any:
     """Draw one value per scenario."""
+    keys = set(choice) if isinstance(choice, Mapping) else set()
+    if keys == {"low", "high"}:
+        choice = (choice["low"], choice["high"])
     if isinstance(choice, tuple):
         low, high = _range(name, choice)
         if name in _ROUNDED:
             return generator.integers(low, high, rows, endpoint=True)
         return generator.uniform(low, high, rows)
-    many = isinstance(choice, Sequence) and not isinstance(choice, (str, bytes, bytearray, memoryview))
-    if (many or (isinstance(choice, np.ndarray) and choice.ndim)) and len(choice):
-        if name in CLASSES and not all(is_number(share) and 0 <= as_float(share) < math.inf for share in choice):
+    values = choice["values"] if keys == {"values"} else choice
+    if hasattr(values, "detach"):  # a tensor, without importing torch here
+        values = check_array(f"randomise[{name!r}]", values, "(low, high), or a list of values")
+    many = isinstance(values, Sequence) and not isinstance(values, (str, bytes, bytearray, memoryview))
+    if not keys and many and len(values) == 2 and all(is_number(value) for value in values):
+        raise ValueError(
+            f"randomise[{name!r}]: got {show(choice)}, a range or two values, allowed are "
+            f"{{'low': {show(values[0])}, 'high': {show(values[1])}}} and {{'values': {show(choice)}}}"
+        )
+    if (many or (isinstance(values, np.ndarray) and values.ndim)) and len(values):
+        if name in CLASSES and not all(is_number(share) and 0 <= as_float(share) < math.inf for share in values):
             raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed are finite numbers from 0")
-        return [choice[place] for place in generator.integers(0, len(choice), rows)]
+        return [values[place] for place in generator.integers(0, len(values), rows)]
     raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed is (low, high), or a list of values")
 
 

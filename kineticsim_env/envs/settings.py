@@ -7,11 +7,12 @@ those of its fields.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
-from kineticsim_env.config import MarketConfig
+from kineticsim_env.config import MarketConfig, make_config
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, check_flag
@@ -27,7 +28,7 @@ class EnvSettings:
     The engine and its device are checked where it is chosen, scenarios where they are drawn.
 
     Attributes:
-        config: The market, a `MarketConfig`; `preset` if None was given.
+        config: The market, a `MarketConfig`, of which a dict of its fields may be given; `preset` if None was.
         preset: A name that `MarketConfig.preset` knows.
         engine: As in `Simulator`.
         device: As in `Simulator`.
@@ -76,8 +77,10 @@ def _check_config(config: Any, preset: str) -> MarketConfig:
     """Return the config, or the preset where none is given."""
     if config is None:
         return MarketConfig.preset(preset)
+    if isinstance(config, Mapping):  # as JSON keeps a config
+        return make_config(config)
     if not isinstance(config, MarketConfig):
-        raise TypeError(f"config: got {type(config).__name__}, allowed are a MarketConfig, None")
+        raise TypeError(f"config: got {type(config).__name__}, allowed are a MarketConfig, a dict of its fields, None")
     return config
 
 

@@ -14,6 +14,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -21,7 +22,7 @@ from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
 
 
-class MarketEnv(BaseMarketEnv, gym.Env):
+class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     """One market of `MarketVectorEnv`: what `MarketMakingEnv`, `ExecutionEnv` and `TradingEnv` share.
 
     NumPy in and out, no autoreset, no stagger. Seeded s, it plays what market m of a vector environment seeded s - m
@@ -47,10 +48,14 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         randomise: Any = EnvSettings.randomise,
         num_scenarios: int = EnvSettings.num_scenarios,
         scenario_seed: int = EnvSettings.scenario_seed,
+        max_episode_steps: int | None = None,
         render_mode: str | None = None,
         **task: Any,
     ) -> None:
         """Open the market; the arguments are those of `MarketVectorEnv`.
+
+        `gymnasium.make(..., max_episode_steps=n)` sets the horizon, too. Its wrapper `TimeLimit` then truncates in the
+        step that ends the episode; around an environment that is made already it cuts episodes from outside.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -68,6 +73,10 @@ class MarketEnv(BaseMarketEnv, gym.Env):
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
         )
+        if max_episode_steps is None:
+            max_episode_steps = limit_of_make(self)
+        if max_episode_steps is not None:
+            task = {**task, "horizon": max_episode_steps}
         self.core = EnvCore(1, make_task(self.task_type, task), (self._role,), (replace,), settings)
         self._viewer = make_viewer(self.core, self.render_mode)
         self.observation_space = self.core.observation_space(self._role)

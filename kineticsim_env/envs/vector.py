@@ -19,6 +19,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -29,7 +30,7 @@ from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
 
-class MarketVectorEnv(BaseMarketEnv, VectorEnv):
+class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
     """M markets with one learner each: what `MarketMakingVectorEnv`, `ExecutionVectorEnv`, `TradingVectorEnv` share.
 
     The task, its spaces and its arguments: `MarketMakingTask` and so on. Market m of an environment seeded s has the
@@ -42,7 +43,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
     Args:
         num_envs: M.
-        config: The market, or an ensemble whose fields differ from market to market; `preset` if None.
+        config: The market, or an ensemble whose fields differ from market to market, as a `MarketConfig` or a dict of
+            its fields; `preset` if None.
         preset: A name that `MarketConfig.preset` knows.
         engine: As in `Simulator`; with NumPy output of fewer than 1024 markets `"auto"` does not take CUDA.
         device: As in `Simulator`.
@@ -51,9 +53,11 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
             (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
         auctions_per_step: Auctions per decision.
         replace: The class of built-in agent whose place the learner takes, as the task says; None adds the learner.
-        randomise: What differs from episode to episode: for each field of `MarketConfig` a `(low, high)`, drawn
-            uniformly, or a list of values; or an ensemble, one value per scenario. Each episode of each market draws
-            one of the scenarios, on the device, and starts from that scenario's warm starts. See also `set_scenarios`.
+        randomise: What differs from episode to episode: for each field of `MarketConfig` a range, drawn uniformly, or
+            values; or an ensemble, one value per scenario. Each episode of each market draws one of the scenarios, on
+            the device, and starts from that scenario's warm starts. A range is `(8, 20)`, or as JSON keeps it
+            `{"low": 8, "high": 20}`; values are `{"values": [8, 20]}`, or a list, but for one of two numbers; an
+            ensemble is a `MarketConfig`, or `{"scenarios": {...}}` with its fields. See also `set_scenarios`.
         num_scenarios: How many scenarios are drawn of `randomise`, up to 65536.
         scenario_seed: Of these draws.
         stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.
@@ -170,7 +174,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
         Args:
             seed: An int s seeds market m with s + m and starts its random stream at episode 0; so does one int per
-                market. None goes on to the next episode; the first time it draws a seed from `np_random`.
+                market. Seeds 1 and 2 share all markets but one: give several runs `run_seed(r)`. None goes on to the
+                next episode; the first time it draws a seed from `np_random`.
             options: None, or `{"reset_mask": mask}` with a bool array or tensor `[M]` (at least one True): only those
                 markets are reset.
 
@@ -197,7 +202,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
         Args:
             actions: float32 `[M, A]` in [-1, 1], or int64 `[M]`, as the task's action space says; a tensor on the
-                device, or NumPy.
+                device, or NumPy. What is at most 0.001 outside [-1, 1] is clamped. What is further out is refused; on
+                a GPU it is clamped, and an error at the next check.
 
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under

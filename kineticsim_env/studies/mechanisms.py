@@ -13,13 +13,14 @@ import torch
 
 from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 
 BEAT = 20  # events
 WARMUP, EVENTS = 1000, 10_000  # that are left out, and that are measured
 APART = 1000  # events between two books, and over which the price's change is taken
 LOOK = 7  # events between two looks at the price: all distances from a beat occur, as 7 and 20 have no common divisor
-SEED = 11 << 32
+SEED = run_seed(11)
 CONTINUOUS = None  # as an interval: no auction at all
 STREAM: dict[str, Any] = {
     "num_levels": 256,

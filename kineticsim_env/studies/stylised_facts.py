@@ -14,11 +14,12 @@ from tqdm import tqdm
 
 from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 
 AUCTIONS, LAGS = 1000, 20
 EDGE = 2  # a price at most so many ticks from an end of the grid is at that end
-SEED = 11 << 32
+SEED = run_seed(11)
 _BLOCK = 1 << 23  # values of a series held at a time
 
 

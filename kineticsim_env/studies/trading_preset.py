@@ -17,13 +17,14 @@ import torch
 from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import liquidate
+from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 
 SIZE, INVENTORY_LIMIT, WARMUP, AUCTIONS = 8, 40, 100, 300
 DEPTH_TIMES = (100, 300, 1000, 3000)
 LONG, MOST = 2000, 1024  # auctions and markets of what is said of returns
 SPANS, LAGS = (1, 2, 5, 10, 20, 50, 100, 200), (1, 2, 3, 5, 10, 20, 50)
-SEED = 7 << 32
+SEED = run_seed(7)
 
 
 class Game(NamedTuple):

@@ -311,5 +311,11 @@ RANDOMISE: tuple[dict[str, Any], ...] = (
     {"market_order_prob": [0.0, 0.4, 1.0], "max_order_qty": [1, 4, 100]},
     {"cancel_prob": (0.0, 1.0), "init_depth": (0, 8), "tie": ["lowest", "mid"]},
     {"noise": (0.2, 0.5), "num_agents": (12, 30), "residue": ["rest", "cancel"]},
-    {"rounding": ["even", "coin"], "tick_size": [1, 3, 8], "tax": (0, 3), "collar": [0, 2], "taker_offset": (0, 4)},
+    {
+        "rounding": ["even", "coin"],
+        "tick_size": [1, 3, 8],
+        "tax": (0, 3),
+        "collar": {"values": [0, 2]},
+        "taker_offset": (0, 4),
+    },
 )

@@ -61,8 +61,8 @@ def random_table(rng: np.random.Generator) -> dict[str, Any]:
     pick = rng.choice
     fields: dict[str, Any] = {
         "fee": (0, int(pick([0, 9, 2**20]))),
-        "noise_spread": [int(value) for value in rng.integers(0, 40, int(pick([1, 2, 7])))],
-        "max_order_qty": (1, int(pick([1, 100, 1000]))),
+        "noise_spread": {"values": [int(value) for value in rng.integers(0, 40, int(pick([1, 2, 7])))]},
+        "max_order_qty": {"low": 1, "high": int(pick([1, 100, 1000]))},
         "market_order_prob": (0.0, float(pick([0.0, 0.5, 1.0]))),
         "cancel_prob": [0.0, 0.3, 1.0],
         "num_agents": (12, int(pick([12, 40]))),
@@ -72,10 +72,10 @@ def random_table(rng: np.random.Generator) -> dict[str, Any]:
         "fundamental_price": (int(pick([-(2**30), -500, 0, 4])), int(pick([5, 500, 2**30]))),
         "maker_half_spread": (0, int(pick([0, 3, 32767]))),
         "noise": (0.1, 0.6),
-        "maker": [0.0, 0.2],
+        "maker": {"values": [0.0, 0.2]},
         "window": (int(pick([0, 1])), 3),
         "walk_prob": (0.0, 0.4),
-        "inventory_limit": [5, 10],
+        "inventory_limit": {"values": [5, 10]},
         "rounding": ["even", "coin"],
         "reference": ["mid", "fundamental"],
         "taker_offset": (0, int(pick([0, 3, 32767]))),
@@ -84,8 +84,8 @@ def random_table(rng: np.random.Generator) -> dict[str, Any]:
         "tick_size": [1, 3, int(pick([8, 64]))],
         "taker_fee": (-9, 50),
         "quote_latency": [0, 3, 2**31 - 1],
-        "interval": [1, 7],
-        "num_levels": [8, 16],
+        "interval": {"values": [1, 7]},
+        "num_levels": {"values": [8, 16]},
     }
     names = rng.choice(list(fields), int(rng.integers(1, 4)), replace=False)
     return {str(name): fields[str(name)] for name in names}

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots
 from kineticsim_env.studies.price_impact import RESAMPLES, Point, fit_power, half_life, measure
 from scripts.pages.price_impact_figures import draw_preset
 from scripts.pages.price_impact_text import page
 
-SEED, DURATION, AFTER = 13 << 32, 10, 60
+SEED, DURATION, AFTER = run_seed(13), 10, 60
 SMALL = 3  # orders of a sweep over rates that are fitted on their own: those before the curve bends
 
 

@@ -14,6 +14,7 @@ from kineticsim_env.engines.numpy.state import Markets
 
 MAKER, MOMENTUM, NOISE, EXECUTOR, TRADER = range(5)
 DISCRETE = 1
+MOST_ACTION = np.float32(1.001)  # beyond 1 it is clamped, beyond this noted too
 
 MAKER_OFFSETS = np.array([1, 2, 3, 4, 6, 8])
 ORDER_OFFSETS = np.array([-6, -3, -1, 0, 1, 3, 6])
@@ -33,7 +34,7 @@ def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
         else:
             action = args["actions"][m.rows, k, : 4 if role == MAKER else 2]
             bad = np.isnan(action).any(axis=1)
-            outside = ~bad & (np.abs(action) > 1).any(axis=1)
+            outside = ~bad & (np.abs(action) > MOST_ACTION).any(axis=1)
             error = np.where(bad, state.ERROR_NAN_ACTION, 0) | np.where(outside, state.ERROR_ACTION_RANGE, 0)
             m.error |= np.where(alive[:, k], error, 0)
             action = np.clip(np.where(bad[:, None], np.float32(0), action), np.float32(-1), np.float32(1))

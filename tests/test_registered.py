@@ -1,0 +1,268 @@
+"""What Gymnasium's registry makes: `EnvSpec.to_json` and back is the same environment; a limit is the horizon."""
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from env_helpers import assert_same
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+
+import kineticsim_env as ks
+from kineticsim_env.envs.registered import pack_arguments
+from kineticsim_env.envs.scenarios import make_scenarios
+from kineticsim_env.envs.single import ExecutionEnv, MarketMakingEnv
+
+IDS = [f"KineticSim/{task}-v0" for task in ("MarketMaking", "Execution", "Trading")]
+SMALL = {"engine": "numpy", "bank_size": 3, "bank_per_market": 2, "warmup": 3, "horizon": 6}
+TRADING = ks.MarketConfig.preset("trading")
+CLOCK = ks.MarketConfig.preset(
+    "continuous", fee=-3, quote_latency=2, regimes=[{"noise_spread": 9}, {"walk_prob": 0.1}], regime_switch_prob=0.2
+)
+PER_MARKET = {"noise": np.float32([0.3, 0.2, 0.1]), "maker": [0.25, 0.35, 0.45], "tie": ["mid", "lowest", "mid"]}
+ENSEMBLE = TRADING.replace(**PER_MARKET, noise_spread=torch.tensor([9, 3, 6]))
+TABLE = TRADING.replace(fee=[0, 4, 9, 200], market_order_prob=np.array([0.1, 0.7, 1 / 3, 0.0]))
+ARGUMENTS = {
+    "a range": {"randomise": {"noise_spread": (8, 20)}, "num_scenarios": 5},
+    "a range of fractions": {"randomise": {"cancel_prob": (0.1, 1 / 3), "noise": (0.2, 0.5)}, "num_scenarios": 5},
+    "a range as JSON keeps it": {"randomise": {"noise_spread": {"low": 8, "high": 20}}, "num_scenarios": 5},
+    "numbers of NumPy": {"randomise": {"noise_spread": (np.int32(8), np.int64(20))}, "num_scenarios": np.int64(5)},
+    "values": {"randomise": {"fee": [0, 3, 9], "tie": ["mid", "lowest"]}, "num_scenarios": 5, "scenario_seed": 9},
+    "two values": {"randomise": {"fee": {"values": [0, 9]}, "noise_spread": np.array([8, 20])}, "num_scenarios": 5},
+    "values of NumPy": {"randomise": {"cancel_prob": np.float32([0.1, 0.3])}, "num_scenarios": 5},
+    "values of torch": {"randomise": {"cancel_prob": {"values": torch.tensor([0.1, 0.3])}}, "num_scenarios": 5},
+    "a table": {"randomise": TABLE},
+    "a config": {"config": TRADING.replace(num_agents=33, noise_spread=5)},
+    "a config of shares that were scaled": {"config": TRADING.replace(noise=0.45 + 4e-7)},
+    "a config on the clock": {"config": CLOCK},
+    "settings of other classes": {"device": torch.device("cpu"), "inventory_limit": np.int64(60)},
+}
+ALONE = {"a mode": {"autoreset_mode": AutoresetMode.NEXT_STEP, "output": "torch"}, "an ensemble": {"config": ENSEMBLE}}
+
+
+def fitting(name, arguments):
+    """The arguments, without the one that the task of an execution does not have."""
+    unknown = {"inventory_limit"} if "Execution" in name else set()
+    return {key: value for key, value in {**SMALL, **arguments}.items() if key not in unknown}
+
+
+def through_json(spec):
+    """A spec as text and back, where nothing was put that JSON would change."""
+    text = spec.to_json()
+    assert json.loads(text)["kwargs"] == spec.kwargs
+    return EnvSpec.from_json(text)
+
+
+def assert_same_draws(one, two, seed=5, steps=14):
+    """Compare everything that two environments have, over some episodes."""
+    one, two = one.unwrapped, two.unwrapped
+    assert type(one) is type(two) and one.core.config == two.core.config and one.core.task == two.core.task
+    assert one.core.scenarios == two.core.scenarios
+    generator, markets = np.random.default_rng(seed), one.simulator.num_markets
+    space = one.action_space
+    for env in (one, two):
+        env.reset(seed=seed)
+    for t in range(steps):
+        action = generator.uniform(-1, 1, space.shape).astype(np.float32)
+        for env in (one, two):
+            over = env.core.tensors["done"]
+            if markets == 1 and bool(over.all()):
+                env.reset()
+            env.step(action)
+        assert_same([one.core, two.core], f"step {t}")
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=str)
+def test_a_single_environment_survives_json(name, arguments):
+    env = gym.make(name, **fitting(name, ARGUMENTS[arguments]))
+    assert_same_draws(env, gym.make(through_json(env.spec)))
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("arguments", ARGUMENTS | ALONE, ids=str)
+def test_a_vector_environment_survives_json(name, arguments):
+    given = fitting(name, (ARGUMENTS | ALONE)[arguments])
+    envs = gym.make_vec(name, num_envs=3, **given)
+    again = gym.make_vec(through_json(envs.spec))
+    assert again.num_envs == 3 and again.autoreset_mode is envs.autoreset_mode and again.output == envs.output
+    assert_same_draws(envs, again)
+    assert through_json(again.spec) == through_json(envs.spec)
+
+
+def test_a_spec_before_and_after_an_environment_is_made():
+    """A spec of which nothing was made has what its user wrote; a tuple in it is refused after JSON, not misread."""
+    spec = gym.spec(IDS[0])
+    assert spec.kwargs == {} and MarketMakingEnv(**SMALL).spec is None
+    mine = EnvSpec.from_json(spec.to_json())
+    mine.kwargs = {**SMALL, "randomise": {"noise_spread": (8, 20)}, "num_scenarios": 5}
+    made = gym.make(mine)
+    assert mine.kwargs["randomise"] == {"noise_spread": (8, 20)}
+    assert made.spec.kwargs["randomise"] == {"noise_spread": {"low": 8, "high": 20}}
+    with pytest.raises(
+        ValueError, match=r"got \[8, 20\].* allowed are {'low': 8, 'high': 20} and {'values': \[8, 20\]}"
+    ):
+        gym.make(EnvSpec.from_json(mine.to_json()))
+    mine.kwargs["config"] = TRADING.replace(num_agents=33)
+    mine.kwargs["randomise"] = {"noise_spread": {"low": 8, "high": 20}}
+    again = gym.make(EnvSpec.from_json(mine.to_json()))
+    assert again.unwrapped.core.config.num_agents == 33
+    assert 2 < len(np.unique(again.unwrapped.core.scenarios.noise_spread)) <= 5
+
+
+@pytest.mark.parametrize("pair", [[8, 20], [0.1, 0.2], [np.int64(3), 4], range(3, 5)], ids=str)
+def test_a_list_of_two_numbers_may_be_either_and_is_refused(pair):
+    with pytest.raises(ValueError, match=r"randomise\['noise_spread'\]: got .*, a range or two values, allowed are"):
+        make_scenarios({"noise_spread": pair}, TRADING, 5, 0)
+
+
+def test_both_spellings_draw_the_same():
+    drawn = [
+        make_scenarios({"noise_spread": span, "fee": values, "maker": shares}, TRADING, 50, 3)
+        for span, values, shares in (
+            ((8, 20), [1, 5, 7], (0.1, 0.3)),
+            ({"low": 8, "high": 20}, {"values": [1, 5, 7]}, {"low": 0.1, "high": 0.3}),
+            ({"high": 20, "low": 8}, {"values": (1, 5, 7)}, {"high": 0.3, "low": 0.1}),
+            ((8, 20), {"values": np.array([1, 5, 7])}, (0.1, 0.3)),
+            ((np.float32(8), np.int64(20)), np.array([1, 0, 5, 0, 7, 0])[::2], (np.float64(0.1), 0.3)),
+            ((8, 20), torch.tensor([1, 5, 7]), (0.1, 0.3)),
+            ((8, 20), {"values": torch.tensor([1.0, 0.0, 5.0, 0.0, 7.0, 0.0])[::2]}, (0.1, 0.3)),
+        )
+    ]
+    assert all(table == drawn[0] for table in drawn[1:])
+    assert {8, 20} < set(drawn[0].noise_spread.tolist())
+    assert set(make_scenarios({"fee": {"values": [8, 20]}}, TRADING, 50, 3).fee.tolist()) == {8, 20}
+
+
+@pytest.mark.parametrize(
+    ("randomise", "error", "match"),
+    [
+        ({"fee": {"low": 3}}, ValueError, r"randomise\['fee'\]: got {'low': 3}, allowed is \(low, high\), or a list"),
+        ({"fee": {"low": 3, "high": 1}}, ValueError, r"randomise\['fee'\]: got \(3, 1\), allowed are two whole"),
+        ({"fee": {"low": 1, "high": 3, "values": [1]}}, ValueError, r"randomise\['fee'\]: got {'low'"),
+        ({"fee": torch.tensor(3)}, ValueError, r"randomise\['fee'\]: got tensor\(3\)"),
+        ({"fee": torch.tensor([1, 2], device="meta")}, TypeError, r"randomise\['fee'\]: got tensor"),
+        ({"fee": {"values": 3}}, ValueError, r"randomise\['fee'\]: got {'values': 3}"),
+        ({"fee": {"values": []}}, ValueError, r"randomise\['fee'\]: got {'values': \[\]}"),
+        ({"fee": {"values": {"low": 1, "high": 2}}}, ValueError, r"randomise\['fee'\]: got {'values'"),
+        ({"tie": {"low": "lowest", "high": "mid"}}, ValueError, r"randomise\['tie'\]: got \('lowest', 'mid'\)"),
+        ({"scenarios": 3}, TypeError, r"randomise\['scenarios'\]: got 3, allowed is a mapping of fields"),
+        ({"scenarios": {"spread": [1, 2]}}, TypeError, "unknown field 'spread'"),
+        ({"scenarios": {}, "fee": (0, 1)}, ValueError, "randomise: got the field 'scenarios'"),
+    ],
+)
+def test_what_no_spelling_allows(randomise, error, match):
+    with pytest.raises(error, match=match):
+        MarketMakingEnv(**SMALL, randomise=randomise)
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "match"),
+    [
+        ({"num_levels": 100}, ValueError, "num_levels: got 100"),
+        ({"levels": 64, 3: 4}, TypeError, "MarketConfig: unknown field 3"),
+        ([("num_levels", 64)], TypeError, "config: got list, allowed are a MarketConfig, a dict of its fields, None"),
+    ],
+)
+def test_configs_of_fields(config, error, match):
+    assert MarketMakingEnv(**SMALL, config={"num_levels": 64, "init_price": 32}).core.config.num_levels == 64
+    with pytest.raises(error, match=match):
+        MarketMakingEnv(**SMALL, config=config)
+
+
+def test_arguments_of_a_kind_that_nobody_knows_stay():
+    given = {"mine": print, "randomise": None, "deep": {"list": (1, [np.float64(2.5)])}}
+    assert pack_arguments(given) == {"mine": print, "randomise": None, "deep": {"list": [1, [2.5]]}}
+
+
+# A limit of steps -----------------------------------------------------------------------------------------------------
+
+
+def episode(env):
+    """Play an episode; return the last step, and how many there were."""
+    env.reset(seed=3)
+    for step in range(1, 1000):
+        result = env.step(np.zeros(env.action_space.shape, np.float32))
+        if result[2] or result[3]:
+            return result, step
+    raise AssertionError("no episode ended")
+
+
+NO_HORIZON = {name: value for name, value in SMALL.items() if name != "horizon"} | {"engine": "cpu"}
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("limit", [1, 20, 350])
+def test_a_limit_of_make_is_the_horizon(name, limit):
+    """As in `make_vec` and as `horizon` itself, to the bit; 300 and 100 are the defaults."""
+    limited = gym.make(name, max_episode_steps=limit, **NO_HORIZON)
+    plain = gym.make(name, horizon=limit, **NO_HORIZON)
+    vector = gym.make_vec(name, num_envs=1, max_episode_steps=limit, stagger=False, **NO_HORIZON)
+    assert {env.unwrapped.core.task.horizon for env in (limited, plain, vector)} == {limit}
+    (one, steps), (two, wanted) = episode(limited), episode(plain)
+    assert steps == wanted <= limit and (steps == limit or "Execution" in name)
+    np.testing.assert_array_equal(one[0], two[0])
+    assert one[1] == two[1] and one[2] == two[2] and one[4] == two[4]
+    assert_same([limited.unwrapped.core, plain.unwrapped.core], "at the end")
+    vector.reset(seed=3)
+    for _ in range(steps):
+        last = vector.step(np.zeros(vector.action_space.shape, np.float32))
+    np.testing.assert_array_equal(last[4]["final_obs"][0], two[0])
+    assert last[1][0] == np.float32(two[1]) and last[2][0] == two[2]
+
+
+def test_a_block_is_forced_at_the_limit():
+    hold = np.array([0, -1], np.float32)  # no order
+    env = gym.make(IDS[1], max_episode_steps=20, block_qty=30, side="buy", **NO_HORIZON)
+    env.reset(seed=1)
+    for _ in range(20):
+        _, _, terminated, _, infos = env.step(hold)
+    assert terminated and infos["inventory"] == infos["bought"] == 30
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_no_other_limit_cuts_a_horizon(name):
+    env = gym.make(name, horizon=500, **NO_HORIZON)
+    assert "TimeLimit" not in str(env) and env.spec.max_episode_steps is None
+    assert gym.make(name, horizon=7, max_episode_steps=-1, **NO_HORIZON).unwrapped.core.task.horizon == 7
+    if "Execution" not in name:
+        assert episode(env)[1] == 500
+
+
+def test_a_limit_in_a_spec():
+    """It comes back from JSON, whatever makes environments of a spec; it overrides the horizon."""
+    env = gym.make(IDS[1], max_episode_steps=20, horizon=50, **NO_HORIZON)
+    assert env.unwrapped.core.task.horizon == 20 and env.spec.max_episode_steps == 20
+    spec = EnvSpec.from_json(env.spec.to_json())
+    assert gym.make(spec).unwrapped.core.task.horizon == 20
+    assert gym.make(spec, max_episode_steps=9).unwrapped.core.task.horizon == 9
+    assert gym.make(spec, max_episode_steps=-1).unwrapped.core.task.horizon == 50
+    assert gym.make_vec(spec, num_envs=2).core.task.horizon == 20
+    settings = {"vectorization_mode": "sync", "max_episode_steps": 8, **NO_HORIZON}
+    assert [one.unwrapped.core.task.horizon for one in gym.make_vec(IDS[1], num_envs=2, **settings).envs] == [8, 8]
+
+
+def test_environments_that_make_does_not_make_itself():
+    """A limit is taken from `make` by what it makes, subclasses included, and by nothing inside of that."""
+
+    class Mine(ExecutionEnv):
+        def __init__(self, **arguments):
+            super().__init__(**arguments)
+
+    class Around(gym.Wrapper):
+        def __init__(self, **arguments):
+            super().__init__(ExecutionEnv(**arguments))
+
+    limited = {"max_episode_steps": 12, **NO_HORIZON}
+    assert gym.make(EnvSpec("Mine-v0", Mine), **limited).unwrapped.core.task.horizon == 12
+    assert gym.make(EnvSpec("Around-v0", Around), **limited).unwrapped.core.task.horizon == 100
+    assert ExecutionEnv(**limited).core.task.horizon == 12
+    assert gym.make(EnvSpec("Mine-v0", Mine, max_episode_steps=15), **NO_HORIZON).unwrapped.core.task.horizon == 15
+
+
+@pytest.mark.parametrize("limit", [0, -2, 2.5, "20", True])
+def test_bad_limits(limit):
+    with pytest.raises((TypeError, ValueError), match=r"horizon: got|max_episode_steps"):
+        gym.make(IDS[0], max_episode_steps=limit, **NO_HORIZON)
