@@ -122,6 +122,7 @@ def environments(draw, most_slots=32):
         "auctions_per_step": pick(1, 1, 2, 5),
         "randomise": pick(None, SCENARIOS) if config.population == "fixed" and not config.per_market else None,
         "num_scenarios": pick(2, 5),
+        "final_info": draw(st.booleans()),
     }
     return (config, markets, task, roles), kwargs, draw(st.integers(0, 2**32)), pick(3, 8, 20)
 
@@ -182,7 +183,7 @@ def check_cores_agree(cores, environment, bad):
 def trading_market(role, **settings):
     """Arguments of `make_cores` in the preset `trading`, with one learner; episodes end at different times."""
     task = ManyLearnersTask(horizon=12, bank_size=8, max_loss=150.0, **settings)
-    kwargs = {"slots": slots_of((role,)), "auctions_per_step": 2}
+    kwargs = {"slots": slots_of((role,)), "auctions_per_step": 2, "final_info": True}
     return (MarketConfig.preset("trading"), 6, task, [role]), kwargs
 
 
@@ -220,6 +221,7 @@ def assert_same(cores, when):
     first, second = ({**core.tensors, **core.simulator.tensors, "fills": core.fills} for core in cores)
     for name in first:
         one, two = first[name].cpu(), second[name].cpu()
-        if one.dtype == torch.float32:  # as bits, so that -0.0 is not 0.0
-            one, two = one.view(torch.int32), two.view(torch.int32)
+        if one.is_floating_point():  # as bits, so that -0.0 is not 0.0, and a NaN is itself
+            bits = torch.int32 if one.dtype == torch.float32 else torch.int64
+            one, two = one.view(bits), two.view(bits)
         assert torch.equal(one, two), f"{name} {when}: {first[name].tolist()} is not {second[name].tolist()}"

@@ -29,7 +29,6 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task, observation_size
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
-_SAVED = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
 
 
 class EnvCore:
@@ -101,7 +100,12 @@ class EnvCore:
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
         sizes = self.simulator.sizes
-        names = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *layout.ENV_FLAGS]
+        infos = self.settings.final_info
+        self._saved = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *(layout.INFO if infos else ())]
+        names = [
+            *self._saved,
+            *layout.ENV_FLAGS,
+        ]
         self.tensors = layout.LiveTensors(layout.allocate(names, sizes, self.device))
         self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
         self._engine.bind({**self.tensors, "fills": self.fills})
@@ -260,7 +264,8 @@ class EnvCore:
         With scenarios `parameters` are those that each market plays, and `scenarios` is the table that its next
         episode draws from, so that a like environment goes on whatever its own table is.
         """
-        saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in _SAVED}
+        saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in self._saved}
+        saved["fills"] = self.fills.clone()
         saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
@@ -291,7 +296,7 @@ class EnvCore:
         """
         simulator = self.simulator
         of_scenarios = (saved_states.PARAMETERS, saved_states.SCENARIOS) if self.scenarios is not None else ()
-        saved_states.check_names(saved, simulator.tensors, _SAVED, of_scenarios)
+        saved_states.check_names(saved, simulator.tensors, self._saved, ["fills"], of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
         table, present = self.scenarios, self._engine.parameters()
         if of_scenarios:
@@ -299,8 +304,9 @@ class EnvCore:
             present = saved_states.take(saved, saved_states.PARAMETERS, present)
             check_parameters(present, self.config)
         checked = simulator._checked_state(saved, present)
-        for name in _SAVED:
-            checked[name] = self._engine.own_copy(saved_states.take(saved, name, self.tensors[name]))
+        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
+        for name, tensor in held.items():
+            checked[name] = self._engine.own_copy(saved_states.take(saved, name, tensor))
         check_environment_ranges(
             checked,
             present,
@@ -321,10 +327,9 @@ class EnvCore:
             simulator._take_state(checked, counts)
             if counts is not None:
                 self._use_bank(bank)
-            for name in _SAVED:
-                self.tensors[name].copy_(checked[name])
+            for name, tensor in held.items():
+                tensor.copy_(checked[name])
             torch.logical_or(self.tensors["terminated"], self.tensors["truncated"], out=self.tensors["over"])
-            self.fills.zero_()
         self.prepare_step()
         saved_states.warn_of(differences, stacklevel=5)
 

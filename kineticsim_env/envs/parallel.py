@@ -55,6 +55,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.envs.base import BaseMarketEnv
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.infos import info_of_slots
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -82,7 +83,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     """One market in which learners replace built-in agents; the module's page describes it.
 
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
-    `sold` in the last decision.
+    `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of floats of the
+    names in `docs/environment.md`, and `_final_info`, whether the agent's episode ended.
     """
 
     metadata = {
@@ -104,6 +106,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         randomise: Any = EnvSettings.randomise,
         num_scenarios: int = EnvSettings.num_scenarios,
         scenario_seed: int = EnvSettings.scenario_seed,
+        final_info: bool = EnvSettings.final_info,
         max_cycles: int | None = None,
         render_mode: str | None = None,
         render_agent: str | None = None,
@@ -122,6 +125,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             randomise: As in `MarketVectorEnv`.
             num_scenarios: As in `MarketVectorEnv`.
             scenario_seed: As in `MarketVectorEnv`.
+            final_info: Whether a step's infos say what is known after it; see the class.
             max_cycles: Another name for `horizon`, which it overrides.
             render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None.
             render_agent: Whose orders, inventory and PnL are shown; the first agent's if None.
@@ -140,6 +144,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             randomise=randomise,
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
+            final_info=final_info,
         )
         task_settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
         roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, settings.config, task_settings)
@@ -221,7 +226,10 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             {self.possible_agents[slot]: row[slot] for slot in playing}
             for row in (core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated"))
         )
-        return self._observations(playing), reward, terminated, truncated, self._infos(playing)
+        infos = self._infos(playing)
+        if core.settings.final_info:
+            self._add_final(infos, playing)
+        return self._observations(playing), reward, terminated, truncated, infos
 
     def state(self) -> np.ndarray:
         """Return what all agents see together: the market's features once, then each agent's own."""
@@ -279,7 +287,17 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         rows = self.core.tensors["observation"][0].cpu().numpy()
         return {self.possible_agents[slot]: rows[slot, : self._used[slot]].copy() for slot in playing}
 
-    def _infos(self, playing: list[int]) -> dict[str, dict[str, int]]:
+    def _add_final(self, infos: dict[str, dict[str, Any]], playing: list[int]) -> None:
+        """Add what is known of each agent after the decision."""
+        tensors = self.core.tensors
+        columns = info_of_slots(tensors["info"].cpu(), slice(None))
+        known = {name: column[0].expand(len(self.possible_agents)).tolist() for name, column in columns.items()}
+        over = tensors["over"][0].tolist()
+        for slot in playing:
+            final = {name: column[slot] for name, column in known.items()}
+            infos[self.possible_agents[slot]] |= {"final_info": final, "_final_info": over[slot]}
+
+    def _infos(self, playing: list[int]) -> dict[str, dict[str, Any]]:
         tensors = self.core.simulator.tensors
         columns = [tensors[name][0].tolist() for name in ("inventory", "cash", "fees")]
         columns += self.core.fills[0].T.tolist()

@@ -39,6 +39,7 @@ class EnvSettings:
         scenario_seed: Of their draws.
         stagger: Whether first episodes start at a hashed elapsed time.
         validate: Whether to check the error words before every step.
+        final_info: Whether infos say what was known before any reset.
     """
 
     config: Any = None
@@ -53,6 +54,7 @@ class EnvSettings:
     scenario_seed: int = 0
     stagger: bool = True
     validate: bool = False
+    final_info: bool = False
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
@@ -62,6 +64,7 @@ class EnvSettings:
             "auctions_per_step": check_count("auctions_per_step", self.auctions_per_step, 1),
             "stagger": check_flag("stagger", self.stagger),
             "validate": check_flag("validate", self.validate),
+            "final_info": check_flag("final_info", self.final_info),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)

@@ -14,6 +14,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -28,7 +29,8 @@ class MarketEnv(BaseMarketEnv, gym.Env):
     with `stagger=False` plays.
 
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
-    `bought` and `sold` in the last decision.
+    `bought` and `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of
+    floats of the names in `docs/environment.md`, and `_final_info`, whether the episode ended.
     """
 
     task_type: ClassVar[type[Task]]
@@ -47,6 +49,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         randomise: Any = EnvSettings.randomise,
         num_scenarios: int = EnvSettings.num_scenarios,
         scenario_seed: int = EnvSettings.scenario_seed,
+        final_info: bool = EnvSettings.final_info,
         render_mode: str | None = None,
         **task: Any,
     ) -> None:
@@ -67,6 +70,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
             randomise=randomise,
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
+            final_info=final_info,
         )
         self.core = EnvCore(1, make_task(self.task_type, task), (self._role,), (replace,), settings)
         self._viewer = make_viewer(self.core, self.render_mode)
@@ -120,7 +124,11 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         if self._viewer:
             self._viewer.update()
-        return self._observation(), float(core.tensors["reward"]), terminated, truncated, self._infos()
+        infos = self._infos()
+        if core.settings.final_info:
+            known = {name: float(value) for name, value in info_of_one(core.tensors["info"].cpu()).items()}
+            infos |= {"final_info": known, "_final_info": terminated or truncated}
+        return self._observation(), float(core.tensors["reward"]), terminated, truncated, infos
 
     def render(self) -> Any:
         """Return uint8 `[600, 960, 3]` in the render mode `"rgb_array"`, text in `"ansi"`; None in a window."""

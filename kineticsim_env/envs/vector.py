@@ -19,6 +19,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -60,6 +61,9 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         copy: Whether results are copies; False returns live tensors, which the next step overwrites. (NumPy results
             from a GPU are always copies.)
         validate: Check the error words before every step, at the price of a synchronisation on CUDA.
+        final_info: Whether the infos of every step have `final_info`, a dict of float64 `[M]` of what was known after
+            the decision and before any reset, and `_final_info`, bool `[M]`, where an episode ended. The names are in
+            `docs/environment.md`.
         max_episode_steps: Another name for `horizon`, which it overrides.
         render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None. A step then also copies one market to
             the host.
@@ -90,6 +94,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         stagger: bool = EnvSettings.stagger,
         copy: bool = True,
         validate: bool = EnvSettings.validate,
+        final_info: bool = EnvSettings.final_info,
         max_episode_steps: int | None = None,
         render_mode: str | None = None,
         render_market: int = 0,
@@ -117,6 +122,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
             scenario_seed=scenario_seed,
             stagger=stagger,
             validate=validate,
+            final_info=final_info,
         )
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
@@ -144,7 +150,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
     def _make_views(self) -> None:
         """Make the live views [M, ...] of the core's tensors that `copy=False` returns."""
         core = self.core
-        self._same_step = core.autoreset == SAME_STEP
+        self._same_step, self._has_info = core.autoreset == SAME_STEP, core.settings.final_info
         self._live: tuple[Any, ...] = self._views(core.tensors)
         self._observation = self._live[0]
         on_host = self.output == "numpy" and core.host
@@ -156,11 +162,11 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         self._returns_live = not self._copy and (on_host or self.output == "torch")
 
     def _views(self, tensors: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
-        """Return observation, final observation, reward, terminated, truncated and over, of one slot per market."""
+        """Return observation, final observation, reward, terminated, truncated, over and infos `[I, M]`."""
         used = self.core.observation_size(self._role)
         final = tensors["final_observation"][:, 0, :used] if self._same_step else None
         flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
-        return tensors["observation"][:, 0, :used], final, *flags
+        return tensors["observation"][:, 0, :used], final, *flags, tensors["info"] if self._has_info else None
 
     # Gymnasium's interface --------------------------------------------------------------------------------------------
 
@@ -202,7 +208,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
             SAME_STEP `final_obs` float32 `[M, F]`, the observation before any reset, and `_final_obs` bool `[M]`,
-            where an episode ended.
+            where an episode ended; with `final_info` that and `_final_info`, in all modes.
         """
         if torch.compiler.is_compiling():
             results = self._step_in_graph(actions)
@@ -214,8 +220,10 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
                 if self._viewer:
                     self._viewer.update()
                 results = self._live if self._returns_live else self._copies()
-        observation, final, reward, terminated, truncated, over = results
+        observation, final, reward, terminated, truncated, over, rows = results
         infos = {"final_obs": final, "_final_obs": over} if self._same_step else {}
+        if self._has_info:
+            infos |= {"final_info": info_of_one(rows), "_final_info": over}
         return observation, reward, terminated, truncated, infos
 
     @one_at_a_time
@@ -242,14 +250,16 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         return self._in_place(torch.ops.kineticsim.copies_of(_without_none(live), launcher.number))
 
     def _copies(self) -> tuple[Any, ...]:
-        """Return copies of observation, final observation, reward, terminated, truncated and over."""
+        """Return copies of what `_views` returns."""
         if self._host_arrays:
             return tuple(array if array is None else array.copy() for array in self._live)
         return self._in_place(self._eager.copies() if self.output == "torch" else host_copies(self._eager.outputs))
 
     def _in_place(self, copied: Sequence[Any]) -> tuple[Any, ...]:
         """Return copies of the outputs in the order of `_views`."""
-        return tuple(copied) if self._same_step else (copied[0], None, *copied[1:])
+        observation, *rest = copied
+        rest = rest if self._same_step else [None, *rest]
+        return (observation, *rest) if self._has_info else (observation, *rest, None)
 
     def render(self) -> Any:
         """Return a tuple of which each of the M entries is the frame of `render_market`; None in a window.
