@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from strategies import fitting_slots, under_levers
 
 from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import MODES, EnvSettings
@@ -171,6 +172,10 @@ def check_cores_agree(cores, environment, bad):
         launch(cores, actions)
         assert_same(cores, f"after step {t}")
         assert bool((cores[0].tensors["observation"].abs() <= 1).all())
+        if generator.random() < 0.3:  # what a step with functions of users' own ends with
+            for core in cores:
+                core._engine.launch(ENV_RESTART)
+            assert_same(cores, f"in the restart after step {t}")
         mask = generator.random(arguments[1]) < 0.2
         if mask.any():
             again = seed + t if generator.random() < 0.3 else None

@@ -67,6 +67,7 @@ def check_environment_ranges(
     check.within("prev_value", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
     if "info" in saved:
         check.refuse("episode_filled", saved["episode_filled"] < 0, "0 or more")
+    if "episode_return" in saved:
         check.refuse("episode_return", ~saved["episode_return"].isfinite(), "a finite number")
     if scenarios:
         check.within("scenario", 0, MAX_SCENARIOS - 1, f"0 to {MAX_SCENARIOS - 1}")

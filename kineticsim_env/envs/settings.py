@@ -12,6 +12,7 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, check_flag
@@ -40,6 +41,7 @@ class EnvSettings:
         stagger: Whether first episodes start at a hashed elapsed time.
         validate: Whether to check the error words before every step.
         final_info: Whether infos say what was known before any reset.
+        own: Functions of the user's, checked; None without any.
     """
 
     config: Any = None
@@ -55,6 +57,7 @@ class EnvSettings:
     stagger: bool = True
     validate: bool = False
     final_info: bool = False
+    own: Own | None = None
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""

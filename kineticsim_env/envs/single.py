@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -15,6 +16,7 @@ from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
+from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -50,6 +52,8 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         num_scenarios: int = EnvSettings.num_scenarios,
         scenario_seed: int = EnvSettings.scenario_seed,
         final_info: bool = EnvSettings.final_info,
+        features: Sequence[Function] | None = None,
+        terminate: Function | None = None,
         render_mode: str | None = None,
         **task: Any,
     ) -> None:
@@ -61,6 +65,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         """
         self.render_mode = check_render_mode(render_mode)
         self._role = check_role(self.task_type, replace)
+        own, task = own_functions(task, features, terminate, (self._role,))
         settings = EnvSettings.of_one_market(
             config=config,
             preset=preset,
@@ -71,6 +76,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
             final_info=final_info,
+            own=own,
         )
         self.core = EnvCore(1, make_task(self.task_type, task), (self._role,), (replace,), settings)
         self._viewer = make_viewer(self.core, self.render_mode)
@@ -144,7 +150,7 @@ class MarketEnv(BaseMarketEnv, gym.Env):
         self._was_reset = True
 
     def _observation(self) -> np.ndarray:
-        return self.core.tensors["observation"][0, 0, : self.core.observation_size(self._role)].cpu().numpy().copy()
+        return self.core.observation(self._role, 0)[0].cpu().numpy().copy()
 
     def _infos(self) -> dict[str, Any]:
         slot = self.core.simulator.tensors

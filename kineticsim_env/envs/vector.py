@@ -20,6 +20,7 @@ from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
+from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -65,6 +66,9 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
             the decision and before any reset, and `_final_info`, bool `[M]`, where an episode ended. The names are in
             `docs/environment.md`.
         max_episode_steps: Another name for `horizon`, which it overrides.
+        features: Functions of `after` that return further features, as docs/own_environment.md has them. The task's
+            `reward` may be a function, too, of `before` and `after`.
+        terminate: A function of `before` and `after` that says where episodes terminate.
         render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None. A step then also copies one market to
             the host.
         render_market: Which market is shown.
@@ -96,6 +100,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         validate: bool = EnvSettings.validate,
         final_info: bool = EnvSettings.final_info,
         max_episode_steps: int | None = None,
+        features: Sequence[Function] | None = None,
+        terminate: Function | None = None,
         render_mode: str | None = None,
         render_market: int = 0,
         **task: Any,
@@ -109,6 +115,8 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         self.num_envs = check_count("num_envs", num_envs, 1)
         check_choice("output", output, ("numpy", "torch"))
         few = output == "numpy" and self.num_envs < _FEW_MARKETS
+        self._role = check_role(self.task_type, replace)
+        own, task = own_functions(task, features, terminate, (self._role,))
         settings = EnvSettings(
             config=config,
             preset=preset,
@@ -123,11 +131,11 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
             stagger=stagger,
             validate=validate,
             final_info=final_info,
+            own=own,
         )
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
-        self._role = check_role(self.task_type, replace)
         copy = check_flag("copy", copy)
         if max_episode_steps is not None:
             task = {**task, "horizon": max_episode_steps}
@@ -151,6 +159,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         """Make the live views [M, ...] of the core's tensors that `copy=False` returns."""
         core = self.core
         self._same_step, self._has_info = core.autoreset == SAME_STEP, core.settings.final_info
+        self._own = core.own is not None
         self._live: tuple[Any, ...] = self._views(core.tensors)
         self._observation = self._live[0]
         on_host = self.output == "numpy" and core.host
@@ -163,10 +172,11 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
 
     def _views(self, tensors: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
         """Return observation, final observation, reward, terminated, truncated, over and infos `[I, M]`."""
-        used = self.core.observation_size(self._role)
-        final = tensors["final_observation"][:, 0, :used] if self._same_step else None
+        core, role = self.core, self._role
+        final = core.final_observation(role, 0, tensors) if self._same_step else None
         flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
-        return tensors["observation"][:, 0, :used], final, *flags, tensors["info"] if self._has_info else None
+        info = core.final_info if self._own else tensors["info"] if self._has_info else None
+        return core.observation(role, 0, tensors), final, *flags, info
 
     # Gymnasium's interface --------------------------------------------------------------------------------------------
 
@@ -215,7 +225,7 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         else:
             calls = self.core._calls
             with calls.lock:
-                if calls.torn or not self._was_reset or not self._eager.step(actions):
+                if calls.torn or self._own or not self._was_reset or not self._eager.step(actions):
                     self._step(actions)
                 if self._viewer:
                     self._viewer.update()
@@ -238,6 +248,11 @@ class MarketVectorEnv(BaseMarketEnv, VectorEnv):
         """Play one decision in a program that torch compiles, which sees one operator and the tensors it changes."""
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
+        if self._own:
+            raise TypeError(
+                "step: got reward, features or terminate of your own in a compiled program, allowed are built-in ones; "
+                "capture the step in a CUDA graph, or compile your functions"
+            )
         if self.output != "torch":
             raise TypeError("step: got output='numpy' in a compiled program, allowed is output='torch'")
         if actions.shape != self._action_shape:
