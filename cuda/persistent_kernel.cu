@@ -10,6 +10,7 @@
 //   KS_LEVERS (optional)                     1: rounding is the only lever of any market, 2: others or regimes; with KS_OPTIONS
 //   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading, one per lane
 //   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
+//   KS_INFO (optional)                       1: steps that write what is known after them
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
@@ -64,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
   using Tile = EnvironmentTile<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;
   if (group * launch.tile >= launch.markets) return;
   Tile tile(launch, group * launch.tile, shared + warp * Tile::shared_ints(launch));
-  step_or_reset(tile);
+  if (!tile.rests()) step_or_reset(tile);
 #else
 #if KS_EVENTS
   using Market = ClockMarket<KS_BINS, KS_OPTIONS != 0, KS_SLOTS>;

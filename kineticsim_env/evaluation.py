@@ -102,7 +102,7 @@ def evaluate(policy: Policy, envs: MarketVectorEnv, seed: int = HELD_OUT_SEED) -
     check_callable("policy", policy, "a function of observations that returns actions")
     _check_envs(envs)
     simulator, task = envs.simulator, envs.core.task
-    may_terminate = task.role == "executor" or task.max_loss is not None
+    may_terminate = task.role == "executor" or task.max_loss is not None or envs.core.own is not None
     observation, _ = envs.reset(seed=seed)
     pnl = torch.zeros(envs.num_envs, dtype=torch.float64, device=envs.device)
     total, traded, held, lived = (torch.zeros_like(pnl) for _ in range(4))

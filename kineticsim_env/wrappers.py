@@ -124,6 +124,12 @@ class _TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
             self._ended = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
 
     @property
+    def _tells(self) -> bool:
+        """Whether infos say what was known before a reset; an environment of another make does not."""
+        core = getattr(self.unwrapped, "core", None)
+        return core is not None and core.settings.final_info
+
+    @property
     def device(self) -> torch.device:
         """Where the tensors are."""
         base: Any = self.unwrapped
@@ -155,12 +161,19 @@ class _TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         return active
 
 
+_TOLD = ("value", "inventory", "fees", "filled")  # of `final_info`, how an episode ended
+
+
 class RecordEpisodeStatistics(_TorchVectorWrapper):
     """Adds up rewards and lengths of episodes, as Gymnasium's wrapper of that name, but on the device.
 
     Every step's infos get `episode`, a dict of `r` (float64 `[M]`, the episode's return) and `l` (int64 `[M]`, its
     length), both 0 where no episode ended, and `_episode` (bool `[M]`), where one did. In contrast to Gymnasium's they
     are present in every step, as a look for ends would have to wait for the device, and there is no `t`.
+
+    Of an environment with `final_info=True` there are also `value`, `inventory`, `fees` and `filled`, float64 `[M]`, as
+    they were when the episode ended, and `summary` has their means (of `inventory` that of its size). Returns are then
+    the environment's own `episode_return`, whatever wrappers in between make of rewards.
 
     Attributes:
         episode_returns: float64 `[M]`, of the episodes that run, live.
@@ -181,7 +194,10 @@ class RecordEpisodeStatistics(_TorchVectorWrapper):
         self._key = stats_key
         self.episode_returns = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
         self.episode_lengths = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
-        self._sums = torch.zeros(4, dtype=torch.float64, device=self.device)  # episodes, returns, squares, lengths
+        self._told = _TOLD if self._tells else ()
+        self._sums = torch.zeros(
+            4 + len(self._told), dtype=torch.float64, device=self.device
+        )  # episodes, returns, squares, lengths
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
         """Reset the environment, and the sums of the markets that are reset."""
@@ -205,10 +221,14 @@ class RecordEpisodeStatistics(_TorchVectorWrapper):
             self.episode_returns += torch.where(active, reward, 0.0)
             self.episode_lengths += active
             ended &= active  # under DISABLED the flags stand until the reset
-        returns = torch.where(ended, self.episode_returns, 0.0)
+        known = infos["final_info"] if self._told else {}
+        returns = torch.where(ended, known.get("episode_return", self.episode_returns), 0.0)
         lengths = torch.where(ended, self.episode_lengths, 0)
-        infos = {**infos, self._key: {"r": returns, "l": lengths}, f"_{self._key}": ended}
-        self._sums += torch.stack([ended.double().sum(), returns.sum(), returns.square().sum(), lengths.double().sum()])
+        told = {name: torch.where(ended, known[name], 0.0) for name in self._told}
+        infos = {**infos, self._key: {"r": returns, "l": lengths, **told}, f"_{self._key}": ended}
+        sums = [ended.double().sum(), returns.sum(), returns.square().sum(), lengths.double().sum()]
+        sums += [(value.abs() if name == "inventory" else value).sum() for name, value in told.items()]
+        self._sums += torch.stack(sums)
         self.episode_returns.masked_fill_(ended, 0.0)
         self.episode_lengths.masked_fill_(ended, 0)
         return observation, reward, terminated, truncated, infos
@@ -221,17 +241,20 @@ class RecordEpisodeStatistics(_TorchVectorWrapper):
 
         Returns:
             `episodes`, and over them the means `return` and `length` and the standard deviation `return_std`; NaN
-            without an episode.
+            without an episode. With `final_info` also the means of the class's further numbers.
         """
-        number, total, squares, length = self._sums.tolist()
+        number, total, squares, length, *told = self._sums.tolist()
         clear = check_flag("clear", clear)
         if clear:
             self._sums.zero_()
         if not number:
-            return {"episodes": 0, "return": math.nan, "return_std": math.nan, "length": math.nan}
+            return {"episodes": 0, **dict.fromkeys(("return", "return_std", "length", *self._told), math.nan)}
         mean = total / number
         deviation = math.sqrt(max(squares / number - mean * mean, 0.0))
-        return {"episodes": int(number), "return": mean, "return_std": deviation, "length": length / number}
+        means = {"return": mean, "return_std": deviation, "length": length / number}
+        return {"episodes": int(number), **means} | {
+            name: value / number for name, value in zip(self._told, told, strict=True)
+        }
 
 
 class NormalizeObservation(_TorchVectorWrapper):

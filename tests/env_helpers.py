@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from strategies import fitting_slots, under_levers
 
 from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import MODES, EnvSettings
@@ -127,6 +128,7 @@ def environments(draw, most_slots=32):
         "auctions_per_step": pick(1, 1, 2, 5),
         "randomise": pick(None, SCENARIOS) if config.population == "fixed" and not config.per_market else None,
         "num_scenarios": pick(2, 5),
+        "final_info": draw(st.booleans()),
     }
     return (config, markets, task, roles), kwargs, draw(st.integers(0, 2**32)), pick(3, 8, 20)
 
@@ -174,6 +176,10 @@ def check_cores_agree(cores, environment, bad):
         launch(cores, actions)
         assert_same(cores, f"after step {t}")
         assert bool((cores[0].tensors["observation"].abs() <= 1).all())
+        if generator.random() < 0.3:  # what a step with functions of users' own ends with
+            for core in cores:
+                core._engine.launch(ENV_RESTART)
+            assert_same(cores, f"in the restart after step {t}")
         mask = generator.random(arguments[1]) < 0.2
         if mask.any():
             again = seed + t if generator.random() < 0.3 else None
@@ -186,7 +192,7 @@ def check_cores_agree(cores, environment, bad):
 def trading_market(role, **settings):
     """Arguments of `make_cores` in the preset `trading`, with one learner; episodes end at different times."""
     task = ManyLearnersTask(horizon=12, bank_size=8, max_loss=150.0, **settings)
-    kwargs = {"slots": slots_of((role,)), "auctions_per_step": 2}
+    kwargs = {"slots": slots_of((role,)), "auctions_per_step": 2, "final_info": True}
     return (MarketConfig.preset("trading"), 6, task, [role]), kwargs
 
 
@@ -230,6 +236,7 @@ def assert_same(cores, when):
     first, second = ({**core.tensors, **core.simulator.tensors, "fills": core.fills} for core in cores)
     for name in first:
         one, two = first[name].cpu(), second[name].cpu()
-        if one.dtype == torch.float32:  # as bits, so that -0.0 is not 0.0
-            one, two = one.view(torch.int32), two.view(torch.int32)
+        if one.is_floating_point():  # as bits, so that -0.0 is not 0.0, and a NaN is itself
+            bits = torch.int32 if one.dtype == torch.float32 else torch.int64
+            one, two = one.view(bits), two.view(bits)
         assert torch.equal(one, two), f"{name} {when}: {first[name].tolist()} is not {second[name].tolist()}"

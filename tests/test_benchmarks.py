@@ -191,8 +191,9 @@ def test_failures_end_no_suite(tmp_path):
     assert "out of memory" in data["rows"][-1]["notes"] and data["rows"][-1]["agrees"] is None
 
 
-def test_the_environment_is_compared_and_timed(tmp_path, monkeypatch):
-    environment = EnvironmentSteps("cpu")
+@pytest.mark.parametrize("own", [False, True])
+def test_the_environment_is_compared_and_timed(tmp_path, monkeypatch, own):
+    environment = EnvironmentSteps("cpu", own=own)
     if environment.unavailable():
         pytest.skip("no C++ engine")
     points = [Point("env markets", suite._env_workload(8, 20, steps=4), 1), Point("markets", SMALL, 1)]
@@ -215,7 +216,8 @@ def test_device_rows_on_a_gpu(tmp_path):
     points = [Point("markets", Workload(64, steps=50), 2), Point("env agents", suite._env_workload(64, 32, 120), 2)]
     data = measure(tmp_path, Engine("cuda"), Engine("cpu"), *environments, points=points)
     rows = {row["backend"]: row for row in data["rows"]}
-    assert set(rows) == {"CUDA engine", "C++", "environment (CUDA graph)", "environment (Python)"}
+    ways = ("CUDA graph", "Python", "CUDA graph, own reward", "Python, own reward")
+    assert set(rows) == {"CUDA engine", "C++", *(f"environment ({way})" for way in ways)}
     for row in rows.values():
         assert row["agrees"] is True and row["seconds_min"] > 0, row["notes"] or row["first_difference"]
         assert row["timer"] == ("clock" if row["backend"] == "C++" else "events")
@@ -267,6 +269,7 @@ def file(tmp_path):
     rows += [row("latency", "ours", 0.0015, markets=4096), row("latency", "NumPy", 3.0, markets=4096)]
     rows += [row("levels", "ours", 0.01, levels=32), row("fixed", "broken", 1.0, **wrong, **nothing)]
     rows += [row("env markets", "environment (Python)", 0.01, agents=20, env_steps_per_s=4.1e8)]
+    rows += [row("env markets", "environment (Python, own reward)", 0.0125, agents=20, env_steps_per_s=3.28e8)]
     machine = {"date": "2026-01-01", "gpu": "GPU", "cpu": "CPU", "cpu_cores": 2, "platform": "Linux", "clocks": {}}
     data = {"format": 1, "machines": [machine], "unavailable": {"JAX": "pip install jax"}, "refused": [], "rows": rows}
     data |= {"backends": ["ours", "naive CUDA", "NumPy"], "ceilings": [{"machine": 0, "hashes_per_s": 9.65e11}]}
@@ -289,6 +292,7 @@ def test_report_tables(file, tmp_path, capsys):
     assert "| fixed | M=8,192 A=256 | naive CUDA | 6.19 G | 42.6 G | 6.89 |" in text  # beside the paper
     assert not any(line.startswith("| broken") for line in text.splitlines())
     assert "410 M" in text and "has 0.54 of it" in text
+    assert "| markets | environment (Python) |\n| --- | --- |\n| 8,192 | 0.80 |" in text  # with a reward in Python
 
 
 def test_report_figures(file, tmp_path):

@@ -49,7 +49,7 @@ template <bool kContinuous, int kSlots>
 KS_ON_LANE void play_lanes(const Launch& launch, int64_t first, int* shared) {
   const int64_t m = first + this_lane();
   EventPlace place = {};
-  bool left = m < launch.markets;
+  bool left = m < launch.markets && !leaves_alone(launch, m);
   if constexpr (!kContinuous) {
     if (left) play_wide<false, kSlots, WideColumns>(launch, m, shared, place);
     return;

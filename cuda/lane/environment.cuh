@@ -180,6 +180,13 @@ struct LaneEnvironment : LaneStep {
     end = outcome.end;
     ended |= end != kEndGoesOn;
     done = ended;
+    if (!writes_info(launch)) return;
+    note_market();
+    note_decision(launch, m, 0, role, market.account, market.bought, market.sold, aim.remaining, outcome);
+  }
+  KS_ON_LANE void note_market() const {
+    write_market_info(launch, m, mids[0], market.fundamental, market.best_bid, market.best_ask, market.origin,
+                      launch.scenario[m], elapsed);
   }
   KS_ON_LANE bool all_ended() const { return ended; }
 
@@ -220,6 +227,11 @@ struct LaneEnvironment : LaneStep {
     for (int i = 0; i <= kHistory; ++i) mids[i] = arrival2;
     for (int i = 0; i < kHistory; ++i) volumes[i] = 0;
     done = ended = false;
+    if (writes_info(launch)) {
+      if (!part.plays) note_market();
+      const Target aim = target_of(task, role, mids, market.key, market.t, 0, 0);
+      note_opening(launch, m, 0, role, aim.remaining, part.plays);
+    }
     return true;
   }
 
@@ -234,6 +246,7 @@ struct LaneEnvironment : LaneStep {
       launch.fills[2 * m] = market.bought;
       launch.fills[2 * m + 1] = market.sold;
       launch.reward[m] = reward;
+      if (writes_info(launch)) launch.idle[m] = !part.plays;
     }
     if (part.frozen) return;
     store_numbers(launch, m, market);
@@ -252,6 +265,7 @@ struct LaneEnvironment : LaneStep {
     launch.fees[m] = market.account.fees;
     launch.prev_value[m] = prev_value;
     launch.ended[m] = ended;
+    if (!has_results(launch)) return;
     launch.reward[m] = reward;
     launch.terminated[m] = end == kEndTerminated;
     launch.truncated[m] = end == kEndTruncated;
@@ -287,6 +301,8 @@ KS_ON_LANE void step_lanes(const Launch& launch, int64_t first, unsigned without
 // The same, and markets at a block's deadline with all lanes. `warps` are all that the launch has.
 template <bool kOptions>
 KS_ON_LANE void step_environments(const Launch& launch, int64_t first, int64_t warps, int* shared) {
+  const int64_t m = first + this_lane();
+  if (ballot(m < launch.markets && !leaves_alone(launch, m)) == 0) return;
   DeadlineQueue deadlines(launch);
   const unsigned left = deadlines.leave(launch, first);
   step_lanes<kOptions>(launch, first, left, shared);

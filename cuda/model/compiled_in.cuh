@@ -18,6 +18,16 @@ constexpr bool kWithLevers = KS_LEVERS == 2, kWithCoin = KS_LEVERS != 0;
 #endif
 constexpr bool kWithSeries = KS_SERIES != 0;
 
+// Whether a step can write what is known after it (Launch::info), likewise.
+#ifndef KS_INFO
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_INFO 0
+#else
+#define KS_INFO 1
+#endif
+#endif
+KS_RULE bool writes_info(const Launch& launch) { return KS_INFO != 0 && launch.info != nullptr; }
+
 // A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
 // compiled for them (kineticsim_env/engines/cuda.py), else read from the market's row.
 #ifndef KS_PARAMETERS

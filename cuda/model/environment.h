@@ -180,12 +180,13 @@ struct ThreadEnvironment : Market {
 
   // A market that does not play has no rewards, and has its flags lowered unless it is frozen.
   KS_ON_THREAD void begin(const Part& part) {
-    if (!part.plays) clear_results(part.frozen);
+    if (!part.plays && has_results(launch)) clear_results(part.frozen);
   }
   KS_ON_THREAD void clear_results(bool frozen) {
     const bool steps = launch.env_mode == kLaunchModeEnvStep;
     for (int64_t row = first_row(); row < first_row() + slot_count(); ++row) {
       if (steps && launch.fills) launch.fills[2 * row] = launch.fills[2 * row + 1] = 0;
+      if (steps && writes_info(launch)) launch.idle[row] = 1;
       if (steps || !frozen) launch.reward[row] = 0.0f;
       if (!frozen) launch.terminated[row] = launch.truncated[row] = launch.over[row] = 0;
     }
@@ -215,6 +216,8 @@ struct ThreadEnvironment : Market {
     mids[0] = mark();
     volumes[0] = recorded_volume(volume - volume_before);
     elapsed += 1;
+    const bool noted = writes_info(launch);
+    if (noted) note_market();
     bool all_ended = true;
     for (int k = 0; k < slot_count(); ++k) {
       const int64_t row = first_row() + k, inventory = account(k).inventory;
@@ -224,6 +227,11 @@ struct ThreadEnvironment : Market {
       const Outcome outcome = outcome_of(task, role(k), before[k], account(k), fundamental_before, fundamental, mids,
                                          arrival2, launch.prev_value[row], cash, target(k).remaining, filled(k),
                                          elapsed, launch.ended[row]);
+      if (noted) {
+        launch.idle[row] = launch.ended[row];
+        note_decision(launch, m, k, role(k), account(k), launch.fills[2 * row], launch.fills[2 * row + 1],
+                      target(k).remaining, outcome);
+      }
       launch.reward[row] = outcome.reward;
       launch.prev_value[row] = outcome.value;
       launch.terminated[row] = outcome.end == kEndTerminated;
@@ -237,14 +245,24 @@ struct ThreadEnvironment : Market {
 
   KS_ON_THREAD bool all_ended() const { return done; }
 
+  KS_ON_THREAD void note_market() const {
+    const BestPrices best = this->resting_best();
+    write_market_info(launch, m, mids[0], fundamental, best.bid, best.ask, origin, launch.scenario[m], elapsed);
+  }
+
   KS_ON_THREAD void observe(const Part& part) {
     // The observation of a market that restarts is that of the next episode.
     if (part.plays) write_features(this->template feature_rows<kRow>(part.restarts));
   }
 
-  KS_ON_THREAD bool begin_episodes(const Part&) {
+  KS_ON_THREAD bool begin_episodes(const Part& part) {
     if (launch.env_mode == kLaunchModeEnvReset) error = 0;
-    return begin_episode();
+    if (!begin_episode()) return false;
+    if (writes_info(launch)) {
+      if (!part.plays) note_market();
+      for (int k = 0; k < slot_count(); ++k) note_opening(launch, m, k, role(k), target(k).remaining, part.plays);
+    }
+    return true;
   }
 
   KS_ON_THREAD void observe_opening(const Part&) {

@@ -7,7 +7,7 @@
 namespace ks {
 
 constexpr int kMostTensors = 64;     // of a launch
-constexpr int kMostOutputs = 6;      // tensors of a step that are copied for the caller
+constexpr int kMostOutputs = 7;      // tensors of a step that are copied for the caller
 
 struct Launcher {
   int64_t function;                  // address: of ks_cpu_launch, or a CUfunction
@@ -39,7 +39,7 @@ struct Copy {
 };
 
 struct Copies {
-  Copy copy[6];                      // kMostOutputs
+  Copy copy[7];                      // kMostOutputs
 };
 
 }  // namespace ks

@@ -1,6 +1,6 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K slots, F numbers of an observation (a row's length), T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
+// M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // NVRTC brings no system headers
@@ -30,6 +30,8 @@ constexpr int kMaxOrigin = 1 << 29;   // so that doubled absolute prices of the 
 constexpr int kMaxQuoteQty = 1 << 20;
 constexpr int kActionTolerance = 1000;  // an action may be 1 / this outside [-1, 1], as rounding leaves it: it is clamped
 constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing rests; bids have it with a minus
+constexpr int kMarketInfos = 6;       // of enum MarketInfo,
+constexpr int kSlotInfos = 9;         // of enum SlotInfo
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
 constexpr int kMarketsPerBlock = 4;   // at most, one warp each
@@ -65,7 +67,18 @@ enum Mark { kMarkFundamental = 0, kMarkMid = 1, kMarkLiquidation = 2 };
 enum Autoreset { kAutoresetNextStep = 0, kAutoresetSameStep = 1, kAutoresetDisabled = 2 };
 enum BankOwner { kBankOwnerAllMarkets = 0, kBankOwnerEachMarket = 1, kBankOwnerEachScenario = 2 };
 enum Side { kSideRandom = 0, kSideBuy = 1, kSideSell = -1 };
-enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2 };
+enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2, kLaunchModeEnvRestart = 3 };
+// Rows of Launch::info, of each market: prices in ticks, NaN of a side of the built-in book where nothing rests.
+enum MarketInfo {
+  kMarketInfoMid = 0, kMarketInfoFundamental = 1, kMarketInfoBestBid = 2, kMarketInfoBestAsk = 3, kMarketInfoScenario = 4,
+  kMarketInfoElapsed = 5
+};
+// And of each slot: money in ticks x units but fees, as everywhere in thousandths of that; what it bought and sold in the
+// decision; what it traded since its episode began (filled) and has left of a block or target (open, 0 without one).
+enum SlotInfo {
+  kSlotInfoCash = 0, kSlotInfoInventory = 1, kSlotInfoFees = 2, kSlotInfoBought = 3, kSlotInfoSold = 4, kSlotInfoFilled = 5,
+  kSlotInfoOpen = 6, kSlotInfoValue = 7, kSlotInfoEpisodeReturn = 8
+};
 
 // One row of parameters. The counts are of agents that speak; a replaced agent is silent, but keeps its index,
 // so each class also has the index of its first agent (noise agents start at 0).
@@ -231,6 +244,11 @@ struct Launch {
   uint8_t* terminated;             // [M, K]
   uint8_t* truncated;              // [M, K]
   uint8_t* over;                   // [M, K] terminated or truncated
+  // What is known after a decision, for those who ask: final infos and rewards of users' own; else null.
+  double* info;                    // [I, M] MarketInfo, then SlotInfo of each slot: of the last decision, or as an episode began
+  double* episode_return;          // [M, K] of the built-in reward; null where it is not paid: the row in `info` then stays
+  int64_t* episode_filled;         // [M, K] units bought and sold
+  uint8_t* idle;                   // [M, K] the slot took no part in the last step
   int32_t* deadline_queue;         // the CUDA kernel's own, see lane/deadlines.cuh; kDeadlineCounts + M, or null
   // Warm starts.
   const int32_t* bank_bid;         // [B, L]

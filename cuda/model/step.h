@@ -6,12 +6,14 @@
 #pragma once
 
 #include "model/auction.h"
+#include "model/compiled_in.cuh"
 #include "model/tasks.h"
 
 namespace ks {
 
 // What becomes of a market in a launch: it plays, or its next episode begins, or (frozen) nothing of it changes, nor do
-// its flags. A market that has stopped does none of these: its flags are lowered.
+// its flags. A market that has stopped does none of these: its flags are lowered. A restart is the autoreset of a step
+// that the host has judged: markets that are done begin their next episodes, and all results stay as they are.
 struct Part {
   bool plays, restarts, frozen;
   bool judged = false;  // its decision is behind it
@@ -19,6 +21,7 @@ struct Part {
 
 KS_RULE Part part_of(const Launch& launch, const TaskParams& task, bool stopped, bool done, bool masked) {
   if (launch.env_mode == kLaunchModeEnvReset) return {false, masked, !masked};
+  if (launch.env_mode == kLaunchModeEnvRestart) return {false, !stopped && done, stopped || !done};
   const bool waits = !stopped && done, resets = task.autoreset != kAutoresetDisabled;
   return {!stopped && !done, waits && resets, waits && !resets};
 }
@@ -78,6 +81,71 @@ KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, const Account& 
   const End end = end_of(task, role, d.value, remaining, elapsed);
   d.ends = end != kEndGoesOn;
   return {d.value, reward_of(task, role, d, filled), end};
+}
+
+// Whether a reset or a restart does nothing to market m.
+KS_RULE bool leaves_alone(const Launch& launch, int64_t m) {
+  if (launch.env_mode == kLaunchModeEnvRestart) return !launch.done[m];
+  return launch.env_mode == kLaunchModeEnvReset && launch.reset_mask && !launch.reset_mask[m];
+}
+// Whether a launch has rewards and flags of its own.
+KS_RULE bool has_results(const Launch& launch) { return launch.env_mode != kLaunchModeEnvRestart; }
+
+// What is known of a market and of its slots (Launch::info), where it is asked for ------------------------------------
+
+KS_RULE double not_a_number() {
+#ifdef __CUDA_ARCH__
+  return __longlong_as_double(0x7ff8000000000000ll);
+#else
+  return __builtin_nan("");
+#endif
+}
+
+KS_RULE void write_market_info(const Launch& launch, int64_t m, int32_t mid2, int32_t fundamental, int32_t best_bid,
+                               int32_t best_ask, int32_t origin, int32_t scenario, int32_t elapsed) {
+  double* const to = launch.info + m;
+  const int64_t row = launch.markets;
+  to[kMarketInfoMid * row] = 0.5 * (double)mid2;
+  to[kMarketInfoFundamental * row] = (double)fundamental;
+  to[kMarketInfoBestBid * row] = best_bid >= 0 ? (double)((int64_t)best_bid + origin) : not_a_number();
+  to[kMarketInfoBestAsk * row] = best_ask != kNoTick ? (double)((int64_t)best_ask + origin) : not_a_number();
+  to[kMarketInfoScenario * row] = (double)scenario;
+  to[kMarketInfoElapsed * row] = (double)elapsed;
+}
+
+KS_RULE void write_slot_info(const Launch& launch, int64_t m, int k, int32_t role, const Account& account, int64_t bought,
+                             int64_t sold, int64_t remaining, int64_t value) {
+  double* const to = launch.info + (int64_t)(kMarketInfos + k) * launch.markets + m;
+  const int64_t row = launch.slots * launch.markets, slot = m * launch.slots + k;
+  const bool has_block = role == kRoleNoise || role == kRoleExecutor;
+  to[kSlotInfoCash * row] = (double)account.cash;
+  to[kSlotInfoInventory * row] = (double)account.inventory;
+  to[kSlotInfoFees * row] = (double)account.fees;
+  to[kSlotInfoBought * row] = (double)bought;
+  to[kSlotInfoSold * row] = (double)sold;
+  to[kSlotInfoFilled * row] = (double)launch.episode_filled[slot];
+  to[kSlotInfoOpen * row] = has_block ? (double)remaining : 0.0;
+  to[kSlotInfoValue * row] = (double)value / 2000.0;
+  if (launch.episode_return) to[kSlotInfoEpisodeReturn * row] = launch.episode_return[slot];
+}
+
+// After a decision in which the slot took part, or had ended before.
+KS_RULE void note_decision(const Launch& launch, int64_t m, int k, int32_t role, const Account& account, int64_t bought,
+                           int64_t sold, int64_t remaining, const Outcome& outcome) {
+  const int64_t slot = m * launch.slots + k;
+  launch.episode_filled[slot] += bought + sold;
+  if (launch.episode_return) launch.episode_return[slot] += (double)outcome.reward;
+  write_slot_info(launch, m, k, role, account, bought, sold, remaining, outcome.value);
+}
+
+// As an episode begins; where a decision was played in the same launch, `info` goes on to show that.
+KS_RULE void note_opening(const Launch& launch, int64_t m, int k, int32_t role, int64_t remaining, bool played) {
+  const int64_t slot = m * launch.slots + k;
+  launch.episode_filled[slot] = 0;
+  if (launch.episode_return) launch.episode_return[slot] = 0.0;
+  if (played) return;
+  launch.info[(kMarketInfos + kSlotInfoEpisodeReturn * launch.slots + k) * launch.markets + m] = 0.0;
+  write_slot_info(launch, m, k, role, Account{0, 0, 0}, 0, 0, remaining, 0);
 }
 
 // Where a market stands when an episode begins: at its warm start, or in the opening book's middle.

@@ -44,6 +44,7 @@ struct EnvironmentTile {
   // What came of a decision for this lane's slot.
   float reward;
   End end;
+  bool idle;                     // it took no part
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
     return environment_ints(KS_LEVELS, launch.tile, launch.slots, KS_LEVERS != 0);
@@ -58,7 +59,12 @@ struct EnvironmentTile {
         has_slot(kSingle || lane < count * slots), slot_market(kSingle || !has_slot ? 0 : lane / slots),
         k(kSlots == 1 ? 0 : lane - slot_market * slots), seed(0), episode(0), done(false), masked(true), ended_before(false),
         standing{0, 0, 0, 0}, action(make_float4(0.0f, 0.0f, 0.0f, 0.0f)), inventory(0), playing(0), reward(0.0f),
-        end(kEndGoesOn) {}
+        end(kEndGoesOn), idle(true) {}
+
+  // Whether nothing happens to any market of the tile.
+  __device__ __forceinline__ bool rests() const {
+    return !__any_sync(kAllLanes, has_market && !leaves_alone(launch, first + lane));
+  }
 
   __device__ __forceinline__ TileMarket& my_market() const { return markets[has_market ? lane : 0]; }
   __device__ __forceinline__ TileSlot& my_slot() const { return rows[!kSingle && has_slot ? lane : 0]; }
@@ -239,11 +245,18 @@ struct EnvironmentTile {
     }
     if (market.stopped()) return;
     __syncwarp();
+    if (writes_info(launch)) note_market(market, i, state.elapsed + 1);
     write_market_features(market, i, launch.final_observation, launch.observation);
   }
 
-  // Put market i of the tile at the start of the episode that its state names.
-  __device__ __forceinline__ void open(int i) {
+  __device__ __forceinline__ void note_market(const Market& market, int i, int32_t elapsed) const {
+    if (lane != 0) return;
+    write_market_info(launch, first + i, market.mark(), market.fundamental, market.best_bid, market.best_ask, market.origin,
+                      markets[i].scenario, elapsed);
+  }
+
+  // Put market i of the tile at the start of the episode that its state names, and perhaps note how it begins.
+  __device__ __forceinline__ void open(int i, bool noted) {
     TileMarket& state = markets[i];
     __syncwarp();
     Market market(launch, first + i, markets[i].params(), shared, bins);
@@ -263,6 +276,7 @@ struct EnvironmentTile {
     if (lane < 2 * kHistory + 3) state.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes
     if (lane == 0) state.arrival2 = market.mark();
     __syncwarp();
+    if (noted) note_market(market, i, state.elapsed);
     write_market_features(market, i, launch.observation, nullptr);
   }
 
@@ -395,6 +409,7 @@ struct EnvironmentTile {
     TileMarket& market = markets[slot_market];
     Account account{0, 0, 0};
     Outcome outcome{0, 0.0f, kEndGoesOn};
+    idle = true;
     if (is_in(playing)) {
       const int64_t bought = row.bought, sold = row.sold;
       const Account before{row.cash_before, row.inventory, row.fees};
@@ -406,6 +421,9 @@ struct EnvironmentTile {
         outcome = outcome_of(task, role_of(launch, k), before, account, market.fundamental_before, market.fundamental,
                              market.mid_history, market.arrival2, row.prev_value, row.liquidation, remaining,
                              bought + sold, market.elapsed, market.ended >> k & 1);
+        idle = market.ended >> k & 1;
+        if (writes_info(launch) && keeps_slot())
+          note_decision(launch, first + slot_market, k, role_of(launch, k), account, bought, sold, remaining, outcome);
         write_own_features(row.quote, account, launch.final_observation, launch.observation);
       }
     }
@@ -450,15 +468,23 @@ struct EnvironmentTile {
         state.regime = (short)opening_regime(launch, task, state.params(), state.key, opening.bank_row);
     }
     __syncwarp();
-    const unsigned restarting = __ballot_sync(kAllLanes, part.restarts);
+    const unsigned restarting = __ballot_sync(kAllLanes, part.restarts), played = __ballot_sync(kAllLanes, part.plays);
 #pragma unroll 1
-    for (unsigned left = restarting; left != 0; left &= left - 1) open(__ffs(left) - 1);
+    for (unsigned left = restarting; left != 0; left &= left - 1) {
+      const int i = __ffs(left) - 1;
+      open(i, writes_info(launch) && !(played >> i & 1));
+    }
     __syncwarp();
     if (is_in(restarting)) {
       if (keeps_slot()) {
         TileSlot& row = my_slot();
         row.quote = Quote{0, 0, 0, 0};
         row.cash_before = row.inventory = row.fees = row.prev_value = 0;
+        if (writes_info(launch)) {
+          const TileMarket& state = markets[slot_market];
+          const int64_t remaining = target(state, state.mid_history, k, 0).remaining;
+          note_opening(launch, first + slot_market, k, role_of(launch, k), remaining, played >> slot_market & 1);
+        }
       }
       write_own_features(Quote{0, 0, 0, 0}, Account{0, 0, 0}, launch.observation, nullptr);
     }
@@ -497,6 +523,7 @@ struct EnvironmentTile {
         launch.fills[2 * at] = row.bought;
         launch.fills[2 * at + 1] = row.sold;
         launch.reward[at] = reward;
+        if (writes_info(launch)) launch.idle[at] = idle;
       }
       if (!(untouched >> slot_market & 1)) {
         const Quote& q = row.quote;
@@ -506,6 +533,7 @@ struct EnvironmentTile {
         launch.fees[at] = row.fees;
         launch.prev_value[at] = row.prev_value;
         launch.ended[at] = markets[slot_market].ended >> k & 1;
+        if (!has_results(launch)) return;
         launch.reward[at] = reward;
         launch.terminated[at] = end == kEndTerminated;
         launch.truncated[at] = end == kEndTruncated;

@@ -1,7 +1,8 @@
 """Environment steps per second: `gym.make_vec` with torch output and random actions drawn on the device.
 
-Two ways to step it, as the suite's backends: a plain Python loop, and a captured CUDA graph. Before it is timed, every
-observation, reward and flag of its first steps is compared with an engine of another kind.
+Two ways to step it, as the suite's backends: a plain Python loop, and a captured CUDA graph. Each again with a reward
+that a user would write, in two lines, which is the built-in one in other words. Before it is timed, every observation,
+reward and flag of its first steps is compared with an engine of another kind, which pays the built-in reward.
 """
 
 from __future__ import annotations
@@ -16,24 +17,35 @@ import torch
 from kineticsim_env.benchmarks.backend import Workload
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime import build, kernels
+from kineticsim_env.tasks import MarketMakingTask
 
 _COMPARED_STEPS, _COMPARED_MARKETS = 6, 1024
 _STEPS_A_GRAPH = 50
+OWN_REWARD = "own reward"
+_PENALTY, _SCALE = MarketMakingTask.inventory_penalty, MarketMakingTask.reward_scale
 _NAMES = ("observation", "reward", "terminated", "truncated")
+
+
+def own_reward(before: Any, after: Any) -> torch.Tensor:
+    """The default reward of market making, as a user would write it; to the bit, as there are no fees."""
+    pnl = after.value - before.value
+    return (pnl - _PENALTY * after.inventory * after.inventory) / _SCALE
 
 
 class EnvironmentSteps:
     """`KineticSim/MarketMaking-v0` under random actions, one auction per step, SAME_STEP autoreset."""
 
-    def __init__(self, device: str, graph: bool = False) -> None:
+    def __init__(self, device: str, graph: bool = False, own: bool = False) -> None:
         """Name it; nothing is allocated.
 
         Args:
             device: "cuda" or "cpu".
             graph: Whether steps are replayed from a CUDA graph.
+            own: Whether the reward is `own_reward`.
         """
-        self.device, self._graph = device, graph
-        self.name = f"environment ({'CUDA graph' if graph else 'Python'}{', CPU' if device == 'cpu' else ''})"
+        self.device, self._graph, self._own = device, graph, own
+        words = ["CUDA graph" if graph else "Python", *["CPU"] * (device == "cpu"), *[OWN_REWARD] * own]
+        self.name = f"environment ({', '.join(words)})"
 
     def unavailable(self) -> str | None:
         """Say what is missing, or None."""
@@ -41,7 +53,7 @@ class EnvironmentSteps:
 
     def prepare(self, workload: Workload) -> None:
         """Open the markets, and capture the graphs."""
-        self._envs = _make(workload, self.device)
+        self._envs = _make(workload, self.device, reward=own_reward if self._own else "inventory")
         self._envs.reset(seed=workload.seed)
         self._actions = torch.zeros(workload.markets, 4, device=self._envs.unwrapped.core.device)
         self._workload, self._graphs = workload, {}
@@ -103,7 +115,7 @@ class EnvironmentSteps:
         del self._envs, self._actions, self._results
 
 
-def _make(workload: Workload, engine: str) -> Any:
+def _make(workload: Workload, engine: str, reward: Any = "inventory") -> Any:
     config = MarketConfig.preset("trading", num_agents=workload.agents)
     # As in training: every market has parameters of its own, the same ones among fewer markets.
     spread = np.random.default_rng(workload.seed).uniform(0.9, 1.1, (workload.markets, 2)).T
@@ -117,6 +129,7 @@ def _make(workload: Workload, engine: str) -> Any:
         engine=engine,
         output="torch",
         copy=False,
+        reward=reward,
     )
 
 

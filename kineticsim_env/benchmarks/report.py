@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kineticsim_env.benchmarks import paper_figures, report_figures
+from kineticsim_env.benchmarks.environment_rate import OWN_REWARD
 from kineticsim_env.benchmarks.measurements import load
 from kineticsim_env.benchmarks.texts import in_figures, in_markdown, in_one_line, rewritten
 from kineticsim_env.runtime.files import check_folder, replacing
@@ -236,6 +237,16 @@ def _environment(measured: Measured) -> list[str]:
         ]
         shape = _fixed_shape(measured.of(sweep), axis)
         parts.append(f"Environment steps/s (microseconds per step); {shape}.\n\n{_table([axis, *names], body)}")
+        pairs = {name: name.replace(f", {OWN_REWARD}", "") for name in names if OWN_REWARD in name}
+        if pairs:
+            shares = [
+                [f"{at:,}", *(_share(rows.get(own), rows.get(plain)) for own, plain in pairs.items())]
+                for at, rows in measured.by_point(sweep).items()
+            ]
+            parts.append(
+                "With a reward of two lines of Python, the rate as a share of that with the built-in one.\n\n"
+                + _table([axis, *pairs.values()], shares)
+            )
     text = (
         "Market making, preset `trading` with parameters that differ from market to market, torch output, random "
         "actions drawn on the device."
@@ -322,6 +333,10 @@ def _environment_cell(row: Row | None) -> str:
 def _times(ours: Row | None, other: Row | None) -> str:
     """Return how many times as fast ours is: the ratio of the rates."""
     return f"{ours['events_per_s'] / other['events_per_s']:,.3g}" if ours and other else "-"
+
+
+def _share(one: Row | None, other: Row | None) -> str:
+    return f"{one['env_steps_per_s'] / other['env_steps_per_s']:.2f}" if one and other else "-"
 
 
 def _shape(row: Row) -> str:

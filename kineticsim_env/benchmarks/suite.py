@@ -88,9 +88,12 @@ def all_backends() -> list[Any]:
 
 
 def environment_backends() -> list[Any]:
-    """Return the ways to step the environment; the C++ engine's only where there is no GPU."""
-    gpu = [EnvironmentSteps("cuda", graph=True), EnvironmentSteps("cuda")]
-    return gpu if torch.cuda.is_available() else [*gpu, EnvironmentSteps("cpu")]
+    """Return the ways to step the environment, each with the built-in reward and with one in two lines of Python.
+
+    The C++ engine's only where there is no GPU.
+    """
+    ways = [("cuda", True), ("cuda", False), *([] if torch.cuda.is_available() else [("cpu", False)])]
+    return [EnvironmentSteps(device, graph, own) for device, graph in ways for own in (False, True)]
 
 
 def run_suite(

@@ -18,7 +18,9 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime import layout
 
-RUN, ENV_STEP, ENV_RESET = (layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset"))
+RUN, ENV_STEP, ENV_RESET, ENV_RESTART = (
+    layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset", "env_restart")
+)
 NO_COPY = "an engine cannot be copied or pickled; use Simulator.branch(), or state_dict() and load_state_dict()"
 _INPUTS = frozenset(name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and field.constant)
 _ALIGNMENT = 16  # bytes: engines read four ints or floats at a time
@@ -98,7 +100,7 @@ class Engine:
     def launch(
         self, mode: int, *, decisions: int = 1, auctions: int = 1, reach: int = 0, **tensors: torch.Tensor | None
     ) -> None:
-        """Run one launch: `mode` `RUN`, `ENV_STEP` or `ENV_RESET`; tensors by the names of `struct Launch`.
+        """Run one launch of a mode, `RUN`, `ENV_STEP` and so on; tensors by the names of `struct Launch`.
 
         `reach` is that of recorded depths, at most 2^31 - 1.
         """

@@ -14,7 +14,7 @@ import torch
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
-from kineticsim_env.engines.base import ENV_STEP, RUN, Engine, pack, unpack
+from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, RUN, Engine, pack, unpack
 from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
 
@@ -152,6 +152,8 @@ class NativeEngine(Engine):
 
     def _total(self, mode: int, decisions: int, auctions: int) -> int:
         """Return the most auctions of a launch."""
+        if mode == ENV_RESTART:
+            return 0
         return decisions * auctions + (self._struct.task.forced_auctions if mode == ENV_STEP else 0)
 
     def _execute(self, mode: int, total_auctions: int) -> None:

@@ -61,7 +61,7 @@ class BaseMarketEnv:
 
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, and clear the words. Synchronises on CUDA."""
-        self.core.simulator.check_errors()
+        self.core.check_errors()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of the whole state."""

@@ -5,7 +5,7 @@ The batched form of `parallel_env`, for training many learners on a GPU: one lau
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +16,8 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.infos import info_of_slots
+from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
 from kineticsim_env.envs.parallel import agent_names, state_space
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -59,6 +61,9 @@ class BatchedParallelEnv(BaseMarketEnv):
         stagger: bool = EnvSettings.stagger,
         copy: bool = True,
         validate: bool = EnvSettings.validate,
+        final_info: bool = EnvSettings.final_info,
+        features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
+        terminate: Mapping[str, Function] | Function | None = None,
         **task: Any,
     ) -> None:
         """Open the markets.
@@ -78,6 +83,10 @@ class BatchedParallelEnv(BaseMarketEnv):
             stagger: As in `MarketVectorEnv`.
             copy: As in `MarketVectorEnv`.
             validate: As in `MarketVectorEnv`.
+            final_info: As in `MarketVectorEnv`.
+            features: A list of functions for all learners, or lists by role; docs/own_environment.md has this and
+                `terminate`. The task's `reward` may be a function too, or a dict of them by role.
+            terminate: A function, or functions by role.
             **task: Fields of `ManyLearnersTask`.
 
         Raises:
@@ -85,6 +94,8 @@ class BatchedParallelEnv(BaseMarketEnv):
         """
         self.num_envs = check_count("num_envs", num_envs, 1)
         copy = check_flag("copy", copy)
+        counts = DEFAULT_LEARNERS if learners is None else learners
+        own, task = own_functions(task, features, terminate, roles_in(counts), many=True)
         settings = EnvSettings(
             config=config,
             preset=preset,
@@ -97,10 +108,12 @@ class BatchedParallelEnv(BaseMarketEnv):
             scenario_seed=scenario_seed,
             stagger=stagger,
             validate=validate,
+            final_info=final_info,
+            own=own,
         )
         self.autoreset_mode = settings.autoreset_mode
         task_settings = make_task(ManyLearnersTask, task)
-        roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, settings.config, task_settings)
+        roles = check_learners(counts, settings.config, task_settings)
         self.core = EnvCore(self.num_envs, task_settings, roles, slots_of(roles), settings)
         self.possible_agents = agent_names(roles)
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
@@ -132,12 +145,11 @@ class BatchedParallelEnv(BaseMarketEnv):
         self._active = torch.ones(shape, dtype=torch.bool, device=core.device)
         self._active_by_role = self._by_role(self._active)
         self._over = torch.zeros(self.num_envs, dtype=torch.bool, device=core.device)
-        used = {role: core.observation_size(role) for role in self.groups}
-        self._observation, self._final = (
-            {role: core.tensors[name][:, slots, : used[role]] for role, slots in self.groups.items()}
-            for name in ("observation", "final_observation")
-        )
+        self._observation = {role: core.observation(role, slots) for role, slots in self.groups.items()}
+        self._final = {role: core.final_observation(role, slots) for role, slots in self.groups.items()}
         # Tensors of our own: what is done to the core's leaves them as they are.
+        self._infos = core.final_info
+        self._done = core.tensors["done"].view(-1)
         self._ended, self._elapsed = core.tensors["ended"].view(shape), core.tensors["elapsed"].view(-1)
         self._reward, self._terminated, self._truncated = (
             self._by_role(core.tensors[name].view(shape)) for name in ("reward", "terminated", "truncated")
@@ -181,7 +193,9 @@ class BatchedParallelEnv(BaseMarketEnv):
         Returns:
             By role: observations float32 `[M, n, F]`, rewards float32 `[M, n]`, terminated and truncated bool `[M, n]`;
             and infos: `active` bool `[M, n]` by role, who acts next; under SAME_STEP `final_obs` float32 `[M, n, F]` by
-            role, the observations before any reset, and `_final_obs` bool `[M]`, where a market's episode ended.
+            role, the observations before any reset, and `_final_obs` bool `[M]`, where a market's episode ended; with
+            `final_info` that, in all modes: by role, by name, float64 `[M, n]`, or `[M, 1]` of the market, and
+            `_final_info` bool `[M]`.
         """
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
@@ -196,18 +210,22 @@ class BatchedParallelEnv(BaseMarketEnv):
         for role, rows in self._given.items():
             limit, name = self._limits[role], f"actions[{role!r}]"
             rows.copy_(check_actions(actions[role], rows.shape, self.core.device, limit, name))
-        if not self.core.eager.step(self._rows):
+        if self.core.own is not None or not self.core.eager.step(self._rows):
             self.core.step(**self._input)
         torch.logical_not(self._ended, out=self._active)
         infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}
-        if self._same_step:
-            # A market whose last episodes ended now was reset; one that stopped in its first decision was not.
+        if self._same_step or self._infos is not None:
+            # A market whose last episodes ended now was reset, if it is at all; one that stopped in its first decision
+            # was not.
             torch.any(self._slot_over, dim=1, out=self._over)
-            torch.logical_and(self._over, self._elapsed == 0, out=self._over)
-            infos |= {
-                "final_obs": self._handed_out(self._final),
-                "_final_obs": self._over.clone() if self._copy else self._over,
-            }
+            torch.logical_and(self._over, self._elapsed == 0 if self._same_step else self._done, out=self._over)
+            over = self._over.clone() if self._copy else self._over
+            if self._same_step:
+                infos |= {"final_obs": self._handed_out(self._final), "_final_obs": over}
+            if self._infos is not None:
+                rows = self._infos.clone() if self._copy else self._infos
+                final = {role: info_of_slots(rows, slots) for role, slots in self.groups.items()}
+                infos |= {"final_info": final, "_final_info": over}
         hand_out = self._handed_out
         return (
             hand_out(self._observation),

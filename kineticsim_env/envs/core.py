@@ -7,6 +7,7 @@ results are handed out (NumPy or torch, copied or live, per agent) is left to th
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,11 +17,13 @@ import torch
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
+from kineticsim_env.engines.base import ENV_RESET, ENV_RESTART, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
+from kineticsim_env.envs.own_functions import Own
+from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
 from kineticsim_env.envs.scenarios import as_table, check_replaced, make_scenarios, num_rows, pack_table
-from kineticsim_env.envs.settings import DISABLED, MODES, EnvSettings
+from kineticsim_env.envs.settings import DISABLED, MODES, SAME_STEP, EnvSettings
 from kineticsim_env.envs.warm_starts import WarmStarts
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
@@ -29,7 +32,6 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task, observation_size
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
-_SAVED = [*layout.ENV_STATE, *layout.ENV_OUTPUT]
 
 
 class EnvCore:
@@ -41,6 +43,7 @@ class EnvCore:
         fills: Units bought and sold in the last decision, int64 `[M, K, 2]`.
         host: Whether the tensors are in host memory.
         eager: Steps in a few microseconds, where it can.
+        own: Plays steps with functions of the user's; None without any.
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
@@ -97,23 +100,71 @@ class EnvCore:
         self._allocate()
         self._warm_starts = WarmStarts(self.simulator, task)
         self._use_bank(self._warm_starts.run(self.scenarios))
+        self.own = self._own_step(settings.own)
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
         sizes = self.simulator.sizes
-        names = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *layout.ENV_FLAGS]
+        own, infos = self.settings.own, list(layout.INFO)
+        if own is not None and own.pays:
+            infos.remove("episode_return")  # of the built-in reward
+        self._saved = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *(infos if self.settings.final_info or own else ())]
+        names = [*self._saved, *layout.ENV_FLAGS]
         self.tensors = layout.LiveTensors(layout.allocate(names, sizes, self.device))
         self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
         self._engine.bind({**self.tensors, "fills": self.fills})
         self._done = self.tensors["done"].numpy() if self.host else None
 
+    def _own_step(self, own: Own | None) -> OwnStep | None:
+        """Connect a user's functions; they are called once, in markets of a first episode that nobody plays."""
+        if own is None:
+            return None
+        self._engine.launch(ENV_RESET)
+        restart = functools.partial(self._engine.launch, ENV_RESTART) if self.autoreset == SAME_STEP else None
+        return OwnStep(
+            own,
+            self.roles,
+            self.tensors,
+            self.simulator.tensors,
+            size_of=lambda role: observation_size(role, queues=self.config.is_continuous),
+            restart=restart,
+            keep_final=self.settings.final_info,
+        )
+
     def observation_space(self, role: str) -> gym.spaces.Box:
-        """Return a new observation space for a role; see `Task.observation_space`."""
+        """Return a new observation space for a role; see `Task.observation_space`. A user's features have no bounds."""
+        space = self._space(role)
+        return space if self.own is None else self.own.space(role, space)
+
+    def _space(self, role: str) -> gym.spaces.Box:
         return self.task.observation_space(role, queues=self.config.is_continuous)
 
-    def observation_size(self, role: str) -> int:
-        """Return how many numbers a role sees."""
-        return observation_size(role, queues=self.config.is_continuous)
+    def observation(
+        self, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
+    ) -> torch.Tensor:
+        """Return the view of what slots of a role see, float32 `[M, F]` or `[M, n, F]`; `tensors` are the core's."""
+        return self._seen("observation", role, slots, tensors)
+
+    def final_observation(
+        self, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
+    ) -> torch.Tensor:
+        """Return the view of what they saw before any reset, likewise."""
+        return self._seen("final_observation", role, slots, tensors)
+
+    def _seen(
+        self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None
+    ) -> torch.Tensor:
+        if self.own is not None:
+            return getattr(self.own, name)(role)
+        used = observation_size(role, queues=self.config.is_continuous)
+        return (self.tensors if tensors is None else tensors)[name][:, slots, :used]
+
+    @property
+    def final_info(self) -> torch.Tensor | None:
+        """What was known before any reset, float64 `[I, M]`, live; None where it was not asked for."""
+        if not self.settings.final_info:
+            return None
+        return self.tensors["info"] if self.own is None else self.own.final_info
 
     # Scenarios and settings -------------------------------------------------------------------------------------------
 
@@ -159,7 +210,7 @@ class EnvCore:
         self._engine.set_task(
             self.task.to_params(
                 self.roles,
-                autoreset=self.autoreset,
+                autoreset=DISABLED if self.settings.own and self.autoreset == SAME_STEP else self.autoreset,
                 stagger=self.settings.stagger,
                 bank_size=self._warm_starts.size,
                 bank_owner=self._warm_starts.owner,
@@ -202,7 +253,9 @@ class EnvCore:
         chosen = None if mask is None else check_mask("reset_mask", mask, simulator.num_markets, self.device)
         if chosen is not None and not bool(chosen.any()):
             raise ValueError("reset_mask: got no True, allowed is a mask with at least one True, or None for all")
-        simulator.check_errors()
+        self.check_errors()
+        if chosen is not None and self.own is not None:
+            self.own.check_whole()
         fresh, counts = None, None
         if seeds is not None:
             fresh = seeds if chosen is None else torch.where(chosen, seeds, simulator.tensors["seed"])
@@ -220,6 +273,8 @@ class EnvCore:
                 self.fills.zero_()
             else:
                 self.fills.masked_fill_(chosen[:, None, None], 0)
+        if self.own is not None:
+            self.own.opened(chosen)
         self.prepare_step()
 
     @property
@@ -239,14 +294,27 @@ class EnvCore:
         """
         self._check_open("step")
         if self._validate:
-            self.simulator.check_errors()
+            self.check_errors()
         if self._done is not None and self.autoreset == DISABLED and self._done.any():
             market = int(np.argmax(self._done))
             raise gym.error.ResetNeeded(
                 f"market {market}: its episode has ended; call reset(options={{'reset_mask': mask}})"
             )
         given: dict[str, Any] = {"actions": actions} if choices is None else {"choices": choices}
-        self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
+        if self.own is None:
+            self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
+            return
+        self.own.begin()
+        (tensor,) = given.values()
+        if not self._engine.step_at_once(tensor):
+            self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
+        self.own.finish()
+
+    def check_errors(self) -> None:
+        """Raise `MarketError` if an error word is set, or a user's function returned NaN on a GPU, and forget it."""
+        self.simulator.check_errors()
+        if self.own is not None:
+            self.own.check_numbers()
 
     def _check_open(self, call: str) -> None:
         if self.closed:
@@ -261,7 +329,10 @@ class EnvCore:
         With scenarios `parameters` are those that each market plays, and `scenarios` is the table that its next
         episode draws from, so that a like environment goes on whatever its own table is.
         """
-        saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in _SAVED}
+        if self.own is not None:
+            self.own.check_numbers()
+        saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in self._saved}
+        saved["fills"] = self.fills.clone()
         saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
@@ -277,6 +348,7 @@ class EnvCore:
             "autoreset_mode": self.settings.autoreset_mode.name,
             "stagger": self.settings.stagger,
             "scenarios": self.scenarios is not None,
+            **({"own": self.settings.own.about()} if self.settings.own else {}),
         }
 
     @one_at_a_time
@@ -292,7 +364,7 @@ class EnvCore:
         """
         simulator = self.simulator
         of_scenarios = (saved_states.PARAMETERS, saved_states.SCENARIOS) if self.scenarios is not None else ()
-        saved_states.check_names(saved, simulator.tensors, _SAVED, of_scenarios)
+        saved_states.check_names(saved, simulator.tensors, self._saved, ["fills"], of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
         table, present = self.scenarios, self._engine.parameters()
         if of_scenarios:
@@ -300,14 +372,15 @@ class EnvCore:
             present = saved_states.take(saved, saved_states.PARAMETERS, present)
             check_parameters(present, self.config)
         checked = simulator._checked_state(saved, present)
-        for name in _SAVED:
-            checked[name] = self._engine.own_copy(saved_states.take(saved, name, self.tensors[name]))
+        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
+        for name, tensor in held.items():
+            checked[name] = self._engine.own_copy(saved_states.take(saved, name, tensor))
         check_environment_ranges(
             checked,
             present,
             self.task,
             self.roles,
-            [self.observation_space(role) for role in self.roles],
+            [self._space(role) for role in self.roles],
             levels=self.config.num_levels,
             auctions_per_step=self.auctions_per_step,
             scenarios=table is not None,
@@ -322,14 +395,17 @@ class EnvCore:
             simulator._take_state(checked, counts)
             if counts is not None:
                 self._use_bank(bank)
-            for name in _SAVED:
-                self.tensors[name].copy_(checked[name])
+            for name, tensor in held.items():
+                tensor.copy_(checked[name])
+            if self.own is not None:
+                self.own.opened()
             torch.logical_or(self.tensors["terminated"], self.tensors["truncated"], out=self.tensors["over"])
-            self.fills.zero_()
         self.prepare_step()
         saved_states.warn_of(differences, stacklevel=5)
 
     def close(self) -> None:
         """Refuse steps and resets from now on, and raise what is left in the error words."""
         self.closed = self.eager.closed = True
+        if self.own is not None:
+            self.own.check_numbers()
         self.simulator.close()

@@ -41,7 +41,7 @@ lost as much. An agent whose episode has ended leaves `agents`, has no quotes an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -55,6 +55,8 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.envs.base import BaseMarketEnv
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.infos import info_of_slots
+from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -82,7 +84,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     """One market in which learners replace built-in agents; the module's page describes it.
 
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
-    `sold` in the last decision.
+    `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of floats of the
+    names in `docs/environment.md`, and `_final_info`, whether the agent's episode ended.
     """
 
     metadata = {
@@ -104,6 +107,9 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         randomise: Any = EnvSettings.randomise,
         num_scenarios: int = EnvSettings.num_scenarios,
         scenario_seed: int = EnvSettings.scenario_seed,
+        final_info: bool = EnvSettings.final_info,
+        features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
+        terminate: Mapping[str, Function] | Function | None = None,
         max_cycles: int | None = None,
         render_mode: str | None = None,
         render_agent: str | None = None,
@@ -122,6 +128,9 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             randomise: As in `MarketVectorEnv`.
             num_scenarios: As in `MarketVectorEnv`.
             scenario_seed: As in `MarketVectorEnv`.
+            final_info: Whether a step's infos say what is known after it; see the class.
+            features: As in `BatchedParallelEnv`.
+            terminate: As in `BatchedParallelEnv`.
             max_cycles: Another name for `horizon`, which it overrides.
             render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None.
             render_agent: Whose orders, inventory and PnL are shown; the first agent's if None.
@@ -131,6 +140,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         self.render_mode = check_render_mode(render_mode)
+        counts = DEFAULT_LEARNERS if learners is None else learners
+        own, task = own_functions(task, features, terminate, roles_in(counts), many=True)
         settings = EnvSettings.of_one_market(
             config=config,
             preset=preset,
@@ -140,9 +151,11 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             randomise=randomise,
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
+            final_info=final_info,
+            own=own,
         )
         task_settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
-        roles = check_learners(DEFAULT_LEARNERS if learners is None else learners, settings.config, task_settings)
+        roles = check_learners(counts, settings.config, task_settings)
         self.possible_agents = agent_names(roles)
         self._was_reset = False
         self._role = dict(zip(self.possible_agents, roles, strict=True))
@@ -151,7 +164,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         spaces = [self.core.observation_space(role) for role in roles]
         self.observation_spaces = dict(zip(self.possible_agents, spaces, strict=True))
         self.action_spaces = {agent: task_settings.action_space(role) for agent, role in self._role.items()}
-        self._used = [self.core.observation_size(role) for role in roles]
+        self._seen = self._views(roles)
         self.state_space = state_space(spaces)
         self._discrete = task_settings.action_type == "discrete"
         self._dtype = torch.int64 if self._discrete else torch.float32
@@ -221,13 +234,15 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             {self.possible_agents[slot]: row[slot] for slot in playing}
             for row in (core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated"))
         )
-        return self._observations(playing), reward, terminated, truncated, self._infos(playing)
+        infos = self._infos(playing)
+        if core.settings.final_info:
+            self._add_final(infos, playing)
+        return self._observations(playing), reward, terminated, truncated, infos
 
     def state(self) -> np.ndarray:
         """Return what all agents see together: the market's features once, then each agent's own."""
-        rows = self.core.tensors["observation"][0].cpu().numpy()
-        own = [row[MARKET_FEATURES:used] for row, used in zip(rows, self._used, strict=True)]
-        return np.concatenate([rows[0, :MARKET_FEATURES], *own])
+        rows = [row.cpu().numpy() for row in self._seen]
+        return np.concatenate([rows[0][:MARKET_FEATURES], *(row[MARKET_FEATURES:] for row in rows)])
 
     def render(self) -> Any:
         """Return uint8 `[600, 960, 3]` in the render mode `"rgb_array"`, text in `"ansi"`; None in a window."""
@@ -276,10 +291,27 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         return given.to(self.core.device)
 
     def _observations(self, playing: list[int]) -> dict[str, np.ndarray]:
-        rows = self.core.tensors["observation"][0].cpu().numpy()
-        return {self.possible_agents[slot]: rows[slot, : self._used[slot]].copy() for slot in playing}
+        return {self.possible_agents[slot]: self._seen[slot].cpu().numpy().copy() for slot in playing}
 
-    def _infos(self, playing: list[int]) -> dict[str, dict[str, int]]:
+    def _views(self, roles: tuple[str, ...]) -> list[torch.Tensor]:
+        """Return what each agent sees, float32 `[F]`, live."""
+        views: list[torch.Tensor] = []
+        for role in dict.fromkeys(roles):
+            first = roles.index(role)
+            views += self.core.observation(role, slice(first, first + roles.count(role)))[0].unbind(0)
+        return views
+
+    def _add_final(self, infos: dict[str, dict[str, Any]], playing: list[int]) -> None:
+        """Add what is known of each agent after the decision."""
+        tensors = self.core.tensors
+        columns = info_of_slots(tensors["info"].cpu(), slice(None))
+        known = {name: column[0].expand(len(self.possible_agents)).tolist() for name, column in columns.items()}
+        over = tensors["over"][0].tolist()
+        for slot in playing:
+            final = {name: column[slot] for name, column in known.items()}
+            infos[self.possible_agents[slot]] |= {"final_info": final, "_final_info": over[slot]}
+
+    def _infos(self, playing: list[int]) -> dict[str, dict[str, Any]]:
         tensors = self.core.simulator.tensors
         columns = [tensors[name][0].tolist() for name in ("inventory", "cash", "fees")]
         columns += self.core.fills[0].T.tolist()

@@ -63,7 +63,12 @@ def check_environment_ranges(
     moves = saved["mid_history"].long().diff(dim=1).abs() >= 2**31
     check.refuse("mid_history", moves.any(1, keepdim=True), "mids less than 2^31 apart from one decision to the next")
     check.refuse("volume_history", saved["volume_history"] < 0, "0 or more")
+    check.refuse("fills", saved["fills"] < 0, "0 or more")
     check.within("prev_value", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
+    if "info" in saved:
+        check.refuse("episode_filled", saved["episode_filled"] < 0, "0 or more")
+    if "episode_return" in saved:
+        check.refuse("episode_return", ~saved["episode_return"].isfinite(), "a finite number")
     if scenarios:
         check.within("scenario", 0, MAX_SCENARIOS - 1, f"0 to {MAX_SCENARIOS - 1}")
     else:

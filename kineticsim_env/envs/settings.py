@@ -13,6 +13,7 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from kineticsim_env.config import MarketConfig, make_config
+from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, check_flag
@@ -40,6 +41,8 @@ class EnvSettings:
         scenario_seed: Of their draws.
         stagger: Whether first episodes start at a hashed elapsed time.
         validate: Whether to check the error words before every step.
+        final_info: Whether infos say what was known before any reset.
+        own: Functions of the user's, checked; None without any.
     """
 
     config: Any = None
@@ -54,6 +57,8 @@ class EnvSettings:
     scenario_seed: int = 0
     stagger: bool = True
     validate: bool = False
+    final_info: bool = False
+    own: Own | None = None
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
@@ -63,6 +68,7 @@ class EnvSettings:
             "auctions_per_step": check_count("auctions_per_step", self.auctions_per_step, 1),
             "stagger": check_flag("stagger", self.stagger),
             "validate": check_flag("validate", self.validate),
+            "final_info": check_flag("final_info", self.final_info),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)

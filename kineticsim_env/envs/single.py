@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -14,6 +15,8 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.infos import info_of_one
+from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
@@ -29,7 +32,8 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     with `stagger=False` plays.
 
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
-    `bought` and `sold` in the last decision.
+    `bought` and `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of
+    floats of the names in `docs/environment.md`, and `_final_info`, whether the episode ended.
     """
 
     task_type: ClassVar[type[Task]]
@@ -49,6 +53,9 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         num_scenarios: int = EnvSettings.num_scenarios,
         scenario_seed: int = EnvSettings.scenario_seed,
         max_episode_steps: int | None = None,
+        final_info: bool = EnvSettings.final_info,
+        features: Sequence[Function] | None = None,
+        terminate: Function | None = None,
         render_mode: str | None = None,
         **task: Any,
     ) -> None:
@@ -63,6 +70,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         """
         self.render_mode = check_render_mode(render_mode)
         self._role = check_role(self.task_type, replace)
+        own, task = own_functions(task, features, terminate, (self._role,))
         settings = EnvSettings.of_one_market(
             config=config,
             preset=preset,
@@ -72,6 +80,8 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             randomise=randomise,
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
+            final_info=final_info,
+            own=own,
         )
         if max_episode_steps is None:
             max_episode_steps = limit_of_make(self)
@@ -129,7 +139,11 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         if self._viewer:
             self._viewer.update()
-        return self._observation(), float(core.tensors["reward"]), terminated, truncated, self._infos()
+        infos = self._infos()
+        if core.settings.final_info:
+            known = {name: float(value) for name, value in info_of_one(core.tensors["info"].cpu()).items()}
+            infos |= {"final_info": known, "_final_info": terminated or truncated}
+        return self._observation(), float(core.tensors["reward"]), terminated, truncated, infos
 
     def render(self) -> Any:
         """Return uint8 `[600, 960, 3]` in the render mode `"rgb_array"`, text in `"ansi"`; None in a window."""
@@ -145,7 +159,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         self._was_reset = True
 
     def _observation(self) -> np.ndarray:
-        return self.core.tensors["observation"][0, 0, : self.core.observation_size(self._role)].cpu().numpy().copy()
+        return self.core.observation(self._role, 0)[0].cpu().numpy().copy()
 
     def _infos(self) -> dict[str, Any]:
         slot = self.core.simulator.tensors

@@ -19,6 +19,8 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.infos import info_of_one
+from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
@@ -64,7 +66,13 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         copy: Whether results are copies; False returns live tensors, which the next step overwrites. (NumPy results
             from a GPU are always copies.)
         validate: Check the error words before every step, at the price of a synchronisation on CUDA.
+        final_info: Whether the infos of every step have `final_info`, a dict of float64 `[M]` of what was known after
+            the decision and before any reset, and `_final_info`, bool `[M]`, where an episode ended. The names are in
+            `docs/environment.md`.
         max_episode_steps: Another name for `horizon`, which it overrides.
+        features: Functions of `after` that return further features, as docs/own_environment.md has them. The task's
+            `reward` may be a function, too, of `before` and `after`.
+        terminate: A function of `before` and `after` that says where episodes terminate.
         render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None. A step then also copies one market to
             the host.
         render_market: Which market is shown.
@@ -94,7 +102,10 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         stagger: bool = EnvSettings.stagger,
         copy: bool = True,
         validate: bool = EnvSettings.validate,
+        final_info: bool = EnvSettings.final_info,
         max_episode_steps: int | None = None,
+        features: Sequence[Function] | None = None,
+        terminate: Function | None = None,
         render_mode: str | None = None,
         render_market: int = 0,
         **task: Any,
@@ -108,6 +119,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self.num_envs = check_count("num_envs", num_envs, 1)
         check_choice("output", output, ("numpy", "torch"))
         few = output == "numpy" and self.num_envs < _FEW_MARKETS
+        self._role = check_role(self.task_type, replace)
+        own, task = own_functions(task, features, terminate, (self._role,))
         settings = EnvSettings(
             config=config,
             preset=preset,
@@ -121,11 +134,12 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             scenario_seed=scenario_seed,
             stagger=stagger,
             validate=validate,
+            final_info=final_info,
+            own=own,
         )
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
-        self._role = check_role(self.task_type, replace)
         copy = check_flag("copy", copy)
         if max_episode_steps is not None:
             task = {**task, "horizon": max_episode_steps}
@@ -148,7 +162,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
     def _make_views(self) -> None:
         """Make the live views [M, ...] of the core's tensors that `copy=False` returns."""
         core = self.core
-        self._same_step = core.autoreset == SAME_STEP
+        self._same_step, self._has_info = core.autoreset == SAME_STEP, core.settings.final_info
+        self._own = core.own is not None
         self._live: tuple[Any, ...] = self._views(core.tensors)
         self._observation = self._live[0]
         on_host = self.output == "numpy" and core.host
@@ -160,11 +175,12 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self._returns_live = not self._copy and (on_host or self.output == "torch")
 
     def _views(self, tensors: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
-        """Return observation, final observation, reward, terminated, truncated and over, of one slot per market."""
-        used = self.core.observation_size(self._role)
-        final = tensors["final_observation"][:, 0, :used] if self._same_step else None
+        """Return observation, final observation, reward, terminated, truncated, over and infos `[I, M]`."""
+        core, role = self.core, self._role
+        final = core.final_observation(role, 0, tensors) if self._same_step else None
         flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
-        return tensors["observation"][:, 0, :used], final, *flags
+        info = core.final_info if self._own else tensors["info"] if self._has_info else None
+        return core.observation(role, 0, tensors), final, *flags, info
 
     # Gymnasium's interface --------------------------------------------------------------------------------------------
 
@@ -208,20 +224,22 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
             SAME_STEP `final_obs` float32 `[M, F]`, the observation before any reset, and `_final_obs` bool `[M]`,
-            where an episode ended.
+            where an episode ended; with `final_info` that and `_final_info`, in all modes.
         """
         if torch.compiler.is_compiling():
             results = self._step_in_graph(actions)
         else:
             calls = self.core._calls
             with calls.lock:
-                if calls.torn or not self._was_reset or not self._eager.step(actions):
+                if calls.torn or self._own or not self._was_reset or not self._eager.step(actions):
                     self._step(actions)
                 if self._viewer:
                     self._viewer.update()
                 results = self._live if self._returns_live else self._copies()
-        observation, final, reward, terminated, truncated, over = results
+        observation, final, reward, terminated, truncated, over, rows = results
         infos = {"final_obs": final, "_final_obs": over} if self._same_step else {}
+        if self._has_info:
+            infos |= {"final_info": info_of_one(rows), "_final_info": over}
         return observation, reward, terminated, truncated, infos
 
     @one_at_a_time
@@ -236,6 +254,11 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         """Play one decision in a program that torch compiles, which sees one operator and the tensors it changes."""
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
+        if self._own:
+            raise TypeError(
+                "step: got reward, features or terminate of your own in a compiled program, allowed are built-in ones; "
+                "capture the step in a CUDA graph, or compile your functions"
+            )
         if self.output != "torch":
             raise TypeError("step: got output='numpy' in a compiled program, allowed is output='torch'")
         if actions.shape != self._action_shape:
@@ -248,14 +271,16 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         return self._in_place(torch.ops.kineticsim.copies_of(_without_none(live), launcher.number))
 
     def _copies(self) -> tuple[Any, ...]:
-        """Return copies of observation, final observation, reward, terminated, truncated and over."""
+        """Return copies of what `_views` returns."""
         if self._host_arrays:
             return tuple(array if array is None else array.copy() for array in self._live)
         return self._in_place(self._eager.copies() if self.output == "torch" else host_copies(self._eager.outputs))
 
     def _in_place(self, copied: Sequence[Any]) -> tuple[Any, ...]:
         """Return copies of the outputs in the order of `_views`."""
-        return tuple(copied) if self._same_step else (copied[0], None, *copied[1:])
+        observation, *rest = copied
+        rest = rest if self._same_step else [None, *rest]
+        return (observation, *rest) if self._has_info else (observation, *rest, None)
 
     def render(self) -> Any:
         """Return a tuple of which each of the M entries is the frame of `render_market`; None in a window.

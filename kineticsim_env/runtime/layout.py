@@ -24,7 +24,13 @@ _CTYPES = {
     "float": ctypes.c_float,
     "double": ctypes.c_double,
 }
-_DTYPES = {"int32_t": torch.int32, "int64_t": torch.int64, "uint8_t": torch.bool, "float": torch.float32}
+_DTYPES = {
+    "int32_t": torch.int32,
+    "int64_t": torch.int64,
+    "uint8_t": torch.bool,
+    "float": torch.float32,
+    "double": torch.float64,
+}
 _FIELD = re.compile(r"^\s*(const )?(\w+)(\*?) (\w+)(?:\[(\d+)\])?;\s*(?://\s*(?:\[([^\]]*)\])?.*)?$")
 
 MARKET_STATE = (
@@ -38,6 +44,7 @@ RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *QUEUE_STA
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
+INFO = "info episode_return episode_filled idle".split()  # of an environment that says what is known after a step
 SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction,
 FURTHER_SERIES = "best_bid best_ask bid_depth ask_depth signed_volume".split()  # and what it takes time to record
 
@@ -103,7 +110,7 @@ def parse_constants(text: str) -> dict[str, int]:
 def parse_enums(text: str) -> dict[str, dict[str, int]]:
     """Read the enums of the header: of each, the values by name, so that `kMarkMid` of `enum Mark` is `"mid"`."""
     enums = {}
-    for enum, body in re.findall(r"^enum (\w+) \{ (.*?) \};", text, re.MULTILINE):
+    for enum, body in re.findall(r"^enum (\w+) \{\s(.*?)\s\};", text, re.MULTILINE | re.DOTALL):
         members = re.findall(rf"k{enum}(\w+) = (-?\d+)", body)
         if len(members) != body.count("="):
             raise ValueError(f"layout.h, enum {enum}: cannot read {body!r}, names begin with k{enum}")
@@ -141,6 +148,11 @@ Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
 def observation_length(queues: bool) -> int:
     """Return F, how many numbers a row of observations has; `queues`: quotes have places in queues, which it shows."""
     return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0)
+
+
+def info_rows(slots: int) -> int:
+    """Return I, how many rows `Launch.info` has: those of the market, then those of each slot."""
+    return CONSTANTS["kMarketInfos"] + slots * CONSTANTS["kSlotInfos"]
 
 
 @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it

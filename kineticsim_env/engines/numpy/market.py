@@ -29,6 +29,7 @@ SERIES = (
 )  # fmt: skip
 RUN_OUTPUT = ("fills", "value", *(f"series_{name}" for name in SERIES))
 ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills")
+INFO = ("info", "episode_return", "episode_filled", "idle")
 
 
 def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = None) -> None:
@@ -44,11 +45,11 @@ def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = No
     """
     from kineticsim_env.engines.numpy import tasks  # it builds on this module
 
-    written = MARKET_STATE + SLOT_STATE + ENV_STATE + (ENV_OUTPUT if args["env_mode"] else RUN_OUTPUT)
+    written = MARKET_STATE + SLOT_STATE + ENV_STATE + (ENV_OUTPUT + INFO if args["env_mode"] else RUN_OUTPUT)
     copies: dict[str, Any] = {name: args[name].copy() for name in written if args.get(name) is not None}
     if args["env_mode"]:  # a reset may draw new ones
         copies["params"] = {name: values.copy() for name, values in args["params"].items()}
-    work_on = (run, tasks.step, tasks.reset)[args["env_mode"]]
+    work_on = (run, tasks.step, tasks.reset, tasks.restart_done)[args["env_mode"]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         for rows in market_blocks(args):
             work_on(args | copies, rows)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.numpy import beats, market, state
+from kineticsim_env.engines.numpy import beats, info, market, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
 from kineticsim_env.engines.numpy.observations import observation
 from kineticsim_env.engines.numpy.rewards import mark2, marked_value, rewards
@@ -32,6 +32,8 @@ def step(args: dict[str, Any], rows: np.ndarray) -> None:
     args["reward"][resting] = 0
     if args["fills"] is not None:
         args["fills"][0, resting] = 0
+    if args.get("idle") is not None:
+        args["idle"][resting] = 1
     lowered = rows[stopped] if task["autoreset"] == DISABLED else resting
     args["terminated"][lowered] = args["truncated"][lowered] = 0
     if task["autoreset"] != DISABLED:
@@ -50,6 +52,12 @@ def reset(args: dict[str, Any], rows: np.ndarray) -> None:
             args[name][rows] = 0
     restart(args, rows, explicit=True)
     flag_ends(args, rows)
+
+
+def restart_done(args: dict[str, Any], rows: np.ndarray) -> None:
+    """Begin the next episodes of those of some markets whose episodes have ended; results stay as they are."""
+    stopped = (args["error"][rows] & state.ERROR_STOPPED) != 0
+    restart(args, rows[(args["done"][rows] != 0) & ~stopped], explicit=False)
 
 
 def flag_ends(args: dict[str, Any], rows: np.ndarray) -> None:
@@ -80,6 +88,9 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     reward = rewards(m, task, before, value, mark2_before, fills, terminated | truncated)
     args["reward"][rows] = np.where(was_ended, 0, reward / task["reward_scale"]).astype(np.float32)
     args["terminated"][rows], args["truncated"][rows] = terminated, truncated
+    if args.get("info") is not None:
+        args["idle"][rows] = was_ended
+        info.note_decision(args, m, value, fills)
 
     m.prev_value, m.ended = value, was_ended | terminated | truncated
     m.done = m.ended.all(axis=1)
@@ -88,7 +99,7 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     over = rows[m.done]
     m.store(args)
     if task["autoreset"] == SAME_STEP:
-        restart(args, over, explicit=False)
+        restart(args, over, explicit=False, played=True)
 
 
 def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np.ndarray) -> Markets:
@@ -128,8 +139,8 @@ def ends(m: Markets, task: dict[str, Any], value: np.ndarray) -> tuple[np.ndarra
     return lives & terminated, lives & late & ~terminated
 
 
-def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool) -> None:
-    """Begin the next episode of some markets and write their observation."""
+def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool = False) -> None:
+    """Begin the next episode of some markets and write their observation; `played`: after a decision of this launch."""
     if not rows.size:
         return
     m = Markets(args, rows)
@@ -158,6 +169,8 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool) -> None:
             begun = bits(m.word(state.WORD_STAGGER), 32, 32) * task["horizon"] >> 32
             m.elapsed = np.where(m.episode == 0, begun, 0)
     args["observation"][rows] = observation(m, task)
+    if args.get("info") is not None:
+        info.note_opening(args, m, played)
     m.store(args)
 
 

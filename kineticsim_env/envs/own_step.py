@@ -1,0 +1,294 @@
+"""`OwnStep`: a step with rewards, features or ends of episodes that users wrote, as functions of torch tensors.
+
+`EnvCore` makes one where there are such functions (own_functions.py has what they are given). The engine plays and
+judges as ever, but leaves episodes that have ended as they are; then the functions are called, and last those episodes
+begin anew, in a launch of its own. All of it is of fixed shapes and waits for nothing, so that it can be captured in a
+CUDA graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
+from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
+from kineticsim_env.errors import MarketError
+
+_FLOATS, _BOOL = (torch.float32, torch.float64), (torch.bool,)
+
+
+class _Group:
+    """The learners of one role: their functions, and the views that these are given and write to."""
+
+    def __init__(self, role: str, functions: OwnFunctions, slots: slice, many: bool) -> None:
+        self.role, self.functions, self.slots, self.many = role, functions, slots, many
+        self.width = 0  # of the features, once they were called
+
+    def of_slots(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the view [M, n, ...] of rows [M, K, ...], or [M, ...] of the one learner."""
+        return rows[:, self.slots] if self.many else rows[:, 0]
+
+    def known(self, info: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return what is known by name."""
+        return info_of_slots(info, self.slots) if self.many else info_of_one(info)
+
+    def connect(
+        self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor], before: torch.Tensor, size: int
+    ) -> None:
+        """Make the views; `size` is how many features are built in."""
+        self.results = {name: self.of_slots(tensors[name]) for name in ("reward", "terminated", "truncated", "over")}
+        self.results |= {name: self.of_slots(tensors[name]) for name in ("ended", "idle")}
+        self.built_in = self.of_slots(tensors["observation"])[..., :size]
+        self.built_in_final = self.of_slots(tensors["final_observation"])[..., :size]
+        book = {name: state[name] for name in ("bid", "ask", "price_origin")}
+        book |= {"quotes": self.of_slots(state["quotes"]), "observation": self.built_in}
+        known = self.known(tensors["info"])
+        self.before, self.after = Moment(self.known(before)), After({**known, **book})
+        flags = {name: self.results[name] for name in ("reward", "terminated", "truncated")}
+        self.outcome = Outcome({**known, **book, **flags})
+        self.shape = tuple(self.results["reward"].shape)
+
+    def allocate(self, device: torch.device, final: bool) -> None:
+        """Allocate observations with the user's features, whose widths are known by now."""
+        shape = (*self.shape, self.built_in.shape[-1] + self.width)
+        self.observation = torch.zeros(shape, dtype=torch.float32, device=device)
+        self.final_observation = torch.zeros_like(self.observation) if final else self.observation
+
+
+class OwnStep:
+    """Plays steps with a user's functions.
+
+    Attributes:
+        failed: Whether one of them raised, so that the environment has to be reset.
+        final_info: What was known before any reset, float64 `[I, M]`.
+    """
+
+    @torch.inference_mode(False)
+    def __init__(
+        self,
+        own: Own,
+        roles: Sequence[str],
+        tensors: Mapping[str, torch.Tensor],
+        state: Mapping[str, torch.Tensor],
+        *,
+        size_of: Callable[[str], int],
+        restart: Callable[[], None] | None,
+        keep_final: bool,
+    ) -> None:
+        """Connect the functions with the tensors of an environment that has been reset; calls each of them once.
+
+        Args:
+            own: The functions.
+            roles: Of each slot.
+            tensors: Those of the environment.
+            state: Those of the markets.
+            size_of: How many features a role has built in.
+            restart: Begins the next episodes of markets that are done; None where a step does not.
+            keep_final: Whether `final_info` is asked for.
+        """
+        self._tensors, self._restart, self._own = tensors, restart, own
+        info = tensors["info"]
+        self._before = torch.zeros_like(info)
+        self.final_info = torch.zeros_like(info) if keep_final and restart else info
+        self.failed, self._host = False, info.device.type == "cpu"
+        self._groups = {
+            role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
+            for role, functions in own.by_role.items()
+        }
+        self._paid = info[len(info) - len(roles) :]  # the rows of the episodes' returns
+        assert SLOT_INFOS[-1] == "episode_return"
+        self._terminates = any(functions.terminate for functions in own.by_role.values())
+        self._sees = any(functions.features for functions in own.by_role.values())
+        self._sums = torch.zeros_like(tensors["reward"])  # of all that functions returned: NaN and infinity stay in it
+        for role, group in self._groups.items():
+            group.connect(tensors, state, self._before, size_of(role))
+        self._call_all_once()
+        for group in self._groups.values():
+            group.allocate(info.device, restart is not None and self._sees)
+
+    @torch.no_grad()
+    def _call_all_once(self) -> None:
+        """Find out what the functions return, and refuse what is not allowed, before anything is played."""
+        self._before.copy_(self._tensors["info"])
+        for group in self._groups.values():
+            functions = group.functions
+            if functions.terminate:
+                self._called(group, "terminate", functions.terminate, (group.before, group.outcome), _BOOL)
+            if functions.reward:
+                self._called(group, "reward", functions.reward, (group.before, group.outcome), _FLOATS)
+            group.width = sum(part.shape[-1] for part in self._features(group))
+
+    # A step -----------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Keep what is known before a decision.
+
+        Raises:
+            ResetNeeded: If a function raised in the last step.
+        """
+        self.check_whole()
+        self._before.copy_(self._tensors["info"])
+
+    def check_whole(self) -> None:
+        """Raise ResetNeeded if a function raised: nobody knows what came of that step."""
+        if self.failed:
+            raise gym.error.ResetNeeded(
+                "a function of yours raised, and the rewards of that step are lost; call reset() for all markets, or "
+                "load a state"
+            )
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Call the functions after the engine has played, and begin the episodes that the mode says."""
+        self.failed = True
+        if self._terminates:
+            self._end_episodes()
+        if self._own.pays:
+            self._pay()
+        if self._sees:
+            self._see(final=self._restart is not None)
+        if self._restart is not None:
+            if self.final_info is not self._tensors["info"]:
+                self.final_info.copy_(self._tensors["info"])
+            self._restart()
+            if self._sees:
+                self._see()
+        self.failed = False
+
+    def _end_episodes(self) -> None:
+        """Ask the functions who terminates. Those who took no part in the decision do not."""
+        for group in self._groups.values():
+            function = group.functions.terminate
+            if function is None:
+                continue
+            ends = self._called(group, "terminate", function, (group.before, group.outcome), _BOOL)
+            ends = ends & ~group.results["idle"]
+            for name in ("terminated", "over", "ended"):
+                group.results[name].logical_or_(ends)
+            group.results["truncated"].logical_and_(~ends)
+        torch.all(self._tensors["ended"], dim=1, out=self._tensors["done"])
+
+    def _pay(self) -> None:
+        """Ask the functions for rewards; those who took no part in the decision have none."""
+        reward = self._tensors["reward"]
+        for group in self._groups.values():
+            function = group.functions.reward
+            if function is not None:
+                paid = self._called(group, "reward", function, (group.before, group.outcome), _FLOATS)
+                group.results["reward"].copy_(paid)
+        reward.masked_fill_(self._tensors["idle"], 0.0)
+        self._paid.add_(reward.t())
+        self._watch("reward", reward, reward)
+
+    def _see(self, final: bool = False) -> None:
+        """Write observations with the user's features: before any reset, or as they are."""
+        for group in self._groups.values():
+            whole = group.final_observation if final else group.observation
+            built_in = group.built_in.shape[-1]
+            whole[..., :built_in].copy_(group.built_in_final if final else group.built_in)
+            place = built_in
+            for part in self._features(group):
+                whole[..., place : place + part.shape[-1]].copy_(part)
+                place += part.shape[-1]
+            if place > built_in:
+                added = whole[..., built_in:]
+                self._watch(f"features of a {group.role}", added, added.sum(-1), group)
+
+    @torch.no_grad()
+    def opened(self, mask: torch.Tensor | None = None) -> None:
+        """Follow a reset, of all or of a mask, or a state that was loaded."""
+        if not self._sees:
+            self.failed = False
+            return
+        self.failed = True
+        kept = [group.observation.clone() for group in self._groups.values()]
+        self._see()
+        if mask is not None:
+            for group, before in zip(self._groups.values(), kept, strict=True):
+                others = ~mask.view(-1, *[1] * (before.dim() - 1))
+                group.observation.copy_(torch.where(others, before, group.observation))
+        self.failed = False
+
+    # What comes of a function -----------------------------------------------------------------------------------------
+
+    def _features(self, group: _Group) -> list[torch.Tensor]:
+        """Return what the functions say of the present, [M, g] or [M, n, g] each."""
+        parts = []
+        for place, function in enumerate(group.functions.features):
+            part = self._called(group, f"features[{place}]", function, (group.after,), _FLOATS, wide=True)
+            parts.append(part if part.dim() > len(group.shape) else part.unsqueeze(-1))
+        if group.width and sum(part.shape[-1] for part in parts) != group.width:
+            raise ValueError(f"features: got {[part.shape[-1] for part in parts]} numbers, allowed are as many as ever")
+        return parts
+
+    def _called(
+        self,
+        group: _Group,
+        name: str,
+        function: Function,
+        given: tuple[Moment, ...],
+        dtypes: tuple[torch.dtype, ...],
+        wide: bool = False,
+    ) -> torch.Tensor:
+        """Call a function and check what it returns."""
+        answer = function(*given)
+        device = self._tensors["info"].device
+        if type(answer) is torch.Tensor or isinstance(answer, torch.Tensor):
+            shape = tuple(answer.shape)
+            fits = shape == group.shape or (wide and shape[:-1] == group.shape and shape[-1] > 0)
+            if fits and answer.dtype in dtypes and answer.device == device:
+                return answer
+            found = f"{answer.dtype} {list(shape)} on {answer.device}"
+        else:
+            found = type(answer).__name__
+        of = f"{name} of a {group.role}" if self._own.many else name
+        kinds = " or ".join(str(dtype) for dtype in dtypes)
+        more = f" or {[*group.shape, 'g']}" if wide else ""
+        raise (ValueError if isinstance(answer, torch.Tensor) else TypeError)(
+            f"{of}: the function returned {found}, allowed is a tensor {kinds} {list(group.shape)}{more} on {device}"
+        )
+
+    def _watch(self, name: str, numbers: torch.Tensor, sums: torch.Tensor, group: _Group | None = None) -> None:
+        """Refuse NaN and infinity: at once in host memory, at the next look on a GPU."""
+        if not self._host:
+            place = self._sums if group is None else group.of_slots(self._sums)
+            place.add_(sums)
+        elif not math.isfinite(float(numbers.sum(dtype=torch.float64))):  # in which NaN and infinity stay
+            market = int(np.argmin(torch.isfinite(numbers).view(len(numbers), -1).all(1).numpy()))
+            raise ValueError(f"{name}: got {numbers[market].tolist()} for market {market}, allowed are finite numbers")
+
+    def check_numbers(self) -> None:
+        """Raise MarketError if a function returned NaN or infinity on a GPU since the last look. Waits for it."""
+        if self._host:
+            return
+        bad = ~torch.isfinite(self._sums).all(1)
+        if bool(bad.any()):
+            market = int(bad.nonzero()[0, 0])
+            self._sums.zero_()
+            raise MarketError(
+                f"market {market}: a reward or a feature of yours was NaN or infinite; allowed are numbers"
+            )
+
+    # What environments hand out ---------------------------------------------------------------------------------------
+
+    def observation(self, role: str) -> torch.Tensor:
+        """Return the role's observations, float32 `[M, F]` or `[M, n, F]`, live."""
+        return self._groups[role].observation if self._sees else self._groups[role].built_in
+
+    def final_observation(self, role: str) -> torch.Tensor:
+        """Return those before any reset, likewise."""
+        group = self._groups[role]
+        return group.final_observation if self._sees else group.built_in_final
+
+    def space(self, role: str, space: gym.spaces.Box) -> gym.spaces.Box:
+        """Return a role's observation space with the user's features, which have no bounds."""
+        width = self._groups[role].width
+        low, high = (
+            np.append(bound, np.full(width, value)) for bound, value in ((space.low, -np.inf), (space.high, np.inf))
+        )
+        return gym.spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)

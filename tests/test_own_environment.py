@@ -1,0 +1,548 @@
+"""Own rewards, features and ends of episodes, beside single markets that plain Python judges one by one."""
+
+import copy
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import kineticsim_env as ks
+from kineticsim_env.envs.batched import BatchedParallelEnv
+from kineticsim_env.envs.parallel import parallel_env
+from kineticsim_env.evaluation import evaluate, evaluation_env
+
+SMALL = {"horizon": 6, "bank_size": 4, "warmup": 5}
+SCENARIOS = {"randomise": {"noise_spread": (2, 12), "fee": (1, 9)}, "num_scenarios": 3}
+MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
+ENGINES = ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)]
+every_engine = pytest.mark.parametrize("engine", ENGINES)
+MARKETS, STEPS = 5, 25
+
+
+def reward(before, after):
+    """Made of everything: before and after, what the task says, and whether the episode ends."""
+    made = after.value - before.value - 0.25 * after.inventory**2 + after.reward / 4
+    return torch.where(after.terminated | after.truncated, made - after.filled, made + before.elapsed)
+
+
+def held(after):
+    return torch.stack([after.inventory, after.mid - after.fundamental, after.scenario], dim=-1)
+
+
+def depth(after):
+    """Of the book: float64, and without an axis of its own."""
+    return (after.bid.sum(1) - after.ask.sum(1)).double() + after.quotes[..., 1] + after.observation[..., 0]
+
+
+def terminate(before, after):
+    return (after.inventory.abs() >= 6) & (after.elapsed >= 2)
+
+
+OWN = {"reward": reward, "features": [held, depth], "terminate": terminate}
+
+
+def make(task="MarketMaking", engine="numpy", num_envs=MARKETS, **changes):
+    settings = {"engine": engine, "stagger": False, **SMALL, **changes}
+    return gym.make_vec(f"KineticSim/{task}-v0", num_envs=num_envs, **settings).unwrapped
+
+
+def draw(shape, steps=STEPS):
+    return np.random.default_rng(7).uniform(-1, 1, (steps, *shape)).astype(np.float32)
+
+
+class Single:
+    """One market without autoreset, judged in plain Python: what the functions above say, from live tensors."""
+
+    def __init__(self, task, seed, **settings):
+        self.env = gym.make(f"KineticSim/{task}-v0", engine="numpy", **SMALL, **settings).unwrapped
+        self.seed, self.ended, self.total = seed, False, 0.0
+
+    def reset(self):
+        observation, _ = self.env.reset(seed=self.seed)
+        self.seed, self.ended, self.filled, self.total = None, False, 0, 0.0
+        return self.seen(observation)
+
+    def value(self):
+        state = self.env.simulator.tensors
+        mark = self.env.core.task.mark
+        price = int(state["fundamental_price"]) if mark == "fundamental" else self.mid()
+        return int(state["cash"]) + int(state["inventory"]) * price - int(state["fees"]) / 1000
+
+    def mid(self):
+        return int(self.env.core.tensors["mid_history"][0, 0]) / 2
+
+    def seen(self, observation):
+        env = self.env
+        state, tensors = env.simulator.tensors, env.core.tensors
+        held = [int(state["inventory"]), self.mid() - int(state["fundamental_price"]), int(tensors["scenario"])]
+        depth = (
+            int(state["bid"].sum()) - int(state["ask"].sum()) + int(state["quotes"][0, 0, 1]) + float(observation[0])
+        )
+        return np.concatenate([observation, np.array([*held, depth], np.float32)])
+
+    def step(self, action):
+        env = self.env
+        before, elapsed = self.value(), int(env.core.tensors["elapsed"])
+        observation, paid, terminated, truncated, infos = env.step(action)
+        self.filled += infos["bought"] + infos["sold"]
+        if abs(infos["inventory"]) >= 6 and int(env.core.tensors["elapsed"]) >= 2:
+            terminated, truncated = True, False
+        made = self.value() - before - 0.25 * infos["inventory"] ** 2 + float(np.float32(paid) / np.float32(4))
+        made = made - self.filled if terminated or truncated else made + elapsed
+        self.ended = terminated or truncated
+        self.total += float(np.float32(made))
+        return self.seen(observation), np.float32(made), terminated, truncated
+
+
+def host(values):
+    return np.asarray(torch.as_tensor(values).cpu())
+
+
+@every_engine
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [("MarketMaking", {}), ("MarketMaking", SCENARIOS | {"mark": "mid"}), ("Trading", {"auctions_per_step": 2})],
+)
+@pytest.mark.parametrize("form", [{"output": "numpy"}, {"output": "torch", "copy": False}])
+def test_steps_are_those_of_single_markets(engine, mode, task, settings, form):
+    """Every observation, reward and flag over many ends of episodes, of both kinds."""
+    envs = make(task, engine, autoreset_mode=mode, final_info=True, **settings, **form, **OWN)
+    singles = [Single(task, 40 + m, **settings) for m in range(MARKETS)]
+    first = envs.reset(seed=40)[0]
+    assert first.shape == envs.observation_space.shape and envs.single_observation_space.contains(host(first)[0])
+    for m, single in enumerate(singles):
+        np.testing.assert_array_equal(host(first)[m], single.reset())
+    ends = {"terminated": 0, "truncated": 0}
+    for action in draw((MARKETS, *envs.single_action_space.shape)):
+        if mode == "DISABLED" and any(single.ended for single in singles):
+            mask = np.array([single.ended for single in singles])
+            fresh = host(envs.reset(options={"reset_mask": mask})[0]).copy()
+            for m in mask.nonzero()[0]:
+                np.testing.assert_array_equal(fresh[m], singles[m].reset())
+        given = torch.from_numpy(action).to(envs.device) if form["output"] == "torch" else action
+        observation, paid, terminated, truncated, infos = envs.step(given)
+        observation, paid, terminated, truncated = map(host, (observation, paid, terminated, truncated))
+        assert paid.dtype == np.float32 and observation.dtype == np.float32
+        for m, single in enumerate(singles):
+            if single.ended and mode == "NEXT_STEP":
+                np.testing.assert_array_equal(observation[m], single.reset())
+                assert (paid[m], terminated[m], truncated[m]) == (0, False, False)
+                continue
+            seen, made, terminates, truncates = single.step(action[m])
+            assert (paid[m], terminated[m], truncated[m]) == (made, terminates, truncates)
+            ends["terminated"] += terminates
+            ends["truncated"] += truncates
+            assert host(infos["final_info"]["episode_return"])[m] == single.total
+            assert host(infos["final_info"]["inventory"])[m] == int(single.env.simulator.inventory)
+            assert host(infos["_final_info"])[m] == single.ended
+            if mode == "SAME_STEP":
+                np.testing.assert_array_equal(host(infos["final_obs"])[m], seen)
+                assert host(infos["_final_obs"])[m] == single.ended
+                if single.ended:
+                    seen = single.reset()
+            np.testing.assert_array_equal(observation[m], seen)
+    assert min(ends.values()) >= 3
+
+
+@every_engine
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
+def test_a_built_in_reward_in_own_words_is_the_built_in_one(engine, mode, task):
+    """Bit for bit; and so is all else of an environment whose functions change nothing."""
+    words = {
+        "MarketMaking": lambda before, after: (
+            (after.value - before.value - 0.1 * after.inventory * after.inventory) / 10.0
+        ),
+        "Trading": lambda before, after: (after.value - before.value - 0.1 * after.inventory * after.inventory) / 10.0,
+        "Execution": lambda before, after: after.reward,
+    }
+    named = {} if task == "Execution" else {"reward": "inventory", "inventory_penalty": 0.1}
+    names = {"engine": engine, "autoreset_mode": mode, "output": "torch", "final_info": True}
+    plain = make(task, **names, **named)
+    own = make(task, **names, reward=words[task], terminate=lambda before, after: after.cash != after.cash)
+    if task == "Execution":
+        assert plain.core.task.reward == own.core.task.reward
+    assert torch.equal(plain.reset(seed=3)[0], own.reset(seed=3)[0])
+    for action in torch.from_numpy(draw((MARKETS, *plain.single_action_space.shape))).to(plain.device):
+        mine, theirs = own.step(action), plain.step(action)
+        for one, two in zip(mine[:4], theirs[:4], strict=True):
+            assert torch.equal(one, two)
+        assert set(mine[4]) == set(theirs[4])
+        for name, value in theirs[4].items():
+            for key in value if isinstance(value, dict) else [None]:
+                one, two = (mine[4][name], value) if key is None else (mine[4][name][key], value[key])
+                assert torch.equal(one.nan_to_num(), two.nan_to_num()), (name, key)
+        over = theirs[2] | theirs[3]
+        if mode == "DISABLED" and bool(over.any()):
+            for envs in (plain, own):
+                envs.reset(options={"reset_mask": over})
+
+
+@every_engine
+def test_the_single_environment_has_them(engine):
+    env = gym.make("KineticSim/MarketMaking-v0", engine=engine, **SMALL, **OWN)
+    other = Single("MarketMaking", 11)
+    np.testing.assert_array_equal(env.reset(seed=11)[0], other.reset())
+    for action in draw((4,)):
+        seen, made, terminates, truncates = other.step(action)
+        mine = env.step(action)
+        np.testing.assert_array_equal(mine[0], seen)
+        assert mine[1:4] == (made, terminates, truncates) and type(mine[2]) is bool
+        assert env.observation_space.contains(mine[0])
+        if other.ended:
+            with pytest.raises(gym.error.ResetNeeded):
+                env.step(action)
+            np.testing.assert_array_equal(env.reset()[0], other.reset())
+
+
+def many_reward(before, after):
+    return (after.value - before.value) / 7 + 0 * after.mid
+
+
+def many_terminate(before, after):
+    return after.inventory.abs() >= 9
+
+
+LEARNERS = {"maker": 2, "trader": 1, "noise": 2}
+MANY = {
+    "reward": {"maker": many_reward, "noise": lambda before, after: after.bought - after.sold},
+    "features": {"maker": [lambda after: after.cash, lambda after: after.mid.expand_as(after.cash)]},
+    "terminate": many_terminate,
+}
+
+
+@every_engine
+@pytest.mark.parametrize("mode", MODES)
+def test_many_learners_have_them_by_role(engine, mode):
+    """Beside single markets of the agents' interface, with the same functions and with plain numbers from infos."""
+    settings = {**SMALL, "engine": engine, "max_target": 12}
+    envs = BatchedParallelEnv(3, LEARNERS, autoreset_mode=mode, stagger=False, final_info=True, **settings, **MANY)
+    plain = [parallel_env(LEARNERS, **{**settings, "engine": "numpy"}) for _ in range(3)]
+    owned = [parallel_env(LEARNERS, **{**settings, "engine": "numpy"}, **MANY) for _ in range(3)]
+    seen = envs.reset(seed=5)[0]
+    assert seen["maker"].shape == (3, 2, 37 + 2) and seen["trader"].shape == (3, 1, 36)
+    assert envs.state_space.shape == envs.state().shape[1:]
+    for m, env in enumerate(owned):
+        start, _ = env.reset(seed=5 + m)
+        plain[m].reset(seed=5 + m)
+        for agent, row in start.items():
+            role, number = agent.split("_")
+            np.testing.assert_array_equal(host(seen[role])[m, int(number)], row)
+            assert env.observation_space(agent).contains(row)
+    values, ended = [{} for _ in range(3)], np.zeros(3, dtype=bool)
+    ends = 0
+    for step in range(16):
+        actions = {
+            role: torch.from_numpy(
+                np.random.default_rng([step, n]).uniform(-1, 1, (3, count, 4 if role == "maker" else 2))
+            )
+            .float()
+            .to(envs.device)
+            for n, (role, count) in enumerate(LEARNERS.items())
+        }
+        if mode == "DISABLED" and ended.any():
+            envs.reset(options={"reset_mask": ended})
+            for m in ended.nonzero()[0]:
+                owned[m].reset()
+                values[m] = {}
+            ended[:] = False
+        seen, paid, terminated, truncated, infos = envs.step(actions)
+        for m, env in enumerate(owned):
+            if mode == "NEXT_STEP" and ended[m]:
+                start = env.reset()[0]
+                values[m], ended[m] = {}, False
+                assert all(not bool(paid[role][m].any()) for role in LEARNERS)
+                np.testing.assert_array_equal(host(seen["maker"])[m, 0], start["maker_0"])
+                continue
+            given = {}
+            for agent in env.agents:
+                role, number = agent.split("_")
+                given[agent] = host(actions[role])[m, int(number)]
+            rows, rewards, ends_one, ends_two, told = env.step(given)
+            for agent in given:
+                role, number = agent.split("_")
+                place = (m, int(number))
+                assert host(paid[role])[place] == np.float32(rewards[agent])
+                assert host(terminated[role])[place] == ends_one[agent]
+                assert host(truncated[role])[place] == ends_two[agent]
+                assert ends_one[agent] == (abs(told[agent]["inventory"]) >= 9)
+                ends += ends_one[agent]
+                if role == "noise":
+                    assert rewards[agent] == told[agent]["bought"] - told[agent]["sold"]
+                if role == "maker":
+                    known = {
+                        name: host(values)[place]
+                        for name, values in infos["final_info"][role].items()
+                        if name in ("value", "cash")
+                    }
+                    wanted = np.float32((known["value"] - values[m].get(agent, 0.0)) / 7)
+                    values[m][agent] = known["value"]
+                    assert rewards[agent] == wanted and known["cash"] == told[agent]["cash"]
+                final = host(infos["final_obs"][role])[place] if mode == "SAME_STEP" else host(seen[role])[place]
+                np.testing.assert_array_equal(final, rows[agent])
+            for role in LEARNERS:  # who had ended before has no reward
+                for number in range(LEARNERS[role]):
+                    if f"{role}_{number}" not in given:
+                        assert host(paid[role])[m, number] == 0 and not host(terminated[role])[m, number]
+            ended[m] = not env.agents
+            assert host(infos["_final_info"])[m] == ended[m]
+            if ended[m] and mode == "SAME_STEP":
+                start = env.reset()[0]
+                values[m], ended[m] = {}, False
+                np.testing.assert_array_equal(host(seen["maker"])[m, 1], start["maker_1"])
+    assert ends > 3
+
+
+@every_engine
+def test_saved_states_go_on(engine):
+    """Own features are seen at once after a load; states say which functions there were."""
+    one, two = make(engine=engine, output="torch", final_info=True, **OWN), make(output="torch", final_info=True, **OWN)
+    one.reset(seed=1)
+    actions = torch.from_numpy(draw((MARKETS, 4)))
+    for action in actions[:9]:
+        seen = one.step(action.to(one.device))[0]
+    two.load_state_dict(one.state_dict())
+    assert torch.equal(two.observation, seen.cpu())
+    for action in actions[9:]:
+        mine, theirs = one.step(action.to(one.device)), two.step(action)
+        for a, b in zip(mine[:4], theirs[:4], strict=True):
+            assert torch.equal(a.cpu(), b)
+        assert torch.equal(mine[4]["final_info"]["episode_return"].cpu(), theirs[4]["final_info"]["episode_return"])
+    with pytest.raises(ValueError, match=r"own.maker is \['reward'\] there, \['reward', 'terminate'\] here"):
+        make(reward=reward, terminate=terminate).load_state_dict(make(reward=reward).state_dict())
+
+
+# What is refused ------------------------------------------------------------------------------------------------------
+
+
+def good(*_):
+    return torch.zeros(MARKETS)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"reward": lambda b, a: 3.0}, TypeError, r"reward: the function returned float, allowed is a tensor "),
+        (
+            {"reward": lambda b, a: a.cash[:2]},
+            ValueError,
+            r"reward: the function returned torch.float64 \[2\] on cpu, ",
+        ),
+        (
+            {"reward": lambda b, a: a.cash.long()},
+            ValueError,
+            r"returned torch.int64 \[5\] on cpu, allowed is a tensor torch.float32 or torch.float64 \[5\] on cpu",
+        ),
+        ({"reward": lambda b, a: a.cash[:, None]}, ValueError, r"reward: the function returned torch.float64 \[5, 1\]"),
+        (
+            {"reward": lambda b, a: a.cash.to("meta")},
+            ValueError,
+            r"reward: the function returned .* on meta, allowed .* on cpu",
+        ),
+        (
+            {"terminate": good},
+            ValueError,
+            r"terminate: .* torch.float32 \[5\] on cpu, allowed is a tensor torch.bool \[5\]",
+        ),
+        ({"features": [lambda a: a.mid, lambda a: None]}, TypeError, r"features\[1\]: the function returned NoneType"),
+        ({"features": [lambda a: a.bid]}, ValueError, r"features\[0\]: .* torch.int32 .*allowed .*\[5\] or \[5, 'g'\]"),
+        ({"features": [lambda a: a.cash[:, None, None]]}, ValueError, r"features\[0\]: .* \[5, 1, 1\]"),
+        ({"features": [lambda a: a.cash[:, None][:, :0]]}, ValueError, r"features\[0\]: .* \[5, 0\]"),
+        ({"features": good}, TypeError, r"features: got function, allowed is a list of functions of after"),
+        ({"features": [good, 7]}, TypeError, r"features\[1\]: got int 7, allowed is a list of functions of after"),
+        ({"features": "mid"}, TypeError, r"features: got str, allowed is a list"),
+        ({"terminate": 3}, TypeError, r"terminate: got int 3, allowed is a function of before and after"),
+        ({"terminate": {"maker": good}}, TypeError, r"terminate: got a dict, allowed is a function"),
+        (
+            {"reward": {"maker": good}},
+            TypeError,
+            r"reward: got a dict, allowed is a name of a built-in reward, or a func",
+        ),
+        ({"reward": lambda b, a: b.bid}, AttributeError, r"before.bid: there is no such thing, allowed are mid, "),
+        (
+            {"features": [lambda a: a.reward]},
+            AttributeError,
+            r"after.reward: there is no such thing, allowed are mid, ",
+        ),
+    ],
+)
+def test_what_is_not_allowed_is_refused_when_the_environment_is_made(given, error, said):
+    with pytest.raises(error, match=said):
+        make(**given)
+
+
+def test_roles_that_are_not_there_are_refused():
+    with pytest.raises(ValueError, match=r"reward: got the role 'executor', allowed are maker, noise"):
+        BatchedParallelEnv(2, {"maker": 1, "noise": 1}, engine="numpy", reward={"executor": good}, **SMALL)
+    with pytest.raises(TypeError, match=r"terminate\['maker'\]: got str 'x', allowed is a function"):
+        parallel_env({"maker": 1}, engine="numpy", terminate={"maker": "x"}, **SMALL)
+    with pytest.raises(ValueError, match=r"reward of a maker: the function returned torch.float64 \[2\] .*\[2, 1\]"):
+        BatchedParallelEnv(2, {"maker": 1}, engine="numpy", reward=lambda b, a: a.cash[:, 0], **SMALL)
+
+
+class Moody:
+    """Raises, or returns NaN, when it is told to."""
+
+    def __init__(self):
+        self.mood = "good"
+
+    def __call__(self, *moments):
+        after = moments[-1]
+        if self.mood == "bad":
+            raise RuntimeError("a bad day")
+        if self.mood == "wide":
+            return torch.zeros(*after.cash.shape, 3, device=after.cash.device)
+        return after.cash * (float("nan") if self.mood == "nan" else 0.0)
+
+
+@every_engine
+@pytest.mark.parametrize("place", ["reward", "features"])
+@pytest.mark.parametrize("mode", MODES)
+def test_after_a_function_that_raised_a_reset_goes_on(engine, place, mode):
+    moody = Moody()
+    envs = make(
+        engine=engine, output="torch", autoreset_mode=mode, **{place: [moody] if place == "features" else moody}
+    )
+    fine = make(
+        engine=engine, output="torch", autoreset_mode=mode, **{place: [Moody()] if place == "features" else Moody()}
+    )
+    zeros = torch.zeros(MARKETS, 4, device=envs.device)
+    envs.reset(seed=2)
+    envs.step(zeros)
+    moody.mood = "bad"
+    with pytest.raises(RuntimeError, match="a bad day"):
+        envs.step(zeros)
+    moody.mood = "good"
+    for _ in range(2):
+        with pytest.raises(gym.error.ResetNeeded, match="a function of yours raised.*call reset"):
+            envs.step(zeros)
+    with pytest.raises(gym.error.ResetNeeded, match="a function of yours raised"):
+        envs.reset(options={"reset_mask": np.arange(MARKETS) < 2})
+    assert torch.equal(envs.reset(seed=2)[0], fine.reset(seed=2)[0])
+    for action in torch.from_numpy(draw((MARKETS, 4), 5)).to(envs.device):
+        for mine, theirs in zip(envs.step(action)[:4], fine.step(action)[:4], strict=True):
+            assert torch.equal(mine, theirs)
+    moody.mood = "wide"
+    with pytest.raises(ValueError, match=place):
+        envs.step(zeros)
+
+
+@pytest.mark.parametrize("place", ["reward", "features"])
+def test_nan_is_refused_at_once_in_host_memory(place):
+    moody = Moody()
+    envs = make(**{place: [moody] if place == "features" else moody})
+    envs.reset(seed=2)
+    envs.step(np.zeros((MARKETS, 4), np.float32))
+    moody.mood = "nan"
+    with pytest.raises(ValueError, match=rf"{place}.*: got .*nan.* for market 0, allowed are finite numbers"):
+        envs.step(np.ones((MARKETS, 4), np.float32))
+
+
+def test_names_of_built_in_rewards_go_on():
+    assert make(reward="pnl").core.own is None
+    with pytest.raises(ValueError, match="reward: got 'profit', allowed are 'pnl'"):
+        make(reward="profit")
+    with pytest.raises((TypeError, ValueError), match="reward: got 5"):
+        make(reward=5)
+
+
+def test_the_spec_makes_it_again():
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=2, engine="numpy", **SMALL, **OWN)
+    again = gym.make_vec(copy.deepcopy(envs.spec))
+    first, second = envs.reset(seed=3)[0], again.reset(seed=3)[0]
+    np.testing.assert_array_equal(first, second)
+    assert second.shape == (2, 37 + 4)
+
+
+def test_statistics_and_evaluation_take_them():
+    envs = evaluation_env(6, engine="numpy", **SMALL, reward=reward, terminate=terminate)
+    played = evaluate(lambda seen: torch.ones(6, 4), envs)
+    assert np.isfinite(played.episode_return).all() and np.isfinite(played.pnl).all()
+
+
+# On a GPU -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
+@pytest.mark.parametrize("num_envs", [5, 3000])
+def test_a_captured_step_plays_on(mode, num_envs):
+    """With all functions; markets that end at different times, of a few, and of many that have a lane each."""
+    settings = {"engine": "cuda", "output": "torch", "autoreset_mode": mode, "final_info": True, "num_envs": num_envs}
+    captured, eager = make(copy=False, **settings, **OWN), make(**settings, **OWN)
+    captured.reset(seed=5)
+    eager.reset(seed=5)
+    actions = torch.zeros(num_envs, 4, device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        captured.step(actions)
+    torch.cuda.current_stream().wait_stream(stream)
+    eager.step(actions)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = captured.step(actions)
+    ends = 0
+    for action in draw((num_envs, 4), 20):
+        actions.copy_(torch.from_numpy(action))
+        graph.replay()
+        theirs = eager.step(actions)
+        for one, two in zip(result[:4], theirs[:4], strict=True):
+            assert torch.equal(one, two)
+        for name, value in theirs[4].items():
+            for one, two in (
+                [(result[4][name], value)]
+                if name != "final_info"
+                else zip(result[4][name].values(), value.values(), strict=True)
+            ):
+                assert torch.equal(one.nan_to_num(), two.nan_to_num()), name
+        ends += int((theirs[2] | theirs[3]).sum())
+    assert ends > num_envs
+
+
+@pytest.mark.gpu
+def test_a_step_does_not_synchronise():
+    envs = make(engine="cuda", output="torch", num_envs=64, final_info=True, **OWN)
+    envs.reset(seed=1)
+    actions = torch.zeros(64, 4, device="cuda")
+    envs.step(actions)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(10):
+            envs.step(actions)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["reward", "features"])
+def test_nan_on_a_gpu_raises_at_the_next_look(place):
+    moody = Moody()
+    envs = make(engine="cuda", output="torch", **{place: [moody] if place == "features" else moody})
+    envs.reset(seed=2)
+    moody.mood = "nan"
+    envs.step(torch.ones(MARKETS, 4, device="cuda"))
+    moody.mood = "good"
+    envs.step(torch.ones(MARKETS, 4, device="cuda"))
+    with pytest.raises(ks.MarketError, match="market 0: a reward or a feature of yours was NaN or infinite"):
+        envs.check_errors()
+    envs.check_errors()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
+@pytest.mark.parametrize("task", ["MarketMaking", "Execution"])
+def test_many_markets_have_the_cpus_bits(mode, task):
+    """A lane each, blocks at their deadline by whole warps, and scenarios."""
+    settings = {"num_envs": 20000, "output": "torch", "autoreset_mode": mode, "final_info": True, **SCENARIOS, **OWN}
+    one, two = (make(task, engine=engine, **settings) for engine in ("cuda", "cpu"))
+    assert torch.equal(one.reset(seed=5)[0].cpu(), two.reset(seed=5)[0])
+    for action in torch.from_numpy(draw((20000, *two.single_action_space.shape), 9)):
+        mine, theirs = one.step(action.cuda()), two.step(action)
+        for a, b in zip(mine[1:4], theirs[1:4], strict=True):
+            assert torch.equal(a.cpu(), b)
+        assert torch.equal(mine[0].cpu(), theirs[0])
+        for name, value in theirs[4]["final_info"].items():
+            assert torch.equal(mine[4]["final_info"][name].cpu().nan_to_num(), value.nan_to_num()), name
