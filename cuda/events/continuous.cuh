@@ -96,14 +96,14 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   KS_ON_LANE bool take_events(uint32_t until) {
     const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
-    return pricing.plain && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
+    return pricing.is_plain() && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
   }
 
   // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded.
   template <bool kPlain>
   KS_ON_LANE bool take_events(uint32_t until) {
     const RegimeParams now = this->now;
-    const LivePricing pricing = this->pricing;
+    const Pricing pricing = this->pricing;
     const bool has_value = p.num_fundamental > 0;
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     Touch touch = {book, last_tick, 0, 0};
@@ -150,10 +150,9 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   // A built-in agent's order is matched, and what is left of it rests. Returns false if the market has to stop.
   template <bool kPlain>
-  KS_AT_ONCE bool take_order(Touch& touch, const LivePricing& pricing, const Arrival& a, int32_t mid, int32_t side) {
+  KS_AT_ONCE bool take_order(Touch& touch, const Pricing& pricing, const Arrival& a, int32_t mid, int32_t side) {
     const int32_t other = 1 - side;
-    const int32_t tick = kPlain ? plain_tick(pricing, mid, a.offset, side, a.marketable)
-                                : order_tick(pricing, mid, a.offset, side, a.marketable);
+    const int32_t tick = order_tick<kPlain>(pricing, mid, a.offset, side, a.marketable);
     const int32_t last = touch.book.flip(tick, other);
     int32_t left = a.quantity;
     if (kSlots && slots.best.of(other) <= last) {  // a learned quote is within reach
@@ -202,7 +201,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       if (kWithSeries) taken += negated(side, units);
       last_tick = book.flip(here, other);
       if (kSlots && taker >= 0)
-        slots.fill(taker, side, (int64_t)last_tick + origin, units, (int64_t)p.fee + p.taker_fee + 1000 * (int64_t)p.tax);
+        slots.fill(taker, side, (int64_t)last_tick + origin, units, unit_fee(p) + p.taker_fee);
       quantity -= units;
     }
     return quantity;
@@ -212,7 +211,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   KS_ON_LANE int32_t take_from_queue(int32_t here, int32_t quantity, int32_t side) {
     const auto where = [this](int k, int32_t of) { return place(k, of); };
     const int32_t tick = book.flip(here, side);
-    const int64_t price = (int64_t)tick + origin, fee = (int64_t)p.fee + 1000 * (int64_t)p.tax;
+    const int64_t price = (int64_t)tick + origin, fee = unit_fee(p);
     int32_t left = quantity;
     while (left > 0) {
       const int k = slots.first_at(here, side, where);
@@ -244,7 +243,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       for (int side = 0; side < 2; ++side) {
         const int32_t quantity = side ? quote.ask_qty : quote.bid_qty;
         comes.set(side, quantity);
-        int32_t price = quote_price(pricing, p, side ? quote.ask_price : quote.bid_price, beat_price, side);
+        int32_t price = quote_price(p, side ? quote.ask_price : quote.bid_price, beat_price, side);
         const int32_t tick = price - origin;
         if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
         if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side)) {
