@@ -8,16 +8,24 @@ CUDA graph.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 import numpy as np
 import torch
 
+from kineticsim_env.engines.base import ENV_RESET, ENV_RESTART
 from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
 from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
+from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.errors import MarketError
+from kineticsim_env.tasks.base import observation_size
+
+if TYPE_CHECKING:
+    from kineticsim_env.envs.core import EnvCore
 
 _FLOATS, _BOOL = (torch.float32, torch.float64), (torch.bool,)
 
@@ -68,33 +76,21 @@ class OwnStep:
         final_info: What was known before any reset, float64 `[I, M]`.
     """
 
-    @torch.inference_mode(False)
-    def __init__(
-        self,
-        own: Own,
-        roles: Sequence[str],
-        tensors: Mapping[str, torch.Tensor],
-        state: Mapping[str, torch.Tensor],
-        *,
-        size_of: Callable[[str], int],
-        restart: Callable[[], None] | None,
-        keep_final: bool,
-    ) -> None:
-        """Connect the functions with the tensors of an environment that has been reset; calls each of them once.
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
+    def __init__(self, own: Own, core: EnvCore) -> None:
+        """Connect the functions with an environment, and call each of them once, in episodes that nobody plays.
 
         Args:
             own: The functions.
-            roles: Of each slot.
-            tensors: Those of the environment.
-            state: Those of the markets.
-            size_of: How many features a role has built in.
-            restart: Begins the next episodes of markets that are done; None where a step does not.
-            keep_final: Whether `final_info` is asked for.
+            core: The environment, whose warm starts are there.
         """
-        self._tensors, self._restart, self._own = tensors, restart, own
-        info = tensors["info"]
+        tensors, state, roles = core.tensors, core.simulator.tensors, core.roles
+        core._engine.launch(ENV_RESET)
+        self._tensors, self._own = tensors, own
+        self._restart = functools.partial(core._engine.launch, ENV_RESTART) if core.autoreset == SAME_STEP else None
+        restart, info = self._restart, tensors["info"]
         self._before = torch.zeros_like(info)
-        self.final_info = torch.zeros_like(info) if keep_final and restart else info
+        self.final_info = torch.zeros_like(info) if core.settings.final_info and restart else info
         self.failed, self._host = False, info.device.type == "cpu"
         self._groups = {
             role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
@@ -110,7 +106,8 @@ class OwnStep:
         self._sees = any(functions.features for functions in own.by_role.values())
         self._sums = torch.zeros_like(tensors["reward"])  # of all that functions returned: NaN and infinity stay in it
         for role, group in self._groups.items():
-            group.connect(tensors, state, self._before, size_of(role))
+            size = observation_size(role, queues=core.config.is_continuous)
+            group.connect(tensors, state, self._before, size)
         self._call_all_once()
         for group in self._groups.values():
             group.allocate(info.device, restart is not None and self._sees)
