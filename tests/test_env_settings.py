@@ -55,7 +55,7 @@ def test_constructors_hand_over_what_they_are_given(make, more, wanted):
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [
-        ("config", "paper", r"config: got str, allowed are a MarketConfig, None"),
+        ("config", "paper", r"config: got str, allowed are a MarketConfig, a dict of its fields, None"),
         ("auctions_per_step", 0, r"auctions_per_step: got 0, allowed is 1 to"),
         ("autoreset_mode", "never", r"autoreset_mode: got 'never', allowed are NEXT_STEP, SAME_STEP, DISABLED"),
         ("stagger", 1, r"stagger: got 1, allowed are True and False"),
