@@ -180,7 +180,7 @@ def environments_on_the_clock(mechanism: str, roles: tuple[str, ...], sizes: lis
     """Step and reset, over the ends of episodes, from warm starts; scenarios, with sizes of orders, are drawn anew."""
     task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
     config = clock_config(mechanism, 64, len(roles) > 1, **changes)
-    randomise = {"noise_spread": (2, 14), "fee": {"values": [0, 9]}, "max_order_qty": sizes}
+    randomise = {"noise_spread": (2, 14), "fee": {"values": [0, 9]}, "max_order_qty": {"values": sizes}}
     settings = EnvSettings(config, engine="cuda", auctions_per_step=2, randomise=randomise, num_scenarios=8)
     core = EnvCore(37, task, roles, slots_of(roles), settings)
     core.reset(seed=3)
