@@ -360,11 +360,21 @@ def good(*_):
             TypeError,
             r"reward: got a dict, allowed is a name of a built-in reward, or a func",
         ),
-        ({"reward": lambda b, a: b.bid}, AttributeError, r"before.bid: there is no such thing, allowed are mid, "),
+        (
+            {"reward": lambda b: b.cash},
+            ValueError,
+            r"reward: the function raised TypeError: .* takes 1 positional argum",
+        ),
+        ({"terminate": print}, TypeError, r"terminate: the function returned NoneType"),
+        (
+            {"reward": lambda b, a: b.bid},
+            ValueError,
+            r"reward: the function raised AttributeError: before.bid: there is no such thing, allowed are mid, ",
+        ),
         (
             {"features": [lambda a: a.reward]},
-            AttributeError,
-            r"after.reward: there is no such thing, allowed are mid, ",
+            ValueError,
+            r"features\[0\]: the function raised AttributeError: after.reward: there is no such thing, allowed are ",
         ),
     ],
 )
@@ -412,8 +422,9 @@ def test_after_a_function_that_raised_a_reset_goes_on(engine, place, mode):
     envs.reset(seed=2)
     envs.step(zeros)
     moody.mood = "bad"
-    with pytest.raises(RuntimeError, match="a bad day"):
+    with pytest.raises(RuntimeError, match="a bad day") as raised:
         envs.step(zeros)
+    assert raised.value.__notes__ == [f"raised by the function given as {place}{'[0]' * (place == 'features')}"]
     moody.mood = "good"
     for _ in range(2):
         with pytest.raises(gym.error.ResetNeeded, match="a function of yours raised.*call reset"):
