@@ -7,7 +7,7 @@ import torch
 
 from kineticsim_env.engines.base import Engine
 from kineticsim_env.envs.eager import EagerStep
-from kineticsim_env.envs.vector import TradingVectorEnv
+from kineticsim_env.envs.vector import TradingVectorEnv, host_copies
 
 M = 5
 
@@ -88,3 +88,21 @@ def test_copies_are_those_of_the_outputs_that_were_asked_for():
     rewards += 1
     assert [tensor.tolist() for tensor in copies] == [[0, 1, 2, 3, 4], [True] * M]
     assert eager.outputs[0] is rewards and eager.outputs[1] is flags
+
+
+@pytest.mark.parametrize("markets", [1, 3, 8, 31])
+def test_arrays_that_come_from_a_gpu_in_one_copy_are_those_tensors(markets):
+    """Whatever is beside each other: numbers of 8 bytes begin behind flags, and rows have strides."""
+    wide = torch.arange(markets * 39, dtype=torch.float32).view(markets, 39)
+    flags = torch.arange(markets) % 3 == 0
+    tensors = [
+        wide[:, :37],
+        flags,
+        torch.arange(markets) / 7,
+        flags.clone(),
+        torch.arange(15.0 * markets, dtype=torch.float64),
+    ]
+    arrays = host_copies(tensors)
+    for array, tensor in zip(arrays, tensors, strict=True):
+        assert array.dtype == tensor.numpy().dtype and array.shape == tuple(tensor.shape)
+        assert (array == tensor.numpy()).all()

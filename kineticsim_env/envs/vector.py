@@ -344,7 +344,9 @@ def _without_none(views: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
 
 def host_copies(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
     """Return tensors of a GPU as arrays, in one copy: each copy would wait for the GPU anew."""
-    packed = torch.cat([tensor.contiguous().view(-1).view(torch.uint8) for tensor in outputs]).cpu()
-    parts = packed.split_with_sizes([tensor.numel() * tensor.element_size() for tensor in outputs])
-    pairs = zip(parts, outputs, strict=True)
-    return [part.view(tensor.dtype).view(tensor.shape).numpy() for part, tensor in pairs]
+    rows = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in outputs]
+    padding = [-len(row) % 8 for row in rows]  # as a view of bytes has to begin at a multiple of its numbers' size
+    padded = [torch.nn.functional.pad(row, (0, more)) if more else row for row, more in zip(rows, padding, strict=True)]
+    parts = torch.cat(padded).cpu().split_with_sizes([len(row) for row in padded])
+    trios = zip(parts, rows, outputs, strict=True)
+    return [part[: len(row)].view(like.dtype).view(like.shape).numpy() for part, row, like in trios]
