@@ -8,7 +8,7 @@ import functools
 import pytest
 import torch
 from strategies import ENGINES
-from test_reward_hacking import assert_earns, assert_earns_nothing, one_thread  # noqa: F401
+from test_reward_hacking import assert_earns, assert_earns_nothing
 
 import kineticsim_env as ks
 from kineticsim_env import policies

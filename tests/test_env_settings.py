@@ -21,7 +21,8 @@ SMALL = {"engine": "numpy", "warmup": 1, "bank_size": 2}
 def test_constructors_have_its_defaults(kind):
     parameters = inspect.signature(kind).parameters
     shared = DEFAULTS.keys() & parameters
-    fixed = {"prefer_cpu"} if "stagger" in parameters else {"prefer_cpu", "autoreset_mode", "stagger", "validate"}
+    fixed = {"prefer_cpu", "own"}  # own: made of reward, features and terminate
+    fixed |= set() if "stagger" in parameters else {"autoreset_mode", "stagger", "validate"}
     assert shared == DEFAULTS.keys() - fixed
     assert {name: parameters[name].default for name in shared} == {name: DEFAULTS[name] for name in shared}
 
@@ -32,6 +33,7 @@ GIVEN = {
     "randomise": {"fee": (0, 9)},
     "num_scenarios": 5,
     "scenario_seed": 11,
+    "final_info": True,
     "engine": "numpy",
 }
 OF_MANY = {"autoreset_mode": AutoresetMode.NEXT_STEP, "stagger": False, "validate": True}
@@ -55,10 +57,11 @@ def test_constructors_hand_over_what_they_are_given(make, more, wanted):
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [
-        ("config", "paper", r"config: got str, allowed are a MarketConfig, None"),
+        ("config", "paper", r"config: got str, allowed are a MarketConfig, a dict of its fields, None"),
         ("auctions_per_step", 0, r"auctions_per_step: got 0, allowed is 1 to"),
         ("autoreset_mode", "never", r"autoreset_mode: got 'never', allowed are NEXT_STEP, SAME_STEP, DISABLED"),
         ("stagger", 1, r"stagger: got 1, allowed are True and False"),
+        ("final_info", 1, r"final_info: got 1, allowed are True and False"),
         ("validate", "no", r"validate: got 'no', allowed are True and False"),
     ],
 )

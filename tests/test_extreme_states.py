@@ -26,12 +26,12 @@ BOOKS = ((), ("bid",), ("ask",), ("bid", "ask"))
 VALUES = (-(2**30), 2**30)
 
 
-def extreme_environment(engine, window):
+def extreme_environment(engine, window, values=VALUES, **levers):
     """One market for each combination, in its extreme state; agents of every class, half of them momentum traders."""
-    cases = list(itertools.product(PREVIOUS_MIDS, LAST_TICKS if window else LAST_TICKS[:3], BOOKS, VALUES))
+    cases = list(itertools.product(PREVIOUS_MIDS, LAST_TICKS if window else LAST_TICKS[:3], BOOKS, values))
     config = MarketConfig(
         num_levels=LEVELS, init_price=16, num_agents=12, noise=0.25, momentum=0.5, maker=0.0, fundamental=0.25,
-        window=window, market_order_prob=0.2,
+        window=window, market_order_prob=0.2, **levers,
     )  # fmt: skip
     task = ManyLearnersTask(horizon=9, bank_size=0, warmup=0, mark="mid")
     kwargs = {"slots": slots_of(("trader",)), "autoreset_mode": "next_step", "stagger": False, "auctions_per_step": 1}
@@ -69,3 +69,20 @@ def test_engines_end_alike(kernels, monkeypatch, kernel, window):
     origins = oracle.simulator.tensors["price_origin"]
     if window:
         assert int(origins.max()) > FAR - 600 and int(origins.min()) < 600 - FAR, "the grid jumped that far"
+
+
+@pytest.mark.parametrize("rounding", ["even", "coin"])
+@pytest.mark.parametrize("window", [0, 3])
+@pytest.mark.parametrize("kernel", ["cpu", "warp and levers", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_prices_of_levers_end_alike(kernels, monkeypatch, kernel, window, rounding):
+    values = (1 - MOST, MOST - 1, 7)  # their ticks do not fit an int32 where the origin is far the other way
+    levers = {"reference": "fundamental", "tax": 1, "collar": 4, "tick_size": 3, "rounding": rounding}
+    oracle = extreme_environment("numpy", window, values, **levers)
+    if kernel in HOST_KERNELS:
+        monkeypatch.setattr(build, "load_cpu", lambda: kernels[kernel])
+    core = extreme_environment("cuda" if kernel == "cuda" else "cpu", window, values, **levers)
+    for each in (oracle, core):
+        step_twice(each)
+        # The oracle cuts a fundamental price that does not walk, too.
+        each.simulator.tensors["fundamental_price"].clamp_(-(2**30), 2**30)
+    assert_same([oracle, core], "after two steps")

@@ -213,6 +213,18 @@ def test_short_steps_count_the_auctions_that_they_play_towards_a_kernel_of_their
     assert played == -(-20.5 // auctions), "then a launch has to specialise"
 
 
+def test_only_steps_that_say_what_is_known_after_them_have_their_kernel(variants):
+    engine = open_engine(128, 1)
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    for _ in range(2):
+        engine._plans = {}
+        engine.prepare(0)
+        engine.prepare(1)
+        engine._tensors["info"] = torch.zeros(15, 1)
+    assert [defines.get("KS_INFO") for defines in variants] == [None, None, None, 1]
+    assert variants[3] == variants[1] | {"KS_INFO": 1}
+
+
 def test_only_runs_that_record_further_series_have_their_kernel(variants, monkeypatch):
     engine, taken = open_engine(128), []
     engine.set_parameters(rows_of(ks.MarketConfig()))

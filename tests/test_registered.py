@@ -251,13 +251,12 @@ def test_environments_that_make_does_not_make_itself():
         def __init__(self, **arguments):
             super().__init__(**arguments)
 
-    class Around(gym.Wrapper):
-        def __init__(self, **arguments):
-            super().__init__(ExecutionEnv(**arguments))
+    def around(**arguments):
+        return gym.Wrapper(ExecutionEnv(**arguments))
 
     limited = {"max_episode_steps": 12, **NO_HORIZON}
     assert gym.make(EnvSpec("Mine-v0", Mine), **limited).unwrapped.core.task.horizon == 12
-    assert gym.make(EnvSpec("Around-v0", Around), **limited).unwrapped.core.task.horizon == 100
+    assert gym.make(EnvSpec("Around-v0", around), **limited).unwrapped.core.task.horizon == 100
     assert ExecutionEnv(**limited).core.task.horizon == 12
     assert gym.make(EnvSpec("Mine-v0", Mine, max_episode_steps=15), **NO_HORIZON).unwrapped.core.task.horizon == 15
 

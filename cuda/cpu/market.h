@@ -42,7 +42,8 @@ struct Market : Book, MarketNumbers {
   int64_t bought[kMaxSlots], sold[kMaxSlots];
   int32_t traded = 0;  // volume of the last auction
   int32_t regime = 0;
-  Pricing pricing;     // of this auction, with levers
+  Pricing pricing;     // of this auction, with levers,
+  Middle middle;       // and the mid's
 
   Market(const Launch& launch, int64_t m, Scratch& scratch)
       : Book(launch.bid + m * launch.levels, launch.ask + m * launch.levels, launch.levels),
@@ -117,7 +118,7 @@ struct Market : Book, MarketNumbers {
   // orders, at the ends of the grid, are left out: most often all of them trade, and the ends need not be looked at.
   Auction submit_orders(const Seen& seen, int32_t value) {
     const int32_t mid2 = seen.mid2, offset = kLevers ? lever_reach(p) : order_reach(p);
-    if (kLevers) pricing = pricing_of(p, levels, mid2, coin(), last_tick, origin, fundamental);
+    if (kLevers) price_around(mid2);
     const int32_t near_low = lowest_order(mid2, offset), near_high = highest_order(mid2, offset);
     int32_t low = std::min(near_low, best_ask), high = std::max(near_high, best_bid);
     Auction auction = {};
@@ -132,7 +133,7 @@ struct Market : Book, MarketNumbers {
     low = low / kStep * kStep, high = high / kStep * kStep + kStep - 1;
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     copy_book(low, high);
-    const auto price = [&](bool buys, int32_t offset) { return limit_price(mid2, buys, offset); };
+    const auto price = [&](int32_t side, int32_t offset) { return limit_price(mid2, side, offset); };
     orders.submit(p, key, t, kLevers ? kBinsByOffset : mid2, seen.ret, value, price, buy, sell);
     reach(near_low, near_high);
     place_orders(mid2);
@@ -155,7 +156,7 @@ struct Market : Book, MarketNumbers {
     int low = cleared.low, high = cleared.high;
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     int32_t far_buys = (int32_t)orders.far[0], far_sells = (int32_t)orders.far[1];
-    const int32_t buys_at = marketable_price(true), sells_at = marketable_price(false);
+    const int32_t buys_at = marketable_price(0), sells_at = marketable_price(1);
     if (high >= buys_at) buy[buys_at] += far_buys, far_buys = 0;
     if (low <= sells_at) sell[sells_at] += far_sells, far_sells = 0;
     int32_t best = find_volume(low, high, far_buys, far_sells);
@@ -176,7 +177,7 @@ struct Market : Book, MarketNumbers {
   }
 
   void cancel_residue(const Auction&) {
-    const int32_t buys_at = marketable_price(true), sells_at = marketable_price(false);
+    const int32_t buys_at = marketable_price(0), sells_at = marketable_price(1);
     bid[buys_at] -= (int32_t)std::min<int64_t>(bid[buys_at], scratch.orders.far[0]);
     ask[sells_at] -= (int32_t)std::min<int64_t>(ask[sells_at], scratch.orders.far[1]);
   }
@@ -192,20 +193,24 @@ struct Market : Book, MarketNumbers {
   int32_t bid_at(const Quote& quote) const { return bid_place<kLevers>(p, quote, origin, levels); }
   int32_t ask_at(const Quote& quote) const { return ask_place<kLevers>(p, quote, origin, levels); }
   int32_t coin() const { return p.rounding == kRoundingCoin ? word_coin(walk_word()) : 0; }
-  int32_t limit_price(int32_t mid2, bool buys, int32_t offset) const {
-    return kLevers ? pricing.limit(buys, offset) : price_near_mid(mid2, offset, levels);
+  void price_around(int32_t mid2) {
+    pricing = pricing_of(p, levels, origin, fundamental, last_tick, coin());
+    middle = pricing.middle(mid2);
   }
-  int32_t marketable_price(bool buys) const {
-    return kLevers ? pricing.marketable(buys) : buys ? levels - 1 : 0;
+  int32_t limit_price(int32_t mid2, int32_t side, int32_t offset) const {
+    return kLevers ? pricing.limit(middle, side, offset) : price_near_mid(mid2, offset, levels);
+  }
+  int32_t marketable_price(int32_t side) const {
+    return kLevers ? pricing.marketable(side) : side ? 0 : levels - 1;
   }
   // The ticks between which all limit orders lie, and under levers marketable ones that are priced within the grid.
   int32_t lowest_order(int32_t mid2, int32_t offset) const {
     if (!kLevers) return price_near_mid(mid2, -offset, levels);
-    return std::min({pricing.limit(true, -offset), pricing.limit(false, -offset), pricing.marketable(true)});
+    return std::min({limit_price(mid2, 0, -offset), limit_price(mid2, 1, -offset), marketable_price(0)});
   }
   int32_t highest_order(int32_t mid2, int32_t offset) const {
     if (!kLevers) return price_near_mid(mid2, offset, levels);
-    return std::max({pricing.limit(true, offset), pricing.limit(false, offset), pricing.marketable(false)});
+    return std::max({limit_price(mid2, 0, offset), limit_price(mid2, 1, offset), marketable_price(1)});
   }
 
   void copy_book(int low, int high) {
@@ -219,15 +224,15 @@ struct Market : Book, MarketNumbers {
     for (int side = 0; side < 2; ++side) {
       int32_t* to = side ? scratch.sell.data() : scratch.buy.data();
       const int32_t towards = side ? -1 : 1;
-      to[limit_price(mid2, !side, kLevers ? towards * p.taker_offset : towards)] += orders.step[side];
-      to[limit_price(mid2, !side, -towards * p.maker_half_spread)] += orders.made[side];
+      to[limit_price(mid2, side, kLevers ? towards * p.taker_offset : towards)] += orders.step[side];
+      to[limit_price(mid2, side, -towards * p.maker_half_spread)] += orders.made[side];
       if (!orders.binned) continue;
       const int32_t* bins = orders.side_bins(side);
-      if (kLevers && !pricing.is_plain()) {
-        for (int j = 0; j <= 2 * orders.spread; ++j) to[pricing.limit(!side, j - orders.spread)] += bins[j];
+      if (kLevers && !pricing.follows_offsets(middle)) {
+        for (int j = 0; j <= 2 * orders.spread; ++j) to[pricing.limit(middle, side, j - orders.spread)] += bins[j];
         continue;
       }
-      const int32_t first = kLevers ? pricing.centre - orders.spread - towards * p.tax : orders.first_tick(mid2);
+      const int32_t first = kLevers ? middle.tick - orders.spread - towards * p.tax : orders.first_tick(mid2);
       if (first >= 0 && first + orders.width <= levels) {
         add_rows(to + first, bins, orders.width);
       } else {

@@ -63,7 +63,7 @@ struct Orders {
   // The tick of the first bin, which may be off the grid: prices are clamped when the bins are put on it.
   int32_t first_tick(int32_t mid2) const { return (mid2 >> 1) - spread; }
 
-  // All agents' orders. Noise orders that are not binned go to `buy` and `sell`, the book, at their price(buys, offset).
+  // All agents' orders. Noise orders that are not binned go to `buy` and `sell`, the book, at their price(side, offset).
   template <typename Price>
   void submit(const MarketParams& p, uint64_t key, int64_t t, int32_t mid2, int32_t ret, int32_t fundamental_side,
               const Price& price, int32_t* buy, int32_t* sell) {
@@ -150,7 +150,7 @@ struct Orders {
       const bool buys = word_is_buy(low[i]);
       const int32_t q = half_quantity(high[i], max_qty);
       const int32_t far_q = word_is_marketable(low[i], threshold) ? q : 0;
-      place[i] = price(buys, half_offset(high[i], d));
+      place[i] = price(!buys, half_offset(high[i], d));
       qty[i] = q - far_q;
       sums[0] += buys ? q : 0;
       sums[1] += buys ? 0 : q;

@@ -105,7 +105,8 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     ArrivalBlock arrivals;
     const int32_t mid = mid2();  // nothing that rests changes before the next beat
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
-    const bool has_value = p.num_fundamental > 0;
+    const bool has_value = p.num_fundamental > 0, plain = this->pricing.is_plain();
+    const Pricing pricing = this->pricing;
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
       arrivals.draw(p, now, ret, key, e, count);
@@ -114,7 +115,8 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
         if (i >= count) break;
         Arrival a = arrivals.at(i);
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
-        const int32_t tick = order_tick(pricing, mid, a.offset, a.sells, a.marketable);
+        const int32_t tick = plain ? order_tick<true>(pricing, mid, a.offset, a.sells, a.marketable)
+                                   : order_tick<false>(pricing, mid, a.offset, a.sells, a.marketable);
         waiting[a.sells][tick] += a.quantity;
         occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
         marketable[a.sells] += a.marketable ? a.quantity : 0;
@@ -142,10 +144,8 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
 
   KS_ON_LANE void replace_quotes(const Quote* fresh) {
     for (int k = 0; k < slots.count(); ++k) {
-      Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
-      quote.bid_price = quote_price(pricing, p, quote.bid_price, beat_price, 0);
-      quote.ask_price = quote_price(pricing, p, quote.ask_price, beat_price, 1);
-      slots.quotes[k] = quote;
+      const Quote quote = apply_pre_trade_limits(fresh[k], slots.accounts[k].inventory, p);
+      slots.quotes[k] = quote_under_levers(p, quote, beat_price);
     }
     find_quotes();
   }
@@ -212,12 +212,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
       if (!kSlots) occupied[w] = full;
     }
     if (best > 0) {
-      int32_t near = lowest;
-      if (p.tie == kTieMid) {
-        const int32_t twice = (mid >> 1) + (mid & (int32_t)t & 1);
-        near = (int32_t)(on_multiple((int64_t)twice + origin, p.tick_size, 0) - origin);
-      }
-      last_tick = clamp_to(near, lowest, highest);
+      last_tick = clearing_price_under_levers(p, levels, origin, mid, t, lowest, highest);
       volume += best;
       trades += 1;
     }
@@ -241,7 +236,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   // Give each quote its share of what traded at its tick; the book keeps the built-in rest.
   KS_ON_LANE void fill_quotes() {
     const uint64_t word = random_word(key, t, kRationWord);
-    const int64_t price = (int64_t)last_tick + origin, fee = (int64_t)p.fee + 1000 * (int64_t)p.tax;
+    const int64_t price = (int64_t)last_tick + origin, fee = unit_fee(p);
     for (int side = 0; side < 2; ++side) {
       int32_t places[EventSlots<kSlots>::kRoom], quantities[EventSlots<kSlots>::kRoom], left[EventSlots<kSlots>::kRoom];
       for (int k = 0; k < slots.count(); ++k) {
@@ -276,7 +271,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   // Of marketable orders that were not filled, where they ended up.
   KS_ON_LANE void cancel_residue() {
     for (int side = 0; side < 2; ++side) {
-      const int32_t tick = pricing.taker[side], here = book.resting(tick, side);
+      const int32_t tick = pricing.marketable(side), here = book.resting(tick, side);
       const int32_t unwanted = here < marketable[side] ? here : (int32_t)marketable[side];
       if (unwanted == 0) continue;
       book.row[tick] += side ? unwanted : -unwanted;

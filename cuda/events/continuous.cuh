@@ -96,14 +96,14 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   KS_ON_LANE bool take_events(uint32_t until) {
     const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
-    return pricing.plain && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
+    return pricing.is_plain() && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
   }
 
   // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded.
   template <bool kPlain>
   KS_ON_LANE bool take_events(uint32_t until) {
     const RegimeParams now = this->now;
-    const LivePricing pricing = this->pricing;
+    const Pricing pricing = this->pricing;
     const bool has_value = p.num_fundamental > 0;
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     Touch touch = {book, last_tick, 0, 0};
@@ -150,10 +150,9 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   // A built-in agent's order is matched, and what is left of it rests. Returns false if the market has to stop.
   template <bool kPlain>
-  KS_AT_ONCE bool take_order(Touch& touch, const LivePricing& pricing, const Arrival& a, int32_t mid, int32_t side) {
+  KS_AT_ONCE bool take_order(Touch& touch, const Pricing& pricing, const Arrival& a, int32_t mid, int32_t side) {
     const int32_t other = 1 - side;
-    const int32_t tick = kPlain ? plain_tick(pricing, mid, a.offset, side, a.marketable)
-                                : order_tick(pricing, mid, a.offset, side, a.marketable);
+    const int32_t tick = order_tick<kPlain>(pricing, mid, a.offset, side, a.marketable);
     const int32_t last = touch.book.flip(tick, other);
     int32_t left = a.quantity;
     if (kSlots > 1 && slots.best.of(other) <= last) {  // a learned quote is within reach
@@ -204,12 +203,10 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   // Up to `most` units of the single slot's quote, at a tick of the grid.
   KS_AT_ONCE int32_t fill_quote(int32_t tick, int32_t most, int32_t side) {
     const int32_t quantity = slots.quantity(0, side), units = min_of(most, quantity);
-    slots.fill(0, side, (int64_t)tick + origin, units, maker_fee());
+    slots.fill(0, side, (int64_t)tick + origin, units, unit_fee(p));
     slots.set_quantity(0, side, quantity - units);
     return units;
   }
-
-  KS_ON_LANE int64_t maker_fee() const { return (int64_t)p.fee + 1000 * (int64_t)p.tax; }
 
   // Whether a side stays below 2^31 with so many units more.
   KS_ON_LANE bool has_room(int32_t side, int32_t more) {
@@ -230,7 +227,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       if (kWithSeries) taken += negated(side, units);
       last_tick = book.flip(here, other);
       if (kSlots && taker >= 0)
-        slots.fill(taker, side, (int64_t)last_tick + origin, units, maker_fee() + p.taker_fee);
+        slots.fill(taker, side, (int64_t)last_tick + origin, units, unit_fee(p) + p.taker_fee);
       quantity -= units;
     }
     return quantity;
@@ -254,7 +251,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       if (k < 0) break;
       if (left == 0) continue;
       const int32_t units = min_of(left, slots.quantity(k, side));
-      slots.fill(k, side, price, units, maker_fee());
+      slots.fill(k, side, price, units, unit_fee(p));
       slots.set_quantity(k, side, slots.quantity(k, side) - units);
       left -= units;
     }
@@ -272,7 +269,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       for (int side = 0; side < 2; ++side) {
         const int32_t quantity = side ? quote.ask_qty : quote.bid_qty;
         comes.set(side, quantity);
-        int32_t price = quote_price(pricing, p, side ? quote.ask_price : quote.bid_price, beat_price, side);
+        int32_t price = quote_price(p, side ? quote.ask_price : quote.bid_price, beat_price, side);
         const int32_t tick = price - origin;
         if (side ? tick < 0 : tick >= levels) price = origin + (side ? pricing.lowest : pricing.highest);
         if (price == slots.price(k, side) && quantity > 0 && quantity <= slots.quantity(k, side)) {

@@ -33,7 +33,7 @@ struct EventMarket : MarketNumbers {
   EventBook<Width> book;
   EventSlots<kSlots> slots;
   RegimeParams now;
-  LivePricing pricing;
+  Pricing pricing;
   int32_t regime, ret, beat_price;
   int64_t volume, trades;
   uint64_t g, next_beat;   // the next event, and that before which the next beat comes
@@ -98,7 +98,7 @@ struct EventMarket : MarketNumbers {
     const int32_t tick = slots.price(k, side) - origin;
     if (slots.quantity(k, side) <= 0 || (side ? tick >= levels : tick < 0)) return -1;
     if (kContinuous) return (uint32_t)tick < (uint32_t)levels ? tick : -1;
-    return nearest_multiple(pricing, tick);
+    return pricing.nearest_multiple(tick);
   }
   KS_ON_LANE int32_t place(int k, int32_t side) const {
     const int32_t tick = tick_of(k, side);
@@ -138,7 +138,8 @@ struct EventMarket : MarketNumbers {
     // Between beats, the last one's coin; at a beat this is done anew.
     const int64_t b = next_beat == g ? beat : beat - 1;
     const bool tossed = p.rounding == kRoundingCoin;
-    pricing = pricing_of(p, levels, origin, fundamental, beat_price, tossed ? random_word(key, b, kWalkWord) : 0);
+    const int32_t coin = tossed ? word_coin(random_word(key, b, kWalkWord)) : 0;
+    pricing = pricing_of(p, levels, origin, fundamental, grid_tick(beat_price, origin), coin);
   }
 
   // Move the grid if the mid asks for it. Returns false if the market has to stop.
@@ -180,7 +181,7 @@ struct EventMarket : MarketNumbers {
       now = parameters_in_force(p, launch.regimes, regime);
     }
     if ((now.walk_threshold | now.jump_threshold) != 0)
-      fundamental = moved_fundamental(now, random_word(key, b, kWalkWord), fundamental);
+      fundamental = walk_fundamental(now, random_word(key, b, kWalkWord), fundamental);
   }
 
   KS_ON_LANE void take_return() {

@@ -137,17 +137,22 @@ KS_RULE int32_t order_reach(const MarketParams& p) {
 
 // Options ------------------------------------------------------------------------------------------------------------
 
-KS_RULE int32_t walk_fundamental(const MarketParams& p, uint64_t word, int32_t price) {
+// Params: MarketParams, or the RegimeParams that are in force.
+template <typename Params>
+KS_RULE int32_t walk_fundamental(const Params& p, uint64_t word, int32_t price) {
   if ((int32_t)(word & 0xffff) < p.walk_threshold) price += word_is_buy(word) ? 1 : -1;
   if ((int32_t)((word >> 32) & 0xffff) < p.jump_threshold) price += (word >> 63) ? p.jump_size : -p.jump_size;
   return clamp_to(price, -kMaxPrice, kMaxPrice);
 }
 
-// What cancellation leaves of quantity q at tick p; side 0 is bid, 1 is ask. It takes word kCancelWord + p / 2, or only the
-// tick's half of it: the low half for an even tick, the high half for an odd one.
+// What cancellation takes of quantity q at tick p, and what it leaves; side 0 is bid, 1 is ask. It takes word
+// kCancelWord + p / 2, or only the tick's half of it: the low half for an even tick, the high half for an odd one.
+KS_RULE int32_t cancelled(int32_t q, int32_t threshold, uint32_t half, int32_t side) {
+  const uint32_t r = (half >> (16 * side)) & 0xffffu;
+  return (int32_t)(((uint64_t)(uint32_t)q * (uint32_t)threshold + r) >> 16);
+}
 KS_RULE int32_t after_cancel_half(int32_t q, int32_t threshold, uint32_t half, int32_t side) {
-  uint32_t r = (half >> (16 * side)) & 0xffffu;
-  return q - (int32_t)(((uint64_t)(uint32_t)q * (uint32_t)threshold + r) >> 16);
+  return q - cancelled(q, threshold, half, side);
 }
 KS_RULE int32_t after_cancel(int32_t q, int32_t threshold, uint64_t word, int32_t p, int32_t side) {
   return after_cancel_half(q, threshold, (uint32_t)(word >> (32 * (p & 1))), side);

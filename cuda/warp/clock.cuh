@@ -179,7 +179,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // The orders of events `from` to `until` of this interval, which all see one mid.
   __device__ __forceinline__ bool take_stretch(int32_t from, int32_t until, int32_t seen_mid2) {
-    if (kLevers) pricing = pricing_of(p, levels, seen_mid2, coin_of_beat, last_tick, origin, fundamental);
+    if (kLevers) Base::price_around(seen_mid2, coin_of_beat);
     const int32_t mid2 = kWithCoin && !kLevers ? rounded_mid2(p, seen_mid2, coin_of_beat) : seen_mid2;
     const uint32_t rows = scattered ? to_waiting() : 0;
     uint32_t buys_before = 0, sells_before = 0;
@@ -191,8 +191,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     far_buys = add_within_int32(far_buys, buys), far_sells = add_within_int32(far_sells, sells);
     if (!scattered) return true;
     if (leads()) {
-      waiting(buy)[kLevers ? pricing.marketable(true) : levels - 1] += buys;
-      waiting(sell)[kLevers ? pricing.marketable(false) : 0] += sells;
+      waiting(buy)[kLevers ? pricing.marketable(0) : levels - 1] += buys;
+      waiting(sell)[kLevers ? pricing.marketable(1) : 0] += sells;
     }
     __syncwarp();
     return !careful || !(is_full(true, buys_before) | is_full(false, sells_before));

@@ -16,11 +16,11 @@ struct MarketOnChip : MarketState<kBins> {
   using State = MarketState<kBins>;
   using State::best_ask, State::best_bid, State::book_is_stored, State::buy, State::error, State::first_word,
       State::fundamental, State::grid, State::lane, State::last_tick, State::launch, State::leads, State::levels,
-      State::m, State::origin, State::p, State::prepared, State::prev_mid2, State::pricing, State::reach, State::room,
-      State::roomy, State::sell, State::stopped, State::t, State::trades, State::volume, State::words_left;
+      State::m, State::middle, State::origin, State::p, State::prepared, State::prev_mid2, State::pricing, State::reach,
+      State::room, State::roomy, State::sell, State::stopped, State::t, State::trades, State::volume, State::words_left;
   using State::cancel, State::change_regime, State::coin, State::count_room, State::find_ask, State::find_bid,
-      State::growth, State::hash_market_words, State::mark, State::market_word, State::next_auction, State::ration_word,
-      State::shift_grid, State::store_book;
+      State::growth, State::hash_market_words, State::mark, State::market_word, State::next_auction, State::price_around,
+      State::ration_word, State::shift_grid, State::store_book;
 
   static constexpr bool kLevers = kWithLevers;
   const int32_t chunks;          // of the clearing range
@@ -209,7 +209,7 @@ struct MarketOnChip : MarketState<kBins> {
         __syncwarp();  // before orders reach the grid
       }
     }
-    if (kLevers) pricing = pricing_of(p, levels, seen.mid2, coin(), last_tick, origin, fundamental);
+    if (kLevers) price_around(seen.mid2, coin());
     const int32_t mid2 = kWithCoin && !kLevers ? rounded_mid2(p, seen.mid2, coin()) : seen.mid2;
     State::submit_orders(first_word, t, mid2, seen.ret, value);
     Cleared& cleared = auction.cleared;
@@ -228,9 +228,9 @@ struct MarketOnChip : MarketState<kBins> {
   // lies, are put on the grid. Returns whether all limit orders are within the range.
   __device__ __forceinline__ bool place_marketable(Auction& auction) {
     Cleared& cleared = auction.cleared;
-    const int32_t buys_at = pricing.marketable(true), sells_at = pricing.marketable(false), reach_now = lever_reach(p);
-    const int32_t low = min_of(pricing.limit(true, -reach_now), pricing.limit(false, -reach_now));
-    const int32_t high = max_of(pricing.limit(true, reach_now), pricing.limit(false, reach_now));
+    const int32_t buys_at = pricing.marketable(0), sells_at = pricing.marketable(1), reach_now = lever_reach(p);
+    const int32_t low = min_of(pricing.limit(middle, 0, -reach_now), pricing.limit(middle, 1, -reach_now));
+    const int32_t high = max_of(pricing.limit(middle, 0, reach_now), pricing.limit(middle, 1, reach_now));
     if (buys_at <= cleared.top()) {
       if (leads()) buy[buys_at] += auction.far_buys;
       cleared.above = 0;
@@ -292,8 +292,8 @@ struct MarketOnChip : MarketState<kBins> {
     const int at_bid = auction.at_bid, at_ask = auction.at_ask;
     __syncwarp();
     if (leads()) {
-      const int32_t buys_at = kLevers ? pricing.marketable(true) : levels - 1;
-      const int32_t sells_at = kLevers ? pricing.marketable(false) : 0;
+      const int32_t buys_at = kLevers ? pricing.marketable(0) : levels - 1;
+      const int32_t sells_at = kLevers ? pricing.marketable(1) : 0;
       if (!kLevers || buys_at > cleared.top()) buy[buys_at] += auction.far_buys;
       if (!kLevers || sells_at < cleared.base) sell[sells_at] += auction.far_sells;
     }
@@ -345,7 +345,7 @@ struct MarketOnChip : MarketState<kBins> {
   // What rests at a grid's end can only be the best of its side.
   __device__ __forceinline__ void cancel_residue(const Auction& auction) {
     if (kLevers) {
-      cancel_residue_at(pricing.marketable(true), pricing.marketable(false), auction);
+      cancel_residue_at(pricing.marketable(0), pricing.marketable(1), auction);
       return;
     }
     if (best_bid == levels - 1) {

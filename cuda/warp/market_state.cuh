@@ -162,6 +162,11 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
     return prepared ? prepared_coin : word_coin(market_word(kWalkWord));
   }
 
+  __device__ __forceinline__ void price_around(int32_t mid2, int32_t coin) {
+    Flow::pricing = pricing_of(p, levels, origin, fundamental, last_tick, coin);
+    Flow::middle = Flow::pricing.middle(mid2);
+  }
+
   __device__ __forceinline__ void next_auction() {
     t += 1;
     words_left = max_of(words_left - 1, 0);

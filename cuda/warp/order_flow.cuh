@@ -25,7 +25,8 @@ struct OrderFlow {
 
   MarketParams p;                // those in force: a regime changes them
   const MarketParams& own_row;   // the market's
-  Pricing pricing;               // of this auction, with levers
+  Pricing pricing;               // of this auction, with levers,
+  Middle middle;                 // and the mid's
   const int lane, levels, grid;  // grid: ticks in shared memory, a multiple of a warp
   int* const sell;               // shared [grid]: the resting book, and within an auction the whole interest
   int* const buy;                // shared [grid], follows sell
@@ -71,8 +72,8 @@ struct OrderFlow {
 
   // How far beyond the mid momentum and fundamental agents price.
   __device__ __forceinline__ int32_t taker_offset() const { return kWithLevers ? p.taker_offset : 1; }
-  __device__ __forceinline__ int32_t limit_price(int32_t mid2, bool buys, int32_t offset) const {
-    return kWithLevers ? pricing.limit(buys, offset) : price_near_mid(mid2, offset, levels);
+  __device__ __forceinline__ int32_t limit_price(int32_t mid2, int32_t side, int32_t offset) const {
+    return kWithLevers ? pricing.limit(middle, side, offset) : price_near_mid(mid2, offset, levels);
   }
 
   // The address that an order is added at: its bin, given the sells' bin of its offset, or its tick.
@@ -81,7 +82,7 @@ struct OrderFlow {
   }
   __device__ __forceinline__ uint32_t address_on_grid(int32_t mid2, uint32_t buys, int32_t offset, bool marketable) const {
     if (marketable) return shared_address(bins + buys);
-    return shared_address(sell + limit_price(mid2, buys, offset)) + 4 * grid * buys;
+    return shared_address(sell + limit_price(mid2, 1 - buys, offset)) + 4 * grid * buys;
   }
 
   __device__ __forceinline__ void noise_order(uint64_t word, int32_t mid2, uint32_t lowest) {
@@ -194,7 +195,7 @@ struct OrderFlow {
       const uint32_t ticks = i == 0 ? bin_ticks : ticks_of(first_bin() + i);
       const int offset = i == 0 ? bin_offset : offset_of(first_bin() + i);
       if (ticks != kNoTicks && sums[i] > 0)
-        add_at(ticks + rows + 4 * limit_price(mid2, first_bin() + i >= width, offset), sums[i]);
+        add_at(ticks + rows + 4 * limit_price(mid2, first_bin() + i < width, offset), sums[i]);
     }
     __syncwarp();
   }

@@ -145,8 +145,8 @@ class BatchedParallelEnv(BaseMarketEnv):
         self._active = torch.ones(shape, dtype=torch.bool, device=core.device)
         self._active_by_role = self._by_role(self._active)
         self._over = torch.zeros(self.num_envs, dtype=torch.bool, device=core.device)
-        self._observation = {role: core.observation(role, slots) for role, slots in self.groups.items()}
-        self._final = {role: core.final_observation(role, slots) for role, slots in self.groups.items()}
+        self._observation = {role: core.seen("observation", role, slots) for role, slots in self.groups.items()}
+        self._final = {role: core.seen("final_observation", role, slots) for role, slots in self.groups.items()}
         # Tensors of our own: what is done to the core's leaves them as they are.
         self._infos = core.final_info
         self._done = core.tensors["done"].view(-1)

@@ -7,7 +7,6 @@ results are handed out (NumPy or torch, copied or live, per agent) is left to th
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,9 +16,8 @@ import torch
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.engines.base import ENV_RESET, ENV_RESTART, ENV_STEP
+from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
-from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
 from kineticsim_env.envs.scenarios import as_table, check_replaced, make_scenarios, num_rows, pack_table
@@ -100,7 +98,7 @@ class EnvCore:
         self._allocate()
         self._warm_starts = WarmStarts(self.simulator, task)
         self._use_bank(self._warm_starts.run(self.scenarios))
-        self.own = self._own_step(settings.own)
+        self.own = None if settings.own is None else OwnStep(settings.own, self)
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
@@ -115,22 +113,6 @@ class EnvCore:
         self._engine.bind({**self.tensors, "fills": self.fills})
         self._done = self.tensors["done"].numpy() if self.host else None
 
-    def _own_step(self, own: Own | None) -> OwnStep | None:
-        """Connect a user's functions; they are called once, in markets of a first episode that nobody plays."""
-        if own is None:
-            return None
-        self._engine.launch(ENV_RESET)
-        restart = functools.partial(self._engine.launch, ENV_RESTART) if self.autoreset == SAME_STEP else None
-        return OwnStep(
-            own,
-            self.roles,
-            self.tensors,
-            self.simulator.tensors,
-            size_of=lambda role: observation_size(role, queues=self.config.is_continuous),
-            restart=restart,
-            keep_final=self.settings.final_info,
-        )
-
     def observation_space(self, role: str) -> gym.spaces.Box:
         """Return a new observation space for a role; see `Task.observation_space`. A user's features have no bounds."""
         space = self._space(role)
@@ -139,21 +121,17 @@ class EnvCore:
     def _space(self, role: str) -> gym.spaces.Box:
         return self.task.observation_space(role, queues=self.config.is_continuous)
 
-    def observation(
-        self, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
+    def seen(
+        self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
     ) -> torch.Tensor:
-        """Return the view of what slots of a role see, float32 `[M, F]` or `[M, n, F]`; `tensors` are the core's."""
-        return self._seen("observation", role, slots, tensors)
+        """Return the view of what slots of a role see, float32 `[M, F]` or `[M, n, F]`.
 
-    def final_observation(
-        self, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
-    ) -> torch.Tensor:
-        """Return the view of what they saw before any reset, likewise."""
-        return self._seen("final_observation", role, slots, tensors)
-
-    def _seen(
-        self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None
-    ) -> torch.Tensor:
+        Args:
+            name: `"observation"`, or `"final_observation"` before any reset.
+            role: Theirs.
+            slots: Which; all of the role, or the only one.
+            tensors: In place of the environment's own, under the same names.
+        """
         if self.own is not None:
             return getattr(self.own, name)(role)
         used = observation_size(role, queues=self.config.is_continuous)

@@ -8,16 +8,24 @@ CUDA graph.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import gymnasium as gym
 import numpy as np
 import torch
 
+from kineticsim_env.engines.base import ENV_RESET, ENV_RESTART
 from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
 from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
+from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.errors import MarketError
+from kineticsim_env.tasks.base import observation_size
+
+if TYPE_CHECKING:
+    from kineticsim_env.envs.core import EnvCore
 
 _FLOATS, _BOOL = (torch.float32, torch.float64), (torch.bool,)
 
@@ -68,33 +76,21 @@ class OwnStep:
         final_info: What was known before any reset, float64 `[I, M]`.
     """
 
-    @torch.inference_mode(False)
-    def __init__(
-        self,
-        own: Own,
-        roles: Sequence[str],
-        tensors: Mapping[str, torch.Tensor],
-        state: Mapping[str, torch.Tensor],
-        *,
-        size_of: Callable[[str], int],
-        restart: Callable[[], None] | None,
-        keep_final: bool,
-    ) -> None:
-        """Connect the functions with the tensors of an environment that has been reset; calls each of them once.
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
+    def __init__(self, own: Own, core: EnvCore) -> None:
+        """Connect the functions with an environment, and call each of them once, in episodes that nobody plays.
 
         Args:
             own: The functions.
-            roles: Of each slot.
-            tensors: Those of the environment.
-            state: Those of the markets.
-            size_of: How many features a role has built in.
-            restart: Begins the next episodes of markets that are done; None where a step does not.
-            keep_final: Whether `final_info` is asked for.
+            core: The environment, whose warm starts are there.
         """
-        self._tensors, self._restart, self._own = tensors, restart, own
-        info = tensors["info"]
+        tensors, state, roles = core.tensors, core.simulator.tensors, core.roles
+        core._engine.launch(ENV_RESET)
+        self._tensors, self._own = tensors, own
+        self._restart = functools.partial(core._engine.launch, ENV_RESTART) if core.autoreset == SAME_STEP else None
+        restart, info = self._restart, tensors["info"]
         self._before = torch.zeros_like(info)
-        self.final_info = torch.zeros_like(info) if keep_final and restart else info
+        self.final_info = torch.zeros_like(info) if core.settings.final_info and restart else info
         self.failed, self._host = False, info.device.type == "cpu"
         self._groups = {
             role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
@@ -102,11 +98,16 @@ class OwnStep:
         }
         self._paid = info[len(info) - len(roles) :]  # the rows of the episodes' returns
         assert SLOT_INFOS[-1] == "episode_return"
+        self._reward_by_slot = tensors["reward"].t()
+        self._reward_array = tensors["reward"].numpy() if self._host else np.zeros(0)
+        self._payers = [group for group in self._groups.values() if group.functions.reward]
+        self._pays, self._keeps_final = own.pays, self.final_info is not info
         self._terminates = any(functions.terminate for functions in own.by_role.values())
         self._sees = any(functions.features for functions in own.by_role.values())
         self._sums = torch.zeros_like(tensors["reward"])  # of all that functions returned: NaN and infinity stay in it
         for role, group in self._groups.items():
-            group.connect(tensors, state, self._before, size_of(role))
+            size = observation_size(role, queues=core.config.is_continuous)
+            group.connect(tensors, state, self._before, size)
         self._call_all_once()
         for group in self._groups.values():
             group.allocate(info.device, restart is not None and self._sees)
@@ -142,22 +143,26 @@ class OwnStep:
                 "load a state"
             )
 
-    @torch.no_grad()
     def finish(self) -> None:
         """Call the functions after the engine has played, and begin the episodes that the mode says."""
         self.failed = True
-        if self._terminates:
-            self._end_episodes()
-        if self._own.pays:
-            self._pay()
-        if self._sees:
-            self._see(final=self._restart is not None)
-        if self._restart is not None:
-            if self.final_info is not self._tensors["info"]:
-                self.final_info.copy_(self._tensors["info"])
-            self._restart()
+        records = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # what torch.no_grad does, in a tenth of the time
+        try:
+            if self._terminates:
+                self._end_episodes()
+            if self._pays:
+                self._pay()
             if self._sees:
-                self._see()
+                self._see(final=self._restart is not None)
+            if self._restart is not None:
+                if self._keeps_final:
+                    self.final_info.copy_(self._tensors["info"])
+                self._restart()
+                if self._sees:
+                    self._see()
+        finally:
+            torch._C._set_grad_enabled(records)
         self.failed = False
 
     def _end_episodes(self) -> None:
@@ -176,14 +181,17 @@ class OwnStep:
     def _pay(self) -> None:
         """Ask the functions for rewards; those who took no part in the decision have none."""
         reward = self._tensors["reward"]
-        for group in self._groups.values():
+        for group in self._payers:
             function = group.functions.reward
             if function is not None:
                 paid = self._called(group, "reward", function, (group.before, group.outcome), _FLOATS)
                 group.results["reward"].copy_(paid)
         reward.masked_fill_(self._tensors["idle"], 0.0)
-        self._paid.add_(reward.t())
-        self._watch("reward", reward, reward)
+        self._paid.add_(self._reward_by_slot)
+        if not self._host:
+            self._sums.add_(reward)
+        elif not math.isfinite(self._reward_array.sum()):  # in which NaN and infinity stay
+            self._refuse("reward", reward)
 
     def _see(self, final: bool = False) -> None:
         """Write observations with the user's features: before any reset, or as they are."""
@@ -197,7 +205,10 @@ class OwnStep:
                 place += part.shape[-1]
             if place > built_in:
                 added = whole[..., built_in:]
-                self._watch(f"features of a {group.role}", added, added.sum(-1), group)
+                if not self._host:
+                    group.of_slots(self._sums).add_(added.sum(-1))
+                elif not math.isfinite(added.sum()):
+                    self._refuse(f"features of a {group.role}", added)
 
     @torch.no_grad()
     def opened(self, mask: torch.Tensor | None = None) -> None:
@@ -253,13 +264,11 @@ class OwnStep:
             f"{of}: the function returned {found}, allowed is a tensor {kinds} {list(group.shape)}{more} on {device}"
         )
 
-    def _watch(self, name: str, numbers: torch.Tensor, sums: torch.Tensor, group: _Group | None = None) -> None:
-        """Refuse NaN and infinity: at once in host memory, at the next look on a GPU."""
-        if not self._host:
-            place = self._sums if group is None else group.of_slots(self._sums)
-            place.add_(sums)
-        elif not math.isfinite(float(numbers.sum(dtype=torch.float64))):  # in which NaN and infinity stay
-            market = int(np.argmin(torch.isfinite(numbers).view(len(numbers), -1).all(1).numpy()))
+    def _refuse(self, name: str, numbers: torch.Tensor) -> None:
+        """Raise ValueError if one is NaN or infinite, as their sum is."""
+        finite = torch.isfinite(numbers).reshape(len(numbers), -1).all(1).numpy()
+        if not finite.all():
+            market = int(np.argmin(finite))
             raise ValueError(f"{name}: got {numbers[market].tolist()} for market {market}, allowed are finite numbers")
 
     def check_numbers(self) -> None:

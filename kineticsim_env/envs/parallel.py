@@ -298,7 +298,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         views: list[torch.Tensor] = []
         for role in dict.fromkeys(roles):
             first = roles.index(role)
-            views += self.core.observation(role, slice(first, first + roles.count(role)))[0].unbind(0)
+            views += self.core.seen("observation", role, slice(first, first + roles.count(role)))[0].unbind(0)
         return views
 
     def _add_final(self, infos: dict[str, dict[str, Any]], playing: list[int]) -> None:

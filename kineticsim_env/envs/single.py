@@ -159,7 +159,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         self._was_reset = True
 
     def _observation(self) -> np.ndarray:
-        return self.core.observation(self._role, 0)[0].cpu().numpy().copy()
+        return self.core.seen("observation", self._role, 0)[0].cpu().numpy().copy()
 
     def _infos(self) -> dict[str, Any]:
         slot = self.core.simulator.tensors

@@ -177,10 +177,10 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
     def _views(self, tensors: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
         """Return observation, final observation, reward, terminated, truncated, over and infos `[I, M]`."""
         core, role = self.core, self._role
-        final = core.final_observation(role, 0, tensors) if self._same_step else None
+        final = core.seen("final_observation", role, 0, tensors) if self._same_step else None
         flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
         info = core.final_info if self._own else tensors["info"] if self._has_info else None
-        return core.observation(role, 0, tensors), final, *flags, info
+        return core.seen("observation", role, 0, tensors), final, *flags, info
 
     # Gymnasium's interface --------------------------------------------------------------------------------------------
 
