@@ -250,6 +250,12 @@ class BatchedParallelEnv(BaseMarketEnv):
         torch.logical_not(self._ended, out=self._active)
         self._was_reset = True
 
+    def _was_cloned(self) -> None:
+        kept = self._rows, self._active, self._over
+        self._make_buffers()
+        for tensor, former in zip((self._rows, self._active, self._over), kept, strict=True):
+            tensor.copy_(former)
+
     def close(self) -> None:
         """Raise what is left in the error words."""
         self.core.close()

@@ -270,6 +270,10 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     def _was_loaded(self) -> None:
         self._was_reset = True
 
+    def _was_cloned(self) -> None:
+        self._viewer = self.render_mode = None
+        self._seen = self._views(self.core.roles)
+
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""
         if agent is not None and not is_one_of(agent, self.possible_agents):

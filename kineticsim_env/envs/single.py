@@ -158,6 +158,9 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     def _was_loaded(self) -> None:
         self._was_reset = True
 
+    def _was_cloned(self) -> None:
+        self._viewer = self.render_mode = None
+
     def _observation(self) -> np.ndarray:
         return self.core.seen("observation", self._role, 0)[0].cpu().numpy().copy()
 

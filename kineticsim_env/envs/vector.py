@@ -319,6 +319,10 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
     def _was_loaded(self) -> None:
         self._was_reset = True
 
+    def _was_cloned(self) -> None:
+        self._viewer = self.render_mode = None
+        self._make_views()
+
 
 class MarketMakingVectorEnv(MarketVectorEnv):
     """M markets with one learner each, a maker: `gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=M)`."""
