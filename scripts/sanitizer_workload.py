@@ -80,6 +80,7 @@ def environment(mark: str, levels: int) -> None:
         auctions_per_step=2,
         randomise={"noise_spread": (2, 14), "fee": {"values": [0, 9]}},
         num_scenarios=3,
+        final_info=mark == "liquidation",
     )
     core = EnvCore(5, task, ROLES, slots_of(ROLES), settings)
     core.reset(seed=3)
@@ -94,7 +95,8 @@ def environments_on_lanes(levels: int, **changes: Any) -> None:
     task = ManyLearnersTask(horizon=12, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
     changes |= {"num_levels": levels, "init_price": levels // 2, "window": 3}
     for role in ROLES:
-        settings = EnvSettings(MarketConfig.preset("trading", **changes), engine="cuda", auctions_per_step=2)
+        config = MarketConfig.preset("trading", **changes)
+        settings = EnvSettings(config, engine="cuda", auctions_per_step=2, final_info=levels != 128)
         core = EnvCore(70, task, [role], slots_of((role,)), settings)
         engine = cast(CudaEngine, core.simulator.engine)
         engine.force = {"KS_LANES": 2 * engine._reach + 2, "KS_BINS": 0}
@@ -118,6 +120,31 @@ def steps_and_copies(markets: int) -> None:
     )
     request.multiprocessors, request.shared_of_multiprocessor = 132, 1 << 17
     assert variants.plan_on_device(request, torch.device("cuda")).fits
+
+
+def steps_with_own_functions(markets: int, **arguments: Any) -> None:
+    """Step with a reward, a feature and ends of episodes of a user's, in each mode; under SAME_STEP with restarts."""
+    for mode in ("SAME_STEP", "NEXT_STEP"):
+        envs: Any = gym.make_vec(
+            "KineticSim/MarketMaking-v0",
+            num_envs=markets,
+            engine="cuda",
+            output="torch",
+            autoreset_mode=mode,
+            horizon=3,
+            warmup=5,
+            bank_size=4,
+            final_info=True,
+            reward=lambda before, after: after.value - before.value,
+            features=[lambda after: after.bid.sum(1).double()],
+            terminate=lambda before, after: after.inventory.abs() > 4,
+            **arguments,
+        )
+        envs.reset(seed=3)
+        actions = torch.rand((markets, 4), device="cuda") * 2 - 1
+        for _ in range(5):
+            envs.step(actions)
+        envs.close()
 
 
 # On the clock ---------------------------------------------------------------------------------------------------------
@@ -180,8 +207,9 @@ def environments_on_the_clock(mechanism: str, roles: tuple[str, ...], sizes: lis
     """Step and reset, over the ends of episodes, from warm starts; scenarios, with sizes of orders, are drawn anew."""
     task = ManyLearnersTask(horizon=3, mark="liquidation", warmup=5, bank_size=4, block_qty=9)
     config = clock_config(mechanism, 64, len(roles) > 1, **changes)
-    randomise = {"noise_spread": (2, 14), "fee": {"values": [0, 9]}, "max_order_qty": sizes}
-    settings = EnvSettings(config, engine="cuda", auctions_per_step=2, randomise=randomise, num_scenarios=8)
+    randomise = {"noise_spread": (2, 14), "fee": {"values": [0, 9]}, "max_order_qty": {"values": sizes}}
+    how: dict[str, Any] = {"randomise": randomise, "num_scenarios": 8, "final_info": len(roles) > 1}
+    settings = EnvSettings(config, engine="cuda", auctions_per_step=2, **how)
     core = EnvCore(37, task, roles, slots_of(roles), settings)
     core.reset(seed=3)
     random_steps(core, 7)
@@ -207,6 +235,8 @@ def cases() -> Iterator[Callable[[], None]]:
     yield partial(environments_on_lanes, 8, noise_spread=2)
     yield partial(environments_on_lanes, 256, max_order_qty=4000)  # numbers that do not fit in 16 bits
     yield partial(steps_and_copies, 33)
+    yield partial(steps_with_own_functions, 33)
+    yield partial(steps_with_own_functions, 5, config=clock_config("continuous", 64, False))
     yield from cases_on_the_clock()
 
 

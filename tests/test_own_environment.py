@@ -181,6 +181,26 @@ def test_a_built_in_reward_in_own_words_is_the_built_in_one(engine, mode, task):
 
 
 @every_engine
+def test_markets_that_wait_for_their_reset_have_nothing(engine):
+    """As on a GPU, where a step under DISABLED plays on with the others."""
+    envs = make(engine=engine, output="torch", autoreset_mode="DISABLED", final_info=True, **OWN)
+    envs.reset(seed=1)
+    envs.core._done = None  # in host memory such a step is refused
+    waits, before = torch.zeros(MARKETS, dtype=torch.bool, device=envs.device), ()
+    waited = 0
+    for action in torch.from_numpy(draw((MARKETS, 4), 9)).to(envs.device):
+        now = envs.step(action)
+        for m in waits.nonzero().flatten().tolist():
+            assert now[1][m] == 0 and (now[2][m] | now[3][m])
+            assert all(torch.equal(now[i][m], before[i][m]) for i in (0, 2, 3))
+            for name, values in before[4]["final_info"].items():
+                assert torch.equal(values[m].nan_to_num(), now[4]["final_info"][name][m].nan_to_num()), name
+            waited += 1
+        waits, before = now[2] | now[3], now
+    assert waits.all() and waited >= 2 * MARKETS
+
+
+@every_engine
 def test_the_single_environment_has_them(engine):
     env = gym.make("KineticSim/MarketMaking-v0", engine=engine, **SMALL, **OWN)
     other = Single("MarketMaking", 11)
@@ -360,11 +380,21 @@ def good(*_):
             TypeError,
             r"reward: got a dict, allowed is a name of a built-in reward, or a func",
         ),
-        ({"reward": lambda b, a: b.bid}, AttributeError, r"before.bid: there is no such thing, allowed are mid, "),
+        (
+            {"reward": lambda b: b.cash},
+            ValueError,
+            r"reward: the function raised TypeError: .* takes 1 positional argum",
+        ),
+        ({"terminate": print}, TypeError, r"terminate: the function returned NoneType"),
+        (
+            {"reward": lambda b, a: b.bid},
+            ValueError,
+            r"reward: the function raised AttributeError: before.bid: there is no such thing, allowed are mid, ",
+        ),
         (
             {"features": [lambda a: a.reward]},
-            AttributeError,
-            r"after.reward: there is no such thing, allowed are mid, ",
+            ValueError,
+            r"features\[0\]: the function raised AttributeError: after.reward: there is no such thing, allowed are ",
         ),
     ],
 )
@@ -412,8 +442,9 @@ def test_after_a_function_that_raised_a_reset_goes_on(engine, place, mode):
     envs.reset(seed=2)
     envs.step(zeros)
     moody.mood = "bad"
-    with pytest.raises(RuntimeError, match="a bad day"):
+    with pytest.raises(RuntimeError, match="a bad day") as raised:
         envs.step(zeros)
+    assert raised.value.__notes__ == [f"raised by the function given as {place}{'[0]' * (place == 'features')}"]
     moody.mood = "good"
     for _ in range(2):
         with pytest.raises(gym.error.ResetNeeded, match="a function of yours raised.*call reset"):
@@ -460,6 +491,41 @@ def test_statistics_and_evaluation_take_them():
     envs = evaluation_env(6, engine="numpy", **SMALL, reward=reward, terminate=terminate)
     played = evaluate(lambda seen: torch.ones(6, 4), envs)
     assert np.isfinite(played.episode_return).all() and np.isfinite(played.pnl).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_adapters_take_them():
+    """The libraries' own checks, and rewards that reach the trainer."""
+    pytest.importorskip("torchrl")
+    from torchrl.envs import check_env_specs
+
+    from kineticsim_env.adapters.torchrl import TorchRLEnv, TorchRLGroupEnv
+
+    settings = {"engine": "cpu", **SMALL}
+    env = TorchRLEnv("KineticSim/MarketMaking-v0", num_envs=MARKETS, **settings, **OWN)
+    check_env_specs(env)
+    assert env.rollout(9, break_when_any_done=False)["observation"].shape == (MARKETS, 9, 37 + 4)
+    group = TorchRLGroupEnv(BatchedParallelEnv(3, LEARNERS, max_target=12, **settings, **MANY))
+    check_env_specs(group)
+    played = group.rollout(9, break_when_any_done=False)
+    assert played["maker", "observation"].shape == (3, 9, 2, 37 + 2)
+    assert played["next", "state"].shape[-1] == group.envs.state_space.shape[0]
+
+
+def test_stable_baselines_takes_them():
+    pytest.importorskip("stable_baselines3")
+    from kineticsim_env.adapters.sb3 import SB3VecEnv
+
+    envs = SB3VecEnv("KineticSim/MarketMaking-v0", num_envs=MARKETS, engine="cpu", stagger=False, **SMALL, **OWN)
+    plain = make(engine="cpu", **OWN)
+    envs.seed(4)
+    np.testing.assert_array_equal(envs.reset(), plain.reset(seed=4)[0])
+    for action in draw((MARKETS, 4), 8):
+        mine, theirs = envs.step(action), plain.step(action)
+        np.testing.assert_array_equal(mine[0], theirs[0])
+        np.testing.assert_array_equal(mine[1], theirs[1])
+        for m in np.flatnonzero(mine[2]):
+            np.testing.assert_array_equal(mine[3][m]["terminal_observation"], theirs[4]["final_obs"][m])
 
 
 # On a GPU -------------------------------------------------------------------------------------------------------------

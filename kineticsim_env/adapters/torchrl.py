@@ -213,7 +213,7 @@ class TorchRLGroupEnv(_MarketsEnv):
 
     def _start(self, observation: dict[str, torch.Tensor], infos: dict[str, Any]) -> dict[str, Any]:
         for role, rows in observation.items():
-            live = self.envs.core.tensors["observation"][:, self.envs.groups[role]]
+            live = self.envs.core.seen("observation", role, self.envs.groups[role])
             check_copied("TorchRLGroupEnv", live, rows)
         groups: dict[str, Any] = {
             role: {"observation": rows, "active": infos["active"][role].unsqueeze(-1)}

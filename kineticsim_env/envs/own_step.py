@@ -73,6 +73,7 @@ class OwnStep:
 
     Attributes:
         failed: Whether one of them raised, so that the environment has to be reset.
+        made: Whether all of them have been called once.
         final_info: What was known before any reset, float64 `[I, M]`.
     """
 
@@ -90,7 +91,7 @@ class OwnStep:
         restart, info = self._restart, tensors["info"]
         self._before = torch.zeros_like(info)
         self.final_info = torch.zeros_like(info) if core.settings.final_info and restart else info
-        self.failed, self._host = False, info.device.type == "cpu"
+        self.failed, self.made, self._host = False, False, info.device.type == "cpu"
         self._groups = {
             role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
             for role, functions in own.by_role.items()
@@ -110,6 +111,7 @@ class OwnStep:
         self._call_all_once()
         for group in self._groups.values():
             group.allocate(info.device, restart is not None and self._sees)
+        self.made = True
 
     @torch.no_grad()
     def _call_all_once(self) -> None:
@@ -197,7 +199,7 @@ class OwnStep:
         for group in self._groups.values():
             whole = group.final_observation if final else group.observation
             built_in = group.built_in.shape[-1]
-            whole[..., :built_in].copy_(group.built_in_final if final else group.built_in)
+            whole[..., :built_in].copy_(group.built_in)  # which a launch without resets leaves as the final one
             place = built_in
             for part in self._features(group):
                 whole[..., place : place + part.shape[-1]].copy_(part)
@@ -256,7 +258,14 @@ class OwnStep:
         wide: bool = False,
     ) -> torch.Tensor:
         """Call a function and check what it returns."""
-        answer = function(*given)
+        of = f"{name} of a {group.role}" if self._own.many else name
+        try:
+            answer = function(*given)
+        except Exception as error:
+            if self.made:  # in a step it is the user's own error
+                error.add_note(f"raised by the function given as {of}")
+                raise
+            raise ValueError(f"{of}: the function raised {type(error).__name__}: {error}") from error
         device = self._tensors["info"].device
         if type(answer) is torch.Tensor or isinstance(answer, torch.Tensor):
             shape = tuple(answer.shape)
@@ -266,7 +275,6 @@ class OwnStep:
             found = f"{answer.dtype} {list(shape)} on {answer.device}"
         else:
             found = type(answer).__name__
-        of = f"{name} of a {group.role}" if self._own.many else name
         kinds = " or ".join(str(dtype) for dtype in dtypes)
         more = f" or {[*group.shape, 'g']}" if wide else ""
         raise (ValueError if isinstance(answer, torch.Tensor) else TypeError)(
