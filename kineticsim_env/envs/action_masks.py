@@ -33,11 +33,13 @@ class ActionMasks:
         makers = int(len(choices) ** 0.5)
         self._sided = role not in ("maker", "trader")  # whose side is given
         if role == "maker":
-            self._buys, self._sells = choices // makers > 0, choices % makers > 0
+            buys, sells = choices // makers > 0, choices % makers > 0
         elif role == "trader":
-            self._buys, self._sells = (choices > 0) & (choices <= len(choices) // 2), choices > len(choices) // 2
+            buys, sells = (choices > 0) & (choices <= len(choices) // 2), choices > len(choices) // 2
         else:
-            self._buys = self._sells = choices > 0
+            buys = sells = choices > 0
+        # Rows for who can neither buy nor sell, can sell, can buy, can do both.
+        self._table = torch.stack([(buy | ~buys) & (sell | ~sells) for buy in (False, True) for sell in (False, True)])
         self._core, self._slots, self._has_target = core, slots, role in ("noise", "executor")
         shape = (*core.simulator.inventory[:, slots].shape, len(choices))
         self.mask = torch.ones(shape, dtype=torch.bool, device=core.device)
@@ -57,7 +59,8 @@ class ActionMasks:
             can_buy = can_sell = torch.where(seen[..., _SIDE] > 0, can_buy, can_sell)
             if self._has_target:
                 can_buy = can_sell = can_buy & (seen[..., _REMAINING] != 0)
-        torch.logical_and(can_buy[..., None] | ~self._buys, can_sell[..., None] | ~self._sells, out=self.mask)
+        rows = (2 * can_buy + can_sell).flatten()
+        torch.index_select(self._table, 0, rows, out=self.mask.view(len(rows), -1))
         return self.mask
 
 
