@@ -128,6 +128,32 @@ def test_gymnasium_samples_by_the_mask_and_results_are_copies_unless_asked():
     )
 
 
+def test_single_markets_have_those_of_their_rows():
+    arguments = {"engine": "cpu", "inventory_limit": 3, "horizon": 12, **SMALL}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=1, stagger=False, **arguments)
+    env = gym.make("KineticSim/MarketMaking-v0", **arguments)
+    many = ks.BatchedParallelEnv(1, {"maker": 1, "trader": 1}, stagger=False, **arguments)
+    game = ks.parallel_env({"maker": 1, "trader": 1}, **arguments)
+    masks, mask, groups, infos = (one.reset(seed=5)[1] for one in (envs, env, many, game))
+    generator, voids = np.random.default_rng(0), 0
+    for _ in range(10):
+        np.testing.assert_array_equal(masks["action_mask"][0], mask["action_mask"])
+        assert mask["action_mask"].dtype == np.int8
+        for role, rows in groups["action_mask"].items():
+            found = infos[f"{role}_0"]["action_mask"]
+            np.testing.assert_array_equal(rows[0, 0], found)
+            assert found.dtype == np.int8
+            voids += int((found == 0).sum())
+        copied = game.clone()
+        choice, other = int(generator.integers(8, 49)), int(generator.integers(1, 8))
+        masks, mask = envs.step(np.array([choice]))[4], env.step(choice)[4]
+        groups = many.step({"maker": np.array([[choice]]), "trader": np.array([[other]])})[4]
+        infos = game.step({"maker_0": choice, "trader_0": other})[4]
+        again = copied.step({"maker_0": choice, "trader_0": other})[4]
+        assert all((again[a]["action_mask"] == infos[a]["action_mask"]).all() for a in infos)
+    assert voids > 20
+
+
 def test_masks_are_off_by_default_and_of_discrete_actions_alone():
     plain = {**SMALL, "action_mask": False}
     assert TradingVectorEnv(2, engine="cpu", **plain).reset(seed=0)[1] == {}

@@ -26,8 +26,7 @@ from kineticsim_env.runtime.values import check_count, check_instance
 
 # Arguments that `gymnasium.make_vec` takes and `gymnasium.make` does not.
 _OF_VECTORS = frozenset(
-    "num_envs vectorization_mode output autoreset_mode stagger copy validate action_mask render_mode "
-    "render_market".split()
+    "num_envs vectorization_mode output autoreset_mode stagger copy validate render_mode render_market".split()
 )
 
 
