@@ -321,7 +321,9 @@ class Simulator(LiveMarkets):
         )
         if self._scenarios is not None:
             twin._set_scenarios(self._scenarios, self.engine.parameters())
-        twin.load_state_dict(self.state_dict())
+        self.check_errors()
+        self.engine.check_sizes()
+        twin._take_state(self.tensors, self._counts if self.config.population == "multinomial" else None)
         return twin
 
     def _set_scenarios(self, scenarios: MarketConfig, present: torch.Tensor | None = None) -> None:

@@ -13,9 +13,10 @@ envs = NormalizeReward(NormalizeObservation(envs))
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -134,6 +135,24 @@ class _TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         """Where the tensors are."""
         base: Any = self.unwrapped
         return base.device
+
+    @torch.inference_mode(False)
+    def clone(self) -> Self:
+        """Return a copy of the wrapper, of its state and statistics, around a `clone` of the environment.
+
+        Statistics that were shared with another wrapper are the copy's own. All wrappers around the environment have
+        to be of this module.
+        """
+        inner: Any = getattr(self.env, "clone", None)
+        if inner is None:
+            raise TypeError(
+                f"clone: got {type(self.env).__name__} inside, allowed are environments and wrappers that have it"
+            )
+        twin = copy.copy(self)
+        twin.env = inner()
+        kinds = (torch.Tensor, RunningMeanStd, spaces.Space)
+        vars(twin).update(copy.deepcopy({name: held for name, held in vars(self).items() if isinstance(held, kinds)}))
+        return twin
 
     def _reset_rows(self, options: dict[str, Any] | None) -> torch.Tensor | None:
         """Return the mask of the markets that a reset resets, None for all, and note that their episodes run."""

@@ -11,7 +11,8 @@ from test_scripted_policies import EXECUTORS, TRADERS
 import kineticsim_env as ks
 from kineticsim_env import policies
 from kineticsim_env.config import PRESETS
-from kineticsim_env.evaluation import _price_to_the_book, evaluate, evaluation_env, liquidate
+from kineticsim_env.evaluation import evaluate, evaluation_env, liquidate
+from kineticsim_env.evaluation.accounts import _price_to_the_book
 from kineticsim_env.play.game import GAMES, Game
 from kineticsim_env.play.terminal import screen_lines
 from kineticsim_env.render import MarketRecorder

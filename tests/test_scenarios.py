@@ -1,5 +1,6 @@
 """Domain randomisation: the table, the row that an episode draws, its parameters and warm starts, and another table."""
 
+import functools
 import json
 
 import numpy as np
@@ -518,3 +519,28 @@ def test_bad_scenarios_name_the_field(randomise, error, match):
 def test_bad_arguments(kwargs, error, match):
     with pytest.raises(error, match=match):
         make(**kwargs)
+
+
+# Parameters of one's own ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_branches_and_states_have_parameters_of_their_own(engine):
+    """They are state of an environment with scenarios: an episode that begins writes them."""
+    settings = {"engine": engine, "output": "torch", "horizon": 2, "bank_size": 2, "warmup": 3}
+    make = functools.partial(MarketMakingVectorEnv, 6, **settings)
+    envs = make(randomise={"fee": [3, 5, 7]}, num_scenarios=8)
+    envs.reset(seed=1)
+    branch, saved = envs.simulator.branch(), envs.state_dict()
+    loaded = make(randomise={"fee": {"values": [3, 5]}}, num_scenarios=4)  # of another number of scenarios
+    loaded.load_state_dict(saved)
+    then, kept = branch.parameter("fee").tolist(), {name: tensor.clone() for name, tensor in saved.items()}
+    changed = 0
+    for _ in range(8):
+        for one in (envs, loaded):
+            one.step(torch.zeros(6, 4, device=one.device))
+        changed += envs.simulator.parameter("fee").tolist() != then
+        assert branch.parameter("fee").tolist() == then
+        assert loaded.simulator.parameter("fee").tolist() == envs.simulator.parameter("fee").tolist()
+        assert all(torch.equal(saved[name], kept[name]) for name in kept)
+    assert changed

@@ -5,6 +5,7 @@
 | `torchrl` | TorchRL, BenchMARL | `TorchRLEnv` |
 | `sb3` | Stable-Baselines3 | `SB3VecEnv` |
 | `skrl` | skrl | `SkrlEnv` |
+| `minari` | Minari | `RecordDataset`, datasets for offline learning |
 
 RLlib and AgileRL take `kineticsim_env.parallel_env` as it is. `docs/trainers.md` has a recipe for each.
 """

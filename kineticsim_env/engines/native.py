@@ -103,7 +103,7 @@ class NativeEngine(Engine):
             # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
             self._retired += [self._scenarios, self._params]
             self._scenarios = torch.from_numpy(table).to(self.device)
-            self._params = torch.from_numpy(playing).to(self.device)
+            self._params = torch.from_numpy(playing).to(self.device, copy=True)  # `present` is another's
         else:
             self._scenarios.copy_(torch.from_numpy(table))
             self.parameters().copy_(torch.from_numpy(playing))

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
+import gymnasium as gym
+import numpy as np
 import torch
 
 from kineticsim_env.envs.core import EnvCore
@@ -82,8 +85,37 @@ class BaseMarketEnv:
             self.core.load_state_dict(saved, strict)
             self._was_loaded()
 
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
+    def clone(self) -> Self:
+        """Return an independent copy: the same actions give the same bits in both, and changing one leaves the other.
+
+        It has the state of the markets and their random numbers, the settings, the scenarios and warm starts, all in
+        memory of its own, and the generators of `np_random` and of the spaces. It draws no pictures. Functions of the
+        user's are the same objects in both. Waits for a GPU.
+
+        Raises:
+            MarketError: If an error word was set since the last look.
+            ClosedEnvironmentError: After `close`.
+        """
+        with self._calls:
+            twin = copy.copy(self)
+            twin.core = self.core.clone()
+            generators = {name: value for name, value in vars(self).items() if _draws(value)}
+            vars(twin).update(copy.deepcopy(generators))
+            twin._was_cloned()
+        return twin
+
+    def _was_cloned(self) -> None:
+        """Follow a core that is a clone, after the attributes were copied."""
+
     def _was_loaded(self) -> None:
         """Follow a core that has taken over a state."""
+
+
+def _draws(value: Any) -> bool:
+    """Return whether an attribute is a generator, or something that holds one."""
+    values = value.values() if isinstance(value, dict) else (value,)
+    return any(isinstance(one, (gym.Space, np.random.Generator)) for one in values)
 
 
 def check_role(task: type[Task], replace: Any) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options
 from kineticsim_env.envs.core import EnvCore
@@ -62,6 +63,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         copy: bool = True,
         validate: bool = EnvSettings.validate,
         final_info: bool = EnvSettings.final_info,
+        action_mask: bool = False,
         features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
         terminate: Mapping[str, Function] | Function | None = None,
         **task: Any,
@@ -84,6 +86,8 @@ class BatchedParallelEnv(BaseMarketEnv):
             copy: As in `MarketVectorEnv`.
             validate: As in `MarketVectorEnv`.
             final_info: As in `MarketVectorEnv`.
+            action_mask: Whether infos have `action_mask`, as in `MarketVectorEnv`: bool `[M, n, C]` by role. Of a
+                learner whose episode has ended all choices with an order are void.
             features: A list of functions for all learners, or lists by role; docs/own_environment.md has this and
                 `terminate`. The task's `reward` may be a function too, or a dict of them by role.
             terminate: A function, or functions by role.
@@ -113,6 +117,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         )
         self.autoreset_mode = settings.autoreset_mode
         task_settings = make_task(ManyLearnersTask, task)
+        self._has_mask = check_action_mask(action_mask, task_settings.action_type)
         roles = check_learners(counts, settings.config, task_settings)
         self.core = EnvCore(self.num_envs, task_settings, roles, slots_of(roles), settings)
         self.possible_agents = agent_names(roles)
@@ -155,6 +160,8 @@ class BatchedParallelEnv(BaseMarketEnv):
             self._by_role(core.tensors[name].view(shape)) for name in ("reward", "terminated", "truncated")
         )
         self._slot_over = core.tensors["over"].view(shape)
+        groups = self.groups if self._has_mask else {}
+        self._masks = {role: ActionMasks(core, role, slots) for role, slots in groups.items()}
         core.eager.expect(tuple(rows.shape), rows.dtype)
         self._rows = rows
 
@@ -181,7 +188,14 @@ class BatchedParallelEnv(BaseMarketEnv):
         self.core.reset(seed, mask)
         self._was_reset = True
         torch.logical_not(self._ended, out=self._active)
-        return self._handed_out(self._observation), {"active": self._handed_out(self._active_by_role)}
+        return self._handed_out(self._observation), self._infos_of_all()
+
+    def _infos_of_all(self) -> dict[str, Any]:
+        """Return what a reset and a step say of the next decision."""
+        infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}
+        if self._has_mask:
+            infos["action_mask"] = self._handed_out({role: masks.update() for role, masks in self._masks.items()})
+        return infos
 
     @one_at_a_time
     def step(self, actions: Mapping[str, Any]) -> tuple[Groups, Groups, Groups, Groups, dict[str, Any]]:
@@ -194,8 +208,8 @@ class BatchedParallelEnv(BaseMarketEnv):
             By role: observations float32 `[M, n, F]`, rewards float32 `[M, n]`, terminated and truncated bool `[M, n]`;
             and infos: `active` bool `[M, n]` by role, who acts next; under SAME_STEP `final_obs` float32 `[M, n, F]` by
             role, the observations before any reset, and `_final_obs` bool `[M]`, where a market's episode ended; with
-            `final_info` that, in all modes: by role, by name, float64 `[M, n]`, or `[M, 1]` of the market, and
-            `_final_info` bool `[M]`.
+            `action_mask` that of the next decision, by role; with `final_info` that, in all modes: by role, by name,
+            float64 `[M, n]`, or `[M, 1]` of the market, and `_final_info` bool `[M]`.
         """
         if not self._was_reset:
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
@@ -213,7 +227,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         if self.core.own is not None or not self.core.eager.step(self._rows):
             self.core.step(**self._input)
         torch.logical_not(self._ended, out=self._active)
-        infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}
+        infos = self._infos_of_all()
         if self._same_step or self._infos is not None:
             # A market whose last episodes ended now was reset, if it is at all; one that stopped in its first decision
             # was not.
@@ -249,6 +263,12 @@ class BatchedParallelEnv(BaseMarketEnv):
     def _was_loaded(self) -> None:
         torch.logical_not(self._ended, out=self._active)
         self._was_reset = True
+
+    def _was_cloned(self) -> None:
+        kept = self._rows, self._active, self._over
+        self._make_buffers()
+        for tensor, former in zip((self._rows, self._active, self._over), kept, strict=True):
+            tensor.copy_(former)
 
     def close(self) -> None:
         """Raise what is left in the error words."""

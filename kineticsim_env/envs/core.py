@@ -6,6 +6,7 @@ results are handed out (NumPy or torch, copied or live, per agent) is left to th
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -88,17 +89,23 @@ class EnvCore:
         if settings.randomise is not None:
             self.scenarios = self._make_scenarios(settings.randomise)
             self.simulator._set_scenarios(self.scenarios)
+        self._connect()
+        self._warm_starts = WarmStarts(self.simulator, task)
+        self._use_bank(self._warm_starts.run(self.scenarios))
+        if settings.own is not None:
+            self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
+        self.own = None if settings.own is None else OwnStep(settings.own, self)
+
+    def _connect(self) -> None:
+        """Take what belongs to the simulator, and allocate what goes with it."""
         self._calls = self.simulator._calls
         self.device = self.simulator.device
         self.host = self.device.type == "cpu"
-        if num_markets >= _MARKETS_TO_SPECIALISE:
+        if self.simulator.num_markets >= _MARKETS_TO_SPECIALISE:
             self.simulator.specialise()
         self._engine = self.simulator.engine
         self.eager = EagerStep(self._engine, closed=self._validate)
         self._allocate()
-        self._warm_starts = WarmStarts(self.simulator, task)
-        self._use_bank(self._warm_starts.run(self.scenarios))
-        self.own = None if settings.own is None else OwnStep(settings.own, self)
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
@@ -316,6 +323,30 @@ class EnvCore:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
             saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios))
         return saved
+
+    @torch.inference_mode(False)
+    @one_at_a_time
+    def clone(self) -> EnvCore:
+        """Return a second core in the same state; what happens to one does not touch the other.
+
+        Raises:
+            MarketError: If an error word was set since the last look.
+            ClosedEnvironmentError: After `close`.
+        """
+        self._check_open("clone")
+        twin = copy.copy(self)
+        twin.simulator = self.simulator.branch()
+        twin._connect()
+        twin._warm_starts = self._warm_starts.clone(twin.simulator)
+        twin._hand_over_task()
+        for name, tensor in self.tensors.items():
+            twin.tensors[name].copy_(tensor)
+        twin.fills.copy_(self.fills)
+        if self.settings.own is not None and self.own is not None:
+            twin.own = OwnStep(self.settings.own, twin)
+            twin.own.take_over(self.own)
+        twin.prepare_step()
+        return twin
 
     def about(self) -> dict[str, Any]:
         """Return what a state of this environment is of, as plain numbers, texts and lists."""

@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from kineticsim_env.engines.base import ENV_RESET, ENV_RESTART
+from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
 from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
 from kineticsim_env.envs.settings import SAME_STEP
@@ -79,14 +79,13 @@ class OwnStep:
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(self, own: Own, core: EnvCore) -> None:
-        """Connect the functions with an environment, and call each of them once, in episodes that nobody plays.
+        """Connect the functions with an environment, and call each of them once, with markets as they are.
 
         Args:
             own: The functions.
-            core: The environment, whose warm starts are there.
+            core: The environment, whose markets have begun an episode.
         """
         tensors, state, roles = core.tensors, core.simulator.tensors, core.roles
-        core._engine.launch(ENV_RESET)
         self._tensors, self._own = tensors, own
         self._restart = functools.partial(core._engine.launch, ENV_RESTART) if core.autoreset == SAME_STEP else None
         restart, info = self._restart, tensors["info"]
@@ -226,6 +225,16 @@ class OwnStep:
                 others = ~mask.view(-1, *[1] * (before.dim() - 1))
                 group.observation.copy_(torch.where(others, before, group.observation))
         self.failed = False
+
+    def take_over(self, other: OwnStep) -> None:
+        """Go on from where another one of the same functions is."""
+        for role, group in self._groups.items():
+            if self._sees:
+                group.observation.copy_(other._groups[role].observation)
+                group.final_observation.copy_(other._groups[role].final_observation)
+        self.final_info.copy_(other.final_info)
+        self._sums.copy_(other._sums)
+        self.failed = other.failed
 
     # What comes of a function -----------------------------------------------------------------------------------------
 

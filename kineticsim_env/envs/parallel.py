@@ -52,6 +52,7 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.envs.base import BaseMarketEnv
 from kineticsim_env.envs.core import EnvCore
@@ -85,7 +86,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
     `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of floats of the
-    names in `docs/environment.md`, and `_final_info`, whether the agent's episode ended.
+    names in `docs/environment.md`, and `_final_info`, whether the agent's episode ended. With `action_mask=True` there
+    is `action_mask`, int8 `[C]`.
     """
 
     metadata = {
@@ -108,6 +110,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         num_scenarios: int = EnvSettings.num_scenarios,
         scenario_seed: int = EnvSettings.scenario_seed,
         final_info: bool = EnvSettings.final_info,
+        action_mask: bool = False,
         features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
         terminate: Mapping[str, Function] | Function | None = None,
         max_cycles: int | None = None,
@@ -129,6 +132,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             num_scenarios: As in `MarketVectorEnv`.
             scenario_seed: As in `MarketVectorEnv`.
             final_info: Whether a step's infos say what is known after it; see the class.
+            action_mask: Whether infos have `action_mask`, as in `MarketVectorEnv`.
             features: As in `BatchedParallelEnv`.
             terminate: As in `BatchedParallelEnv`.
             max_cycles: Another name for `horizon`, which it overrides.
@@ -155,6 +159,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             own=own,
         )
         task_settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
+        self._has_mask = check_action_mask(action_mask, task_settings.action_type)
         roles = check_learners(counts, settings.config, task_settings)
         self.possible_agents = agent_names(roles)
         self._was_reset = False
@@ -164,7 +169,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         spaces = [self.core.observation_space(role) for role in roles]
         self.observation_spaces = dict(zip(self.possible_agents, spaces, strict=True))
         self.action_spaces = {agent: task_settings.action_space(role) for agent, role in self._role.items()}
-        self._seen = self._views(roles)
+        self._make_views()
         self.state_space = state_space(spaces)
         self._discrete = task_settings.action_type == "discrete"
         self._dtype = torch.int64 if self._discrete else torch.float32
@@ -270,6 +275,10 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     def _was_loaded(self) -> None:
         self._was_reset = True
 
+    def _was_cloned(self) -> None:
+        self._viewer = self.render_mode = None
+        self._make_views()
+
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""
         if agent is not None and not is_one_of(agent, self.possible_agents):
@@ -292,6 +301,13 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     def _observations(self, playing: list[int]) -> dict[str, np.ndarray]:
         return {self.possible_agents[slot]: self._seen[slot].cpu().numpy().copy() for slot in playing}
+
+    def _make_views(self) -> None:
+        """Make what each agent sees, and its masks, of the core's tensors."""
+        roles = self.core.roles
+        self._seen = self._views(roles)
+        masked = roles if self._has_mask else ()
+        self._masks = [ActionMasks(self.core, role, slice(slot, slot + 1)) for slot, role in enumerate(masked)]
 
     def _views(self, roles: tuple[str, ...]) -> list[torch.Tensor]:
         """Return what each agent sees, float32 `[F]`, live."""
@@ -316,10 +332,15 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         columns = [tensors[name][0].tolist() for name in ("inventory", "cash", "fees")]
         columns += self.core.fills[0].T.tolist()
         names = ("inventory", "cash", "fees", "bought", "sold")
-        return {
+        infos: dict[str, dict[str, Any]] = {
             self.possible_agents[slot]: {name: column[slot] for name, column in zip(names, columns, strict=True)}
             for slot in playing
         }
+        if self._has_mask:
+            for slot in playing:
+                mask = self._masks[slot].update()[0, 0].cpu().numpy().astype(np.int8)
+                infos[self.possible_agents[slot]]["action_mask"] = mask
+        return infos
 
 
 def agent_names(roles: tuple[str, ...]) -> list[str]:

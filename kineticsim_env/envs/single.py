@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
@@ -33,7 +34,8 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
 
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
     `bought` and `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of
-    floats of the names in `docs/environment.md`, and `_final_info`, whether the episode ended.
+    floats of the names in `docs/environment.md`, and `_final_info`, whether the episode ended. With `action_mask=True`
+    there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`.
     """
 
     task_type: ClassVar[type[Task]]
@@ -54,6 +56,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         scenario_seed: int = EnvSettings.scenario_seed,
         max_episode_steps: int | None = None,
         final_info: bool = EnvSettings.final_info,
+        action_mask: bool = False,
         features: Sequence[Function] | None = None,
         terminate: Function | None = None,
         render_mode: str | None = None,
@@ -87,7 +90,10 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             max_episode_steps = limit_of_make(self)
         if max_episode_steps is not None:
             task = {**task, "horizon": max_episode_steps}
-        self.core = EnvCore(1, make_task(self.task_type, task), (self._role,), (replace,), settings)
+        task_settings = make_task(self.task_type, task)
+        self._has_mask = check_action_mask(action_mask, task_settings.action_type)
+        self.core = EnvCore(1, task_settings, (self._role,), (replace,), settings)
+        self._make_masks()
         self._viewer = make_viewer(self.core, self.render_mode)
         self.observation_space = self.core.observation_space(self._role)
         self.action_space = self.core.task.action_space(self._role)
@@ -158,12 +164,20 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     def _was_loaded(self) -> None:
         self._was_reset = True
 
+    def _was_cloned(self) -> None:
+        self._viewer = self.render_mode = None
+        self._make_masks()
+
+    def _make_masks(self) -> None:
+        self._masks = ActionMasks(self.core, self._role, slice(0, 1)) if self._has_mask else None
+
     def _observation(self) -> np.ndarray:
         return self.core.seen("observation", self._role, 0)[0].cpu().numpy().copy()
 
     def _infos(self) -> dict[str, Any]:
         slot = self.core.simulator.tensors
         bought, sold = self.core.fills[0, 0].tolist()
+        mask = {"action_mask": self._masks.update()[0, 0].cpu().numpy().astype(np.int8)} if self._masks else {}
         return {
             "inventory": int(slot["inventory"]),
             "cash": int(slot["cash"]),
@@ -171,6 +185,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             "mid_price": int(self.core.tensors["mid_history"][0, 0]) / 2,
             "bought": bought,
             "sold": sold,
+            **mask,
         }
 
 

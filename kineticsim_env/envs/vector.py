@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
@@ -69,6 +70,9 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         final_info: Whether the infos of every step have `final_info`, a dict of float64 `[M]` of what was known after
             the decision and before any reset, and `_final_info`, bool `[M]`, where an episode ended. The names are in
             `docs/environment.md`.
+        action_mask: Whether infos, those of a reset too, have `action_mask` `[M, C]`, with discrete actions: False
+            where a choice has an order that the pre-trade limits would cut to nothing. It is bool with torch output;
+            with NumPy int8, as Gymnasium's `Discrete.sample` takes it.
         max_episode_steps: Another name for `horizon`, which it overrides.
         features: Functions of `after` that return further features, as docs/own_environment.md has them. The task's
             `reward` may be a function, too, of `before` and `after`.
@@ -103,6 +107,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         copy: bool = True,
         validate: bool = EnvSettings.validate,
         final_info: bool = EnvSettings.final_info,
+        action_mask: bool = False,
         max_episode_steps: int | None = None,
         features: Sequence[Function] | None = None,
         terminate: Function | None = None,
@@ -143,7 +148,9 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         copy = check_flag("copy", copy)
         if max_episode_steps is not None:
             task = {**task, "horizon": max_episode_steps}
-        self.core = EnvCore(self.num_envs, make_task(self.task_type, task), (self._role,), (replace,), settings)
+        task_settings = make_task(self.task_type, task)
+        self._has_mask = check_action_mask(action_mask, task_settings.action_type)
+        self.core = EnvCore(self.num_envs, task_settings, (self._role,), (replace,), settings)
         self._viewer = make_viewer(self.core, self.render_mode, render_market)
         self.output, self._copy = output, copy
         self._make_spaces()
@@ -164,6 +171,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         core = self.core
         self._same_step, self._has_info = core.autoreset == SAME_STEP, core.settings.final_info
         self._own = core.own is not None
+        self._masks = ActionMasks(core, self._role, slice(0, 1)) if self._has_mask else None
         self._live: tuple[Any, ...] = self._views(core.tensors)
         self._observation = self._live[0]
         on_host = self.output == "numpy" and core.host
@@ -196,7 +204,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
                 markets are reset.
 
         Returns:
-            Observations float32 `[M, F]` (of markets outside the mask, as they were) and an empty dict.
+            Observations float32 `[M, F]` (of markets outside the mask, as they were), and infos, an empty dict or
+            `action_mask`.
         """
         mask = check_options(options)
         super().reset(seed=int(seed) if is_whole(seed) else None)
@@ -208,10 +217,20 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self._was_reset = True
         if self._viewer:
             self._viewer.update()
+        infos = self._mask_info()
         if self._returns_live:
-            return self._live[0], {}
+            return self._live[0], infos
         observation = self._observation.clone()
-        return (observation if self.output == "torch" else observation.cpu().numpy()), {}
+        return (observation if self.output == "torch" else observation.cpu().numpy()), infos
+
+    def _mask_info(self) -> dict[str, Any]:
+        """Return the action mask of the next decision, where it is asked for."""
+        if self._masks is None:
+            return {}
+        mask = self._masks.update()[:, 0]
+        if self.output == "numpy":
+            return {"action_mask": mask.cpu().numpy().astype(np.int8)}
+        return {"action_mask": mask.clone() if self._copy else mask}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Play one decision in every market.
@@ -224,7 +243,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         Returns:
             Observations float32 `[M, F]`, rewards float32 `[M]`, terminated and truncated bool `[M]`, and infos: under
             SAME_STEP `final_obs` float32 `[M, F]`, the observation before any reset, and `_final_obs` bool `[M]`,
-            where an episode ended; with `final_info` that and `_final_info`, in all modes.
+            where an episode ended; with `final_info` that and `_final_info`, in all modes; with `action_mask` that
+            of the next decision.
         """
         if torch.compiler.is_compiling():
             results = self._step_in_graph(actions)
@@ -240,6 +260,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         infos = {"final_obs": final, "_final_obs": over} if self._same_step else {}
         if self._has_info:
             infos |= {"final_info": info_of_one(rows), "_final_info": over}
+        if self._has_mask:
+            infos |= self._mask_info()
         return observation, reward, terminated, truncated, infos
 
     @one_at_a_time
@@ -259,6 +281,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
                 "step: got reward, features or terminate of your own in a compiled program, allowed are built-in ones; "
                 "capture the step in a CUDA graph, or compile your functions"
             )
+        if self._has_mask:
+            raise TypeError("step: got action_mask in a compiled program, allowed is an environment without")
         if self.output != "torch":
             raise TypeError("step: got output='numpy' in a compiled program, allowed is output='torch'")
         if actions.shape != self._action_shape:
@@ -318,6 +342,10 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
     def _was_loaded(self) -> None:
         self._was_reset = True
+
+    def _was_cloned(self) -> None:
+        self._viewer = self.render_mode = None
+        self._make_views()
 
 
 class MarketMakingVectorEnv(MarketVectorEnv):

@@ -101,3 +101,14 @@ class WarmStarts:
             self._banks.append(fresh)
             self._bank = fresh
             self._simulator.engine.bind(fresh)
+
+    @torch.inference_mode(False)
+    def clone(self, simulator: Simulator) -> WarmStarts:
+        """Return the same warm starts in tensors of their own, for markets that go on from where these are."""
+        twin = WarmStarts(simulator, self._task)
+        twin.owner, twin.size = self.owner, self.size
+        if self._bank:
+            twin._bank = {name: tensor.clone() for name, tensor in self._bank.items()}
+            twin._banks.append(twin._bank)
+            simulator.engine.bind(twin._bank)
+        return twin

@@ -42,7 +42,7 @@ LEFT_OUT = {
     "class_counts, parameter_rows, parameter_ranges, pack_table, threshold": "of checked configs, inside",
     "host_copies": "of an environment's outputs, inside",
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
-    "MarketVectorEnv, MarketEnv, Policy": "bases without a task",
+    "MarketVectorEnv, MarketEnv, Policy, RecurrentPolicy": "bases without a task",
     "agent_names, state_space, num_rows": "of checked roles and scenarios",
     "check_kind, check_seed, check_render_mode, as_actions, make_config": "what others check their arguments with",
     "Viewer, make_viewer, render_with": "what environments render with",
@@ -94,7 +94,7 @@ def _more(name: str, owner: str | None) -> tuple[str, ...]:
     for prefix, kind in kinds.items():
         if name.startswith(prefix) and name.endswith("Env"):
             return _task_names(kind)
-    if name in ("parallel_env", "aec_env", "BatchedParallelEnv", "MarketParallelEnv"):
+    if name in ("parallel_env", "aec_env", "BatchedParallelEnv", "MarketParallelEnv", "evaluation_parallel_env"):
         return (*_task_names(ks.ManyLearnersTask), "render_mode", "render_agent", "max_cycles", "config", "engine",
                 "device", "randomise", "num_scenarios", "scenario_seed", "auctions_per_step", "preset")  # fmt: skip
     if name in ("evaluation_env", "SB3VecEnv", "SkrlEnv", "TorchRLEnv"):
@@ -133,6 +133,8 @@ def _by_target(target: Target, name: str, w: World) -> Any:
         return (4,)
     if name == "config" and short == "Simulator":
         return small_config()
+    if name == "slots" and short == "liquidate":
+        return None
     if name == "rows":
         return torch.ones(MARKETS, 4)
     if name == "name" and short == "parameter":

@@ -1,0 +1,71 @@
+"""`ActionMasks`: which discrete actions are void: choices with an order that the pre-trade limits cut to nothing.
+
+Such a choice does what another one without that order does, so nothing is lost by never taking it. Made by the
+environments that are asked for `action_mask`; docs/environment.md has the rule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.values import check_flag
+from kineticsim_env.tasks.base import MARKET_FEATURES
+
+_PARAMETERS = tuple(layout.PARAMS_FIELDS)
+_REMAINING, _SIDE = MARKET_FEATURES, MARKET_FEATURES + 3  # places in the observation of who has a block, a side
+
+
+class ActionMasks:
+    """The masks of the learners of one role.
+
+    Attributes:
+        mask: bool `[M, n, C]`, False where a choice is void, of the markets as they were at the last `update`.
+    """
+
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
+    def __init__(self, core: EnvCore, role: str, slots: slice) -> None:
+        """Know which choices buy and which sell."""
+        choices = torch.arange(core.task.num_choices(role), device=core.device)
+        makers = int(len(choices) ** 0.5)
+        self._sided = role not in ("maker", "trader")  # whose side is given
+        if role == "maker":
+            buys, sells = choices // makers > 0, choices % makers > 0
+        elif role == "trader":
+            buys, sells = (choices > 0) & (choices <= len(choices) // 2), choices > len(choices) // 2
+        else:
+            buys = sells = choices > 0
+        # Rows for who can neither buy nor sell, can sell, can buy, can do both.
+        self._table = torch.stack([(buy | ~buys) & (sell | ~sells) for buy in (False, True) for sell in (False, True)])
+        self._core, self._slots, self._has_target = core, slots, role in ("noise", "executor")
+        shape = (*core.simulator.inventory[:, slots].shape, len(choices))
+        self.mask = torch.ones(shape, dtype=torch.bool, device=core.device)
+
+    @torch.no_grad()
+    def update(self) -> torch.Tensor:
+        """Write and return the masks for the next decision. Waits for nothing on a GPU."""
+        core, slots = self._core, self._slots
+        parameters = core._engine.parameters().to(core.device)
+        limit, largest = (parameters[:, _PARAMETERS.index(name), None] for name in ("inventory_limit", "max_quote_qty"))
+        inventory = core.simulator.tensors["inventory"][:, slots]
+        acts = (largest > 0) & ~core.tensors["ended"][:, slots]
+        can_buy = acts & ((limit < 0) | (inventory < limit))  # a limit of -1 is none
+        can_sell = acts & ((limit < 0) | (inventory > -limit))
+        if self._sided:
+            seen = core.tensors["observation"][:, slots]
+            can_buy = can_sell = torch.where(seen[..., _SIDE] > 0, can_buy, can_sell)
+            if self._has_target:
+                can_buy = can_sell = can_buy & (seen[..., _REMAINING] != 0)
+        rows = (2 * can_buy + can_sell).flatten()
+        torch.index_select(self._table, 0, rows, out=self.mask.view(len(rows), -1))
+        return self.mask
+
+
+def check_action_mask(given: Any, action_type: str) -> bool:
+    """Return whether masks are asked for; only discrete actions have them."""
+    if check_flag("action_mask", given) and action_type != "discrete":
+        raise ValueError("action_mask: got True, allowed with action_type='continuous' is False")
+    return given

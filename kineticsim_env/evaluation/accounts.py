@@ -1,0 +1,127 @@
+"""Money at the end of an episode: inventory unwound through the market, blocks measured by the arrival price."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kineticsim_env.config import MAX_PRICE
+from kineticsim_env.envs.base import BaseMarketEnv
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime.checks import check_tensor
+from kineticsim_env.runtime.values import check_count, check_instance
+from kineticsim_env.simulator import Simulator
+
+FOR_PROFIT = ("maker", "trader", "momentum")  # roles whose inventory is unwound; what others traded was asked of them
+
+
+def settle(
+    core: EnvCore, slots: torch.Tensor, returns: torch.Tensor, simulator: Callable[[], Simulator]
+) -> torch.Tensor:
+    """Return the measure of slots whose episodes end, by their roles, float64 `[M, K]`; of others nothing is meant.
+
+    Args:
+        core: The markets and the task.
+        slots: bool `[M, K]`, whose episodes end.
+        returns: float64 `[M, K]`, their sums of rewards.
+        simulator: Returns what is unwound: the core's, or a branch of it where the markets play on.
+    """
+    pnl = returns * core.task.reward_scale  # a noise learner is paid what its trades cost
+    executors = _of_roles(core, ("executor",))
+    if bool(executors.any()):
+        pnl = torch.where(executors, _improvement(core), pnl)
+    profit = _of_roles(core, FOR_PROFIT)
+    if bool(profit.any()):
+        unwound = simulator()
+        liquidate(unwound, slots=slots & profit)
+        pnl = torch.where(profit, unwound.money, pnl)
+    return pnl
+
+
+def price_improvement(envs: BaseMarketEnv) -> torch.Tensor:
+    """Return executors' price improvement after fees and the penalty for leftovers, ticks per unit, float64 `[M]`."""
+    return _improvement(envs.core)[:, 0]
+
+
+def _improvement(core: EnvCore) -> torch.Tensor:
+    """Return what `price_improvement` does, as if all slots were executors, `[M, K]`."""
+    simulator, task = core.simulator, core.task
+    inventory = simulator.inventory.double()
+    money = simulator.money + inventory * core.tensors["arrival2"].view(-1, 1) / 2
+    return (money - task.leftover_penalty * (task.block_qty - inventory.abs())) / task.block_qty
+
+
+def _of_roles(core: EnvCore, roles: tuple[str, ...]) -> torch.Tensor:
+    """Return which slots have one of these roles, bool `[K]`."""
+    return torch.tensor([role in roles for role in core.roles], device=core.device)
+
+
+def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = None) -> torch.Tensor:
+    """Unwind every slot's inventory with marketable orders, at most `max_order_qty` units per auction.
+
+    Under continuous trading, per interval; and an order is priced no further than the opposite side has the units for
+    it, as what it did not find would stand at the grid's end, and be traded there. The simulator moves on, and its
+    standing quotes are replaced; give it a `branch()` to keep the original.
+
+    Args:
+        simulator: With at least one slot.
+        max_auctions: After how many auctions, or intervals, to give up.
+        slots: bool `[M, K]`, those to unwind, while the others keep what they hold and have no quotes; None is all.
+
+    Returns:
+        int64 `[M, K]`, the cash of each slot once it is flat; less fees it is `simulator.money`.
+
+    Raises:
+        MarketError: If inventory is left after `max_auctions`; says in how many slots.
+    """
+    check_instance("simulator", simulator, Simulator)
+    max_auctions = check_count("max_auctions", max_auctions, 0)
+    shape, device = simulator.inventory.shape, simulator.device
+    kept = None if slots is None else ~_check_slots(slots, shape, device)
+    largest = simulator.parameter("max_order_qty")[:, None].long()
+    quotes = torch.zeros((*shape, 4), dtype=torch.int32, device=device)
+    quotes[..., 0], quotes[..., 2] = MAX_PRICE, -MAX_PRICE
+
+    def to_unwind() -> torch.Tensor:
+        return simulator.inventory if kept is None else simulator.inventory.masked_fill(kept, 0)
+
+    for _ in range(max_auctions):
+        inventory = to_unwind()
+        if not bool(inventory.any()):
+            break
+        quotes[..., 1] = torch.minimum((-inventory).clamp(min=0), largest)
+        quotes[..., 3] = torch.minimum(inventory.clamp(min=0), largest)
+        if simulator.config.is_continuous:
+            _price_to_the_book(simulator, quotes)
+        simulator.step(quotes)
+    simulator.check_errors()
+    left = int(torch.count_nonzero(to_unwind()))
+    if left:
+        slots_in_all = shape.numel() if kept is None else int((~kept).sum())
+        raise MarketError(f"{left} of {slots_in_all} slots still hold inventory after {max_auctions} auctions")
+    return simulator.cash.clone()
+
+
+def _check_slots(slots: Any, shape: torch.Size, device: torch.device) -> torch.Tensor:
+    def fits(slots: torch.Tensor) -> bool:
+        return slots.shape == shape and slots.device == device
+
+    return check_tensor("slots", slots, f"bool {list(shape)} on {device}, None", fits, (torch.bool,))
+
+
+def _price_to_the_book(simulator: Simulator, quotes: torch.Tensor) -> None:
+    """Price marketable quotes, in place, at the tick down to which their units rest on the other side.
+
+    Each slot is priced as if it came alone. Where nothing rests it has no quote.
+    """
+    origin, top = simulator.price_origin[:, None], simulator.config.num_levels - 1
+    asks, bids = simulator.ask.long().cumsum(1), simulator.bid.long().flip(1).cumsum(1)
+    for place, resting in ((0, asks), (2, bids)):
+        there = resting[:, -1:]
+        wanted = torch.minimum(quotes[..., place + 1].long(), there)
+        ticks = torch.searchsorted(resting, wanted.clamp(min=1)).clamp(max=top)
+        quotes[..., place] = origin + (ticks if place == 0 else top - ticks)
+        quotes[..., place + 1] *= there > 0

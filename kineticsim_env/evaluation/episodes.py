@@ -1,0 +1,185 @@
+"""Whole episodes of policies on held-out seeds: `evaluate`, the environments it takes, and a search over parameters."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from tqdm import tqdm
+
+from kineticsim_env.envs.batched import BatchedParallelEnv
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
+from kineticsim_env.evaluation.accounts import settle
+from kineticsim_env.evaluation.players import ManyPlayers, OnePlayer, standing_still
+from kineticsim_env.evaluation.results import Evaluation
+from kineticsim_env.policies import Policy
+from kineticsim_env.runtime.values import check_callable, check_choice, check_dict, check_progress, show
+
+HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + run_seed(r), and trains from run_seed(r)
+HELD_OUT_WARM_SEED = 2**61 + 2**60  # warm starts that no training run has seen
+ENVIRONMENTS = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
+_DEFAULTS: dict[str, Any] = {"warm_seed": HELD_OUT_WARM_SEED}
+_FIXED: dict[str, Any] = {"autoreset_mode": "DISABLED", "stagger": False, "copy": False}
+_TENSORS: dict[str, Any] = {"output": "torch"}
+
+
+def evaluation_env(num_envs: int, task: str = "MarketMaking", **kwargs: Any) -> MarketVectorEnv:
+    """Make an environment for `evaluate`: torch output, whole episodes from the start, warm starts of its own.
+
+    Args:
+        num_envs: M, one episode each.
+        task: `"MarketMaking"`, `"Execution"` or `"Trading"`.
+        **kwargs: As in `MarketVectorEnv`; the learner's own, so that everyone trades in its market.
+    """
+    check_choice("task", task, ENVIRONMENTS)
+    return ENVIRONMENTS[task](num_envs=num_envs, **{**_DEFAULTS, **kwargs, **_FIXED, **_TENSORS})
+
+
+def evaluation_parallel_env(
+    num_envs: int, learners: Mapping[str, int] | None = None, **kwargs: Any
+) -> BatchedParallelEnv:
+    """Make an environment of many learners for `evaluate`, in the same way.
+
+    Args:
+        num_envs: M, one episode each.
+        learners: How many learners of each role, as in `parallel_env`.
+        **kwargs: As in `BatchedParallelEnv`.
+    """
+    return BatchedParallelEnv(num_envs, learners, **{**_DEFAULTS, **kwargs, **_FIXED})
+
+
+@overload
+def evaluate(policy: Policy, envs: MarketVectorEnv | VectorEnv, seed: int = ...) -> Evaluation: ...
+
+
+@overload
+def evaluate(policy: Mapping[str, Policy], envs: BatchedParallelEnv, seed: int = ...) -> dict[str, Evaluation]: ...
+
+
+@torch.no_grad()
+def evaluate(policy: Any, envs: Any, seed: int = HELD_OUT_SEED) -> Any:
+    """Play one episode in every market, unwind, and count.
+
+    An episode ends at the horizon, or where it terminates; its inventory is unwound from there. What an executor or a
+    noise learner has traded is not unwound. Where many learn, those whose episodes end with the same decision are
+    unwound together; before the horizon in a copy of their market, in which the others have no quotes.
+
+    Accounts and rewards are the environment's own, whatever wrappers make of them. Running statistics of wrappers
+    (`update_running_mean`) stand still meanwhile.
+
+    Args:
+        policy: Maps observations `[M, F]` to actions. If it has a `reset`, it is told where episodes begin, see
+            `RecurrentPolicy`. With many learners a dict of policies: by role, called with `[M * n, F]`, the n learners
+            of a market next to each other, or by the learner's name (`"maker_0"`), called with `[M, F]`.
+        envs: From `evaluation_env`, perhaps within wrappers; or from `evaluation_parallel_env`.
+        seed: Of the episodes; market m gets `seed + m`.
+
+    Returns:
+        An `Evaluation`; with many learners a dict of them by the learner's name. Learners of one market are no
+        independent samples.
+
+    Raises:
+        TypeError, ValueError: Naming the argument; the environment has to be one of `evaluation_env`.
+    """
+    base = _check_envs(envs)
+    many = isinstance(base, BatchedParallelEnv)
+    players = ManyPlayers(policy, base) if many else OnePlayer(policy)
+    with standing_still(envs):
+        counted = [part.cpu().numpy() for part in _play(players, envs, base.core, seed)]
+    results = [Evaluation(*(part[:, slot].copy() for part in counted)) for slot in range(len(base.core.roles))]
+    return dict(zip(base.possible_agents, results, strict=True)) if many else results[0]
+
+
+def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int) -> tuple[torch.Tensor, ...]:
+    """Play an episode in every market; returns the fields of `Evaluation`, float64 `[M, K]` each."""
+    simulator, task, tensors = core.simulator, core.task, core.tensors
+    may_terminate = "executor" in core.roles or getattr(task, "max_loss", None) is not None or core.own is not None
+    observation, _ = envs.reset(seed=seed)
+    players.begin(torch.ones_like(tensors["done"]))
+    pnl = torch.zeros_like(simulator.money)
+    total, traded, held, lived = (torch.zeros_like(pnl) for _ in range(4))
+    alive = torch.ones_like(pnl, dtype=torch.bool)
+    for left in reversed(range(task.horizon)):
+        held += simulator.inventory.abs() * alive
+        lived += alive
+        observation = envs.step(players.act(observation))[0]
+        total += tensors["reward"] * alive
+        traded += core.fills.sum(2) * alive
+        terminated = tensors["terminated"]
+        if may_terminate and bool(terminated.any()):
+            ended = terminated & alive
+            if bool(ended.any()):
+                pnl = torch.where(ended, settle(core, ended, total, simulator.branch), pnl)
+                alive &= ~ended
+            if not bool(alive.any()):
+                break
+            over = tensors["done"].clone()
+            if left and bool(over.any()):  # such markets must start anew to take further steps, which do not count
+                observation, _ = envs.reset(options={"reset_mask": over})
+                players.begin(over)
+    if bool(alive.any()):
+        pnl = torch.where(alive, settle(core, alive, total, lambda: simulator), pnl)
+    return pnl, total, traded / lived, held / lived
+
+
+def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:
+    """Return the environment within wrappers; refuse one whose accounts are reset early, or not of whole episodes."""
+    base = envs.unwrapped if isinstance(envs, VectorEnv) else envs
+    fits = isinstance(base, (MarketVectorEnv, BatchedParallelEnv)) and base.autoreset_mode is AutoresetMode.DISABLED
+    if not fits or getattr(base, "output", "torch") != "torch" or base.core.settings.stagger:
+        raise ValueError(
+            f"envs: got {show(envs)}, allowed is what evaluation_env returns (DISABLED, torch output, no stagger)"
+        )
+    return base
+
+
+def grid_search(
+    make: Callable[..., Policy],
+    grid: Mapping[str, Sequence[Any]],
+    envs: MarketVectorEnv | VectorEnv,
+    seed: int = 0,
+    progress: bool | None = True,
+) -> tuple[dict[str, Any], list[tuple[dict[str, Any], float, float]]]:
+    """Find the parameters of a scripted policy with the best liquidated PnL on training seeds.
+
+    Args:
+        make: Called as `make(task, **parameters)`.
+        grid: The values to try of each parameter.
+        envs: From `evaluation_env`, perhaps within wrappers.
+        seed: Training seeds begin here.
+        progress: True or False shows or hides the bar, as None does after two seconds.
+
+    Returns:
+        The best parameters, and every (parameters, mean PnL, half width of its 95% interval), best first.
+    """
+    check_callable("make", make, "a function of a task and parameters that returns a policy")
+    _check_grid(grid)
+    base = _check_envs(envs)
+    if isinstance(base, BatchedParallelEnv):
+        raise TypeError("envs: got an environment of many learners, allowed is what evaluation_env returns")
+    hidden = check_progress(progress) is False
+    rows = []
+    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    name = getattr(make, "__name__", "policy")
+    for parameters in tqdm(combinations, desc=f"grid search {name}", leave=False, disable=hidden, delay=2):
+        result = evaluate(make(base.core.task, **parameters), envs, seed)
+        rows.append((parameters, *result.pnl_interval()))
+    rows.sort(key=lambda row: -row[1])
+    return rows[0][0], rows
+
+
+def _check_grid(grid: Any) -> None:
+    """Refuse what is not at least one value for each of some parameters."""
+    for key, values in check_dict("grid", grid, "a dict such as {'half_spread': [2, 3]}").items():
+        if not isinstance(key, str):
+            raise TypeError(f"grid: got the key {show(key)}, allowed are names of parameters")
+        rows = isinstance(values, np.ndarray) and values.ndim == 1
+        if not rows and (not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray, memoryview))):
+            raise TypeError(f"grid[{key!r}]: got {show(values)}, allowed is a sequence of values")
+        if not len(values):
+            raise ValueError(f"grid[{key!r}]: got no values, allowed is at least one")

@@ -1,0 +1,136 @@
+"""Who plays in an evaluation: policies, what each of them is given, and when it is told that episodes begin."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from gymnasium.vector import VectorWrapper
+
+from kineticsim_env.envs.batched import BatchedParallelEnv, Groups
+from kineticsim_env.policies import Policy
+from kineticsim_env.runtime.values import check_callable, show
+
+_POLICY = "a function of observations that returns actions"
+
+
+@runtime_checkable
+class RecurrentPolicy(Protocol):
+    """A policy with a memory, which it keeps itself; every policy that has a `reset` is taken for one.
+
+    It is called once per decision, with all rows, and told before the first decision of an episode that it begins.
+    """
+
+    def __call__(self, observation: torch.Tensor) -> torch.Tensor:
+        """Return the actions for a batch of observations, and remember what the next call needs."""
+        ...
+
+    def reset(self, mask: torch.Tensor) -> None:
+        """Forget what came before.
+
+        Args:
+            mask: bool `[M]`, one for each row of the next observations, on their device: True where an episode begins,
+                which is everywhere when an evaluation does. Rows of False go on.
+        """
+        ...
+
+
+class OnePlayer:
+    """One policy, for the one learner of each market."""
+
+    def __init__(self, policy: Any) -> None:
+        """Take a policy."""
+        self._policy = check_callable("policy", policy, _POLICY)
+
+    def begin(self, mask: torch.Tensor) -> None:
+        """Tell a policy with a memory that episodes begin, bool `[M]`."""
+        _begin(self._policy, mask)
+
+    def act(self, observation: Any) -> Any:
+        """Return the actions, as the policy has them."""
+        return self._policy(observation)
+
+
+class ManyPlayers:
+    """Policies of many learners per market: for a role one that all its learners share, or one for each of them."""
+
+    def __init__(self, given: Any, envs: BatchedParallelEnv) -> None:
+        """Take policies by role or by the learner's name.
+
+        Raises:
+            TypeError, ValueError: Naming the entry, what came and what is allowed.
+        """
+        if not isinstance(given, Mapping):
+            allowed = "a dict of policies, by role or by the learner's name"
+            raise TypeError(f"policy: got {type(given).__name__}, allowed with many learners is {allowed}")
+        known = [*envs.group_map, *envs.possible_agents]
+        odd = [name for name in given if name not in known]
+        if odd:
+            raise ValueError(f"policy: got the entry {show(odd[0])}, allowed are {', '.join(known)}")
+        for name, policy in given.items():
+            check_callable(f"policy[{name!r}]", policy, _POLICY)
+            if isinstance(policy, RecurrentPolicy) and sum(policy is other for other in given.values()) > 1:
+                raise ValueError(
+                    f"policy[{name!r}]: got a recurrent policy in several entries, allowed is a copy for each, or "
+                    "one entry for a role"
+                )
+        self._groups = {role: _policies_of(role, agents, given) for role, agents in envs.group_map.items()}
+        self._counts = {role: len(agents) for role, agents in envs.group_map.items()}
+
+    def begin(self, mask: torch.Tensor) -> None:
+        """Tell policies with a memory that the episodes of these markets begin, bool `[M]`."""
+        for role, policies in self._groups.items():
+            for policy in policies:
+                _begin(policy, mask.repeat_interleave(self._counts[role] // len(policies)))
+
+    def act(self, observation: Groups) -> Groups:
+        """Return the actions by role, `[M, n, ...]`, for observations `[M, n, F]`."""
+        return {role: self._act(role, rows) for role, rows in observation.items()}
+
+    def _act(self, role: str, rows: torch.Tensor) -> torch.Tensor:
+        policies, markets = self._groups[role], len(rows)
+        each = rows.unflatten(1, (len(policies), -1)).transpose(0, 1).flatten(1, 2)  # [policies, rows of each, F]
+        actions = torch.stack([policy(part) for policy, part in zip(policies, each, strict=True)])
+        if actions.shape[:2] != each.shape[:2]:
+            raise ValueError(
+                f"policy[{role!r}]: got actions {list(actions.shape[1:])}, allowed are {each.shape[1]} rows"
+            )
+        return actions.unflatten(1, (markets, -1)).transpose(0, 1).flatten(1, 2)
+
+
+def _policies_of(role: str, agents: list[str], given: Mapping[str, Policy]) -> list[Policy]:
+    """Return the one policy of a role, or one for each of its learners."""
+    own = [given[agent] for agent in agents if agent in given]
+    if role in given and not own:
+        return [given[role]]
+    if role in given or len(own) != len(agents):
+        which = "both" if role in given else "too few"
+        raise ValueError(
+            f"policy: got {which} of {role}, {', '.join(agents)}, allowed is one entry for the role or one for each of "
+            "its learners"
+        )
+    return own
+
+
+def _begin(policy: Policy, mask: torch.Tensor) -> None:
+    if isinstance(policy, RecurrentPolicy):
+        policy.reset(mask)
+
+
+@contextmanager
+def standing_still(envs: Any) -> Generator[None]:
+    """Let no wrapper's running statistics learn from what is played inside."""
+    learning = []
+    while isinstance(envs, VectorWrapper):
+        if getattr(envs, "update_running_mean", False):
+            learning.append(envs)
+        envs = envs.env
+    try:
+        for wrapper in learning:
+            wrapper.update_running_mean = False
+        yield
+    finally:
+        for wrapper in learning:
+            wrapper.update_running_mean = True
