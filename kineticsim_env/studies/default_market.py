@@ -281,7 +281,20 @@ def mark_outs(
         flow[event] = (simulator.cash[:, 0] - cash + net[event] * mids[event].double() / 2).float()
         cash.copy_(simulator.cash[:, 0])
         mids[event + 1] = simulator.mid2
-    judged = total + 1 - (LAGS - 1) * events
+    return _judged(mids, net, units, flow, events)
+
+
+def _judged(mids: torch.Tensor, net: torch.Tensor, units: torch.Tensor, flow: torch.Tensor, events: int) -> MarkOuts:
+    """Judge the fills of each event that has all LAGS behind it.
+
+    Args:
+        mids: Twice the mid before each event and after the last, int32 `[N + 1, M]`.
+        net: Units bought less units sold in each event, `[N, M]`.
+        units: Their sum.
+        flow: What these cost less than at the mid before them, ticks x units.
+        events: In an interval.
+    """
+    judged = min(len(net), len(mids) - (LAGS - 1) * events)
     adverse = [
         (net[:judged] * (mids[:judged] - mids[lag * events : lag * events + judged])).double().sum(0) / 2
         for lag in range(LAGS)

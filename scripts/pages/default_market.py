@@ -3,7 +3,8 @@
 It writes docs/default_market.md, its picture, and default_market.json with every figure, from which `--results` writes
 the page again without measuring. How the preset was looked for: `default_market_search.py`.
 
-    python -m scripts.pages.default_market --markets 16384 --engine cuda   # on a GPU, in two minutes
+    python -m scripts.pages.default_market --markets 16384 --engine cuda --no-page --output runs   # on a GPU
+    python -m scripts.pages.default_market --results runs/default_market.json
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from scripts.pages.default_market_text import draw, page
 from scripts.pages.markdown import machine
 
 NAME, PRESET = "default_market", "news"
+SEARCH = Path(__file__).parents[2] / "docs" / "default_market_search.json"
 
 
 def rivals() -> dict[str, MarketConfig]:
@@ -95,15 +97,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--engine", default="auto", help="as in Simulator")
     parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
+    parser.add_argument("--no-page", action="store_true", help="write the figures alone, which needs no matplotlib")
     options = parser.parse_args(arguments)
-    plots.require_matplotlib()
+    if not options.no_page:
+        plots.require_matplotlib()
     check_folder("--output", options.output / "images")
     (options.output / "images").mkdir(parents=True, exist_ok=True)
     found = json.loads(options.results.read_text()) if options.results else measure(options)
     with replacing(options.output / f"{NAME}.json") as part:
         part.write_text(json.dumps(found, indent=1) + "\n")
+    if options.no_page:
+        return
     draw(options.output / "images" / f"{NAME}.png", found, MarketConfig.preset(PRESET))
-    (options.output / f"{NAME}.md").write_text(page(found, MarketConfig.preset(PRESET)))
+    tried = json.loads(SEARCH.read_text())
+    (options.output / f"{NAME}.md").write_text(page(found, MarketConfig.preset(PRESET), tried))
     print(f"wrote {options.output / NAME}.md, measured in {found['seconds']:.0f} s")
 
 

@@ -51,9 +51,9 @@ SPACE: dict[str, tuple[float, float, bool]] = {
 }
 # Found by hand, from the preset "continuous": longer intervals, more noise and makers, news that comes and goes.
 START: dict[str, float] = {
-    "interval": 48, "beats": 1.6, "noise": 0.325, "momentum": 0.05, "maker": 0.275, "fundamental": 0.35,
-    "noise_spread": 13, "maker_half_spread": 4, "taker_offset": 1, "market_order_prob": 0.006, "max_order_qty": 5,
-    "kept": 0.44, "calm": 0.75, "jumps": 1.1, "jump_size": 7, "lasting": 12.5, "quiet": 2,
+    "interval": 40, "beats": 2, "noise": 0.325, "momentum": 0.05, "maker": 0.275, "fundamental": 0.35,
+    "noise_spread": 12, "maker_half_spread": 4, "taker_offset": 1, "market_order_prob": 0.01, "max_order_qty": 6,
+    "kept": 0.42, "calm": 0.775, "jumps": 1.0, "jump_size": 7, "lasting": 10, "quiet": 2,
 }  # fmt: skip
 ELITE, FIRST, STEP = 8, 12, 0.08
 MOST = 0.12  # R^2 above which a market is not looked at further
@@ -161,6 +161,22 @@ def search(options: argparse.Namespace, starts: Sequence[Any]) -> list[dict[str,
     return found
 
 
+def brief(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures that `score` looks at."""
+    best = found["makers"][found["maker"]]
+    return {
+        "r2": found["r2"]["1"][0],
+        "adverse": found["adverse"][0],
+        "random": found["random"]["pnl"],
+        "maker": found["maker"],
+        "pnl": best["pnl"],
+        "sd": best["sd"],
+        "trader": max(played["pnl"][0] for played in found["traders"].values()),
+        "knowing": {kind: one["times"][0] for kind, one in found["knowing"].items()},
+        "spread": found["spread"],
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search, and write what was found."""
     parser = Parser(description=__doc__)
@@ -178,6 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = search(options, [one["point"] for one in known] or [point_of(START)])
     command = f"python -m scripts.pages.default_market_search --seconds {options.seconds} --markets {options.markets}"
     setting = {"command": f"{command} --processes {options.processes}", "machine": machine()}
+    found = [one | {"found": brief(one["found"])} for one in found]
     path = options.output / "default_market_search.json"
     path.write_text(json.dumps({**setting, "tried": found}, indent=1) + "\n")
     print(f"wrote {path}: {len(found)} markets")

@@ -13,7 +13,7 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots
 from kineticsim_env.studies.default_market import FIRST, MARK_OUT
 from kineticsim_env.studies.default_market_goals import GOALS, HALF_SPREADS, SKEWS
-from scripts.pages.markdown import wrapped
+from scripts.pages.markdown import table, wrapped
 from scripts.pages.trading_preset_figures import curves
 from scripts.pages.trading_preset_text import changed_fields
 
@@ -80,8 +80,8 @@ def goals(
     return rows
 
 
-def page(found: Mapping[str, Any], preset: MarketConfig) -> str:
-    """Return the page in Markdown."""
+def page(found: Mapping[str, Any], preset: MarketConfig, search: Mapping[str, Any]) -> str:
+    """Return the page in Markdown, from what was measured and what the search wrote."""
     mine = found["measured"][PRESET]
     figures, regimes = mine["found"], preset.regimes
     share = sum(regime == regimes[-1] for regime in regimes) / len(regimes)
@@ -181,7 +181,17 @@ The same, in a quarter of the markets. Goals that a market does not reach are bo
 
 {_verdicts()}
 
-{SEARCH}
+## How it was looked for
+
+By hand first, from the preset `continuous`; then by `{search["command"]}` on {search["machine"]}, which tried
+{len(search["tried"]):,} markets that are not predictable at a glance. Its score adds up what is missing of each goal.
+The best, with the figures of few markets each:
+
+{_search_table(search["tried"][:10])}
+
+The fields go down with the score; the preset has them rounded. What stands against what:
+
+{TRADE_OFFS}
 """
     return "\n\n".join(wrapped(paragraph) for paragraph in text.rstrip().split("\n\n")) + "\n"
 
@@ -238,8 +248,48 @@ def _verdicts() -> str:
     return "\n".join(f"- **{name}**: {why}" for name, why in VERDICTS.items())
 
 
-VERDICTS: dict[str, str] = {}
-SEARCH = ""
+def _search_table(tried: Sequence[Mapping[str, Any]]) -> str:
+    shown = ("interval", "beat", "noise", "maker", "fundamental", "noise_spread", "maker_half_spread", "taker_offset")
+    rows = []
+    for one in tried:
+        found, market = one["found"], MarketConfig(**one["market"])
+        news = market.regimes[-1]
+        figures = [
+            f"{one['score']:.2f}",
+            f"{found['r2']:.3f}",
+            f"{found['adverse']:.2f}",
+            plus_minus(found["random"]),
+            f"{plus_minus(found['pnl'])} ({found['sd']:,.0f})",
+            f"{found['trader']:,.0f}",
+            f"{found['knowing']['regime']:.2f}",
+        ]
+        fields = [f"{getattr(market, name):g}" for name in shown]
+        fields += [f"{market.max_order_qty}", f"{news['jump_prob']:g} of {news['jump_size']}"]
+        rows.append([*figures, " ".join(fields)])
+    heads = ["score", "R^2", "adverse / earned", "random", "best maker (sd)", "best trader", "knowing"]
+    fields = "interval, beat, noise, maker, fundamental, noise spread, half-spread, offset, largest order, jumps"
+    return table([*heads, fields], rows)
+
+
+VERDICTS: dict[str, str] = {
+    "`continuous`, `trading`": "an order flow whose moves are taken back: a line through public figures predicts the "
+    "next change, and quotes of any kind earn.",
+    "never news": "a maker earns at nearly every distance, and so do random quotes.",
+    "always news": "no maker earns; the spread does not pay for what the informed take.",
+    "news for three intervals": "the same money for those who know, but a learner has no time to find out.",
+    "informed orders a tick further": "the informed pay for being fast: a maker earns more, random quotes too, and "
+    "moves that went too far can be seen coming.",
+    "20 orders per interval": "a decision sees more of how a price gets where it goes, so it is easier to predict.",
+    "call auctions of the same orders": "all meet at one price, and the mid between auctions tells where it goes.",
+}
+TRADE_OFFS = """\
+- **Random quotes against the best maker.** Random quotes are a mixture of all distances from the mid. What one more
+  jump takes from them it takes from the best maker too, about twice as much: where the best maker earns much more,
+  random quotes earn as well.
+- **Risk.** News is what makes inventory dangerous. The deviation of a maker's PnL over an episode is several times its
+  mean; means over thousands of markets are certain all the same, single episodes are not.
+- **R^2 against a wide spread.** Informed orders that go further beyond the mid make spreads of 3 ticks and more, and
+  carry the price too far: R^2 is then at its limit."""
 
 
 def draw(path: Path, found: Mapping[str, Any], preset: MarketConfig) -> None:
