@@ -269,7 +269,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "momentum": 0.05,
         "maker": 0.275,
         "fundamental": 0.35,
-        "max_order_qty": 6,
+        "max_order_qty": 8,
         "noise_spread": 12,
         "maker_half_spread": 4,
         "market_order_prob": 0.01,
@@ -277,7 +277,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "walk_prob": 0.3,
         "window": 16,
         "rounding": "coin",
-        "regimes": ({"jump_prob": 0.0}, {"jump_prob": 0.0}, {"jump_prob": 0.5, "jump_size": 7}),
+        "regimes": ({"jump_prob": 0.0}, {"jump_prob": 0.0}, {"jump_prob": 0.5, "jump_size": 8}),
         "regime_switch_prob": 0.05,
     },
 }

@@ -52,10 +52,17 @@ SPACE: dict[str, tuple[float, float, bool]] = {
 # Found by hand, from the preset "continuous": longer intervals, more noise and makers, news that comes and goes.
 START: dict[str, float] = {
     "interval": 40, "beats": 2, "noise": 0.325, "momentum": 0.05, "maker": 0.275, "fundamental": 0.35,
-    "noise_spread": 12, "maker_half_spread": 4, "taker_offset": 1, "market_order_prob": 0.01, "max_order_qty": 6,
-    "kept": 0.42, "calm": 0.775, "jumps": 1.0, "jump_size": 7, "lasting": 10, "quiet": 2,
+    "noise_spread": 12, "maker_half_spread": 4, "taker_offset": 1, "market_order_prob": 0.01, "max_order_qty": 8,
+    "kept": 0.4225, "calm": 0.775, "jumps": 1.0, "jump_size": 8, "lasting": 10, "quiet": 2,
 }  # fmt: skip
-ELITE, FIRST, STEP = 8, 12, 0.08
+FAR = {"taker_offset": 2, "kept": 0.5625, "jumps": 1.4}  # informed orders go a tick further
+BY_HAND: tuple[dict[str, float], ...] = (
+    {}, {"jumps": 1.1}, {"jumps": 1.3, "jump_size": 7}, {"maker_half_spread": 5, "jumps": 1.1},
+    {"noise": 0.4, "maker": 0.2, "jumps": 1.2}, {"quiet": 3, "jumps": 1.4}, {"max_order_qty": 10, "jump_size": 9},
+    FAR, FAR | {"jumps": 1.7, "jump_size": 7}, FAR | {"jumps": 1.6}, FAR | {"kept": 0.49, "jumps": 1.6},
+    FAR | {"quiet": 3, "jumps": 1.8},
+)  # fmt: skip
+ELITE, FIRST, STEP = 8, 16, 0.06
 MOST = 0.12  # R^2 above which a market is not looked at further
 
 
@@ -191,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_folder("--output", options.output)
     Simulator(config_of(point_of(START)), 2, engine=options.engine)  # compiled once, before all need it
     known = json.loads(options.start.read_text())["tried"][:ELITE] if options.start else []
-    found = search(options, [one["point"] for one in known] or [point_of(START)])
+    found = search(options, [one["point"] for one in known] or [point_of(START | change) for change in BY_HAND])
     command = f"python -m scripts.pages.default_market_search --seconds {options.seconds} --markets {options.markets}"
     setting = {"command": f"{command} --processes {options.processes}", "machine": machine()}
     found = [one | {"found": brief(one["found"])} for one in found]
