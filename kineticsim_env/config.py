@@ -148,7 +148,7 @@ class MarketConfig:
 
         Args:
             name: `"paper"` (the published evaluation's market), `"trading"` (what the RL tasks use), `"continuous"`
-                (orders trade as they come; an interval is 20 orders) or `"news"` (likewise, of 40 orders; a hidden
+                (orders trade as they come; an interval is 20 orders) or `"news"` (likewise, of 48 orders; a hidden
                 regime decides whether there is news that only some know).
             **changes: Fields of `MarketConfig` that differ from the preset.
 
@@ -262,22 +262,22 @@ PRESETS: dict[str, dict[str, Any]] = {
     "news": {
         "arrivals": "clock",
         "mechanism": "continuous",
-        "interval": 40,
-        "beat": 20,
+        "interval": 48,
+        "beat": 24,
         "num_agents": 40,
-        "noise": 0.325,
+        "noise": 0.425,
         "momentum": 0.05,
         "maker": 0.275,
-        "fundamental": 0.35,
-        "max_order_qty": 8,
+        "fundamental": 0.25,
+        "max_order_qty": 10,
         "noise_spread": 12,
         "maker_half_spread": 4,
         "market_order_prob": 0.01,
-        "cancel_prob": 0.35,
+        "cancel_prob": 0.3,
         "walk_prob": 0.3,
         "window": 16,
         "rounding": "coin",
-        "regimes": ({"jump_prob": 0.0}, {"jump_prob": 0.0}, {"jump_prob": 0.5, "jump_size": 8}),
+        "regimes": ({"jump_prob": 0.0}, {"jump_prob": 0.0}, {"jump_prob": 0.6, "jump_size": 9}),
         "regime_switch_prob": 0.05,
     },
 }

@@ -41,7 +41,7 @@ SPACE: dict[str, tuple[float, float, bool]] = {
     "maker_half_spread": (2, 9, True),
     "taker_offset": (1, 6, True),
     "market_order_prob": (0.002, 0.3, True),
-    "max_order_qty": (3, 10, True),
+    "max_order_qty": (3, 16, True),
     "kept": (0.1, 0.9, False),  # of what rests, over an interval
     "calm": (0.01, 2.0, True),  # deviation of the fundamental price over an interval, ticks
     "jumps": (0.1, 3.0, True),  # per interval, when there is news
@@ -51,16 +51,14 @@ SPACE: dict[str, tuple[float, float, bool]] = {
 }
 # Found by hand, from the preset "continuous": longer intervals, more noise and makers, news that comes and goes.
 START: dict[str, float] = {
-    "interval": 40, "beats": 2, "noise": 0.325, "momentum": 0.05, "maker": 0.275, "fundamental": 0.35,
-    "noise_spread": 12, "maker_half_spread": 4, "taker_offset": 1, "market_order_prob": 0.01, "max_order_qty": 8,
-    "kept": 0.4225, "calm": 0.775, "jumps": 1.0, "jump_size": 8, "lasting": 10, "quiet": 2,
+    "interval": 48, "beats": 2, "noise": 0.425, "momentum": 0.05, "maker": 0.275, "fundamental": 0.25,
+    "noise_spread": 12, "maker_half_spread": 4, "taker_offset": 1, "market_order_prob": 0.01, "max_order_qty": 10,
+    "kept": 0.49, "calm": 0.775, "jumps": 1.2, "jump_size": 9, "lasting": 10, "quiet": 2,
 }  # fmt: skip
-FAR = {"taker_offset": 2, "kept": 0.5625, "jumps": 1.4}  # informed orders go a tick further
 BY_HAND: tuple[dict[str, float], ...] = (
-    {}, {"jumps": 1.1}, {"jumps": 1.3, "jump_size": 7}, {"maker_half_spread": 5, "jumps": 1.1},
-    {"noise": 0.4, "maker": 0.2, "jumps": 1.2}, {"quiet": 3, "jumps": 1.4}, {"max_order_qty": 10, "jump_size": 9},
-    FAR, FAR | {"jumps": 1.7, "jump_size": 7}, FAR | {"jumps": 1.6}, FAR | {"kept": 0.49, "jumps": 1.6},
-    FAR | {"quiet": 3, "jumps": 1.8},
+    {}, {"kept": 0.4225}, {"max_order_qty": 12}, {"max_order_qty": 8}, {"interval": 40}, {"jumps": 1.5, "jump_size": 8},
+    {"maker": 0.325, "noise": 0.375}, {"fundamental": 0.3, "noise": 0.375}, {"maker_half_spread": 5, "jumps": 1.5},
+    {"interval": 60, "jumps": 1.6}, {"quiet": 3, "jumps": 1.7}, {"taker_offset": 2, "kept": 0.56, "jumps": 1.8},
 )  # fmt: skip
 ELITE, FIRST, STEP = 8, 16, 0.06
 MOST = 0.12  # R^2 above which a market is not looked at further
