@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.studies import trading_preset as makers
 from scripts.pages import continuous_preset, default_market, mechanisms, price_impact, stylised_facts, trading_preset
@@ -73,7 +74,9 @@ def test_default_market(tmp_path, monkeypatch):
         monkeypatch.setattr(f"{module}.HALF_SPREADS", (2, 4))
     monkeypatch.setattr(default_market, "ALONE", {"WashTrade": default_market.ALONE["WashTrade"]})
     monkeypatch.setattr(default_market, "TOGETHER", {})
+    others = {"`trading`": MarketConfig.preset("trading"), "never news": default_market.rivals()["never news"]}
+    monkeypatch.setattr(default_market, "rivals", lambda: others)
     text = written(default_market.main, tmp_path, "default_market")
-    assert all(f"| {name} |" in text for name in default_market.rivals()) and "`WashTrade`" in text
+    assert all(f"| {name} |" in text for name in others) and "`WashTrade`" in text
     default_market.main(["--results", str(tmp_path / "default_market.json"), "--output", str(tmp_path)])
     assert (tmp_path / "default_market.md").read_text() == text

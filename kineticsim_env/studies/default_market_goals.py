@@ -153,8 +153,8 @@ def judge(
         "maker": chosen.maker,
         "plain": chosen.plain,
         "adverse": _ends(_share(fills.adverse[:, MARK_OUT], fills.earned)),
-        "earned_per_unit": float(fills.earned.sum() / fills.units.sum()),
-        "adverse_per_unit": (fills.adverse.sum(0) / fills.units.sum()).tolist(),
+        "earned_per_unit": float(_over(fills.earned.sum(), fills.units.sum())),
+        "adverse_per_unit": _over(fills.adverse.sum(0), fills.units.sum()).tolist(),
         "makers": {name: _game(games[name]) for name in makers},
         "knowing": {
             kind: {"name": player.name, **_game(games[kind]), "times": _ends(_share(games[kind].pnl, best.pnl))}
@@ -193,7 +193,13 @@ def _resampled(values: np.ndarray, statistic: Any) -> Interval:
 
 def _share(part: np.ndarray, whole: np.ndarray) -> Interval:
     """Return the sum of one over the sum of the other."""
-    return _resampled(np.stack([part, whole], axis=1), lambda samples: np.divide(*np.moveaxis(samples.sum(1), -1, 0)))
+    return _resampled(np.stack([part, whole], axis=1), lambda samples: _over(*np.moveaxis(samples.sum(1), -1, 0)))
+
+
+def _over(part: Any, whole: Any) -> Any:
+    """Divide; nan or infinity where there is nothing to divide by, as where a maker had no fill."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.divide(part, whole)
 
 
 def score(found: Mapping[str, Any]) -> float:
