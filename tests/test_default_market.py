@@ -141,6 +141,15 @@ def test_who_knows_the_fundamental_price_does_not_quote_through_it(fundamental, 
     assert quotes_of(study.knows_fundamental(1.0), fundamental=(fundamental,)) == [quotes]
 
 
+def test_wary_stays_away_after_large_moves():
+    task = ks.tasks.MarketMakingTask()
+    observation = torch.zeros((2, 39))
+    observation[0, 22:26] = torch.tensor([0.5, -0.5, 0.0, 0.0])  # 4 ticks up, after 4 down: 2 in the mean
+    observation[1, 22] = 0.6  # 6 ticks: 1.5 in the mean
+    action = study.wary(3.0, 2.0)(task)(observation, study.Hidden(*torch.zeros((3, 2))))
+    assert action[:, 2].tolist() == action[:, 3].tolist() == [-1.0, 1.0]
+
+
 def test_follower_trades_with_the_signal():
     weights = torch.zeros((31, 3), dtype=torch.float64)
     weights[22, 0] = 10.0
@@ -168,7 +177,7 @@ def test_judge_names_all_who_played_and_json_keeps_it(short):
     judged = goals.judge(SMALL, goals.choose(SMALL, 4, "cpu"), 4, "cpu")
     assert json.loads(json.dumps(judged)) == json.loads(json.dumps(judged, default=float))
     assert len(judged["makers"]) == len(goals.HALF_SPREADS) * len(goals.SKEWS)
-    assert set(judged["knowing"]) == {"fundamental", "regime"}
+    assert set(judged["knowing"]) == {"moves", "fundamental", "regime"}
     assert set(judged["traders"]) == {"momentum", "reversion", "signal"}
     assert judged["maker"] in judged["makers"] and judged["plain"] in judged["makers"]
     assert len(judged["adverse_per_unit"]) == study.LAGS and judged["adverse_per_unit"][0] == 0

@@ -34,6 +34,7 @@ from kineticsim_env.studies.default_market import (
     mark_outs,
     play,
     public,
+    wary,
     watch,
 )
 
@@ -58,7 +59,7 @@ class Chosen(NamedTuple):
     maker: str  # the best of them
     plain: str  # the best without a skew
     half_spread: int  # its half-spread
-    knowing: dict[str, Player]  # by what it knows: the "fundamental" price, and the "regime" where there are any
+    knowing: dict[str, Player]  # by what else it knows: "moves", the "fundamental" price, the "regime" if there are any
     traders: dict[str, Player]  # by what it follows: "momentum", "reversion" or the "signal"
 
 
@@ -75,13 +76,22 @@ def choose(config: MarketConfig, markets: int, engine: str = "auto", seed: int =
     makers = plain | {f"{half} ticks, skew {skew:g}": fixed(half, skew) for skew in SKEWS[1:] for half in HALF_SPREADS}
     maker, found = best_of(makers)
     best_plain = max(plain, key=lambda name: found[name].pnl.mean())
-    knowing = {"fundamental": best_of(_by_fundamental())[0]}
+    knowing = {"moves": best_of(_by_moves())[0], "fundamental": best_of(_by_fundamental())[0]}
     if config.regimes:
         made = np.stack([found[name].by_regime.mean(0) for name in plain], axis=1)
         knowing["regime"] = best_of(_by_regime(made, config.regimes))[0]
     traders = {kind: best_of(kinds, "Trading")[0] for kind, kinds in _traders(signal).items()}
     half_spread = HALF_SPREADS[list(plain).index(best_plain)]
     return Chosen(signal, makers, maker.name, best_plain, half_spread, knowing, traders)
+
+
+def _by_moves() -> dict[str, Make]:
+    return {
+        f"{half} ticks while moves are below {limit} ticks, skew {skew:g}": wary(half, limit, skew)
+        for half in (2, 3)
+        for limit in (2, 3, 4)
+        for skew in SKEWS
+    }
 
 
 def _by_fundamental() -> dict[str, Make]:

@@ -47,7 +47,7 @@ def rivals() -> dict[str, MarketConfig]:
         "never news": news.replace(regimes=None, regime_switch_prob=0.0, **quiet),
         "always news": news.replace(regimes=None, regime_switch_prob=0.0, **loud),
         "news for three intervals": news.replace(regime_switch_prob=1 / (3 * beats)),
-        "informed orders a tick further": news.replace(taker_offset=news.taker_offset + 1),
+        "takers two ticks from the mid": news.replace(taker_offset=news.taker_offset + 1),
         "20 orders per interval": news.replace(interval=20),
         "call auctions of the same orders": news.replace(mechanism="call", tie="mid", residue="cancel"),
     }

@@ -130,9 +130,8 @@ intervals over markets.
   means per unit, of the best maker without a skew, in a quarter of the markets; the market is played order by order for
   it, which does not change its path.
 - **Random quotes** are `RandomQuotes`: offsets up to 10 ticks, sizes up to 8 units, drawn at every decision.
-- **A maker** is the best of fixed half-spreads, with and without a skew against inventory; it sees prices and its
-  inventory, and nothing else. One that **knows of news** knows the regime, and has a half-spread for each, or stays
-  away.
+- **A maker** is the best of fixed half-spreads, with and without a skew against inventory. One that **knows of news**
+  knows the regime, and has a half-spread for each, or stays away.
 
 Measured on {found["date"]} with `{found["command"]}`, {found["engine"]} engine, {found["machine"]}. The figures are the
 same on every engine.
@@ -156,8 +155,10 @@ inventory at the fundamental price, is counted by the regime in which a decision
 {chr(10).join(_knowing_row(kind, one) for kind, one in figures["knowing"].items())}
 | random | {plus_minus(figures["random"]["pnl"])} | | up to 10 ticks |
 
-Knowing the fundamental price, a maker shows no bid above it and no ask below it. Both are marks for a learner to reach
-for: news shows in volumes and in the size of moves, the fundamental price in nothing but the trades of who knows it.
+What can be known is worth finding out: news shows in the size of moves and in volumes, so a maker that stays away
+after large moves earns more than one that never does, and less than one that is told. Knowing the fundamental price, a
+maker shows no bid above it and no ask below it; learners see it in nothing but the trades of those who know it. The
+last two are upper marks.
 
 ## Traders
 
@@ -218,7 +219,11 @@ def _maker_row(figures: Mapping[str, Any], half: int, regimes: Sequence[Any]) ->
 
 
 def _knowing_row(kind: str, one: Mapping[str, Any]) -> str:
-    who = {"regime": "knows whether there is news", "fundamental": "knows the fundamental price"}[kind]
+    who = {
+        "moves": "goes by the last four moves of the mid, which all see",
+        "regime": "knows whether there is news",
+        "fundamental": "knows the fundamental price",
+    }[kind]
     return f"| {who} | {plus_minus(one['pnl'])} | {to(one['times'])} | {one['name']} |"
 
 
@@ -281,7 +286,7 @@ VERDICTS: dict[str, str] = {
     "never news": "a maker earns at nearly every distance, and so do random quotes.",
     "always news": "no maker earns; the spread does not pay for what the informed take.",
     "news for three intervals": "the same money for those who know, but a learner has no time to find out.",
-    "informed orders a tick further": "the informed pay for being fast: a maker earns more, random quotes too, and "
+    "takers two ticks from the mid": "the informed pay for being fast: a maker earns more, random quotes too, and "
     "moves that went too far can be seen coming.",
     "20 orders per interval": "a decision sees more of how a price gets where it goes, so it is easier to predict.",
     "call auctions of the same orders": "all meet at one price, and the mid between auctions tells where it goes.",
