@@ -306,12 +306,12 @@ def random_against_best(tried: Sequence[Mapping[str, Any]]) -> str:
     pairs = [(one["found"]["pnl"][0], one["found"]["random"][0]) for one in tried if one["found"]["pnl"][0] > 0]
     if len(pairs) < 10:
         return ""
-    slope, start = np.polyfit(*np.array(pairs).T, 1)
-    share = np.corrcoef(*np.array(pairs).T)[0, 1]
+    best, random = np.array(pairs).T
+    slope, start = np.polyfit(best, random, 1)
     return (
-        f"Over the {len(pairs)} markets of the search in which a maker earns anything, a line says {start + 1000 * slope:.0f} "
-        f"for random quotes where the best maker earns 1,000, and {start + 2000 * slope:.0f} where it earns 2,000 "
-        f"(correlation {share:.2f}): there is no market here in which one earns much and the other loses."
+        f"Over the {len(pairs)} markets of the search in which a maker earns anything, a line says "
+        f"{start + 1000 * slope:.0f} for random quotes where the best maker earns 1,000, and {start + 2000 * slope:.0f} "
+        f"where it earns 2,000 (correlation {np.corrcoef(best, random)[0, 1]:.2f})."
     )
 
 
