@@ -308,10 +308,10 @@ def random_against_best(tried: Sequence[Mapping[str, Any]]) -> str:
         return ""
     best, random = np.array(pairs).T
     slope, start = np.polyfit(best, random, 1)
+    at, correlation = [f"{start + slope * pnl:.0f}" for pnl in (1000, 2000)], np.corrcoef(best, random)[0, 1]
     return (
-        f"Over the {len(pairs)} markets of the search in which a maker earns anything, a line says "
-        f"{start + 1000 * slope:.0f} for random quotes where the best maker earns 1,000, and {start + 2000 * slope:.0f} "
-        f"where it earns 2,000 (correlation {np.corrcoef(best, random)[0, 1]:.2f})."
+        f"Over the {len(pairs)} markets of the search in which a maker earns anything, a line says {at[0]} for random "
+        f"quotes where the best maker earns 1,000, and {at[1]} where it earns 2,000 (correlation {correlation:.2f})."
     )
 
 
