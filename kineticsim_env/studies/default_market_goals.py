@@ -167,7 +167,12 @@ def judge(
         "adverse_per_unit": _over(fills.adverse.sum(0), fills.units.sum()).tolist(),
         "makers": {name: _game(games[name]) for name in makers},
         "knowing": {
-            kind: {"name": player.name, **_game(games[kind]), "times": _ends(_share(games[kind].pnl, best.pnl))}
+            kind: {
+                "name": player.name,
+                **_game(games[kind]),
+                "times": _ends(_share(games[kind].pnl, best.pnl)),
+                "times_moves": _ends(_share(games[kind].pnl, games["moves"].pnl)),
+            }
             for kind, player in chosen.knowing.items()
         },
         "random": _game(games["random"]),

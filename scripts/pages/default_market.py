@@ -65,9 +65,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         found = judge(config, choose(config, many, engine), many, engine)
         measured[name] = {"market": changed(config), "markets": many, "found": found}
         bar.update()
-    attacked = {}
+    attacked = {}  # in more markets, as what an attack loses is little beside what chance makes of its inventory
     for name, how in attacks.items():
-        pnl = mean_and_error(_attacked(markets[PRESET], how, max(2, options.markets // 4), engine).pnl)
+        pnl = mean_and_error(_attacked(markets[PRESET], how, 4 * options.markets, engine).pnl)
         attacked[f"`{name}`" if name in ALONE else name] = (pnl.mean, pnl.interval())
         bar.update()
     bar.close()

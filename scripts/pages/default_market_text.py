@@ -149,16 +149,17 @@ inventory at the fundamental price, is counted by the regime in which a decision
 
 ## What knowledge is worth
 
-| who | liquidated PnL | times the best maker | quotes |
-| --- | --- | --- | --- |
-| sees what learners see | {plus_minus(figures["makers"][figures["maker"]]["pnl"])} | 1 | {figures["maker"]} |
+| who | liquidated PnL | times fixed quotes | times going by the moves | quotes |
+| --- | --- | --- | --- | --- |
+| quotes as ever | {plus_minus(figures["makers"][figures["maker"]]["pnl"])} | 1 | | {figures["maker"]} |
 {chr(10).join(_knowing_row(kind, one) for kind, one in figures["knowing"].items())}
-| random | {plus_minus(figures["random"]["pnl"])} | | up to 10 ticks |
+| random | {plus_minus(figures["random"]["pnl"])} | | | up to 10 ticks |
 
-What can be known is worth finding out: news shows in the size of moves and in volumes, so a maker that stays away
-after large moves earns more than one that never does, and less than one that is told. Knowing the fundamental price, a
-maker shows no bid above it and no ask below it; learners see it in nothing but the trades of those who know it. The
-last two are upper marks.
+What can be known is worth finding out: news shows in the size of moves, so a maker that stays away after large moves
+earns {figures["knowing"]["moves"]["times"][0]:.1f} times what the best fixed quotes earn. Being told of news is then
+worth {figures["knowing"]["regime"]["times_moves"][0]:.2f} times as much, and not twice: what can be found out cannot
+also be worth twice as much to be told. Knowing the fundamental price, a maker shows no bid above it and no ask below
+it; learners see it in nothing but the trades of those who know it. These two are upper marks.
 
 ## Traders
 
@@ -170,7 +171,7 @@ Orders behind the mid wait for others to come, as a maker's do; that is what ear
 
 ## Attacks
 
-The attackers of [attacks](attacks.md), in {max(2, mine["markets"] // 4):,} markets:
+The attackers of [attacks](attacks.md), in {4 * mine["markets"]:,} markets:
 
 | attack | liquidated PnL |
 | --- | --- |
@@ -225,7 +226,8 @@ def _knowing_row(kind: str, one: Mapping[str, Any]) -> str:
         "regime": "knows whether there is news",
         "fundamental": "knows the fundamental price",
     }[kind]
-    return f"| {who} | {plus_minus(one['pnl'])} | {to(one['times'])} | {one['name']} |"
+    times = [to(one["times"]), to(one["times_moves"]) if kind != "moves" else "1"]
+    return f"| {who} | {plus_minus(one['pnl'])} | {' | '.join(times)} | {one['name']} |"
 
 
 def _trader_row(kind: str, one: Mapping[str, Any]) -> str:
@@ -237,21 +239,29 @@ def _market_row(name: str, found: Mapping[str, Any]) -> str:
     _, trader = best_trader(found)
     known = found["knowing"].get("regime")
 
-    def shown(text: str, holds: bool) -> str:
-        return text if holds else f"**{text}**"
-
     cells = [
         f"**`{name}`**" if name == PRESET else name,
         shown(f"{found['r2']['1'][0]:.3f}", found["r2"]["1"][0] <= GOALS["R^2"]),
         f"{found['r2']['5'][0]:.3f}",
-        shown(f"{found['adverse'][0]:.2f}", found["adverse"][0] >= GOALS["adverse selection"]),
+        shown(f"{found['adverse'][0]:.2f}", found["adverse"][0] >= GOALS["adverse selection"])
+        if np.isfinite(found["adverse"][0])
+        else "no fills",
         shown(plus_minus(random), random[0] < 0),
         shown(f"{plus_minus(best['pnl'])} ({best['sd']:,.0f})", best["pnl"][0] > 0),
         found["maker"],
         shown(plus_minus(trader["pnl"]), trader["less"][0] < 0),
-        shown(to(known["times"]), known["times"][0] >= GOALS["knowledge"]) if known else "no news to know of",
+        _worth(known["times"]) if known and best["pnl"][0] > 0 else "no maker earns" if known else "no news to know of",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def shown(text: str, holds: bool) -> str:
+    """Return a cell, bold where a goal is not reached."""
+    return text if holds else f"**{text}**"
+
+
+def _worth(times: Sequence[float]) -> str:
+    return shown(to(times), times[0] >= GOALS["knowledge"])
 
 
 def _verdicts() -> str:
@@ -286,19 +296,19 @@ VERDICTS: dict[str, str] = {
     "next change, and quotes of any kind earn.",
     "never news": "a maker earns at nearly every distance, and so do random quotes.",
     "always news": "no maker earns; the spread does not pay for what the informed take.",
-    "news for three intervals": "the same money for those who know, but a learner has no time to find out.",
-    "takers two ticks from the mid": "the informed pay for being fast: a maker earns more, random quotes too, and "
-    "moves that went too far can be seen coming.",
-    "20 orders per interval": "a decision sees more of how a price gets where it goes, so it is easier to predict.",
-    "call auctions of the same orders": "all meet at one price, and the mid between auctions tells where it goes.",
+    "news for three intervals": "those who are told earn as much, those who go by the moves find out too late.",
+    "takers two ticks from the mid": "the informed pay for being fast: makers earn more, random quotes too, and being "
+    "told of news is worth less.",
+    "20 orders per interval": "a price takes more decisions to get where it goes, so it is easier to predict, and less "
+    "noise comes between two pieces of news: makers earn little.",
+    "call auctions of the same orders": "one auction takes the price part of the way only. Traders who follow it earn "
+    "several times what makers do here; makers do not earn at all.",
 }
 TRADE_OFFS = """\
 - **Random quotes against the best maker.** Random quotes are a mixture of all distances from the mid, and what one more
   jump takes from them it takes from makers too. RANDOM
 - **Risk.** News is what makes inventory dangerous. The deviation of a maker's PnL over an episode is several times its
-  mean; means over thousands of markets are certain all the same, single episodes are not.
-- **R^2 against a wide spread.** Takers that price two ticks from the mid make wider spreads, and carry the price too
-  far: R^2 is then near its limit."""
+  mean; means over thousands of markets are certain all the same, single episodes are not."""
 
 
 def random_against_best(tried: Sequence[Mapping[str, Any]]) -> str:
