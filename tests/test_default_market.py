@@ -10,6 +10,7 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
+from kineticsim_env.statistics import mean_and_error
 from kineticsim_env.studies import default_market as study
 from kineticsim_env.studies import default_market_goals as goals
 from scripts.pages import default_market_search as search
@@ -160,6 +161,32 @@ def test_follower_trades_with_the_signal():
     observation[3, 30] = 1.0  # long, which the signal is against, if only a little
     action = rule(observation, study.Hidden(*torch.zeros((3, 4))))
     assert action[:, 0].tolist() == [1.0, -1.0, 0.0, -1.0] and action[0, 1] == 0.5
+
+
+# The preset -----------------------------------------------------------------------------------------------------------
+
+
+def surely_above(values, bound=0.0):
+    mean = mean_and_error(values)
+    return mean.mean - 3 * mean.error > bound
+
+
+def test_in_the_preset_knowledge_pays_and_random_quotes_do_not():
+    away = (2.0, 2.0, study.OFF)
+    rules = {"plain": study.fixed(2), "wary": study.wary(2, 3), "told": study.knows_regime(away)}
+    found = study.play(PRESET, rules | {"random": study.public(ks.policies.RandomQuotes)}, 160, engine="cpu")
+    pnl = {name: game.pnl for name, game in found.items()}
+    assert surely_above(pnl["plain"]) and surely_above(pnl["plain"] - pnl["random"])
+    assert surely_above(pnl["wary"] - pnl["plain"]) and surely_above(pnl["told"] - pnl["wary"])
+    quiet, news = found["plain"].by_regime[:, :2].sum(1), found["plain"].by_regime[:, 2]
+    assert surely_above(quiet) and surely_above(-news)
+
+
+def test_in_the_preset_the_next_price_is_not_predictable_from_what_is_public():
+    squares = study.errors(
+        study.fit(*study.watch(PRESET, 96, "cpu", 0)), *study.watch(PRESET, 96, "cpu", HELD_OUT_SEED)
+    )
+    assert study.explained(squares[:, 0]) < goals.GOALS["R^2"]
 
 
 # Goals and search -----------------------------------------------------------------------------------------------------
