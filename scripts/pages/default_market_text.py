@@ -77,9 +77,10 @@ def goals(
     if attacks:
         earn = [name for name, (mean, half) in attacks.items() if mean - half > 0]
         lose = sum(mean + half < 0 for mean, half in attacks.values())
-        said = f"{lose} of {len(attacks)} lose, with an interval below 0" + (
-            f"; {', '.join(earn)} earns" if earn else ""
-        )
+        neither = [name for name, (mean, half) in attacks.items() if abs(mean) <= half]
+        said = f"{lose} of {len(attacks)} lose, with an interval below 0"
+        said += f"; {', '.join(earn)} earns" if earn else ""
+        said += f"; neither is certain of {', '.join(neither)}" if neither else ""
         rows.append(("scripted attackers earn nothing", said, not earn))
     return rows
 
@@ -133,8 +134,8 @@ intervals over markets.
 - **A maker** is the best of fixed half-spreads, with and without a skew against inventory. One that **knows of news**
   knows the regime, and has a half-spread for each, or stays away.
 
-Measured on {found["date"]} with `{found["command"]}`, {found["engine"]} engine, {found["machine"]}. The figures are the
-same on every engine.
+Measured on {found["date"]} with `{found["command"]}`, {found["engine"]} engine, {found["machine"]}. Engines
+give the same figures, but for how the sums behind R^2 are rounded.
 
 ## Makers
 
