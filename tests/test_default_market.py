@@ -268,6 +268,7 @@ def test_points_of_the_search_are_markets():
 
 
 def test_search_writes_what_it_tried(short, monkeypatch, tmp_path):
+    monkeypatch.setattr(search, "MOST", 100.0)  # nothing is known of four markets
     monkeypatch.setattr(search, "ProcessPoolExecutor", lambda count, context: ThreadPoolExecutor(count))
     search.main(["--seconds", "1", "--markets", "4", "--output", str(tmp_path)])
     path = tmp_path / "default_market_search.json"

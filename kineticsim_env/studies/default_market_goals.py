@@ -54,7 +54,8 @@ class Player(NamedTuple):
 class Chosen(NamedTuple):
     """The best of each kind on training seeds."""
 
-    signal: Signal
+    signal: Signal  # from what is seen of the market while no learner quotes
+    own_signal: Signal  # from all that the best maker without a skew sees while it quotes
     makers: dict[str, Make]  # all fixed quotes
     maker: str  # the best of them
     plain: str  # the best without a skew
@@ -82,7 +83,8 @@ def choose(config: MarketConfig, markets: int, engine: str = "auto", seed: int =
         knowing["regime"] = best_of(_by_regime(made, config.regimes))[0]
     traders = {kind: best_of(kinds, "Trading")[0] for kind, kinds in _traders(signal).items()}
     half_spread = HALF_SPREADS[list(plain).index(best_plain)]
-    return Chosen(signal, makers, maker.name, best_plain, half_spread, knowing, traders)
+    own_signal = fit(*watch(config, markets, engine, seed, plain[best_plain]))
+    return Chosen(signal, own_signal, makers, maker.name, best_plain, half_spread, knowing, traders)
 
 
 def _by_moves() -> dict[str, Make]:
@@ -154,9 +156,11 @@ def judge(
     best = games[chosen.maker]
     traders = play(config, {kind: player.make for kind, player in chosen.traders.items()}, markets, "Trading", engine)
     fills = mark_outs(config, chosen.half_spread, max(2, markets // 4), engine)
+    own = errors(chosen.own_signal, *watch(config, markets, engine, HELD_OUT_SEED, chosen.makers[chosen.plain]))
     changes, spread = (mids[1:] - mids[:-1]).double() / 2, seen[..., SPREAD].double()
     return {
         "r2": {str(ahead): _ends(_resampled(squares[:, i], explained)) for i, ahead in enumerate(HORIZONS)},
+        "own_r2": _ends(_resampled(own[:, 0], explained)),
         "change": float(changes.std()),
         "autocorrelation": float((changes[1:] * changes[:-1]).mean() / changes.square().mean()),
         "spread": float((8 * spread / (1 - spread)).mean()),

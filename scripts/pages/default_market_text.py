@@ -49,8 +49,8 @@ def goals(
     rows = [
         (
             f"R^2 of the next change of the mid at most {GOALS['R^2']:g}",
-            to(found["r2"]["1"], 3),
-            found["r2"]["1"][2] <= GOALS["R^2"],
+            f"{to(found['r2']['1'], 3)}; {to(found['own_r2'], 3)} while it quotes itself",
+            max(found["r2"]["1"][2], found["own_r2"][2]) <= GOALS["R^2"],
         ),
         (
             f"adverse selection per fill at least {GOALS['adverse selection']:g} of the spread earned",
@@ -125,7 +125,8 @@ intervals over markets.
 
 - **R^2** is that of a linear prediction of the change of the mid over the next decision, from all 30 features that the
   observation has of the market (depths, spread, last price, the last four changes and volumes), fitted in other
-  markets; from decision {FIRST} on, as there is no history before.
+  markets; and from all features of the best maker without a skew while it quotes, whose own fills say something too.
+  It begins with decision {FIRST}, as there is no full history before.
 - **Adverse selection per fill**: how far the mid moves against a fill within {MARK_OUT} intervals, from the mid right
   before the order that makes the fill. **Spread earned per fill**: how much better than that mid its price is. Both are
   means per unit, of the best maker without a skew, in a quarter of the markets; the market is played order by order for
