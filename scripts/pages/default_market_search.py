@@ -157,7 +157,7 @@ def search(options: argparse.Namespace, starts: Sequence[Any]) -> list[dict[str,
         running: set[Future[Any]] = set()
         while time.monotonic() < end or running:
             while len(running) < options.processes and time.monotonic() < end:
-                point = waiting.pop() if waiting else next_point(found, count, generator)
+                point = waiting.pop(0) if waiting else next_point(found, count, generator)
                 running.add(pool.submit(tried, point, options.markets, options.engine))
                 count += 1
             done, running = wait(running, return_when=FIRST_COMPLETED)
