@@ -147,8 +147,9 @@ class MarketConfig:
         """Return a named market with some fields changed.
 
         Args:
-            name: `"paper"` (the published evaluation's market), `"trading"` (what the RL tasks use) or `"continuous"`
-                (orders trade as they come; an interval is 20 orders).
+            name: `"paper"` (the published evaluation's market), `"trading"` (what the RL tasks use), `"continuous"`
+                (orders trade as they come; an interval is 20 orders) or `"news"` (likewise, of 48 orders; a hidden
+                regime decides whether there is news that only some know).
             **changes: Fields of `MarketConfig` that differ from the preset.
 
         Raises:
@@ -216,8 +217,8 @@ def make_config(fields: Mapping[str, Any]) -> MarketConfig:
     return MarketConfig(**fields)
 
 
-# How they were chosen, and what they measure: docs/trading_preset.md (the market that the RL tasks use) and
-# docs/continuous_preset.md.
+# How they were chosen, and what they measure: docs/trading_preset.md (the market that the RL tasks use),
+# docs/continuous_preset.md and docs/default_market.md ("news").
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "trading": {
@@ -257,5 +258,26 @@ PRESETS: dict[str, dict[str, Any]] = {
         "cancel_prob": 0.6,
         "window": 16,
         "rounding": "coin",
+    },
+    "news": {
+        "arrivals": "clock",
+        "mechanism": "continuous",
+        "interval": 48,
+        "beat": 24,
+        "num_agents": 40,
+        "noise": 0.425,
+        "momentum": 0.05,
+        "maker": 0.275,
+        "fundamental": 0.25,
+        "max_order_qty": 10,
+        "noise_spread": 12,
+        "maker_half_spread": 4,
+        "market_order_prob": 0.01,
+        "cancel_prob": 0.3,
+        "walk_prob": 0.3,
+        "window": 16,
+        "rounding": "coin",
+        "regimes": ({"jump_prob": 0.0}, {"jump_prob": 0.0}, {"jump_prob": 0.6, "jump_size": 9}),
+        "regime_switch_prob": 0.05,
     },
 }

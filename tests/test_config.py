@@ -127,7 +127,9 @@ def test_unknown_fields_and_presets():
     for make in (lambda: ks.MarketConfig.preset("paper", spread=3), lambda: ks.MarketConfig().replace(spread=3)):
         with pytest.raises(TypeError, match=rf"unknown field 'spread', allowed are {known}"):
             make()
-    with pytest.raises(ValueError, match=r"preset: got 'papre', allowed are \['continuous', 'paper', 'trading'\]"):
+    with pytest.raises(
+        ValueError, match=r"preset: got 'papre', allowed are \['continuous', 'news', 'paper', 'trading'\]"
+    ):
         ks.MarketConfig.preset("papre")
 
 

@@ -1,11 +1,14 @@
 """The commands of `scripts/pages`, in small: each writes its page with every figure, and the pictures it shows."""
 
+import functools
 import re
 
 import pytest
 
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.studies import trading_preset as makers
-from scripts.pages import continuous_preset, mechanisms, price_impact, stylised_facts, trading_preset
+from scripts.pages import continuous_preset, default_market, mechanisms, price_impact, stylised_facts, trading_preset
 
 pytest.importorskip("matplotlib")
 
@@ -60,3 +63,20 @@ def test_mechanisms(tmp_path, monkeypatch):
     monkeypatch.setattr(mechanisms, "INTERVALS", (1, 20, 100))
     text = written(mechanisms.main, tmp_path, "mechanisms")
     assert "the same stream" in text.lower() and "LEVERS_TABLE" not in text
+
+
+def test_default_market(tmp_path, monkeypatch):
+    short = functools.partial(evaluation_env, horizon=40)
+    monkeypatch.setattr("kineticsim_env.studies.default_market.evaluation_env", short)
+    monkeypatch.setattr("kineticsim_env.studies.default_market.AUCTIONS", 40)
+    monkeypatch.setattr("kineticsim_env.studies.attacks.evaluation_env", short)
+    for module in ("kineticsim_env.studies.default_market_goals", "scripts.pages.default_market_text"):
+        monkeypatch.setattr(f"{module}.HALF_SPREADS", (2, 4))
+    monkeypatch.setattr(default_market, "ALONE", {"WashTrade": default_market.ALONE["WashTrade"]})
+    monkeypatch.setattr(default_market, "TOGETHER", {})
+    others = {"`trading`": MarketConfig.preset("trading"), "never news": default_market.rivals()["never news"]}
+    monkeypatch.setattr(default_market, "rivals", lambda: others)
+    text = written(default_market.main, tmp_path, "default_market")
+    assert all(f"| {name} |" in text for name in others) and "`WashTrade`" in text
+    default_market.main(["--results", str(tmp_path / "default_market.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "default_market.md").read_text() == text

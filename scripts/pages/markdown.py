@@ -49,9 +49,13 @@ def measured_on(setting: Mapping[str, Any]) -> str:
     """Say when, with what command and engine, and on what a page was measured."""
     return (
         f"Measured on {datetime.date.today().isoformat()} with `{setting['command']}`, "
-        f"{setting['engine']} engine, {_processor()}, Python "
-        f"{platform.python_version()}, torch {torch.__version__}. The figures are the same on every engine."
+        f"{setting['engine']} engine, {machine()}. The figures are the same on every engine."
     )
+
+
+def machine() -> str:
+    """Return the GPU or processor, and the versions of Python and torch."""
+    return f"{_processor()}, Python {platform.python_version()}, torch {torch.__version__}"
 
 
 def _processor() -> str:

@@ -1,0 +1,118 @@
+"""`python -m scripts.pages.default_market --markets 1024` holds the preset `"news"` to the goals of a default market.
+
+It writes docs/default_market.md, its picture, and default_market.json with every figure, from which `--results` writes
+the page again without measuring. How the preset was looked for: `default_market_search.py`.
+
+    python -m scripts.pages.default_market --markets 16384 --engine cuda --no-page --output runs   # on a GPU
+    python -m scripts.pages.default_market --results runs/default_market.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics import mean_and_error
+from kineticsim_env.studies import plots
+from kineticsim_env.studies.attacks import ALONE, TOGETHER, Attack, Outcome, Owner, attack, attack_together
+from kineticsim_env.studies.default_market_goals import choose, judge
+from scripts.pages.default_market_search import changed
+from scripts.pages.default_market_text import draw, page
+from scripts.pages.markdown import machine
+
+NAME, PRESET = "default_market", "news"
+SEARCH = Path(__file__).parents[2] / "docs" / "default_market_search.json"
+
+
+def rivals() -> dict[str, MarketConfig]:
+    """Return the markets that the preset is compared with, by name."""
+    news = MarketConfig.preset(PRESET)
+    beats = int(news.interval or 1) / int(news.beat or news.num_agents)  # per interval
+    quiet, loud = news.regimes[0], news.regimes[-1]
+    return {
+        "`continuous`": MarketConfig.preset("continuous"),
+        "`trading`": MarketConfig.preset("trading"),
+        "never news": news.replace(regimes=None, regime_switch_prob=0.0, **quiet),
+        "always news": news.replace(regimes=None, regime_switch_prob=0.0, **loud),
+        "news for three intervals": news.replace(regime_switch_prob=1 / (3 * beats)),
+        "takers two ticks from the mid": news.replace(taker_offset=news.taker_offset + 1),
+        "20 orders per interval": news.replace(interval=20),
+        "call auctions of the same orders": news.replace(mechanism="call", tie="mid", residue="cancel"),
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Return every figure of the page, as JSON keeps them."""
+    begin, engine = time.perf_counter(), options.engine
+    markets = {PRESET: MarketConfig.preset(PRESET)} | rivals()
+    attacks = ALONE | TOGETHER
+    bar = tqdm(total=len(markets) + len(attacks), unit="study")
+    measured = {}
+    for name, config in markets.items():
+        many = options.markets if name == PRESET else max(2, options.markets // 4)
+        found = judge(config, choose(config, many, engine), many, engine)
+        measured[name] = {"market": changed(config), "markets": many, "found": found}
+        bar.update()
+    attacked = {}  # in more markets, as what an attack loses is little beside what chance makes of its inventory
+    for name, how in attacks.items():
+        pnl = mean_and_error(_attacked(markets[PRESET], how, 4 * options.markets, engine).pnl)
+        attacked[f"`{name}`" if name in ALONE else name] = (pnl.mean, pnl.interval())
+        bar.update()
+    bar.close()
+    return {
+        "command": f"python -m scripts.pages.{NAME} --markets {options.markets}",
+        "date": datetime.date.today().isoformat(),
+        "engine": Simulator(markets[PRESET], 2, engine=engine).engine_name,
+        "machine": machine(),
+        "seconds": time.perf_counter() - begin,
+        "measured": measured,
+        "attacks": attacked,
+    }
+
+
+def _attacked(config: MarketConfig, how: Attack | Owner, markets: int, engine: str) -> Outcome:
+    if isinstance(how, Owner):
+        return attack_together(config, how, markets, engine)
+    return attack(config, how, markets, engine)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, or read what was measured; draw, and write the page."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
+    parser.add_argument(
+        "--markets", type=whole(8, 1 << 20), default=1024, help="markets of each player; rivals a quarter"
+    )
+    parser.add_argument("--engine", default="auto", help="as in Simulator")
+    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
+    parser.add_argument("--no-page", action="store_true", help="write the figures alone, which needs no matplotlib")
+    options = parser.parse_args(arguments)
+    if not options.no_page:
+        plots.require_matplotlib()
+    check_folder("--output", options.output / "images")
+    (options.output / "images").mkdir(parents=True, exist_ok=True)
+    found = json.loads(options.results.read_text()) if options.results else measure(options)
+    with replacing(options.output / f"{NAME}.json") as part:
+        part.write_text(json.dumps(found, indent=1) + "\n")
+    if options.no_page:
+        return
+    draw(options.output / "images" / f"{NAME}.png", found, MarketConfig.preset(PRESET))
+    tried = json.loads(SEARCH.read_text())
+    (options.output / f"{NAME}.md").write_text(page(found, MarketConfig.preset(PRESET), tried))
+    print(f"wrote {options.output / NAME}.md, measured in {found['seconds']:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))
