@@ -121,6 +121,17 @@ def snapshot(folder: Path, steps: int) -> Path:
     return path
 
 
+def keep_best(networks: Any, curve: list[dict], folder: Path) -> dict:
+    """Take up the networks of the evaluation in training that was best; returns that point of the curve.
+
+    Its episodes are none of the held-out ones. Where rewards are mostly the noise of prices, as an executor's are,
+    training on can unlearn what was there.
+    """
+    best = max((point for point in curve if snapshot(folder, point["steps"]).exists()), key=lambda point: point["pnl"])
+    networks.load_state_dict(torch.load(snapshot(folder, best["steps"]), weights_only=True))
+    return best
+
+
 def first_ahead(networks: Any, curve: list[dict], rival: np.ndarray, held_out: Any, folder: Path) -> dict | None:
     """Return the first point of the curve whose policy is ahead of the rival, or None.
 
@@ -144,6 +155,8 @@ def first_ahead(networks: Any, curve: list[dict], rival: np.ndarray, held_out: A
 def compare(args: Any, networks: Any, curve: list[dict], market: dict, training: dict) -> dict[str, float]:
     """Compare with scripted policies on held-out seeds; returns the mean of `Evaluation.pnl` by policy.
 
+    The learned policy is the one that was best at an evaluation in training (`keep_best`).
+
     Args:
         args: The `Args` of the example, filled in.
         networks: The trained `ActorCritic`.
@@ -151,6 +164,8 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
         market: Arguments of the environment.
         training: Those of the environment where scripted policies are fitted.
     """
+    kept = keep_best(networks, curve, args.output)
+    print(f"the learned policy is that after {kept['steps']:,} steps, the best in training")
     others, notes = scripted(
         args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training), args.preset, args.set
     )
@@ -176,6 +191,7 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
         "rounding": held_out.simulator.config.rounding,
         "machine": machine_name(held_out.device),
         "curve": curve,
+        "kept": kept,
         "pnl": intervals,
         "rival": rival,
         "lead": lead,

@@ -147,6 +147,18 @@ def test_evaluation_is_on_seeds_it_did_not_train_on(ppo, comparison, tmp_path, m
     assert {call[2] for call in final}.isdisjoint({call[2] for call in during})
 
 
+def test_the_policy_that_was_best_in_training_is_compared(comparison, tmp_path):
+    """Points whose networks are gone are left out, and those are taken up that the best point had."""
+    networks = torch.nn.Linear(1, 1)
+    curve = [{"steps": steps, "pnl": pnl} for steps, pnl in ((0, -3.0), (64, 2.0), (128, 5.0), (192, 1.0))]
+    for steps in (0, 64, 192):
+        torch.save(
+            {"weight": torch.tensor([[float(steps)]]), "bias": torch.zeros(1)}, comparison.snapshot(tmp_path, steps)
+        )
+    assert comparison.keep_best(networks, curve, tmp_path) == {"steps": 64, "pnl": 2.0}
+    assert networks.weight.item() == 64.0
+
+
 # The arithmetic -------------------------------------------------------------------------------------------------------
 
 

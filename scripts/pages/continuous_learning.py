@@ -40,6 +40,7 @@ EXAMPLES = ROOT / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 import ppo_fast  # noqa: E402
+from ppo_comparison import snapshot  # noqa: E402
 
 PRESET = MarketConfig.preset("continuous")
 INTERVAL = int(PRESET.interval or 0)  # events
@@ -68,11 +69,11 @@ def run(script: str, folder: Path, words: Sequence[str], seed: int, change: Sequ
 
 
 def learned(folder: Path, envs: Any, hidden: int) -> Policy:
-    """Return the policy that an example has left in a folder."""
+    """Return the policy that an example has left in a folder: the one that it compared."""
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
     networks = ppo_fast.ActorCritic(*sizes, hidden, 1.0).to(envs.device)
-    saved = torch.load(folder / "checkpoint.pt", map_location=envs.device, weights_only=True)
-    networks.load_state_dict(saved["networks"])
+    kept = json.loads((folder / "results.json").read_text())["kept"]["steps"]
+    networks.load_state_dict(torch.load(snapshot(folder, kept), map_location=envs.device, weights_only=True))
     return networks.act
 
 

@@ -54,6 +54,19 @@ def verdict(record: dict[str, Any]) -> str:
     return "ahead of every scripted one, in paired differences" if mean > half else "not ahead"
 
 
+def unlearned(record: dict[str, Any]) -> str:
+    """Say where a policy that is not ahead at the end of training was ahead before, or nothing."""
+    before = record["ahead"]
+    if not before or record["lead"][0] > record["lead"][1]:
+        return ""
+    found = plus_minus((before["pnl"], before["half"]), 3)
+    when = f"after {before['seconds']:.1f} s of training and {before['steps'] / 1e6:.0f} M decisions"
+    return (
+        f' It was: its policy {when}, the first that is ahead of "{record["rival"]}" on the same episodes, made '
+        f"{found}; training on unlearned it."
+    )
+
+
 def page(found: dict[str, Any]) -> str:
     """Return the page."""
     makers, executor, interval = found["makers"], found["executor"], found["interval"]
@@ -138,7 +151,8 @@ def page(found: dict[str, Any]) -> str:
         "decisions, orders arriving at once. The measure is what the trades made against the arrival price, in ticks "
         f"per unit, what was forced through the market at the deadline included, over "
         f"{executor['args']['eval_envs']:,} held-out episodes. The learned executor is "
-        f'{verdict(executor)}: its lead over "{executor["rival"]}" is {plus_minus(executor["lead"], 3)}.',
+        f'{verdict(executor)}: its lead over "{executor["rival"]}" is {plus_minus(executor["lead"], 3)}.'
+        f"{unlearned(executor)}",
         table(
             ["policy", "ticks per unit", "parameters"],
             [
