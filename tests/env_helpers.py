@@ -240,3 +240,16 @@ def assert_same(cores, when):
             bits = torch.int32 if one.dtype == torch.float32 else torch.int64
             one, two = one.view(bits), two.view(bits)
         assert torch.equal(one, two), f"{name} {when}: {first[name].tolist()} is not {second[name].tolist()}"
+
+
+def capture_step(envs, actions):
+    """Play a step on a stream beside, as torch asks, and capture the next one; returns the graph and its results."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        envs.step(actions)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = envs.step(actions)
+    return graph, results

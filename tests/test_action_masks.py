@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from env_helpers import capture_step
 
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import MarketMakingVectorEnv, TradingVectorEnv
@@ -171,15 +172,9 @@ def test_a_captured_step_writes_the_mask():
     actions = torch.ones(3000, dtype=torch.int64, device="cuda")
     captured.reset(seed=5)
     eager.reset(seed=5)
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        captured.step(actions)
-    torch.cuda.current_stream().wait_stream(stream)
     eager.step(actions)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        infos = captured.step(actions)[4]
+    graph, results = capture_step(captured, actions)
+    infos = results[4]
     for _ in range(20):
         graph.replay()
         assert torch.equal(infos["action_mask"], eager.step(actions)[4]["action_mask"])

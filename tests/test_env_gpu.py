@@ -6,6 +6,7 @@ import pytest
 import torch
 from env_helpers import (
     assert_same,
+    capture_step,
     check_agreement,
     check_cores_agree,
     clock_environments,
@@ -309,15 +310,8 @@ def test_a_captured_step_draws_of_the_table_there_is_now(kind, kwargs):
     eager.reset(seed=5)
     size = captured.single_action_space.shape[0]
     actions = torch.zeros(64, size, device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        captured.step(actions)
-    torch.cuda.current_stream().wait_stream(stream)
     eager.step(actions)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = captured.step(actions)
+    graph, result = capture_step(captured, actions)
     for t, action in enumerate(random_actions(24, 64)[..., :size]):
         if t == 8:
             for envs in (captured, eager):

@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from env_helpers import capture_step
 
 import kineticsim_env as ks
 from kineticsim_env.envs.batched import BatchedParallelEnv
@@ -541,15 +542,8 @@ def test_a_captured_step_plays_on(mode, num_envs):
     captured.reset(seed=5)
     eager.reset(seed=5)
     actions = torch.zeros(num_envs, 4, device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        captured.step(actions)
-    torch.cuda.current_stream().wait_stream(stream)
     eager.step(actions)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = captured.step(actions)
+    graph, result = capture_step(captured, actions)
     ends = 0
     for action in draw((num_envs, 4), 20):
         actions.copy_(torch.from_numpy(action))
