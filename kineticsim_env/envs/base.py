@@ -95,7 +95,7 @@ class BaseMarketEnv:
 
         Raises:
             MarketError: If an error word was set since the last look.
-            ClosedEnvironmentError: After `close`.
+            gymnasium.error.ClosedEnvironmentError: After `close`.
         """
         with self._calls:
             twin = copy.copy(self)

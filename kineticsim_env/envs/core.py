@@ -331,7 +331,7 @@ class EnvCore:
 
         Raises:
             MarketError: If an error word was set since the last look.
-            ClosedEnvironmentError: After `close`.
+            gymnasium.error.ClosedEnvironmentError: After `close`.
         """
         self._check_open("clone")
         twin = copy.copy(self)

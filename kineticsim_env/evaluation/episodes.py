@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
+import gymnasium as gym
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
 from kineticsim_env.envs.batched import BatchedParallelEnv
@@ -54,7 +55,7 @@ def evaluation_parallel_env(
 
 
 @overload
-def evaluate(policy: Policy, envs: MarketVectorEnv | VectorEnv, seed: int = ...) -> Evaluation: ...
+def evaluate(policy: Policy, envs: MarketVectorEnv | gym.vector.VectorEnv, seed: int = ...) -> Evaluation: ...
 
 
 @overload
@@ -129,7 +130,7 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
 
 def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:
     """Return the environment within wrappers; refuse one whose accounts are reset early, or not of whole episodes."""
-    base = envs.unwrapped if isinstance(envs, VectorEnv) else envs
+    base = envs.unwrapped if isinstance(envs, gym.vector.VectorEnv) else envs
     fits = isinstance(base, (MarketVectorEnv, BatchedParallelEnv)) and base.autoreset_mode is AutoresetMode.DISABLED
     if not fits or getattr(base, "output", "torch") != "torch" or base.core.settings.stagger:
         raise ValueError(
@@ -141,7 +142,7 @@ def _check_envs(envs: Any) -> MarketVectorEnv | BatchedParallelEnv:
 def grid_search(
     make: Callable[..., Policy],
     grid: Mapping[str, Sequence[Any]],
-    envs: MarketVectorEnv | VectorEnv,
+    envs: MarketVectorEnv | gym.vector.VectorEnv,
     seed: int = 0,
     progress: bool | None = True,
 ) -> tuple[dict[str, Any], list[tuple[dict[str, Any], float, float]]]:
