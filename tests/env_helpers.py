@@ -247,9 +247,19 @@ def capture_step(envs, actions):
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        envs.step(actions)
+        envs.step(actions)  # compiles what is missing, which a capture must not
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         results = envs.step(actions)
     return graph, results
+
+
+def assert_steps_wait_for_nothing(envs, actions):
+    """Ten steps on a GPU, in which torch raises where the host would wait."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(10):
+            envs.step(actions)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

@@ -4,6 +4,7 @@ import gymnasium as gym
 import pytest
 import torch
 from adapter_helpers import MAKER, MANY, SMALL, TASKS, assert_bits, ending, many_run, plain_run
+from env_helpers import capture_step
 
 from kineticsim_env import BatchedParallelEnv
 from kineticsim_env.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
@@ -49,15 +50,8 @@ def test_a_captured_step_through_the_wrappers_plays_on():
     captured.reset(seed=5)
     eager.reset(seed=5)
     actions = torch.zeros(64, 4, device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        captured.step(actions)  # compiles what is missing, which a capture must not
-    torch.cuda.current_stream().wait_stream(stream)
     eager.step(actions)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = captured.step(actions)
+    graph, result = capture_step(captured, actions)
     for action in torch.rand(15, 64, 4) * 2 - 1:
         actions.copy_(action)
         graph.replay()

@@ -6,6 +6,7 @@ import pytest
 import torch
 from env_helpers import (
     assert_same,
+    assert_steps_wait_for_nothing,
     capture_step,
     check_agreement,
     check_cores_agree,
@@ -149,12 +150,7 @@ def test_a_step_does_not_synchronise():
     envs.reset(seed=1)
     actions = torch.zeros(64, 4, device="cuda")
     envs.step(actions)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(10):
-            envs.step(actions)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    assert_steps_wait_for_nothing(envs, actions)
 
 
 def test_a_captured_step_plays_on():
@@ -162,15 +158,8 @@ def test_a_captured_step_plays_on():
     captured.reset(seed=5)
     eager.reset(seed=5)
     actions = torch.zeros(64, 4, device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        captured.step(actions)  # compiles what is missing, which a capture must not
-    torch.cuda.current_stream().wait_stream(stream)
     eager.step(actions)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = captured.step(actions)
+    graph, result = capture_step(captured, actions)
     for action in random_actions(15, 64):
         actions.copy_(torch.from_numpy(action))
         graph.replay()

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from env_helpers import capture_step
+from env_helpers import assert_steps_wait_for_nothing, capture_step
 
 import kineticsim_env as ks
 from kineticsim_env.envs.batched import BatchedParallelEnv
@@ -568,12 +568,7 @@ def test_a_step_does_not_synchronise():
     envs.reset(seed=1)
     actions = torch.zeros(64, 4, device="cuda")
     envs.step(actions)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(10):
-            envs.step(actions)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    assert_steps_wait_for_nothing(envs, actions)
 
 
 @pytest.mark.gpu

@@ -100,7 +100,7 @@ class OwnStep:
         assert SLOT_INFOS[-1] == "episode_return"
         self._reward_by_slot = tensors["reward"].t()
         self._reward_array = tensors["reward"].numpy() if self._host else np.zeros(0)
-        self._payers = [group for group in self._groups.values() if group.functions.reward]
+        self._payers = [(group, pay) for group in self._groups.values() if (pay := group.functions.reward)]
         self._pays, self._keeps_final = own.pays, self.final_info is not info
         self._terminates = any(functions.terminate for functions in own.by_role.values())
         self._sees = any(functions.features for functions in own.by_role.values())
@@ -182,11 +182,8 @@ class OwnStep:
     def _pay(self) -> None:
         """Ask the functions for rewards; those who took no part in the decision have none."""
         reward = self._tensors["reward"]
-        for group in self._payers:
-            function = group.functions.reward
-            if function is not None:
-                paid = self._called(group, "reward", function, (group.before, group.outcome), _FLOATS)
-                group.results["reward"].copy_(paid)
+        for group, pay in self._payers:
+            group.results["reward"].copy_(self._called(group, "reward", pay, (group.before, group.outcome), _FLOATS))
         reward.masked_fill_(self._tensors["idle"], 0.0)
         self._paid.add_(self._reward_by_slot)
         if not self._host:
