@@ -87,7 +87,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
     `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of floats of the
     names in `docs/environment.md`, and `_final_info`, whether the agent's episode ended. With `action_mask=True` there
-    is `action_mask`, int8 `[C]`.
+    is `action_mask`, int8 `[C]`; with `randomise`, `scenario`.
     """
 
     metadata = {
@@ -191,7 +191,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
         Args:
             seed: An int, or None; the first time None draws one.
-            options: Not used.
+            options: `{"scenario": s}` is the scenario of the episode, -1 one that is drawn; others are not used.
 
         Returns:
             Observations and infos by agent.
@@ -202,7 +202,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         elif generator is None:
             generator, _ = seeding.np_random()
             seed = int(generator.integers(2**62))
-        self.core.reset(seed)
+        self.core.reset(seed, scenario=options.get("scenario") if isinstance(options, Mapping) else None)
         self._np_random = generator
         self._was_reset = True
         if self._viewer:
@@ -336,6 +336,9 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             self.possible_agents[slot]: {name: column[slot] for name, column in zip(names, columns, strict=True)}
             for slot in playing
         }
+        if self.core.num_scenarios:
+            for info in infos.values():
+                info["scenario"] = int(self.core.tensors["scenario"])
         if self._has_mask:
             for slot in playing:
                 mask = self._masks[slot].update()[0, 0].cpu().numpy().astype(np.int8)
