@@ -133,7 +133,7 @@ def unsquash(feature: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 def inventory_of(task: Any, observation: torch.Tensor) -> torch.Tensor:
-    """Read a maker's, momentum learner's or trader's inventory, in units, back from observations; `[M]`."""
+    """Read the inventory of a role that trades for profit, in units, back from observations; `[M]`."""
     return inventory_in(check_task(task, ForProfit), check_observation(observation))
 
 
@@ -235,7 +235,8 @@ class Discretised:
         Args:
             policy: Returns continuous actions of the role.
             task: The task of the environment.
-            role: `"maker"`, `"executor"`, `"trader"`, `"fundamental"`, `"momentum"` or `"noise"`; the task's own if None.
+            role: `"maker"`, `"executor"`, `"trader"`, `"fundamental"`, `"momentum"` or `"noise"`; the task's own if
+                None.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
