@@ -19,13 +19,14 @@ A maker, momentum, noise or fundamental learner takes the place of a built-in ag
 an executor or a trader is added to them. A **maker** quotes both sides and is paid as in `MarketMakingTask`; a
 **momentum** learner trades in the direction of the last return and chooses price and size, paid alike; a **noise**
 learner has a random quantity to buy or to sell in the episode, chooses price and size, and pays what its trades cost
-against the mark at the decision, and `leftover_penalty` ticks for each unit left at the end; an **executor** has the block of `ExecutionTask`,
-and a **trader** is that of `TradingTask`. A **fundamental** learner is a trader that sees what informed agents see.
+against the mark at the decision, and `leftover_penalty` ticks for each unit left at the end; an **executor** has the
+block of `ExecutionTask`, and a **trader** is that of `TradingTask`. A **fundamental** learner is a trader that sees
+what informed agents see.
 
 **Actions.** Continuous, a maker: as in `MarketMakingTask`; a trader or fundamental learner: as in `TradingTask`; the
 others: aggression, from `max_offset` ticks behind the mid (-1) to as many through it (+1), and size from 0 (-1) to
-`max_qty` (+1). Discrete, the others: 0 holds, else `1 + 2 * i + j` is an order at (-6, -3, -1, 0, 1, 3, 6)[i] ticks through the mid of half (j = 0)
-or all of `max_qty`.
+`max_qty` (+1). Discrete, the others: 0 holds, else `1 + 2 * i + j` is an order at (-6, -3, -1, 0, 1, 3, 6)[i] ticks
+through the mid of half (j = 0) or all of `max_qty`.
 
 **Observations.** The market's 30 features of `MarketMakingTask` and the agent's own: those of `MarketMakingTask`,
 `ExecutionTask` or `TradingTask`; a momentum or noise learner's are a trader's, with the side that it trades on (33),
