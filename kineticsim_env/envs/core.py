@@ -48,6 +48,7 @@ class EnvCore:
         tensors: The environment's tensors by their names in `struct Launch`, `[M, K, ...]`.
         fills: Units bought and sold in the last decision, int64 `[M, K, 2]`.
         host: Whether the tensors are in host memory.
+        extras: Columns that observations have behind all others, names of `tasks.base.EXTRAS` in its order.
         eager: Steps in a few microseconds, where it can.
         own: Plays steps with functions of the user's; None without any.
     """
@@ -69,7 +70,7 @@ class EnvCore:
         if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
             task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
         self.task: Any = task
-        self.settings, self.roles = settings, tuple(roles)
+        self.settings, self.roles, self.extras = settings, tuple(roles), settings.extras
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -116,7 +117,7 @@ class EnvCore:
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
-        sizes = self.simulator.sizes
+        sizes = self.simulator.sizes | {"F": layout.observation_length(self.config.is_continuous, len(self.extras))}
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
@@ -133,7 +134,11 @@ class EnvCore:
         return space if self.own is None else self.own.space(role, space)
 
     def _space(self, role: str) -> gym.spaces.Box:
-        return self.task.observation_space(role, queues=self.config.is_continuous)
+        return self.task.observation_space(role, queues=self.config.is_continuous, extras=self.extras)
+
+    def observation_size(self, role: str) -> int:
+        """Return how many built-in numbers a role sees."""
+        return observation_size(role, self.config.is_continuous, self.extras)
 
     def seen(
         self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
@@ -148,8 +153,7 @@ class EnvCore:
         """
         if self.own is not None:
             return getattr(self.own, name)(role)
-        used = observation_size(role, queues=self.config.is_continuous)
-        return (self.tensors if tensors is None else tensors)[name][:, slots, :used]
+        return (self.tensors if tensors is None else tensors)[name][:, slots, : self.observation_size(role)]
 
     @property
     def final_info(self) -> torch.Tensor | None:
@@ -236,6 +240,7 @@ class EnvCore:
                 bank_size=self._warm_starts.size,
                 bank_owner=self._warm_starts.owner,
                 scenarios=self.num_scenarios,
+                extras=self.extras,
             )
         )
 
@@ -399,6 +404,7 @@ class EnvCore:
             "autoreset_mode": self.settings.autoreset_mode.name,
             "stagger": self.settings.stagger,
             "scenarios": self.scenarios is not None,
+            **({"extras": list(self.extras)} if self.extras else {}),
             **({"own": self.settings.own.about()} if self.settings.own else {}),
         }
 
