@@ -19,6 +19,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
+from kineticsim_env.envs.opponents import DRAWN, Opponents, task_of_all
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
 from kineticsim_env.envs.scenarios import as_table, check_replaced, make_scenarios, num_rows, pack_table
@@ -42,7 +43,9 @@ class EnvCore:
         fills: Units bought and sold in the last decision, int64 `[M, K, 2]`.
         host: Whether the tensors are in host memory.
         eager: Steps in a few microseconds, where it can.
-        own: Plays steps with functions of the user's; None without any.
+        own: Plays steps with functions of the user's; None without any, and without opponents.
+        opponents: Plays the slots behind the one learner's; None without any.
+        learners: How many slots, from the first one on, the user plays.
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
@@ -63,6 +66,7 @@ class EnvCore:
             task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
         self.task: Any = task
         self.settings, self.roles = settings, tuple(roles)
+        self.learners = len(self.roles) - len(settings.opponents)
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -95,6 +99,7 @@ class EnvCore:
         if settings.own is not None:
             self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
         self.own = None if settings.own is None else OwnStep(settings.own, self)
+        self.opponents = Opponents(settings.opponents, self) if settings.opponents else None
 
     def _connect(self) -> None:
         """Take what belongs to the simulator, and allocate what goes with it."""
@@ -144,6 +149,14 @@ class EnvCore:
         used = observation_size(role, queues=self.config.is_continuous)
         return (self.tensors if tensors is None else tensors)[name][:, slots, :used]
 
+    def seen_by_opponent(self, slot: int) -> torch.Tensor:
+        """Return the view of what an opponent sees, float32 `[M, F]`, as a learner of its role does."""
+        seen = None if self.own is None else self.own.seen_by_opponent(slot)
+        if seen is None:
+            used = observation_size(self.roles[slot], queues=self.config.is_continuous)
+            seen = self.tensors["observation"][:, slot, :used]
+        return seen
+
     @property
     def final_info(self) -> torch.Tensor | None:
         """What was known before any reset, float64 `[I, M]`, live; None where it was not asked for."""
@@ -191,9 +204,13 @@ class EnvCore:
         self._hand_over_task()
         self._engine.state_changed()
 
+    def _task_of_all(self) -> Any:
+        """Return the settings of all slots, those of opponents too."""
+        return task_of_all(self.task, self.config) if self.settings.opponents else self.task
+
     def _hand_over_task(self) -> None:
         self._engine.set_task(
-            self.task.to_params(
+            self._task_of_all().to_params(
                 self.roles,
                 autoreset=DISABLED if self.settings.own and self.autoreset == SAME_STEP else self.autoreset,
                 stagger=self.settings.stagger,
@@ -260,6 +277,8 @@ class EnvCore:
                 self.fills.masked_fill_(chosen[:, None, None], 0)
         if self.own is not None:
             self.own.opened(chosen)
+        if self.opponents is not None:
+            self.opponents.begin(chosen)
         self.prepare_step()
 
     @property
@@ -290,13 +309,19 @@ class EnvCore:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
             return
         self.own.begin()
-        (tensor,) = given.values()
+        ((name, tensor),) = given.items()
+        if self.opponents is not None:
+            given[name] = tensor = self.opponents.join(tensor)
         if not self._engine.step_at_once(tensor):
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
         self.own.finish()
+        if self.opponents is not None:
+            self.opponents.follow()
 
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, or a user's function returned NaN on a GPU, and forget it."""
+        if self.opponents is not None:
+            self.opponents.check()
         self.simulator.check_errors()
         if self.own is not None:
             self.own.check_numbers()
@@ -318,6 +343,8 @@ class EnvCore:
             self.own.check_numbers()
         saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in self._saved}
         saved["fills"] = self.fills.clone()
+        if self.opponents is not None:
+            saved[DRAWN] = self.opponents.drawn.clone()
         saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
@@ -345,6 +372,8 @@ class EnvCore:
         if self.settings.own is not None and self.own is not None:
             twin.own = OwnStep(self.settings.own, twin)
             twin.own.take_over(self.own)
+        if self.opponents is not None:
+            twin.opponents = self.opponents.clone(twin)
         twin.prepare_step()
         return twin
 
@@ -373,7 +402,10 @@ class EnvCore:
         """
         simulator = self.simulator
         of_scenarios = (saved_states.PARAMETERS, saved_states.SCENARIOS) if self.scenarios is not None else ()
-        saved_states.check_names(saved, simulator.tensors, self._saved, ["fills"], of_scenarios)
+        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
+        if self.opponents is not None:
+            held[DRAWN] = self.opponents.drawn
+        saved_states.check_names(saved, simulator.tensors, held, of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
         table, present = self.scenarios, self._engine.parameters()
         if of_scenarios:
@@ -381,19 +413,20 @@ class EnvCore:
             present = saved_states.take(saved, saved_states.PARAMETERS, present)
             check_parameters(present, self.config)
         checked = simulator._checked_state(saved, present)
-        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
         for name, tensor in held.items():
             checked[name] = self._engine.own_copy(saved_states.take(saved, name, tensor))
         check_environment_ranges(
             checked,
             present,
-            self.task,
+            self._task_of_all(),
             self.roles,
             [self._space(role) for role in self.roles],
             levels=self.config.num_levels,
             auctions_per_step=self.auctions_per_step,
             scenarios=table is not None,
         )
+        if self.opponents is not None:
+            self.opponents.check_saved(checked)
         counts = simulator._draw_counts(checked["seed"])
         bank: dict[str, torch.Tensor] = {}
         if counts is not None or table != self.scenarios:
@@ -408,6 +441,8 @@ class EnvCore:
                 tensor.copy_(checked[name])
             if self.own is not None:
                 self.own.opened()
+            if self.opponents is not None:
+                self.opponents.begin(draw=False)  # no state has the memories of policies
             torch.logical_or(self.tensors["terminated"], self.tensors["truncated"], out=self.tensors["over"])
         self.prepare_step()
         saved_states.warn_of(differences, stacklevel=5)

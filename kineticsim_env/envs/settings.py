@@ -13,6 +13,7 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from kineticsim_env.config import MarketConfig, make_config
+from kineticsim_env.envs.opponents import Seat
 from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
@@ -43,6 +44,7 @@ class EnvSettings:
         validate: Whether to check the error words before every step.
         final_info: Whether infos say what was known before any reset.
         own: Functions of the user's, checked; None without any.
+        opponents: The slots behind the learner's that policies play, checked.
     """
 
     config: Any = None
@@ -59,6 +61,7 @@ class EnvSettings:
     validate: bool = False
     final_info: bool = False
     own: Own | None = None
+    opponents: tuple[Seat, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""

@@ -58,8 +58,7 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
         if not is_whole(count) or count < 0:
             raise ValueError(f"learners[{role!r}]: got {show(count)}, allowed is a whole number from 0")
         if config.population == "fixed" and role in CLASSES:
-            rows = max(config.per_market.values(), default=1)
-            most = int(class_counts(config, rows)[:, CLASSES.index(role)].min())
+            most = built_in_agents(config, role)
             if count > most:
                 raise ValueError(
                     f"learners[{role!r}]: got {show(count)}, allowed is up to {most}, the built-in {role} agents that "
@@ -79,6 +78,12 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
     if "executor" in roles:
         check_block(task, limited)
     return tuple(roles)
+
+
+def built_in_agents(config: MarketConfig, role: str) -> int:
+    """Return how many built-in agents of a class every market of a fixed population has."""
+    rows = max(config.per_market.values(), default=1)
+    return int(class_counts(config, rows)[:, CLASSES.index(role)].min())
 
 
 def slots_of(roles: tuple[str, ...]) -> tuple[str | None, ...]:
