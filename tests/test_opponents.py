@@ -12,10 +12,10 @@ from gymnasium.envs.registration import EnvSpec
 import kineticsim_env as ks
 from kineticsim_env import policies
 from kineticsim_env.engines.numpy import rules
-from kineticsim_env.envs import opponents as module
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_env, liquidate
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask
+from kineticsim_env.tasks.many_learners import task_of_all
 from kineticsim_env.wrappers import RecordEpisodeStatistics
 
 SMALL = {"horizon": 6, "bank_size": 4, "warmup": 5}
@@ -660,10 +660,10 @@ def test_compiled_programs_refuse_opponents():
 def test_the_tasks_of_all_slots():
     limited = MarketMakingTask(inventory_limit=12, max_qty=2)
     config = limited.market_config(ks.MarketConfig.preset("trading"))
-    many = module.task_of_all(limited, config)
+    many = task_of_all(limited, config)
     assert (many.max_target, many.block_qty, many.forced_qty, many.max_qty) == (12, 12, 2, 2)
     task = ExecutionTask(reward="risk_averse", block_qty=70)
-    many = module.task_of_all(task, task.market_config(ks.MarketConfig.preset("trading")))
+    many = task_of_all(task, task.market_config(ks.MarketConfig.preset("trading")))
     assert (many.execution_reward, many.block_qty, many.inventory_limit) == ("risk_averse", 70, None)
 
 

@@ -19,7 +19,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
-from kineticsim_env.envs.opponents import DRAWN, Opponents, task_of_all
+from kineticsim_env.envs.opponents import DRAWN, Opponents
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
 from kineticsim_env.envs.scenarios import as_table, check_replaced, make_scenarios, num_rows, pack_table
@@ -30,6 +30,7 @@ from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task, observation_size
+from kineticsim_env.tasks.many_learners import task_of_all
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 

@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from kineticsim_env.config import CLASSES, MarketConfig
@@ -22,9 +21,8 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.saved_states import Ranges
 from kineticsim_env.runtime.values import check_callable, check_dict, is_one_of, show
-from kineticsim_env.tasks.base import ACTION_SIZES, ROLES, ForBlocks, Task
-from kineticsim_env.tasks.execution import ExecutionTask
-from kineticsim_env.tasks.many_learners import ManyLearnersTask, built_in_agents
+from kineticsim_env.tasks.base import ACTION_SIZES, ROLES
+from kineticsim_env.tasks.many_learners import built_in_agents
 
 if TYPE_CHECKING:
     from kineticsim_env.envs.core import EnvCore
@@ -109,27 +107,6 @@ def _check_policies(name: str, given: Any) -> tuple[Any, ...]:
 def _has_memory(policy: Any) -> bool:
     """Return whether a policy is a `RecurrentPolicy`: it has a `reset`."""
     return callable(getattr(policy, "reset", None))
-
-
-def task_of_all(task: Task, config: MarketConfig) -> ManyLearnersTask:
-    """Return a learner's task as one of all roles: what its opponents' roles need beyond it has the defaults.
-
-    Args:
-        task: The learner's.
-        config: The market with the task's limits: no opponent has more to trade than these leave room for.
-    """
-    fields = {field.name for field in dataclasses.fields(ManyLearnersTask)}
-    shared = {field.name: getattr(task, field.name) for field in dataclasses.fields(task) if field.name in fields}
-    if isinstance(task, ExecutionTask):
-        shared["execution_reward"] = shared.pop("reward")
-    limit = None if config.inventory_limit is None else int(np.min(config.inventory_limit))
-    shared.setdefault("inventory_limit", limit)
-    most = ManyLearnersTask.max_target if limit is None else min(limit, ManyLearnersTask.max_target)
-    shared["max_target"] = most
-    if not isinstance(task, ForBlocks):
-        shared["block_qty"] = min(most, ManyLearnersTask.block_qty)
-        shared["forced_qty"] = min(ManyLearnersTask.forced_qty, int(np.min(config.max_quote_qty)))
-    return ManyLearnersTask(**shared)
 
 
 # Playing --------------------------------------------------------------------------------------------------------------
