@@ -190,6 +190,13 @@ class NativeEngine(Engine):
             self._former_launchers[mode] = operators.Launcher(said)
         self._launchers[mode] = self._former_launchers[mode]
 
+    def hand_out(self, outputs: list[torch.Tensor]) -> None:
+        """See `Engine.hand_out`; a launcher that there is already is told of them."""
+        super().hand_out(outputs)
+        launcher = self._launchers.pop(ENV_STEP, None)
+        if launcher is not None:
+            self.prepare_launcher(ENV_STEP, launcher.auctions)
+
     def renew_launchers(self) -> None:
         """See `Engine.renew_launchers`."""
         for mode, launcher in self._former_launchers.items():
