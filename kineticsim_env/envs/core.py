@@ -67,7 +67,7 @@ class EnvCore:
             task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
         self.task: Any = task
         self.settings, self.roles = settings, tuple(roles)
-        self.learners = len(self.roles) - len(settings.opponents)
+        self.learners = len(self.roles) - len(settings.seats)
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -100,7 +100,7 @@ class EnvCore:
         if settings.own is not None:
             self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
         self.own = None if settings.own is None else OwnStep(settings.own, self)
-        self.opponents = Opponents(settings.opponents, self) if settings.opponents else None
+        self.opponents = Opponents(settings.seats, self) if settings.seats else None
 
     def _connect(self) -> None:
         """Take what belongs to the simulator, and allocate what goes with it."""
@@ -207,7 +207,7 @@ class EnvCore:
 
     def _task_of_all(self) -> Any:
         """Return the settings of all slots, those of opponents too."""
-        return task_of_all(self.task, self.config) if self.settings.opponents else self.task
+        return task_of_all(self.task, self.config) if self.settings.seats else self.task
 
     def _hand_over_task(self) -> None:
         self._engine.set_task(

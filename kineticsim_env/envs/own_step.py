@@ -96,8 +96,8 @@ class OwnStep:
             role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
             for role, functions in own.by_role.items()
         }
-        self._ended_of_learner = tensors["ended"][:, :1] if core.settings.opponents else None
-        if core.settings.opponents and (features := own.by_role[roles[0]].features):
+        self._ended_of_learner = tensors["ended"][:, :1] if core.settings.seats else None
+        if core.settings.seats and (features := own.by_role[roles[0]].features):
             for slot in (slot for slot, role in enumerate(roles) if slot and role == roles[0]):
                 group = _Group(roles[0], OwnFunctions(features=features), slice(slot, slot + 1), False)
                 self._groups[slot] = group

@@ -44,7 +44,7 @@ class EnvSettings:
         validate: Whether to check the error words before every step.
         final_info: Whether infos say what was known before any reset.
         own: Functions of the user's, checked; None without any.
-        opponents: The slots behind the learner's that policies play, checked.
+        seats: The slots behind the learner's that policies play, checked; none without opponents.
     """
 
     config: Any = None
@@ -61,7 +61,7 @@ class EnvSettings:
     validate: bool = False
     final_info: bool = False
     own: Own | None = None
-    opponents: tuple[Seat, ...] = ()
+    seats: tuple[Seat, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""

@@ -150,7 +150,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             own=own,
         )
         seats = check_opponents(opponents, settings.config, replace)
-        settings = dataclasses.replace(settings, opponents=seats)
+        settings = dataclasses.replace(settings, seats=seats)
         opponent_roles = tuple(seat.role for seat in seats)
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
