@@ -23,7 +23,7 @@ from kineticsim_env.tasks import ManyLearnersTask
 pytestmark = pytest.mark.usefixtures("one_thread")
 MARKETS = 512
 SELDOM = (policies.LastStep, policies.MarkTheClose)  # trade little: what they lose shows in many markets only
-REWARDS = ("pnl", "inventory", "asymmetric")
+REWARDS = ("pnl", "inventory", "asymmetric", "edge")
 
 
 @functools.cache
