@@ -30,7 +30,7 @@ class EnvSettings:
 
     Attributes:
         config: The market, a `MarketConfig`, of which a dict of its fields may be given; `preset` if None was.
-        preset: A name that `MarketConfig.preset` knows.
+        preset: A name that `MarketConfig.preset` knows; the default is the default market of all environments.
         engine: As in `Simulator`.
         device: As in `Simulator`.
         prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
@@ -46,7 +46,7 @@ class EnvSettings:
     """
 
     config: Any = None
-    preset: str = "trading"
+    preset: str = "news"
     engine: str = "auto"
     device: Any = None
     prefer_cpu: str = ""
