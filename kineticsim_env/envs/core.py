@@ -21,6 +21,13 @@ from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
+from kineticsim_env.envs.scenario_weights import (
+    THRESHOLDS,
+    check_scenario,
+    check_thresholds,
+    check_weights,
+    thresholds_of,
+)
 from kineticsim_env.envs.scenarios import as_table, check_replaced, make_scenarios, num_rows, pack_table
 from kineticsim_env.envs.settings import DISABLED, MODES, SAME_STEP, EnvSettings
 from kineticsim_env.envs.warm_starts import WarmStarts
@@ -41,6 +48,7 @@ class EnvCore:
         tensors: The environment's tensors by their names in `struct Launch`, `[M, K, ...]`.
         fills: Units bought and sold in the last decision, int64 `[M, K, 2]`.
         host: Whether the tensors are in host memory.
+        extras: Columns that observations have behind all others, names of `tasks.base.EXTRAS` in its order.
         eager: Steps in a few microseconds, where it can.
         own: Plays steps with functions of the user's; None without any.
     """
@@ -62,7 +70,7 @@ class EnvCore:
         if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
             task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
         self.task: Any = task
-        self.settings, self.roles = settings, tuple(roles)
+        self.settings, self.roles, self.extras = settings, tuple(roles), settings.extras
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -109,7 +117,7 @@ class EnvCore:
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
-        sizes = self.simulator.sizes
+        sizes = self.simulator.sizes | {"F": layout.observation_length(self.config.is_continuous, len(self.extras))}
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
@@ -126,7 +134,11 @@ class EnvCore:
         return space if self.own is None else self.own.space(role, space)
 
     def _space(self, role: str) -> gym.spaces.Box:
-        return self.task.observation_space(role, queues=self.config.is_continuous)
+        return self.task.observation_space(role, queues=self.config.is_continuous, extras=self.extras)
+
+    def observation_size(self, role: str) -> int:
+        """Return how many built-in numbers a role sees."""
+        return observation_size(role, self.config.is_continuous, self.extras)
 
     def seen(
         self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
@@ -141,8 +153,7 @@ class EnvCore:
         """
         if self.own is not None:
             return getattr(self.own, name)(role)
-        used = observation_size(role, queues=self.config.is_continuous)
-        return (self.tensors if tensors is None else tensors)[name][:, slots, :used]
+        return (self.tensors if tensors is None else tensors)[name][:, slots, : self.observation_size(role)]
 
     @property
     def final_info(self) -> torch.Tensor | None:
@@ -167,6 +178,35 @@ class EnvCore:
         table = self._make_scenarios(randomise)
         self._use_scenarios(table, self._warm_starts.run(table))
         self.prepare_step()
+
+    @property
+    def num_scenarios(self) -> int:
+        """How many scenarios there are, 0 for none."""
+        return 0 if self.scenarios is None else num_rows(self.scenarios)
+
+    @one_at_a_time
+    def set_scenario_weights(self, weights: Any) -> None:
+        """Draw scenarios by weights, from each market's next episode on; see `BaseMarketEnv.set_scenario_weights`."""
+        if self.scenarios is None:
+            raise ValueError(
+                "set_scenario_weights: got an environment without scenarios, allowed is one made with randomise=..."
+            )
+        scenarios = self.num_scenarios
+        thresholds = np.zeros(scenarios, np.int64)
+        if weights is not None:
+            thresholds = thresholds_of(check_weights(weights, scenarios))
+        self._engine.check_sizes()
+        self._engine.scenario_thresholds.copy_(torch.from_numpy(thresholds))  # in place: captured graphs read it
+
+    @property
+    def scenario_weights(self) -> torch.Tensor | None:
+        """With which probability an episode draws each scenario, float64 `[S]`; None without scenarios."""
+        if self.scenarios is None:
+            return None
+        thresholds = self._engine.scenario_thresholds
+        alike = torch.from_numpy(thresholds_of(np.ones(len(thresholds)))).to(self.device)
+        thresholds = torch.where(thresholds[-1] == 0, alike, thresholds)
+        return torch.diff(thresholds, prepend=thresholds.new_zeros(1)).double() / 2.0**32
 
     def _use_scenarios(
         self, table: MarketConfig, fresh: dict[str, torch.Tensor], present: torch.Tensor | None = None
@@ -199,7 +239,8 @@ class EnvCore:
                 stagger=self.settings.stagger,
                 bank_size=self._warm_starts.size,
                 bank_owner=self._warm_starts.owner,
-                scenarios=num_rows(self.scenarios) if self.scenarios is not None else 0,
+                scenarios=self.num_scenarios,
+                extras=self.extras,
             )
         )
 
@@ -221,12 +262,13 @@ class EnvCore:
     # Reset and step ---------------------------------------------------------------------------------------------------
 
     @one_at_a_time
-    def reset(self, seed: Any = None, mask: Any = None) -> None:
+    def reset(self, seed: Any = None, mask: Any = None, scenario: Any = None) -> None:
         """Begin an episode: with a seed episode 0, else the next one of the same random stream.
 
         Args:
             seed: None, an int s (market m is seeded s + m), or one per market.
             mask: bool `[M]`, the markets to reset, at least one; None is all.
+            scenario: That of the episodes that begin, for all markets or one per market; -1 or None is drawn.
 
         Raises:
             MarketError: If an error word was set since the last look; nothing is reset then, and a second call goes
@@ -238,6 +280,9 @@ class EnvCore:
         chosen = None if mask is None else check_mask("reset_mask", mask, simulator.num_markets, self.device)
         if chosen is not None and not bool(chosen.any()):
             raise ValueError("reset_mask: got no True, allowed is a mask with at least one True, or None for all")
+        asked = None
+        if scenario is not None:
+            asked = check_scenario(scenario, simulator.num_markets, self.num_scenarios, self.device)
         self.check_errors()
         if chosen is not None and self.own is not None:
             self.own.check_whole()
@@ -253,7 +298,7 @@ class EnvCore:
                 if counts is not None:
                     simulator._take_counts(counts)
                     self._use_bank(bank)
-            self._engine.launch(ENV_RESET, reset_mask=chosen)
+            self._engine.launch(ENV_RESET, reset_mask=chosen, reset_scenario=asked)
             if chosen is None:
                 self.fills.zero_()
             else:
@@ -311,8 +356,9 @@ class EnvCore:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of the whole state, the environment's part of it included.
 
-        With scenarios `parameters` are those that each market plays, and `scenarios` is the table that its next
-        episode draws from, so that a like environment goes on whatever its own table is.
+        With scenarios `parameters` are those that each market plays, `scenarios` is the table that its next episode
+        draws from, and `scenario_thresholds` are the weights that it draws by, so that a like environment goes on
+        whatever its own table is.
         """
         if self.own is not None:
             self.own.check_numbers()
@@ -322,6 +368,7 @@ class EnvCore:
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
             saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios))
+            saved[THRESHOLDS] = self._engine.scenario_thresholds.clone()
         return saved
 
     @torch.inference_mode(False)
@@ -357,6 +404,7 @@ class EnvCore:
             "autoreset_mode": self.settings.autoreset_mode.name,
             "stagger": self.settings.stagger,
             "scenarios": self.scenarios is not None,
+            **({"extras": list(self.extras)} if self.extras else {}),
             **({"own": self.settings.own.about()} if self.settings.own else {}),
         }
 
@@ -372,14 +420,18 @@ class EnvCore:
             TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
         """
         simulator = self.simulator
-        of_scenarios = (saved_states.PARAMETERS, saved_states.SCENARIOS) if self.scenarios is not None else ()
+        names = (saved_states.PARAMETERS, saved_states.SCENARIOS, THRESHOLDS)
+        of_scenarios = names if self.scenarios is not None else ()
         saved_states.check_names(saved, simulator.tensors, self._saved, ["fills"], of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
-        table, present = self.scenarios, self._engine.parameters()
+        table, present, thresholds = self.scenarios, self._engine.parameters(), None
         if of_scenarios:
             table = read_scenarios(saved, self._make_scenarios)
             present = saved_states.take(saved, saved_states.PARAMETERS, present)
             check_parameters(present, self.config)
+            like = torch.zeros(num_rows(table), dtype=torch.int64, device=self.device)
+            thresholds = saved_states.take(saved, THRESHOLDS, like).clone()
+            check_thresholds(thresholds)
         checked = simulator._checked_state(saved, present)
         held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
         for name, tensor in held.items():
@@ -399,8 +451,9 @@ class EnvCore:
         if counts is not None or table != self.scenarios:
             bank = self._warm_starts.run(table, checked["seed"], counts)
         with Uninterrupted():  # from here on nothing can fail
-            if table is not None:
+            if table is not None and thresholds is not None:
                 self._use_scenarios(table, bank, present)
+                self._engine.scenario_thresholds.copy_(thresholds)
             simulator._take_state(checked, counts)
             if counts is not None:
                 self._use_bank(bank)

@@ -70,6 +70,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         final_info: Whether the infos of every step have `final_info`, a dict of float64 `[M]` of what was known after
             the decision and before any reset, and `_final_info`, bool `[M]`, where an episode ended. The names are in
             `docs/environment.md`.
+        see_fundamental: Whether the learner sees the fundamental price, as informed agents do: one more number, behind
+            all others (a user's own features come behind it): the fundamental price less the mid, s(half ticks, 16).
         action_mask: Whether infos, those of a reset too, have `action_mask` `[M, C]`, with discrete actions: False
             where a choice has an order that the pre-trade limits would cut to nothing. It is bool with torch output;
             with NumPy int8, as Gymnasium's `Discrete.sample` takes it.
@@ -107,6 +109,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         copy: bool = True,
         validate: bool = EnvSettings.validate,
         final_info: bool = EnvSettings.final_info,
+        see_fundamental: bool = EnvSettings.see_fundamental,
         action_mask: bool = False,
         max_episode_steps: int | None = None,
         features: Sequence[Function] | None = None,
@@ -140,6 +143,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             stagger=stagger,
             validate=validate,
             final_info=final_info,
+            see_fundamental=see_fundamental,
             own=own,
         )
         self.autoreset_mode = settings.autoreset_mode
@@ -200,20 +204,21 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             seed: An int s seeds market m with s + m and starts its random stream at episode 0; so does one int per
                 market. Seeds 1 and 2 share all markets but one: give several runs `run_seed(r)`. None goes on to the
                 next episode; the first time it draws a seed from `np_random`.
-            options: None, or `{"reset_mask": mask}` with a bool array or tensor `[M]` (at least one True): only those
-                markets are reset.
+            options: None, or a dict. `"reset_mask"`, a bool array or tensor `[M]` (at least one True): only those
+                markets are reset. `"scenario"`, an int or `[M]` of them: the scenarios of the episodes that begin, -1
+                where one is drawn as ever; markets that are not reset have none.
 
         Returns:
             Observations float32 `[M, F]` (of markets outside the mask, as they were), and infos, an empty dict or
             `action_mask`.
         """
-        mask = check_options(options)
+        mask, scenario = check_options(options, "reset_mask", "scenario")
         super().reset(seed=int(seed) if is_whole(seed) else None)
         if not self._was_reset and mask is not None:
             raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
-        self.core.reset(seed, mask)
+        self.core.reset(seed, mask, scenario)
         self._was_reset = True
         if self._viewer:
             self._viewer.update()

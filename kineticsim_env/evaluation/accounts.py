@@ -15,7 +15,12 @@ from kineticsim_env.runtime.checks import check_tensor
 from kineticsim_env.runtime.values import check_count, check_instance
 from kineticsim_env.simulator import Simulator
 
-FOR_PROFIT = ("maker", "trader", "momentum")  # roles whose inventory is unwound; what others traded was asked of them
+FOR_PROFIT = (
+    "maker",
+    "trader",
+    "fundamental",
+    "momentum",
+)  # roles whose inventory is unwound; what others traded was asked of them
 
 
 def settle(

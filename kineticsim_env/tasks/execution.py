@@ -65,6 +65,9 @@ class ExecutionTask(ForBlocks, Task):
     In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
     `Box(-1, 1, (37,), float32)`: without 37 and 38.
 
+    With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37.
+
     ## Rewards
 
     Against the arrival price, the mid when the episode began (Perold 1988, "The implementation shortfall"), in ticks

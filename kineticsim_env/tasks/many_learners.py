@@ -19,11 +19,11 @@ DEFAULT_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
 
 @dataclasses.dataclass(frozen=True)
 class ManyLearnersTask(ForProfit, ForBlocks, Task):
-    """Settings of learners of all roles; each role uses the rows that name it.
+    """Settings of learners of all roles; each role uses the rows that name it (for profit: all but noise and executor).
 
     | Parameter | Default | Of | Description |
     |-----------|---------|----|-------------|
-    | those of `MarketMakingTask` | | maker, trader, momentum | `horizon`, `max_qty` and so on are everyone's |
+    | those of `MarketMakingTask` | | for profit | `horizon`, `max_qty` and so on are everyone's |
     | `max_target` | 40 | noise | most that one has to trade in an episode |
     | `leftover_penalty` | 10 | noise, executor | ticks per unit left untraded |
     | `side`, `block_qty`, `forced_qty`, `risk_aversion` | as in `ExecutionTask`, but blocks of 40 | executor | |
@@ -44,8 +44,8 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
     """Return the role of every slot, in the order of the dict; raise naming what is wrong.
 
     Args:
-        learners: How many learners of each role; `"maker"`, `"momentum"` and `"noise"` take the places of built-in
-            agents, `"executor"` and `"trader"` are added.
+        learners: How many learners of each role; `"maker"`, `"momentum"`, `"noise"` and `"fundamental"` take the
+            places of built-in agents, `"executor"` and `"trader"` are added.
         config: The market.
         task: The task's settings.
     """

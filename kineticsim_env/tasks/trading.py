@@ -60,6 +60,10 @@ class TradingTask(ForProfit, Task):
     In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
     `Box(-1, 1, (36,), float32)`: without 36 to 38.
 
+    With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37. Of
+    call auctions 36 is 0 then.
+
     ## Rewards
 
     `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.
