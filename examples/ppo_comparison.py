@@ -48,7 +48,7 @@ def scripted(task: str, envs: Any, *market: Any) -> tuple[dict[str, policies.Pol
         *market: Its preset, and the changes of the preset's fields.
     """
     try:
-        found = tune.load(task, envs, tune.FOUND, market or tune.TRADING)["policies"]
+        found = tune.load(task, envs, tune.FOUND, market or tune.DEFAULT)["policies"]
     except ValueError as error:
         print(f"{error}\nNow their parameters are searched for this market, which takes some minutes.")
         found = tune.search(task, envs)["policies"]

@@ -40,6 +40,7 @@ from tqdm import tqdm
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env import MarketConfig, run_seed
 from kineticsim_env.engines import choose_engine
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
 
@@ -61,7 +62,7 @@ class Args:
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (run_seed)"""
-    preset: Literal["trading", "continuous"] = "trading"
+    preset: str = EnvSettings.preset
     """the market"""
     set: tuple[str, ...] = ()
     """changes of its fields, such as quote_latency=10"""

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no 
 on_each = pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 compiled_by = pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 M = 7
-SMALL = {"horizon": 5, "bank_size": 4, "warmup": 3, "output": "torch"}
+SMALL = {"preset": "trading", "horizon": 5, "bank_size": 4, "warmup": 3, "output": "torch"}
 # Torch 2.13, with any operator that changes a tensor twice in a program. With copy=True results are an operator's.
 LATE = "inductor reads a live tensor, or what it takes for a needless clone, after the next step has changed it"
 FEE = {"randomise": {"fee": [0, 100, 2500], "noise_spread": (3, 14)}, "num_scenarios": 5, "bank_per_market": 2}
