@@ -33,7 +33,8 @@ def machine_name(device: torch.device) -> str:
     software = f"torch {torch.__version__}, Python {platform.python_version()}"
     if device.type == "cuda":
         return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}, {software}"
-    return f"{os.cpu_count()} {platform.machine()} cores, {software}"
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{usable} {platform.machine()} cores, {software}"
 
 
 def scripted(task: str, envs: Any, *market: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
@@ -51,7 +52,7 @@ def scripted(task: str, envs: Any, *market: Any) -> tuple[dict[str, policies.Pol
         found = tune.load(task, envs, tune.FOUND, market or tune.TRADING)["policies"]
     except ValueError as error:
         print(f"{error}\nNow their parameters are searched for this market, which takes some minutes.")
-        found = tune.search(task, envs)["policies"]
+        found = tune.search(task, envs, preset=(market or tune.TRADING)[0])["policies"]
     return tune.make_all(found, envs.core.task), tune.notes_of(found)
 
 

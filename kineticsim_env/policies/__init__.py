@@ -40,6 +40,7 @@ from kineticsim_env.policies.makers import (
     FixedSpread,
     GueantLehalleFernandezTapia,
     NoTrade,
+    QuietQuotes,
     RandomQuotes,
 )
 from kineticsim_env.policies.traders import BuyAndHold, Hold, MeanReversionTrader, MomentumTrader, RandomTrader
@@ -68,6 +69,7 @@ __all__ = [
     "Policy",
     "PriceWall",
     "PumpAndDump",
+    "QuietQuotes",
     "RandomOrders",
     "RandomQuotes",
     "RandomTrader",
