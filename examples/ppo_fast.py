@@ -61,7 +61,7 @@ class Args:
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (run_seed)"""
-    preset: Literal["trading", "continuous"] = "trading"
+    preset: Literal["trading", "continuous", "news"] = "trading"
     """the market"""
     set: tuple[str, ...] = ()
     """changes of its fields, such as quote_latency=10"""
@@ -86,8 +86,8 @@ class Args:
     """decisions in each market between updates; 0 takes 64 on a CPU and 32 on a GPU, or 16 with --fast"""
     learning_rate: float = 1e-3
     """of Adam, falling linearly to a tenth over training"""
-    gamma: float = 0.97
-    """discount per decision"""
+    gamma: float | None = None
+    """discount per decision; if not given 0.97, and 0.99 under continuous trading, where quotes wait for their fills"""
     gae_lambda: float = 0.9
     """of generalised advantage estimation"""
     num_minibatches: int = 4
@@ -132,11 +132,13 @@ class Args:
         return {name: getattr(self, name) for name in self.SETTINGS} | {"config": config}
 
     def fill_in(self, on_gpu: bool) -> None:
-        """Fill in the values that depend on the machine and on --fast."""
+        """Fill in the values that depend on the machine, on the market and on --fast."""
         self.num_envs = self.num_envs or (65536 if on_gpu else 256)
         self.num_steps = self.num_steps or ((16 if self.fast else 32) if on_gpu else 64)
         self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
         self.update_epochs = self.update_epochs or (1 if self.fast else 4)
+        continuous = MarketConfig.preset(self.preset, **changes_of(self.set)).is_continuous
+        self.gamma = (0.99 if continuous else 0.97) if self.gamma is None else self.gamma
         self.compile = on_gpu if self.compile is None else self.compile
         self.bf16 = on_gpu if self.bf16 is None else self.bf16
         if self.num_envs % RANKS:
@@ -418,19 +420,23 @@ def agree(device: torch.device, seconds: float) -> float:
     return seconds
 
 
-def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any) -> list[dict]:
+def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any, trainer: Trainer | None = None) -> list[dict]:
     """Train, log, evaluate now and then, and leave checkpoints; returns the learning curve.
 
-    Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart.
+    Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart. A trainer of the
+    same environment and networks that has trained before is used again, with nothing to compile; its networks have to
+    be put back to a start, in place.
     """
     args.fill_in(envs.device.type == "cuda")
     seed = run_seed(args.seed)
-    trainer, mine = Trainer(args, envs, networks), seed + RANK * envs.num_envs
+    known, trainer = trainer is not None, trainer or Trainer(args, envs, networks)
+    mine = seed + RANK * envs.num_envs
     batch = args.num_envs * args.num_steps
     updates, first = max(1, args.total_steps // batch), 0
     progress: dict[str, Any] = {"curve": [], "seconds": 0.0, "evaluating": 0.0}
     envs.reset(seed=mine)
-    preparing = trainer.prepare()
+    preparing = 0.0 if known else trainer.prepare()
+    trainer.forget()
     envs.reset(seed=mine)
     torch.manual_seed(args.seed + (RANK << 32))
     checkpoint = args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
