@@ -112,10 +112,11 @@ def test_who_is_told_the_fundamental_price_earns_by_it(task, preset):
     """More than one who does the same, and is told that it is the mid."""
     parameters = {
         "MarketMaking": {"half_spread": 2, "margin": 2, "skew": 0.0},
-        "Execution": {"threshold": 0.0, "ticks": 2, "waits": -8, "urgent": 5},
+        "Execution": {"threshold": 2.0, "ticks": 2, "waits": -3, "urgent": 5},
         "Trading": {"threshold": 1.0, "ticks": 2},
     }[task]
-    envs = baselines.evaluation_env(128, task, config=MarketConfig.preset(preset), engine="cpu", horizon=100)
+    markets = 512 if task == "Execution" else 128
+    envs = baselines.evaluation_env(markets, task, config=MarketConfig.preset(preset), engine="cpu", horizon=100)
     told = evaluate(baselines.told(envs, task, **parameters), envs, HELD_OUT_SEED)
     if task != "MarketMaking":
         with pytest.MonkeyPatch.context() as patch:

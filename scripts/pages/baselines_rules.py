@@ -22,7 +22,7 @@ from kineticsim_env.studies.default_market import Hidden, knows_fundamental
 
 GRIDS: dict[str, dict[str, list]] = {
     "MarketMaking": {"half_spread": [0, 1, 2, 4], "margin": [1, 2, 3, 4], "skew": [0.0, 0.06]},
-    "Execution": {"threshold": [-2.0, 0.0, 2.0], "ticks": [0, 2, 4, 10], "waits": [-8, -5, -3], "urgent": [1, 5, 15]},
+    "Execution": {"threshold": [0.0, 2.0, 4.0], "ticks": [-2, 0, 2, 4], "waits": [-8, -5, -3], "urgent": [1, 10]},
     "Trading": {"threshold": [0.5, 1.0, 2.0, 4.0], "ticks": [-4, -2, 0, 2, 4, 10]},
 }
 POSITION = 40  # units, the task's default limit
