@@ -42,9 +42,11 @@ from kineticsim_env import MarketConfig, run_seed
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
+from kineticsim_env.wrappers import StackObservation
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+STACKED = (22, 26)  # places of the last move of the mid and of the last volume
 SHUFFLED_TOGETHER = 64  # neighbouring markets, on a GPU
 LOOK_EVERY = 10  # updates between looks at the clock on a GPU
 SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100 MB
@@ -104,6 +106,8 @@ class Args:
     """gradients are clipped to this norm"""
     hidden: int = 64
     """width of the two hidden layers of the policy and of the value network"""
+    stack: int = 1
+    """decisions whose last move of the mid and volume are seen, the present one included; 4 are in the observation"""
     initial_std: float = 0.4
     """standard deviation of the policy's actions at the start"""
 
@@ -130,6 +134,10 @@ class Args:
         """Return the arguments of the environment that training and comparison share."""
         config = MarketConfig.preset(self.preset, **changes_of(self.set))
         return {name: getattr(self, name) for name in self.SETTINGS} | {"config": config}
+
+    def stacked(self, envs: Any) -> Any:
+        """Return an environment as the networks see it."""
+        return StackObservation(envs, self.stack, STACKED) if self.stack > 1 else envs
 
     def fill_in(self, on_gpu: bool) -> None:
         """Fill in the values that depend on the machine, on the market and on --fast."""
@@ -268,7 +276,7 @@ class Trainer:
         self.args, self.envs, self.networks = args, envs, networks
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
         self.stream: Any = torch.cuda.Stream() if self.cuda else None
-        length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
+        length, markets, horizon = args.num_steps, envs.num_envs, envs.unwrapped.core.task.horizon
 
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
@@ -353,7 +361,7 @@ class Trainer:
             written = self.observations[t], self.actions[t], self.log_probs[t], self.values[t]
             action = self.sample(self.networks, layers, envs.observation, *written)
             _, reward, terminated, truncated, infos = envs.step(action)
-            final = self.finals[t // envs.core.task.horizon]
+            final = self.finals[t // envs.unwrapped.core.task.horizon]
             self.record(
                 (reward, terminated, truncated, infos["final_obs"]),
                 (self.rewards[t], self.terminated[t], self.truncated[t], final),
@@ -485,7 +493,7 @@ def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any, trainer: 
         trainer.update(args.learning_rate * (1.0 - 0.9 * max(fraction, update / updates)))
     bar.close()
     save(checkpoint, trainer, update, RANKS, progress)
-    envs.check_errors()
+    envs.unwrapped.check_errors()
     if writer:
         writer.close()
     if RANK == 0:
@@ -514,12 +522,13 @@ def main(args: Args) -> dict[str, float]:
     envs: Any = gym.make_vec(
         f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market
     )
-    training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
+    envs = args.stacked(envs)
+    training = {"warm_seed": envs.unwrapped.core.task.warm_seed, **market}  # where PPO trains, others are fitted
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
     networks = ActorCritic(*sizes, args.hidden, args.initial_std).to(device)
     if RANK == 0:
-        print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
-    curve = train(args, envs, networks, evaluation_env(args.eval_envs // 4, args.TASK, **training))
+        print(f"{args.num_envs} markets on {RANKS} x {envs.unwrapped.simulator}")
+    curve = train(args, envs, networks, args.stacked(evaluation_env(args.eval_envs // 4, args.TASK, **training)))
     if RANKS > 1:
         gc.collect()  # graphs that hold on to NCCL must be gone before it is
         dist.destroy_process_group()

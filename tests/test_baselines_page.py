@@ -17,6 +17,7 @@ from scripts.pages import baselines, baselines_rules, baselines_text  # noqa: E4
 
 SMALL = ["--engine", "cpu", "--episodes", "16", "--fitted", "4", "--generations", "2", "--population", "4"]
 SMALL += ["--markets-each", "2", "--ppo-markets", "4", "--steps", "512", "--seeds", "2"]
+SMALL += ["--stack", "6", "--stack-seeds", "1"]
 PART = "Execution:trading"
 
 
@@ -46,6 +47,7 @@ def test_leads_are_paired(runs):
         kept = np.load(path)
         money[json.loads(str(kept["told"]))["name"]] = kept["money"]
     assert set(money) == set(found["rows"]) and len(money["linear"]) == 16
+    assert found["stacked"]["seeds"] == [money["PPO stacked, seed 1"].mean()] and found["stacked"]["stack"] == 6
     mean = (money["PPO, seed 1"] + money["PPO, seed 2"]) / 2
     assert found["learned"]["pnl"] == pytest.approx(confidence_interval(mean))
     for rival in ("linear", "linear, sizes too", "informed", found["scripted"]):

@@ -60,6 +60,7 @@ from ppo_comparison import keep_best, machine_name  # noqa: E402
 NAME = "baselines"
 LEARNERS: dict[str, Any] = {"MarketMaking": ppo_fast.Args, "Execution": ppo_executor.Args, "Trading": ppo_trader.Args}
 PARTS = tuple(f"{task}:{preset}" for preset in ("news", "trading") for task in LEARNERS)
+LEARNED, STACKED = "PPO", "PPO stacked"  # rows of them are of one seed each
 LINEAR = {"linear": False, "linear, sizes too": True}  # whether it sees the sizes of moves
 
 
@@ -109,7 +110,9 @@ class Part:
         """Measure what is missing, and write the part's file where nothing is missing any more."""
         for name, sizes in LINEAR.items():
             self.row(name, lambda sizes=sizes: self.linear(sizes))
-        self.learned()
+        self.learned(LEARNED, range(1, self.options.seeds + 1), 1)
+        if self.options.stack > 1:
+            self.learned(STACKED, range(1, self.options.stack_seeds + 1), self.options.stack)
         self.row("informed", self.informed)
         self.scripted()
         self.compare()
@@ -167,13 +170,13 @@ class Part:
         note = f"{weights.numel()} weights, {found['generations']} generations of {args.population} x {args.markets}"
         return played, {**kept, "training": found["seconds"], "note": note}
 
-    def learned(self) -> None:
+    def learned(self, group: str, seeds: Sequence[int], stack: int) -> None:
         """Train PPO from each seed with the same buffers and captured programs, and play what it kept."""
-        options, names = self.options, [f"PPO, seed {seed}" for seed in range(1, self.options.seeds + 1)]
-        if not any(map(self.wanted, names)):
+        options, names = self.options, {seed: f"{group}, seed {seed}" for seed in seeds}
+        if not any(map(self.wanted, names.values())):
             return
         kind = LEARNERS[self.task]
-        args = kind(preset=self.preset, engine=options.engine, track=False, eval_envs=options.episodes)
+        args = kind(preset=self.preset, engine=options.engine, track=False, eval_envs=options.episodes, stack=stack)
         args.time_limit_minutes, args.total_steps = options.ppo_minutes, options.steps
         if options.ppo_markets:
             args.num_envs = options.ppo_markets
@@ -186,16 +189,17 @@ class Part:
         market: dict[str, Any] = {**args.market(), "engine": options.engine}
         returned: dict[str, Any] = {"output": "torch", "copy": False}
         envs: Any = gym.make_vec(f"KineticSim/{self.task}-v0", num_envs=args.num_envs, **returned, **market)
-        watched = evaluation_env(max(options.episodes // 8, 1), self.task, **market, **tune.TRAINING)
+        envs, held_out = args.stacked(envs), args.stacked(self.held_out)
+        watched = args.stacked(evaluation_env(max(options.episodes // 8, 1), self.task, **market, **tune.TRAINING))
         sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
         networks = ppo_fast.ActorCritic(*sizes, args.hidden, args.initial_std).to(device)
         trainer = ppo_fast.Trainer(args, envs, networks)
         envs.reset(seed=run_seed(1))
         preparing = trainer.prepare()
         shown = ("num_envs", "num_steps", "gamma", "gae_lambda", "hidden", "reward", "reward_scale", "update_epochs")
-        settings = {name: getattr(args, name) for name in (*shown, "inventory_penalty")}
-        for seed, name in enumerate(names, 1):
-            args.seed, args.output = seed, self.folder / f"seed_{seed}"
+        settings = {name: getattr(args, name) for name in (*shown, "inventory_penalty", "stack")}
+        for seed, name in names.items():
+            args.seed, args.output = seed, self.folder / self.path(name).stem
             args.output.mkdir(parents=True, exist_ok=True)
             torch.manual_seed(seed)
             start = ppo_fast.ActorCritic(*sizes, args.hidden, args.initial_std)
@@ -208,13 +212,13 @@ class Part:
                 note = f"{last['steps'] / 1e6:,.1f} M decisions, kept that after {kept['steps'] / 1e6:,.1f} M"
                 found = {"training": last["seconds"], "wall": last["wall"], "steps": last["steps"], "kept": kept}
                 found |= {"curve": curve, "note": note, "preparing": preparing, "settings": settings}
-                return evaluate(networks.act, self.held_out, HELD_OUT_SEED), found
+                return evaluate(networks.act, held_out, HELD_OUT_SEED), found
 
             self.row(name, train)
 
     def compare(self) -> None:
         """Write the part's file: all rows, the mean of PPO's seeds, and what it leads others by, episode by episode."""
-        names = [f"PPO, seed {seed}" for seed in range(1, self.options.seeds + 1)]
+        names = [f"{LEARNED}, seed {seed}" for seed in range(1, self.options.seeds + 1)]
         if not all(self.path(name).exists() for name in (*LINEAR, *names, "informed")):
             return
         money, rows = {}, {}
@@ -228,6 +232,10 @@ class Part:
         scripted = max(tried, key=lambda name: rows[name]["score"])
         mean = np.mean([money[name] for name in names], axis=0)
         rivals = [*LINEAR, "informed", scripted]
+        stacked = [name for name in rows if name.startswith(STACKED)]
+        if stacked:
+            money[STACKED] = np.mean([money[name] for name in stacked], axis=0)
+            rivals.append(STACKED)
         found = {
             "part": self.name,
             "engine": self.engine,
@@ -244,6 +252,14 @@ class Part:
                 "seeds": [float(money[name].mean()) for name in names],
                 "seconds": float(np.mean([rows[name]["wall"] for name in names])),
             },
+            "stacked": {
+                "pnl": confidence_interval(money[STACKED]),
+                "seeds": [float(money[name].mean()) for name in stacked],
+                "seconds": float(np.mean([rows[name]["wall"] for name in stacked])),
+                "stack": rows[stacked[0]]["settings"]["stack"],
+            }
+            if stacked
+            else None,
             "leads": {rival: confidence_interval(mean - money[rival]) for rival in rivals},
             "seed_leads": {
                 rival: {name: confidence_interval(money[name] - money[rival]) for name in names} for rival in rivals
@@ -291,6 +307,8 @@ DEFAULTS: dict[str, Any] = {
     "ppo_markets": 0,
     "steps": 0,
     "seeds": 5,
+    "stack": 1,
+    "stack_seeds": 2,
     "runs": Path(f"runs/{NAME}"),
     "output": Path("docs"),
 }
@@ -314,6 +332,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ppo-markets", type=many, help="in which PPO trains; 0 is the examples' own number")
     parser.add_argument("--steps", type=many, help="of each training of PPO; 0 is the examples' own number")
     parser.add_argument("--seeds", type=whole(1, 100), help="of PPO (default: 5)")
+    parser.add_argument("--stack", type=whole(1, 300), help="also PPO that sees so many moves; 1 is none (default)")
+    parser.add_argument("--stack-seeds", type=whole(1, 100), help="of it (default: 2)")
     parser.add_argument("--runs", type=Path, help=f"folder of what is measured (default: runs/{NAME})")
     parser.add_argument("--output", type=Path, help="folder of the page, images/ and the figures (default: docs)")
     parser.set_defaults(**DEFAULTS)

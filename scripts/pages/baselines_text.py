@@ -62,6 +62,12 @@ def results(record: Mapping[str, Any]) -> str:
         lead = record["leads"][name]
         took = f"{row['training']:.0f} s" if "training" in row else ""
         rows.append([called, pm(row["pnl"], digits), pm(lead, digits), row["note"], took])
+    if record.get("stacked"):
+        one = record["stacked"]
+        seeds = " ".join(f"{mean:,.{digits}f}" for mean in one["seeds"])
+        note = f"sees {one['stack']} moves and volumes; seeds: {seeds}"
+        lead = pm(record["leads"]["PPO stacked"], digits)
+        rows.append(["PPO, stacked", pm(one["pnl"], digits), lead, note, f"{one['seconds']:.0f} s"])
     return table(["policy", record["measure"], "PPO's lead over it, paired", "", "training"], rows)
 
 
