@@ -81,7 +81,6 @@ class Simulator(LiveMarkets):
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
-        self.sizes["F"] = layout.observation_length(config.is_continuous)
         self.sizes["I"] = layout.info_rows(len(self.slots))
         self.tensors = layout.LiveTensors(layout.allocate(_state_of(config), self.sizes, self.device))
         self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)
@@ -321,6 +320,7 @@ class Simulator(LiveMarkets):
         )
         if self._scenarios is not None:
             twin._set_scenarios(self._scenarios, self.engine.parameters())
+            twin.engine.scenario_thresholds.copy_(self.engine.scenario_thresholds)
         self.check_errors()
         self.engine.check_sizes()
         twin._take_state(self.tensors, self._counts if self.config.population == "multinomial" else None)

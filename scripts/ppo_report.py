@@ -37,6 +37,7 @@ whose policy leads, on the held-out seeds, by more than its interval.
 ROUNDED_TO_EVEN = """These runs are of markets that round half to even: they are older than the coin that the preset
 `"trading"` has now ([what it changes](trading_preset.md#why-not-another)).
 """
+OLDER = "trading"  # what runs played before one could choose
 TASKS = {
     "MarketMaking": ("Market making", "examples/ppo_fast.py"),
     "Execution": ("Execution", "examples/ppo_executor.py"),
@@ -80,7 +81,9 @@ def row(run: dict) -> str:
 def section(task: str, runs: dict[Path, dict]) -> list[str]:
     """Return the lines of one task, and copy its pictures."""
     title, script = TASKS[task]
-    parts = [f"## {title}\n", f"`python {script}`, judged by: {MEASURES[task]}.\n"]
+    parts = [f"## {title}\n"]
+    for preset in dict.fromkeys(run["args"].get("preset", OLDER) for run in runs.values()):
+        parts.append(f"`python {script} --preset {preset}`, judged by: {MEASURES[task]}.\n")
     parts += list(dict.fromkeys(map(rewards, runs.values())))
     for machine in dict.fromkeys(run["machine"] for run in runs.values()):
         chosen = {folder: run for folder, run in runs.items() if run["machine"] == machine}

@@ -9,12 +9,13 @@ import pytest
 import torch
 from env_helpers import clock_environments, draw_actions, environments, launch, make_cores
 from hypothesis import given, settings
+from markets import FEW_ORDERS
 from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
 
-SMALL = {"bank_size": 4, "warmup": 3, "horizon": 5}
+SMALL = {"config": FEW_ORDERS, "bank_size": 4, "warmup": 3, "horizon": 5}
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 

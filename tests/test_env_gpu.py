@@ -22,10 +22,12 @@ from hypothesis import strategies as st
 from thorough import examples
 
 import kineticsim_env as ks
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 pytestmark = pytest.mark.gpu
-SMALL = {"horizon": 6, "bank_size": 16, "warmup": 20}
+SMALL = {"preset": "trading", "horizon": 6, "bank_size": 16, "warmup": 20}
+both_markets = pytest.mark.parametrize("preset", ["trading", EnvSettings.preset])  # kernels of auctions, and of events
 
 
 def make(num_envs=4, **kwargs):
@@ -100,10 +102,14 @@ def test_many_environments_have_the_cpus_bits(kind, large):
     assert_same((one.core, two.core), "at the end")
 
 
+@both_markets
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("kwargs", [{"output": "numpy"}, {"output": "torch"}, {"output": "torch", "copy": False}])
-def test_vector_environment_has_the_cpus_bits(mode, kwargs):
-    one, two = make(300, autoreset_mode=mode, **kwargs), make(300, autoreset_mode=mode, engine="cpu")
+def test_vector_environment_has_the_cpus_bits(mode, kwargs, preset):
+    one, two = (
+        make(300, autoreset_mode=mode, preset=preset, **how)
+        for how in ({"engine": "cuda", **kwargs}, {"engine": "cpu"})
+    )
     first, second = one.reset(seed=3)[0], two.reset(seed=3)[0]
     np.testing.assert_array_equal(first if kwargs["output"] == "numpy" else first.cpu().numpy(), second)
     for action in random_actions(15, 300):
@@ -147,16 +153,18 @@ def test_settings_that_change_are_no_constants():
             np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_step_does_not_synchronise():
-    envs = make(64, output="torch")
+@both_markets
+def test_a_step_does_not_synchronise(preset):
+    envs = make(64, output="torch", preset=preset)
     envs.reset(seed=1)
     actions = torch.zeros(64, 4, device="cuda")
     envs.step(actions)
     assert_steps_wait_for_nothing(envs, actions)
 
 
-def test_a_captured_step_plays_on():
-    captured, eager = make(64, output="torch", copy=False), make(64, output="torch")
+@both_markets
+def test_a_captured_step_plays_on(preset):
+    captured, eager = (make(64, output="torch", preset=preset, copy=copy) for copy in (False, True))
     captured.reset(seed=5)
     eager.reset(seed=5)
     actions = torch.zeros(64, 4, device="cuda")
@@ -247,8 +255,9 @@ def assert_same_steps(one, two, steps, seed=0):
 @pytest.mark.parametrize("action_type", ["continuous", "discrete"])
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("randomise", [None, RANDOMISE])
-def test_every_task_has_the_cpus_bits(kind, kwargs, action_type, mode, randomise):
-    more = {"randomise": randomise, "num_scenarios": 7} if randomise else {}
+@both_markets
+def test_every_task_has_the_cpus_bits(kind, kwargs, action_type, mode, randomise, preset):
+    more = {"preset": preset, **({"randomise": randomise, "num_scenarios": 7} if randomise else {})}
     for num_envs in (3, 300):
         one, two = pair(kind, num_envs, action_type=action_type, autoreset_mode=mode, **kwargs, **more)
         assert_same_steps(one, two, 15)
@@ -314,6 +323,39 @@ def test_a_captured_step_draws_of_the_table_there_is_now(kind, kwargs):
         assert torch.equal(captured.scenario, eager.scenario)
         assert torch.equal(captured.simulator.fees, eager.simulator.fees)
     assert int(captured.simulator.parameter("fee").min()) >= 1000
+
+
+@pytest.mark.parametrize(("kind", "kwargs"), TASKS)
+def test_a_captured_step_draws_by_the_weights_there_are_now(kind, kwargs):
+    """Even the first weights come after the capture; and a reset that asks for scenarios leaves the graph as it is."""
+    more = {"randomise": {"fee": (0, 999)}, "num_scenarios": 6, "output": "torch", "stagger": False, **kwargs}
+    captured = kind(64, engine="cuda", copy=False, **{**SMALL, **more})
+    eager, host_twin = kind(64, engine="cuda", **{**SMALL, **more}), kind(64, engine="cpu", **{**SMALL, **more})
+    for envs in (captured, eager, host_twin):
+        envs.reset(seed=5)
+    size = captured.single_action_space.shape[0]
+    actions = torch.zeros(64, size, device="cuda")
+    eager.step(actions)
+    host_twin.step(actions.cpu())
+    graph, result = capture_step(captured, actions)
+    weights = {4: [0, 1, 0, 3, 0, 0], 12: torch.arange(6.0, device="cuda"), 20: None}
+    for t, action in enumerate(random_actions(28, 64)[..., :size]):
+        if t in weights:
+            for envs in (captured, eager, host_twin):
+                envs.set_scenario_weights(weights[t])
+        if t == 16:
+            for envs in (captured, eager, host_twin):
+                envs.reset(options={"scenario": 5})
+            assert captured.scenario.tolist() == [5] * 64
+        actions.copy_(torch.from_numpy(action))
+        graph.replay()
+        for mine, theirs in zip(host(result), host(eager.step(actions)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        host_twin.step(torch.from_numpy(action))
+        assert torch.equal(captured.scenario, eager.scenario)
+        assert torch.equal(captured.scenario.cpu(), host_twin.scenario)
+        if t == 11:
+            assert set(captured.scenario.tolist()) == {1, 3}
 
 
 @pytest.mark.parametrize("engines", [("cuda", "cpu"), ("cpu", "cuda")])

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no 
 on_each = pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 compiled_by = pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 M = 7
-SMALL = {"horizon": 5, "bank_size": 4, "warmup": 3, "output": "torch"}
+SMALL = {"preset": "trading", "horizon": 5, "bank_size": 4, "warmup": 3, "output": "torch"}
 # Torch 2.13, with any operator that changes a tensor twice in a program. With copy=True results are an operator's.
 LATE = "inductor reads a live tensor, or what it takes for a needless clone, after the next step has changed it"
 FEE = {"randomise": {"fee": [0, 100, 2500], "noise_spread": (3, 14)}, "num_scenarios": 5, "bank_per_market": 2}
@@ -344,7 +344,9 @@ def test_settings_that_change_between_compiled_steps(engine, backend):
     changes = [
         lambda envs: envs.set_task(reward="pnl"),
         lambda envs: envs.set_scenarios({"fee": [9], "noise_spread": {"values": [3, 5]}}),
+        lambda envs: envs.set_scenario_weights([0, 1, 0, 0, 0]),
         lambda envs: envs.load_state_dict(saved, strict=False),
+        lambda envs: envs.set_scenario_weights([0.5, 0, 0, 2, 0]),
         lambda envs: envs.set_task(reward="inventory", inventory_penalty=0.5),
         lambda envs: envs.reset(seed=11),
         lambda envs: envs.set_task(mark="mid"),

@@ -15,7 +15,7 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import saved_states
 from kineticsim_env.runtime.saved_states import read_about
 
-SMALL = {"bank_size": 2, "warmup": 3, "horizon": 9, "stagger": False}
+SMALL = {"preset": "trading", "bank_size": 2, "warmup": 3, "horizon": 9, "stagger": False}
 EXTREMES = {
     torch.int32: (-(2**31), -(2**31) + 1, -1, 2**30, 2**31 - 1),
     torch.int64: (-(2**63), -(2**62), -1, 2**62, 2**63 - 1),

@@ -42,6 +42,7 @@ SEED = 1 << 40
 
 def environment(kind, num_envs=128, **arguments):
     fixed = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "engine": "cpu"}
+    fixed["preset"] = "trading"
     return kind(num_envs, **{**fixed, **arguments})
 
 

@@ -8,7 +8,7 @@ from env_helpers import squash
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import MarketMakingVectorEnv, TradingVectorEnv
 
-SMALL = {"engine": "cpu", "horizon": 30, "bank_size": 16, "warmup": 20}
+SMALL = {"preset": "trading", "engine": "cpu", "horizon": 30, "bank_size": 16, "warmup": 20}
 both_engines = pytest.mark.parametrize("engine", ["cpu", "numpy"])
 
 

@@ -17,7 +17,7 @@ from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.runtime.values import check_count, check_number, show
 from kineticsim_env.statistics import Mean
 
-SMALL = {"engine": "numpy", "bank_size": 2, "warmup": 1, "horizon": 5}
+SMALL = {"preset": "trading", "engine": "numpy", "bank_size": 2, "warmup": 1, "horizon": 5}
 MAKER, EXECUTOR, TRADER = ks.MarketMakingTask(), ks.ExecutionTask(), ks.TradingTask()
 ARRAY = np.zeros((3, 4), np.float32)
 VOID = np.zeros(3, "V4")
@@ -175,6 +175,11 @@ CALLS = [
     (lambda: evaluation.confidence_interval(np.float64(2)), ValueError, "values: got the shape []"),
     (lambda: evaluation.evaluation_env(3, VOID), ValueError, "task: got array"),
     (lambda: evaluation.evaluate(MAKER, torch_env()), TypeError, "policy: got MarketMakingTask"),
+    (
+        lambda: evaluation.evaluate(policies.NoTrade, torch_env()),
+        TypeError,
+        "policy: got the class NoTrade, allowed is",
+    ),
     (lambda: evaluation.evaluate(len, ARRAY), ValueError, "envs: got array"),
     (lambda: searched(make={}), TypeError, "make: got {}"),
     (lambda: searched(envs=NAT), ValueError, "envs: got np.timedelta64"),

@@ -65,11 +65,11 @@ struct LaneEnvironment : LaneStep {
 
   // This lane's row of features.
   KS_ON_LANE void find_features() const {
-    float* const out = tile.features + tile.place * kObservation;
+    float* const out = tile.features + tile.place * tile.row_length();
     View<const int32_t*> view{nullptr, nullptr, market.levels, market.best_bid, market.best_ask, mids[0], market.last_tick,
                               market.origin, mids, volumes, arrival2, role, elapsed, market.p.inventory_limit,
                               target_of(task, role, mids, market.key, market.t, 0, market.account.inventory),
-                              market.quote, market.account};
+                              market.quote, market.account, market.fundamental};
     sync_warp();  // features take the bins' memory
     if (!tile.has_market) return;
 #pragma unroll
@@ -82,6 +82,10 @@ struct LaneEnvironment : LaneStep {
     for (int i = 2 * kDepth; i < kMarketFeatures; ++i) out[i] = feature_of(market_ratio(view, i));
 #pragma unroll
     for (int i = 0; i < kOwnFeatures; ++i) out[kMarketFeatures + i] = feature_of(own_ratio(task, view, i));
+    int column = kObservation;
+#pragma unroll
+    for (int i = 0; i < kExtras; ++i)
+      if (has_extra(launch, i)) out[column++] = feature_of(extra_ratio(view, i));
   }
 
   KS_ON_LANE Quote decode() {

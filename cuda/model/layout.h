@@ -22,6 +22,7 @@ constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kH
 constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of an observation,
 constexpr int kQueueFeatures = 2;     // and so many more under continuous trading: what is ahead of the slot's bid and ask
+constexpr int kExtras = 1;            // of enum Extra: columns behind all these, for environments that ask for them
 constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
 constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
 constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
@@ -59,7 +60,11 @@ enum Rounding { kRoundingEven = 0, kRoundingCoin = 1 };
 enum Reference { kReferenceMid = 0, kReferenceFundamental = 1 };
 enum Arrivals { kArrivalsEach = 0, kArrivalsClock = 1 };
 enum Mechanism { kMechanismCall = 0, kMechanismContinuous = 1 };
-enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4 };
+enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4, kRoleFundamental = 5 };
+// Columns of an observation behind all others, in this order, of which an environment has those it asks for. A further one is
+// a number here (and kExtras), a case of extra_ratio (model/tasks.h) and of EXTRAS (engines/numpy/observations.py), and its least value
+// in EXTRAS (tasks/base.py).
+enum Extra { kExtraFundamental = 0 };
 enum ActionType { kActionTypeContinuous = 0, kActionTypeDiscrete = 1 };
 enum Reward { kRewardPnl = 0, kRewardInventory = 1, kRewardAsymmetric = 2, kRewardPerUnit = 3, kRewardEdge = 4 };
 enum ExecutionReward { kExecutionRewardShortfall = 0, kExecutionRewardRiskAverse = 1, kExecutionRewardTerminal = 2 };
@@ -157,6 +162,7 @@ struct TaskParams {
   int32_t bank_size;               // warm-start snapshots that a market can draw from; 0: cold opening book
   int32_t bank_owner;              // of bank_size rows each: enum BankOwner
   int32_t scenarios;               // rows of scenario_params, of which each episode draws one; 0: none
+  int32_t extras;                  // columns behind all others of an observation: of each of enum Extra, a bit
   int32_t role[32];                // of each slot: enum Role
   double inventory_penalty;
   double dampening;
@@ -185,6 +191,7 @@ struct Launch {
   int32_t reach;                   // ticks from a side's best price that its recorded depth counts
   MarketParams* params;            // [M] or [1]; [M] with scenarios
   const MarketParams* scenario_params; // [C] or null
+  const int64_t* scenario_thresholds;  // [C] likewise, of 2^32, rising: scenario_of in tasks.h; the last is 0: all are as likely
   const RegimeParams* regimes;     // [R] or null
   // State of a market.
   int32_t* bid;                    // [M, L]
@@ -238,6 +245,7 @@ struct Launch {
   const float* actions;            // [M, K, action_stride] continuous
   const int64_t* choices;          // [M, K] discrete
   const uint8_t* reset_mask;       // [M] or null: all
+  const int32_t* reset_scenario;   // [M] or null: the scenarios of the episodes that a reset begins, -1 where they are drawn
   float* observation;              // [M, K, F]
   float* final_observation;        // [M, K, F] before any reset
   float* reward;                   // [M, K]

@@ -63,6 +63,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         copy: bool = True,
         validate: bool = EnvSettings.validate,
         final_info: bool = EnvSettings.final_info,
+        see_fundamental: bool = EnvSettings.see_fundamental,
         action_mask: bool = False,
         features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
         terminate: Mapping[str, Function] | Function | None = None,
@@ -74,7 +75,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             num_envs: M.
             learners: How many learners of each role, as in `parallel_env`.
             config: The market, or an ensemble whose fields differ from market to market; `preset` if None.
-            preset: A name that `MarketConfig.preset` knows.
+            preset: As in `MarketVectorEnv`.
             engine: As in `Simulator`.
             device: As in `Simulator`.
             autoreset_mode: As in `MarketVectorEnv`.
@@ -86,6 +87,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             copy: As in `MarketVectorEnv`.
             validate: As in `MarketVectorEnv`.
             final_info: As in `MarketVectorEnv`.
+            see_fundamental: Whether all learners see the fundamental price, as in `MarketVectorEnv`.
             action_mask: Whether infos have `action_mask`, as in `MarketVectorEnv`: bool `[M, n, C]` by role. Of a
                 learner whose episode has ended all choices with an order are void.
             features: A list of functions for all learners, or lists by role; docs/own_environment.md has this and
@@ -113,6 +115,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             stagger=stagger,
             validate=validate,
             final_info=final_info,
+            see_fundamental=see_fundamental,
             own=own,
         )
         self.autoreset_mode = settings.autoreset_mode
@@ -180,12 +183,12 @@ class BatchedParallelEnv(BaseMarketEnv):
         Returns:
             Observations float32 `[M, n, F]` by role, and `{"active": bool [M, n] by role}`.
         """
-        mask = check_options(options)
+        mask, scenario = check_options(options, "reset_mask", "scenario")
         if not self._was_reset and mask is not None:
             raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
         if not self._was_reset and seed is None:
             seed = int(np.random.default_rng().integers(2**62))
-        self.core.reset(seed, mask)
+        self.core.reset(seed, mask, scenario)
         self._was_reset = True
         torch.logical_not(self._ended, out=self._active)
         return self._handed_out(self._observation), self._infos_of_all()

@@ -13,6 +13,7 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from kineticsim_env.config import MarketConfig, make_config
+from kineticsim_env.envs.opponents import Seat
 from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
@@ -30,7 +31,7 @@ class EnvSettings:
 
     Attributes:
         config: The market, a `MarketConfig`, of which a dict of its fields may be given; `preset` if None was.
-        preset: A name that `MarketConfig.preset` knows.
+        preset: A name that `MarketConfig.preset` knows; the default is the default market of all environments.
         engine: As in `Simulator`.
         device: As in `Simulator`.
         prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
@@ -42,11 +43,13 @@ class EnvSettings:
         stagger: Whether first episodes start at a hashed elapsed time.
         validate: Whether to check the error words before every step.
         final_info: Whether infos say what was known before any reset.
+        see_fundamental: Whether every learner sees the fundamental price.
         own: Functions of the user's, checked; None without any.
+        seats: The slots behind the learner's that policies play, checked; none without opponents.
     """
 
     config: Any = None
-    preset: str = "trading"
+    preset: str = "news"
     engine: str = "auto"
     device: Any = None
     prefer_cpu: str = ""
@@ -58,7 +61,9 @@ class EnvSettings:
     stagger: bool = True
     validate: bool = False
     final_info: bool = False
+    see_fundamental: bool = False
     own: Own | None = None
+    seats: tuple[Seat, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
@@ -69,9 +74,15 @@ class EnvSettings:
             "stagger": check_flag("stagger", self.stagger),
             "validate": check_flag("validate", self.validate),
             "final_info": check_flag("final_info", self.final_info),
+            "see_fundamental": check_flag("see_fundamental", self.see_fundamental),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The columns of `tasks.base.EXTRAS` that observations have, in its order."""
+        return ("fundamental",) if self.see_fundamental else ()
 
     @classmethod
     def of_one_market(cls, **fields: Any) -> EnvSettings:

@@ -15,7 +15,12 @@ from kineticsim_env.runtime.checks import check_tensor
 from kineticsim_env.runtime.values import check_count, check_instance
 from kineticsim_env.simulator import Simulator
 
-FOR_PROFIT = ("maker", "trader", "momentum")  # roles whose inventory is unwound; what others traded was asked of them
+FOR_PROFIT = (
+    "maker",
+    "trader",
+    "fundamental",
+    "momentum",
+)  # roles whose inventory is unwound; what others traded was asked of them
 
 
 def settle(
@@ -55,8 +60,9 @@ def _improvement(core: EnvCore) -> torch.Tensor:
 
 
 def _of_roles(core: EnvCore, roles: tuple[str, ...]) -> torch.Tensor:
-    """Return which slots have one of these roles, bool `[K]`."""
-    return torch.tensor([role in roles for role in core.roles], device=core.device)
+    """Return which learners' slots have one of these roles, bool `[K]`."""
+    counted = [role in roles and slot < core.learners for slot, role in enumerate(core.roles)]
+    return torch.tensor(counted, device=core.device)
 
 
 def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = None) -> torch.Tensor:

@@ -55,15 +55,15 @@ def evaluation_parallel_env(
 
 
 @overload
-def evaluate(policy: Policy, envs: MarketVectorEnv | gym.vector.VectorEnv, seed: int = ...) -> Evaluation: ...
+def evaluate(policy: Policy, envs: MarketVectorEnv | gym.vector.VectorEnv, seed: Any = ...) -> Evaluation: ...
 
 
 @overload
-def evaluate(policy: Mapping[str, Policy], envs: BatchedParallelEnv, seed: int = ...) -> dict[str, Evaluation]: ...
+def evaluate(policy: Mapping[str, Policy], envs: BatchedParallelEnv, seed: Any = ...) -> dict[str, Evaluation]: ...
 
 
 @torch.no_grad()
-def evaluate(policy: Any, envs: Any, seed: int = HELD_OUT_SEED) -> Any:
+def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
     """Play one episode in every market, unwind, and count.
 
     An episode ends at the horizon, or where it terminates; its inventory is unwound from there. What an executor or a
@@ -78,7 +78,7 @@ def evaluate(policy: Any, envs: Any, seed: int = HELD_OUT_SEED) -> Any:
             `RecurrentPolicy`. With many learners a dict of policies: by role, called with `[M * n, F]`, the n learners
             of a market next to each other, or by the learner's name (`"maker_0"`), called with `[M, F]`.
         envs: From `evaluation_env`, perhaps within wrappers; or from `evaluation_parallel_env`.
-        seed: Of the episodes; market m gets `seed + m`.
+        seed: Of the episodes; market m gets `seed + m`, or its own of int64 `[M]`.
 
     Returns:
         An `Evaluation`; with many learners a dict of them by the learner's name. Learners of one market are no
@@ -92,7 +92,7 @@ def evaluate(policy: Any, envs: Any, seed: int = HELD_OUT_SEED) -> Any:
     players = ManyPlayers(policy, base) if many else OnePlayer(policy)
     with standing_still(envs):
         counted = [part.cpu().numpy() for part in _play(players, envs, base.core, seed)]
-    results = [Evaluation(*(part[:, slot].copy() for part in counted)) for slot in range(len(base.core.roles))]
+    results = [Evaluation(*(part[:, slot].copy() for part in counted)) for slot in range(base.core.learners)]
     return dict(zip(base.possible_agents, results, strict=True)) if many else results[0]
 
 
@@ -105,6 +105,7 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
     pnl = torch.zeros_like(simulator.money)
     total, traded, held, lived = (torch.zeros_like(pnl) for _ in range(4))
     alive = torch.ones_like(pnl, dtype=torch.bool)
+    alive[:, core.learners :] = False  # opponents play, but nobody asks what they make
     for left in reversed(range(task.horizon)):
         held += simulator.inventory.abs() * alive
         lived += alive

@@ -35,11 +35,13 @@ from kineticsim_env.policies.executors import (
     TimeWeighted,
     VolumeWeighted,
 )
+from kineticsim_env.policies.informed import InformedMaker, InformedTrader
 from kineticsim_env.policies.makers import (
     AvellanedaStoikov,
     FixedSpread,
     GueantLehalleFernandezTapia,
     NoTrade,
+    QuietQuotes,
     RandomQuotes,
 )
 from kineticsim_env.policies.traders import BuyAndHold, Hold, MeanReversionTrader, MomentumTrader, RandomTrader
@@ -61,6 +63,8 @@ __all__ = [
     "Hold",
     "HugeQuantity",
     "ImmediateExecution",
+    "InformedMaker",
+    "InformedTrader",
     "LastStep",
     "MeanReversionTrader",
     "MomentumTrader",
@@ -68,6 +72,7 @@ __all__ = [
     "Policy",
     "PriceWall",
     "PumpAndDump",
+    "QuietQuotes",
     "RandomOrders",
     "RandomQuotes",
     "RandomTrader",

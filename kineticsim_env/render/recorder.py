@@ -79,7 +79,7 @@ class MarketRecorder:
     Attributes:
         moment: The market as it is, or None before the first `record`.
         role: The role of the learner.
-        show_fundamental: Whether pictures show the fundamental price, which no learner sees.
+        show_fundamental: Whether pictures show the fundamental price, which few learners see.
     """
 
     def __init__(self, core: Any, market: int = 0, slot: int = 0) -> None:

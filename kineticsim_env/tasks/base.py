@@ -20,7 +20,9 @@ from kineticsim_env.runtime.values import as_float, check_choice, check_flag, ch
 
 ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
-OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role in ROLES}
+OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor", "fundamental") else 36 for role in ROLES}
+EXTRAS = {"fundamental": -1.0}  # what environments may add to observations, in the order of `enum Extra`: least values
+assert tuple(EXTRAS) == tuple(layout.ENUMS["Extra"])
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
 _MAKER_CHOICES, _OFFSETS = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
@@ -67,9 +69,9 @@ CHANGEABLE = (
 )
 
 
-def observation_size(role: str, queues: bool) -> int:
-    """Return how many numbers a role sees: all of a row where it ends with places in queues."""
-    return layout.observation_length(queues=True) if queues else OBSERVATION_SIZES[role]
+def observation_size(role: str, queues: bool, extras: Sequence[str] = ()) -> int:
+    """Return how many numbers a role sees: all of a row where it ends with places in queues or with extra columns."""
+    return layout.observation_length(queues, len(extras)) if queues or extras else OBSERVATION_SIZES[role]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +104,15 @@ class Task:
         return config.replace(inventory_limit=limit, max_quote_qty=largest)
 
     def to_params(
-        self, roles: Sequence[str], *, autoreset: int, stagger: bool, bank_size: int, bank_owner: int, scenarios: int
+        self,
+        roles: Sequence[str],
+        *,
+        autoreset: int,
+        stagger: bool,
+        bank_size: int,
+        bank_owner: int,
+        scenarios: int,
+        extras: Sequence[str] = (),
     ) -> dict[str, object]:
         """Return the values of `struct TaskParams` by name.
 
@@ -113,6 +123,7 @@ class Task:
             bank_size: Warm starts that a market draws from.
             bank_owner: Whose they are, of `enum BankOwner`.
             scenarios: How many there are, 0 for none.
+            extras: The columns of `EXTRAS` that observations have.
         """
         params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
@@ -127,6 +138,7 @@ class Task:
             "bank_size": bank_size,
             "bank_owner": bank_owner,
             "scenarios": scenarios,
+            "extras": sum(1 << layout.ENUMS["Extra"][name] for name in extras),
             "role": numbers + [0] * (layout.CONSTANTS["kMaxSlots"] - len(numbers)),
         }
 
@@ -146,16 +158,20 @@ class Task:
             return spaces.Discrete(choices)
         return spaces.Box(-1.0, 1.0, (ACTION_SIZES[role],), np.float32)
 
-    def observation_space(self, role: str, queues: bool = False) -> spaces.Box:
-        """Return a new observation space for a role: float32 `[37]` for a maker or an executor, `[36]` for others.
+    def observation_space(self, role: str, queues: bool = False, extras: Sequence[str] = ()) -> spaces.Box:
+        """Return a new observation space for a role.
+
+        It is float32 `[37]` for a maker, an executor or a fundamental learner, `[36]` for others.
 
         Args:
             role: One of `ROLES`.
             queues: Whether trading is continuous, so that quotes have places in queues: `[39]` for all roles.
+            extras: Names of `EXTRAS`, in its order: a column for each, behind `[37]` or `[39]` for all roles.
         """
-        size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues))
+        size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues), extras)
         low = np.full(size, -1.0, np.float32)
         low[layout.CONSTANTS["kObservation"] :] = 0.0  # what is ahead in a queue is never negative
+        low[size - len(extras) :] = [EXTRAS[name] for name in extras]
         low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
         low[_NEVER_NEGATIVE[role]] = 0.0  # nor are time and standing quantities
         return spaces.Box(low, np.ones_like(low), dtype=np.float32)
@@ -180,7 +196,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class ForProfit:
-    """Settings of the roles that trade for profit: makers, traders, momentum learners."""
+    """Settings of the roles that trade for profit: makers, traders, fundamental and momentum learners."""
 
     inventory_limit: int | None = 40
     reward: str = "edge"

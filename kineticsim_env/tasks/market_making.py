@@ -14,10 +14,15 @@ class MarketMakingTask(ForProfit, Task):
 
     ## Description
 
-    The market holds call auctions: in each, all orders clear at one price, the one that trades most. Its built-in
-    agents are noise, momentum, maker and fundamental agents, and its fundamental price walks and jumps. At every
-    decision the learner replaces its two quotes; they stand for `auctions_per_step` auctions. What is hard: quotes near
-    the mid trade most, and are those that informed orders hit; inventory gains and loses with the price.
+    The default market trades continuously: orders come one after another, and each is matched at once with what rests
+    in the book. Its built-in agents are noise, momentum, maker and fundamental agents. Its fundamental price walks, and
+    now and then there is news, a hidden regime in which it also jumps; fundamental agents know the price, and nobody
+    knows the regime. At every decision the learner replaces its two quotes; they stand for `auctions_per_step`
+    intervals of 48 orders. What is hard: quotes near the mid trade most, and are those that informed orders hit;
+    inventory gains and loses with the price; it has to be seen from the market whether there is news.
+
+    With a `preset` or `config` of call auctions, such as `"trading"`, all orders of an interval clear at one price, the
+    one that trades most.
 
     ## Action Space
 
@@ -38,7 +43,7 @@ class MarketMakingTask(ForProfit, Task):
 
     ## Observation Space
 
-    `Box(-1, 1, (37,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
+    `Box(-1, 1, (39,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
 
     | Num | Observation | Min | Max |
     |-----|-------------|-----|-----|
@@ -55,10 +60,14 @@ class MarketMakingTask(ForProfit, Task):
     | 34 | quantity of the own standing bid / `max_qty` | 0 | 1 |
     | 35 | own standing ask less mid, s(half ticks, 16); 0 without one | -1 | 1 |
     | 36 | quantity of the own standing ask / `max_qty` | 0 | 1 |
+    | 37 | built-in units before the own bid in its queue, s(units, 8); 0 without one, or off the grid | 0 | 1 |
+    | 38 | built-in units before the own ask in its queue, likewise | 0 | 1 |
 
-    Under continuous trading (`mechanism="continuous"`) it is `Box(-1, 1, (39,), float32)`. Behind these come the
-    built-in units before the learner's quotes in their queues, s(units, 8): before its bid (37) and its ask (38), 0
-    where it has none or it is off the grid.
+    In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
+    `Box(-1, 1, (37,), float32)`: without 37 and 38.
+
+    With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37.
 
     ## Rewards
 
@@ -111,7 +120,7 @@ class MarketMakingTask(ForProfit, Task):
     | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
     | `warm_seed` | int | 2^61 | seed of the first warm start |
 
-    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
+    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"news"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"maker"` takes the place of a built-in maker;
     None, the default, adds an agent), `randomise`; and see `MarketMakingVectorEnv`.
 

@@ -14,11 +14,11 @@ class TradingTask(ForProfit, Task):
 
     ## Description
 
-    The market is that of `MarketMakingTask`: call auctions among noise, momentum, maker and fundamental agents, around
-    a fundamental price that walks and jumps. At every decision the trader replaces its one order, which stands for
-    `auctions_per_step` auctions. What is hard: the price moves in small steps, and an order that trades at once pays
-    half the spread, so that only moves that go further than that, and orders that wait for the others to come, are
-    worth it.
+    The market is that of `MarketMakingTask`: continuous trading among noise, momentum, maker and fundamental agents,
+    around a fundamental price that walks, and jumps while there is news. At every decision the trader replaces its one
+    order, which stands for `auctions_per_step` intervals of 48 orders. What is hard: little that is public predicts the
+    next price; an order that trades at once pays half the spread, so that only moves that go further than that are
+    worth it; one that waits is hit by those who know more.
 
     ## Action Space
 
@@ -37,7 +37,7 @@ class TradingTask(ForProfit, Task):
 
     ## Observation Space
 
-    `Box(-1, 1, (36,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
+    `Box(-1, 1, (39,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
 
     | Num | Observation | Min | Max |
     |-----|-------------|-----|-----|
@@ -53,10 +53,16 @@ class TradingTask(ForProfit, Task):
     | 33 | side of the standing order: 1 buy, -1 sell, 0 none | -1 | 1 |
     | 34 | mid less its price, s(half ticks, 16); 0 without one | -1 | 1 |
     | 35 | its quantity / `max_qty` | 0 | 1 |
+    | 36 | 0 | -1 | 1 |
+    | 37 | built-in units before the own bid in its queue, s(units, 8); 0 without one, or off the grid | 0 | 1 |
+    | 38 | built-in units before the own ask in its queue, likewise | 0 | 1 |
 
-    Under continuous trading (`mechanism="continuous"`) it is `Box(-1, 1, (39,), float32)`. Behind these come the
-    built-in units before the learner's orders in their queues, s(units, 8): before its bid (37) and its ask (38), 0
-    where it has none or it is off the grid; 36 is 0.
+    In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
+    `Box(-1, 1, (36,), float32)`: without 36 to 38.
+
+    With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37. Of
+    call auctions 36 is 0 then.
 
     ## Rewards
 
@@ -109,7 +115,7 @@ class TradingTask(ForProfit, Task):
     | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
     | `warm_seed` | int | 2^61 | seed of the first warm start |
 
-    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
+    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"news"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"momentum"` takes the place of a built-in momentum
     agent; None, the default, adds an agent), `randomise`; and see `TradingVectorEnv`.
 
