@@ -9,7 +9,7 @@ chosen. The mean of the distribution is tried on further training seeds now and 
 episodes once.
 
     python examples/linear_policies.py --help
-    python examples/linear_policies.py --task Trading --preset news --time-limit-minutes 3
+    python examples/linear_policies.py --task Trading --preset trading --time-limit-minutes 3
     python examples/linear_policies.py --sizes    # it also sees the sizes of moves and of its inventory
 """
 
@@ -27,6 +27,7 @@ from ppo_comparison import machine_name
 from tqdm import tqdm
 
 from kineticsim_env import MarketConfig, run_seed
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import HELD_OUT_SEED, MEASURES, evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
 
@@ -47,7 +48,7 @@ class Args:
 
     task: Literal["MarketMaking", "Execution", "Trading"] = "MarketMaking"
     """what to learn"""
-    preset: Literal["trading", "continuous", "news"] = "trading"
+    preset: str = EnvSettings.preset
     """the market"""
     set: tuple[str, ...] = ()
     """changes of its fields, such as quote_latency=10"""

@@ -40,6 +40,7 @@ from tqdm import tqdm
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env import MarketConfig, run_seed
 from kineticsim_env.engines import choose_engine
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
 from kineticsim_env.wrappers import StackObservation
@@ -63,7 +64,7 @@ class Args:
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (run_seed)"""
-    preset: Literal["trading", "continuous", "news"] = "trading"
+    preset: str = EnvSettings.preset
     """the market"""
     set: tuple[str, ...] = ()
     """changes of its fields, such as quote_latency=10"""
@@ -116,10 +117,10 @@ class Args:
     bf16: bool | None = None
     """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
 
-    reward: Literal["inventory", "pnl", "asymmetric", "per_unit"] = "inventory"
+    reward: Literal["edge", "pnl", "inventory", "asymmetric", "per_unit"] = "edge"
     """what the learner is paid"""
     inventory_penalty: float = 0.002
-    """ticks per squared unit of inventory and decision"""
+    """ticks per squared unit of inventory and decision, where the reward is inventory"""
     reward_scale: float = 50.0
     """rewards are divided by this, so that values are of the order of one"""
     auctions_per_step: int = 1

@@ -6,7 +6,7 @@ seeds, with the limits of a learner. It takes about six minutes on two CPU cores
 has changed. What the file says of other markets stays.
 
     python examples/tune_scripted_policies.py
-    python examples/tune_scripted_policies.py --preset news
+    python examples/tune_scripted_policies.py --preset trading
     python examples/tune_scripted_policies.py --preset continuous --set quote_latency=10 --tasks MarketMaking
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 import tyro
 
 from kineticsim_env import MarketConfig, policies, run_seed
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import MEASURES, evaluation_env, grid_search
 from kineticsim_env.runtime.options import changes_of
 
@@ -26,7 +27,7 @@ FOUND = Path(__file__).with_name("scripted_policies.json")
 COMMAND = "python examples/tune_scripted_policies.py"
 SEED = run_seed(1)  # where run 1 trains
 TRAINING = {"warm_seed": 2**61}  # the warm starts of training; evaluations have others
-TRADING = ("trading", ())  # the default market: a preset, and changes of its fields
+DEFAULT = (EnvSettings.preset, ())  # the default market: a preset, and changes of its fields
 PAYMENT = ("reward", "mark", "inventory_penalty", "dampening", "idle_penalty", "risk_aversion", "reward_scale")
 
 TICKS = [-6, -4, -2, 0, 4, 10]
@@ -92,12 +93,12 @@ OTHERS: dict[str, dict[str, list]] = {
 }
 
 
-def entry_of(task: str, preset: str = "trading", changes: Sequence[str] = ()) -> str:
-    """Return the name of the file's entry for a task in a market; one of the preset "trading" is that of the task."""
-    return ", ".join([task, *([preset] if preset != "trading" or changes else []), *changes])
+def entry_of(task: str, preset: str = EnvSettings.preset, changes: Sequence[str] = ()) -> str:
+    """Return the name of the file's entry for a task in a market."""
+    return ", ".join([task, preset, *changes])
 
 
-def grids(task: str, preset: str = "trading") -> dict[str, tuple[Any, dict[str, list]]]:
+def grids(task: str, preset: str = EnvSettings.preset) -> dict[str, tuple[Any, dict[str, list]]]:
     """Return the policies of a task, and the values to try of each parameter in a preset."""
     others = OTHERS.get(preset, {})
     return {
@@ -112,7 +113,7 @@ def market_of(envs: Any) -> dict[str, Any]:
     return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
 
 
-def search(task: str, envs: Any, command: str = COMMAND, preset: str = "trading") -> dict[str, Any]:
+def search(task: str, envs: Any, command: str = COMMAND, preset: str = EnvSettings.preset) -> dict[str, Any]:
     """Return the file's entry for a task.
 
     Args:
@@ -141,7 +142,7 @@ def search(task: str, envs: Any, command: str = COMMAND, preset: str = "trading"
     }
 
 
-def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[str]] = TRADING) -> dict[str, Any]:
+def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[str]] = DEFAULT) -> dict[str, Any]:
     """Return the file's entry for a task.
 
     Args:
@@ -185,15 +186,14 @@ def notes_of(chosen: Mapping[str, Any]) -> dict[str, str]:
 
 def command_of(preset: str, changes: Sequence[str], *options: str) -> str:
     """Return the command that searches in a market."""
-    words = [COMMAND, *([f"--preset {preset}"] if preset != "trading" else [])]
-    return " ".join([*words, *([f"--set {' '.join(changes)}"] if changes else []), *options])
+    return " ".join([COMMAND, f"--preset {preset}", *([f"--set {' '.join(changes)}"] if changes else []), *options])
 
 
 @dataclasses.dataclass
 class Args:
     """Search the parameters of scripted policies and write them to a file."""
 
-    preset: str = "trading"  # the market
+    preset: str = EnvSettings.preset  # the market
     set: tuple[str, ...] = ()  # changes of its fields, such as quote_latency=10
     tasks: tuple[str, ...] = tuple(GRIDS)  # to search
     engine: str = "auto"  # where the markets run: cuda, cpu, numpy, or the first of these that can

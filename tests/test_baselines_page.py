@@ -69,7 +69,8 @@ def test_what_is_there_is_not_measured_again(runs, monkeypatch):
 def test_a_seed_learns_what_it_does_alone(runs, tmp_path):
     """The second training, which takes over buffers of the first, leaves the networks that the example itself does."""
     executor = sys.modules["ppo_executor"]
-    args = executor.Args(seed=2, engine="cpu", num_envs=4, total_steps=512, eval_envs=16, track=False, output=tmp_path)
+    small = {"engine": "cpu", "num_envs": 4, "total_steps": 512, "eval_envs": 16, "track": False}
+    args = executor.Args(seed=2, preset="trading", output=tmp_path, **small)
     alone = executor.ppo.main(args)["PPO (learned)"]
     found = json.loads(next(runs.glob("*.json")).read_text())
     assert found["learned"]["seeds"][1] == alone != found["learned"]["seeds"][0]

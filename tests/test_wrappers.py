@@ -129,7 +129,7 @@ def test_observations_in_every_mode(mode):
     assert all(envs.observation_space.contains(row.numpy()) for row in mine)
     for t, (row, (*_, infos), (*_, raw_infos)) in enumerate(zip(raw[1:], rest, raw_rest, strict=True)):
         if mode == "same_step":
-            assert infos["final_obs"].shape == (5, 37)
+            assert infos["final_obs"].shape == (5, 39)
             running = ~infos["_final_obs"]
             assert_bits(infos["final_obs"][running], mine[t + 1][running])
             assert_bits(raw_infos["_final_obs"], infos["_final_obs"])
@@ -255,7 +255,7 @@ def test_states_and_shared_statistics():
     for envs in (test, again.env):
         envs.update_running_mean = False
         assert_bits(envs.reset(seed=3)[0], train.env.normalize(raw))
-    with pytest.raises(ValueError, match=r"state\['mean'\]: got .* \[2\] on cpu, allowed is torch.float64 \[37\]"):
+    with pytest.raises(ValueError, match=r"state\['mean'\]: got .* \[2\] on cpu, allowed is torch.float64 \[39\]"):
         test.load_state_dict({**train.env.state_dict(), "mean": torch.zeros(2, dtype=torch.float64)})
     with pytest.raises(TypeError, match="state: got list"):
         test.load_state_dict([])
@@ -348,7 +348,7 @@ OF_OBSERVATIONS = {
     "TransformObservation": lambda envs: theirs.TransformObservation(envs, lambda rows: rows * 2),
     "RescaleObservation": lambda envs: theirs.RescaleObservation(envs, 0, 1),
     "FlattenObservation": theirs.FlattenObservation,
-    "ReshapeObservation": lambda envs: theirs.ReshapeObservation(envs, (37, 1)),
+    "ReshapeObservation": lambda envs: theirs.ReshapeObservation(envs, (39, 1)),
     "DtypeObservation": lambda envs: theirs.DtypeObservation(envs, np.float64),
 }
 OF_THE_REST = {

@@ -1,6 +1,6 @@
 """Scripted makers to beat: they quote both sides.
 
-A maker is called with observations float32 `[M, 37]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
+A maker is called with observations float32 `[M, F]` and returns continuous actions float32 `[M, 4]` (bid offset, ask
 offset, bid size, ask size in [-1, 1], docs/environment.md). It sees what a learner sees, and the same limits hold
 for it.
 """
