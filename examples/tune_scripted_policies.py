@@ -38,6 +38,10 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         "no trade": (policies.NoTrade, {}),
         "random quotes": (policies.RandomQuotes, {}),
         "fixed spread": (policies.FixedSpread, {"half_spread": [2, 3, 4, 5, 6, 7], "qty": [4, 6, 8]}),
+        "quiet quotes": (
+            policies.QuietQuotes,
+            {"half_spread": [4, 5, 6], "limit": [2, 4], "skew": [0.0, 0.06]},
+        ),
         "Avellaneda-Stoikov": (
             policies.AvellanedaStoikov,
             {
@@ -75,8 +79,18 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         "mean reversion": (policies.MeanReversionTrader, TREND),
     },
 }
-# Where a quote may be late, good makers stand further from the mid than in an auction.
-CONTINUOUS = {"half_spread": [3, 4, 5, 6, 7, 8, 9, 10], "kappa": [0.06, 0.08, 0.1, 0.12, 0.15, 0.18, 0.21]}
+# Other values in other presets. Where a quote may be late, good makers stand further from the mid than in an auction;
+# among many orders and other makers, nearer.
+OTHERS: dict[str, dict[str, list]] = {
+    "continuous": {"half_spread": [3, 4, 5, 6, 7, 8, 9, 10], "kappa": [0.06, 0.08, 0.1, 0.12, 0.15, 0.18, 0.21]},
+    "news": {
+        "half_spread": [1, 2, 3, 4],
+        "limit": [2, 3, 4, 6],
+        "skew": [0.0, 0.03, 0.06],
+        "risk": [0.0, 0.005, 0.01, 0.02, 0.04],
+        "kappa": [0.25, 0.35, 0.5, 0.7, 1.0],
+    },
+}
 
 
 def entry_of(task: str, preset: str = EnvSettings.preset, changes: Sequence[str] = ()) -> str:
@@ -84,11 +98,11 @@ def entry_of(task: str, preset: str = EnvSettings.preset, changes: Sequence[str]
     return ", ".join([task, preset, *changes])
 
 
-def grids(task: str, continuous: bool) -> dict[str, tuple[Any, dict[str, list]]]:
-    """Return the policies of a task, and the values to try of each parameter."""
-    wider = CONTINUOUS if continuous else {}
+def grids(task: str, preset: str = EnvSettings.preset) -> dict[str, tuple[Any, dict[str, list]]]:
+    """Return the policies of a task, and the values to try of each parameter in a preset."""
+    others = OTHERS.get(preset, {})
     return {
-        name: (make, {key: wider.get(key, values) for key, values in grid.items()})
+        name: (make, {key: others.get(key, values) for key, values in grid.items()})
         for name, (make, grid) in GRIDS[task].items()
     }
 
@@ -99,16 +113,17 @@ def market_of(envs: Any) -> dict[str, Any]:
     return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
 
 
-def search(task: str, envs: Any, command: str = COMMAND) -> dict[str, Any]:
+def search(task: str, envs: Any, command: str = COMMAND, preset: str = EnvSettings.preset) -> dict[str, Any]:
     """Return the file's entry for a task.
 
     Args:
         task: One of `GRIDS`.
         envs: From `evaluation_env`, with the warm starts of training.
         command: That finds it again.
+        preset: Whose values to try.
     """
     chosen = {}
-    for name, (make, grid) in grids(task, envs.simulator.config.is_continuous).items():
+    for name, (make, grid) in grids(task, preset).items():
         best, rows = grid_search(make, grid, envs, SEED)
         chosen[name] = {
             "policy": make.__name__,
@@ -194,7 +209,8 @@ def main(args: Args) -> None:
     found = {}
     for task in args.tasks:
         envs = evaluation_env(args.episodes, task, engine=args.engine, config=config, **TRAINING)
-        found[entry_of(task, args.preset, args.set)] = search(task, envs, command_of(args.preset, args.set, *options))
+        command = command_of(args.preset, args.set, *options)
+        found[entry_of(task, args.preset, args.set)] = search(task, envs, command, args.preset)
     written = json.loads(args.output.read_text()) if args.output.exists() else {}
     args.output.write_text(json.dumps(written | found, indent=1, ensure_ascii=False) + "\n")
     print(f"wrote {args.output}")

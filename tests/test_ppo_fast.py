@@ -92,6 +92,24 @@ def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
     }
 
 
+def test_stacked_moves_are_learned_from_and_resumed(ppo, tmp_path):
+    """What is seen besides is part of the networks and of the checkpoint: a run that is stopped goes on alike."""
+    words = {**TINY, "stack": 6, "track": False, "preset": "news"}
+    whole = ppo.main(ppo.Args(output=tmp_path / "whole", **words))
+    half = {**words, "total_steps": words["total_steps"] // 2, "learning_rate": 0.0}
+    ppo.main(ppo.Args(output=tmp_path / "once", **half))
+    saved = torch.load(tmp_path / "whole" / "checkpoint.pt", weights_only=True)
+    assert saved["networks"]["actor.0.weight"].shape[1] == 56  # 39 features and 5 x 2 more, padded
+    assert saved["envs"]["stacked"].shape == (8, 49) and saved["envs"]["stacked"][:, 39:].any()
+    assert whole["PPO (learned)"] != 0.0
+    once = torch.load(tmp_path / "once" / "checkpoint.pt", weights_only=True)
+    again = ppo.main(ppo.Args(output=tmp_path / "once", resume=True, **{**words, "learning_rate": 0.0}))
+    straight = ppo.main(ppo.Args(output=tmp_path / "straight", **{**words, "learning_rate": 0.0}))
+    assert again == straight and once["update"] == 3
+    ends = [torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("once", "straight")]
+    assert torch.equal(*(end["envs"]["stacked"] for end in ends))
+
+
 @pytest.mark.parametrize("preset", ["continuous", EnvSettings.preset])
 @pytest.mark.parametrize("script", ["ppo_fast", "ppo_executor"])
 def test_presets_of_continuous_trading(ppo, comparison, tmp_path, capsys, script, preset):

@@ -32,11 +32,12 @@ def found(tune):
     return json.loads(tune.FOUND.read_text())
 
 
-def test_the_file_has_every_task_of_both_presets(tune):
+def test_the_file_has_every_task_of_the_presets(tune):
     named = {
         tune.entry_of(task, preset) for task in ("MarketMaking", "Execution") for preset in ("trading", "continuous")
     }
-    assert {*named, "Trading, trading"} <= set(ENTRIES)
+    named |= {tune.entry_of(task, preset) for task in tune.GRIDS for preset in ("trading", "news")}
+    assert named <= set(ENTRIES)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -49,7 +50,7 @@ def test_the_file_is_fresh(tune, found, entry):
     assert tune.load(task, envs, tune.FOUND, market) == found[entry] and tune.entry_of(task, *market) == entry
     assert found[entry]["command"].startswith(tune.command_of(*market))
     assert list(found[entry]["policies"]) == list(tune.GRIDS[task])
-    grids = tune.grids(task, config.is_continuous)
+    grids = tune.grids(task, market[0])
     for name, one in found[entry]["policies"].items():
         make, grid = grids[name]
         assert one["policy"] == make.__name__ and list(one["parameters"]) == list(grid)
@@ -101,7 +102,7 @@ def test_other_markets_have_entries_of_their_own(tune, tmp_path, monkeypatch):
     small(tune, monkeypatch)
     path, late = tmp_path / "found.json", ("quote_latency=20",)
     path.write_text(json.dumps({"Execution": "as it was"}))
-    monkeypatch.setitem(tune.CONTINUOUS, "qty", [8])
+    monkeypatch.setitem(tune.OTHERS["continuous"], "qty", [8])
     words = {"preset": "continuous", "tasks": ("MarketMaking",), "engine": "cpu", "episodes": 16, "output": path}
     for changes in ((), late):
         tune.main(tune.Args(set=changes, **words))
