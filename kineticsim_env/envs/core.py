@@ -19,6 +19,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
+from kineticsim_env.envs.opponents import DRAWN, Opponents
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
 from kineticsim_env.envs.scenario_weights import (
@@ -36,6 +37,7 @@ from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, Task, observation_size
+from kineticsim_env.tasks.many_learners import task_of_all
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 
@@ -50,7 +52,9 @@ class EnvCore:
         host: Whether the tensors are in host memory.
         extras: Columns that observations have behind all others, names of `tasks.base.EXTRAS` in its order.
         eager: Steps in a few microseconds, where it can.
-        own: Plays steps with functions of the user's; None without any.
+        own: Plays steps with functions of the user's; None without any, and without opponents.
+        opponents: Plays the slots behind the one learner's; None without any.
+        learners: How many slots, from the first one on, the user plays.
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
@@ -71,6 +75,7 @@ class EnvCore:
             task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
         self.task: Any = task
         self.settings, self.roles, self.extras = settings, tuple(roles), settings.extras
+        self.learners = len(self.roles) - len(settings.seats)
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -103,6 +108,7 @@ class EnvCore:
         if settings.own is not None:
             self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
         self.own = None if settings.own is None else OwnStep(settings.own, self)
+        self.opponents = Opponents(settings.seats, self) if settings.seats else None
 
     def _connect(self) -> None:
         """Take what belongs to the simulator, and allocate what goes with it."""
@@ -154,6 +160,13 @@ class EnvCore:
         if self.own is not None:
             return getattr(self.own, name)(role)
         return (self.tensors if tensors is None else tensors)[name][:, slots, : self.observation_size(role)]
+
+    def seen_by_opponent(self, slot: int) -> torch.Tensor:
+        """Return the view of what an opponent sees, float32 `[M, F]`, as a learner of its role does."""
+        seen = None if self.own is None else self.own.seen_by_opponent(slot)
+        if seen is None:
+            seen = self.tensors["observation"][:, slot, : self.observation_size(self.roles[slot])]
+        return seen
 
     @property
     def final_info(self) -> torch.Tensor | None:
@@ -231,9 +244,13 @@ class EnvCore:
         self._hand_over_task()
         self._engine.state_changed()
 
+    def _task_of_all(self) -> Any:
+        """Return the settings of all slots, those of opponents too."""
+        return task_of_all(self.task, self.config) if self.settings.seats else self.task
+
     def _hand_over_task(self) -> None:
         self._engine.set_task(
-            self.task.to_params(
+            self._task_of_all().to_params(
                 self.roles,
                 autoreset=DISABLED if self.settings.own and self.autoreset == SAME_STEP else self.autoreset,
                 stagger=self.settings.stagger,
@@ -305,6 +322,8 @@ class EnvCore:
                 self.fills.masked_fill_(chosen[:, None, None], 0)
         if self.own is not None:
             self.own.opened(chosen)
+        if self.opponents is not None:
+            self.opponents.begin(chosen)
         self.prepare_step()
 
     @property
@@ -335,13 +354,19 @@ class EnvCore:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
             return
         self.own.begin()
-        (tensor,) = given.values()
+        ((name, tensor),) = given.items()
+        if self.opponents is not None:
+            given[name] = tensor = self.opponents.join(tensor)
         if not self._engine.step_at_once(tensor):
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
         self.own.finish()
+        if self.opponents is not None:
+            self.opponents.follow()
 
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, or a user's function returned NaN on a GPU, and forget it."""
+        if self.opponents is not None:
+            self.opponents.check()
         self.simulator.check_errors()
         if self.own is not None:
             self.own.check_numbers()
@@ -364,6 +389,8 @@ class EnvCore:
             self.own.check_numbers()
         saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in self._saved}
         saved["fills"] = self.fills.clone()
+        if self.opponents is not None:
+            saved[DRAWN] = self.opponents.drawn.clone()
         saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
@@ -392,6 +419,8 @@ class EnvCore:
         if self.settings.own is not None and self.own is not None:
             twin.own = OwnStep(self.settings.own, twin)
             twin.own.take_over(self.own)
+        if self.opponents is not None:
+            twin.opponents = self.opponents.clone(twin)
         twin.prepare_step()
         return twin
 
@@ -422,7 +451,10 @@ class EnvCore:
         simulator = self.simulator
         names = (saved_states.PARAMETERS, saved_states.SCENARIOS, THRESHOLDS)
         of_scenarios = names if self.scenarios is not None else ()
-        saved_states.check_names(saved, simulator.tensors, self._saved, ["fills"], of_scenarios)
+        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
+        if self.opponents is not None:
+            held[DRAWN] = self.opponents.drawn
+        saved_states.check_names(saved, simulator.tensors, held, of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
         table, present, thresholds = self.scenarios, self._engine.parameters(), None
         if of_scenarios:
@@ -433,19 +465,20 @@ class EnvCore:
             thresholds = saved_states.take(saved, THRESHOLDS, like).clone()
             check_thresholds(thresholds)
         checked = simulator._checked_state(saved, present)
-        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
         for name, tensor in held.items():
             checked[name] = self._engine.own_copy(saved_states.take(saved, name, tensor))
         check_environment_ranges(
             checked,
             present,
-            self.task,
+            self._task_of_all(),
             self.roles,
             [self._space(role) for role in self.roles],
             levels=self.config.num_levels,
             auctions_per_step=self.auctions_per_step,
             scenarios=table is not None,
         )
+        if self.opponents is not None:
+            self.opponents.check_saved(checked)
         counts = simulator._draw_counts(checked["seed"])
         bank: dict[str, torch.Tensor] = {}
         if counts is not None or table != self.scenarios:
@@ -461,6 +494,8 @@ class EnvCore:
                 tensor.copy_(checked[name])
             if self.own is not None:
                 self.own.opened()
+            if self.opponents is not None:
+                self.opponents.begin(draw=False)  # no state has the memories of policies
             torch.logical_or(self.tensors["terminated"], self.tensors["truncated"], out=self.tensors["over"])
         self.prepare_step()
         saved_states.warn_of(differences, stacklevel=5)
