@@ -9,7 +9,7 @@ chosen. The mean of the distribution is tried on further training seeds now and 
 episodes once.
 
     python examples/linear_policies.py --help
-    python examples/linear_policies.py --task Trading --time-limit-minutes 3
+    python examples/linear_policies.py --task Trading --preset trading --time-limit-minutes 3
     python examples/linear_policies.py --sizes    # it also sees the sizes of moves and of its inventory
 """
 

@@ -52,7 +52,7 @@ def scripted(task: str, envs: Any, *market: Any) -> tuple[dict[str, policies.Pol
         found = tune.load(task, envs, tune.FOUND, market or tune.DEFAULT)["policies"]
     except ValueError as error:
         print(f"{error}\nNow their parameters are searched for this market, which takes some minutes.")
-        found = tune.search(task, envs, preset=(market or tune.DEFAULT)[0])["policies"]
+        found = tune.search(task, envs, (market or tune.DEFAULT)[0])["policies"]
     return tune.make_all(found, envs.core.task), tune.notes_of(found)
 
 

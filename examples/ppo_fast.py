@@ -117,10 +117,10 @@ class Args:
     bf16: bool | None = None
     """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
 
-    reward: Literal["inventory", "pnl", "asymmetric", "per_unit"] = "inventory"
+    reward: Literal["edge", "pnl", "inventory", "asymmetric", "per_unit"] = "edge"
     """what the learner is paid"""
     inventory_penalty: float = 0.002
-    """ticks per squared unit of inventory and decision"""
+    """ticks per squared unit of inventory and decision, where the reward is inventory"""
     reward_scale: float = 50.0
     """rewards are divided by this, so that values are of the order of one"""
     auctions_per_step: int = 1

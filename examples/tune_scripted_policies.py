@@ -99,7 +99,7 @@ def entry_of(task: str, preset: str = EnvSettings.preset, changes: Sequence[str]
     return ", ".join([task, preset, *changes])
 
 
-def grids(task: str, preset: str = EnvSettings.preset) -> dict[str, tuple[Any, dict[str, list]]]:
+def grids(task: str, preset: str) -> dict[str, tuple[Any, dict[str, list]]]:
     """Return the policies of a task, and the values to try of each parameter in a preset."""
     others = OTHERS.get(preset, {})
     return {
@@ -115,14 +115,14 @@ def market_of(envs: Any) -> dict[str, Any]:
     return json.loads(json.dumps(chosen, default=np.ndarray.tolist))  # as the file has it: no tuples, no arrays
 
 
-def search(task: str, envs: Any, command: str = COMMAND, preset: str = EnvSettings.preset) -> dict[str, Any]:
+def search(task: str, envs: Any, preset: str, command: str = COMMAND) -> dict[str, Any]:
     """Return the file's entry for a task.
 
     Args:
         task: One of `GRIDS`.
         envs: From `evaluation_env`, with the warm starts of training.
-        command: That finds it again.
         preset: Whose values to try.
+        command: That finds it again.
     """
     chosen = {}
     for name, (make, grid) in grids(task, preset).items():
@@ -212,7 +212,7 @@ def main(args: Args) -> None:
     for task in args.tasks:
         envs = evaluation_env(args.episodes, task, engine=args.engine, config=config, **TRAINING)
         command = command_of(args.preset, args.set, *options)
-        found[entry_of(task, args.preset, args.set)] = search(task, envs, command, args.preset)
+        found[entry_of(task, args.preset, args.set)] = search(task, envs, args.preset, command)
     written = json.loads(args.output.read_text()) if args.output.exists() else {}
     args.output.write_text(json.dumps(written | found, indent=1, ensure_ascii=False) + "\n")
     print(f"wrote {args.output}")

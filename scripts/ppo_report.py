@@ -55,6 +55,8 @@ def rewards(run: dict) -> str:
     task, args = ENVIRONMENTS[run["task"]].task_type, run["args"]
     defaults = {field.name: field.default for field in dataclasses.fields(task)}
     others = {name: args[name] for name in defaults if args.get(name, defaults[name]) != defaults[name]}
+    if args.get("reward") != "inventory":
+        others.pop("inventory_penalty", None)
     if not others:
         return "All play the task's default settings.\n"
     played = [f"`{name}={value}`, where the task's default is {defaults[name]}" for name, value in others.items()]

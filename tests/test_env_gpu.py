@@ -144,7 +144,9 @@ def test_ways_to_step_few_environments_agree(force, specialised):
 def test_settings_that_change_are_no_constants():
     one, two = make(3000, config=ks.MarketConfig.preset("trading")), make(3000, engine="cpu")
     np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
-    for reward, action in zip(("inventory", "pnl", "asymmetric", "per_unit"), random_actions(4, 3000), strict=True):
+    for reward, action in zip(
+        ("inventory", "pnl", "asymmetric", "per_unit", "edge"), random_actions(5, 3000), strict=True
+    ):
         for envs in (one, two):
             envs.set_task(reward=reward, mark="mid" if reward == "pnl" else "fundamental")
         for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):

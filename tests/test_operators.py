@@ -337,7 +337,7 @@ def test_compiled_and_eager_steps_take_turns(engine, backend):
 @compiled_by
 def test_settings_that_change_between_compiled_steps(engine, backend):
     """More often than torch compiles a program anew: 8 times."""
-    one, two = make(engine, **FEE), make(engine, **FEE)
+    one, two = make(engine, reward="inventory", **FEE), make(engine, reward="inventory", **FEE)
     act = network(two)
     program = compiled(lambda observation: two.step(act(observation)), backend)
     saved, number = one.state_dict(), two.core.launcher.number

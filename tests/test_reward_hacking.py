@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 MARKET = {"preset": "trading", "engine": "cpu"}  # in call auctions; docs/attacks.md has both mechanisms
 MARKETS = 512
 SELDOM = (policies.LastStep, policies.MarkTheClose)  # trade little: what they lose shows in many markets only
-REWARDS = ("pnl", "inventory", "asymmetric")
+REWARDS = ("pnl", "inventory", "asymmetric", "edge")
 
 
 @functools.cache

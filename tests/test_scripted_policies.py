@@ -346,7 +346,7 @@ def test_in_the_trading_preset_prices_revert():
         assert sign * mean - half > 0
 
 
-@pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric"])
+@pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric", "edge"])
 @pytest.mark.parametrize("attacker", policies.TRADER_ATTACKERS)
 def test_traders_who_attack_earn_nothing(attacker, reward):
     envs = environment(TradingVectorEnv, 1024, reward=reward)

@@ -148,7 +148,7 @@ def test_a_stale_file_is_refused_with_the_command_to_run(tune, found, tmp_path):
 
 @pytest.mark.parametrize("change", [{"auctions_per_step": 2}, {"warm_seed": 7}, {"horizon": 20}, {"max_qty": 4}])
 def test_what_changes_the_market_is_noticed_and_rewards_are_not(tune, change):
-    settings = {**MARKET, "reward": "pnl", "inventory_penalty": 0.1, "reward_scale": 3.0}
+    settings = {**MARKET, "reward": "asymmetric", "inventory_penalty": 0.1, "reward_scale": 3.0}
     tune.load("MarketMaking", evaluation_env(2, **{**settings, **tune.TRAINING}), market=TRADING)
     with pytest.raises(ValueError, match=f"another .*{next(iter(change))}"):
         tune.load("MarketMaking", evaluation_env(2, **{**settings, **tune.TRAINING, **change}), market=TRADING)

@@ -250,7 +250,7 @@ def test_rewards_add_up_to_marked_value():
     simulator = envs.simulator
     value = simulator.cash[:, 0] + simulator.inventory[:, 0] * simulator.fundamental_price
     np.testing.assert_allclose(rewards.astype(np.float64).sum(axis=0) * 4, value.numpy(), rtol=1e-5, atol=1e-3)
-    penalised = make(8, horizon=50, stagger=False, reward_scale=4.0, inventory_penalty=0.5)
+    penalised = make(8, horizon=50, stagger=False, reward="inventory", reward_scale=4.0, inventory_penalty=0.5)
     observation, with_penalty, *_ = play(penalised, random_actions(50, 8)[:49], seed=5)
     inventory = np.rint(observation[1:, :, 30] * 40)
     np.testing.assert_allclose(rewards[:49] - with_penalty, inventory**2 * 0.5 / 4, rtol=1e-3, atol=1e-3)

@@ -199,7 +199,7 @@ class ForProfit:
     """Settings of the roles that trade for profit: makers, traders, fundamental and momentum learners."""
 
     inventory_limit: int | None = 40
-    reward: str = "inventory"
+    reward: str = "edge"
     mark: str = "fundamental"
     inventory_penalty: float = 0.01
     dampening: float = 0.5

@@ -73,16 +73,20 @@ class MarketMakingTask(ForProfit, Task):
 
     `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.
 
-    - `reward="inventory"` (default): `pnl - inventory_penalty * inventory^2`.
+    - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees. It
+      is `pnl` at that price without what the inventory held before gained or lost by the price's move. That is 0 in
+      the mean, whatever the policy, so an episode's mean is that of liquidated PnL but for what unwinding the last
+      inventory costs, with less noise (docs/rewards.md). `mark` has no part in it.
     - `reward="pnl"`: `pnl`.
+    - `reward="inventory"`: `pnl - inventory_penalty * inventory^2`, with a price of risk.
     - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
       full.
     - `reward="per_unit"`: `pnl` per unit at stake: the units filled in the decision, or the units held before it
       if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
       fills with others count: a learner's own quotes never trade with each other.
 
-    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the default
-    mark, the fundamental price, cannot.
+    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the fundamental
+    price cannot. Nobody knows it in a real market, and no observation has it: it is there to train by.
 
     ## Starting State
 
@@ -104,9 +108,9 @@ class MarketMakingTask(ForProfit, Task):
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest quote, units per side |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
-    | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"`, `"per_unit"` |
+    | `reward` | str | `"edge"` | or `"pnl"`, `"inventory"`, `"asymmetric"`, `"per_unit"` |
     | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
-    | `inventory_penalty` | float | 0.01 | ticks per decision for each squared unit held |
+    | `inventory_penalty` | float | 0.01 | ticks per decision for each squared unit, in `"inventory"` |
     | `dampening` | float | 0.5 | share taken of the gains of holding |
     | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
     | `reward_scale` | float | 10 | what rewards are divided by |
