@@ -76,15 +76,8 @@ class ByHand:
     """One market of makers, traders and whoever else learns, in which all but the first learner follow policies."""
 
     def __init__(self, seed, learners, lists, **settings):
-        self.env = BatchedParallelEnv(
-            1,
-            learners,
-            autoreset_mode="DISABLED",
-            preset="trading",
-            stagger=False,
-            engine="cpu",
-            **{**SMALL, **settings},
-        )
+        how = {"preset": "trading", "engine": "cpu", "autoreset_mode": "DISABLED", "stagger": False}
+        self.env = BatchedParallelEnv(1, learners, **{**how, **SMALL, **settings})
         self.role = next(iter(learners))
         self.lists = copy.deepcopy(lists)  # in the order of the slots
         self.seed, self.episode, self.ended = seed, -1, False
