@@ -122,7 +122,7 @@ def test_gymnasiums_checks(task):
     env = gym.make(f"KineticSim/{task}-v0", see_fundamental=True, bank_size=4, engine="cpu", horizon=20)
     check_env(env.unwrapped)
     again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
-    assert again.observation_space == env.observation_space and env.observation_space.shape == (38,)
+    assert again.observation_space == env.observation_space and env.observation_space.shape == (40,)
 
 
 def test_pettingzoos_checks():
@@ -130,7 +130,7 @@ def test_pettingzoos_checks():
     env = ks.parallel_env(learners, engine="cpu", bank_size=4, horizon=9, see_fundamental=True)
     parallel_api_test(env, 40)
     env.reset(seed=0)
-    assert env.state_space.contains(env.state()) and env.state().shape == (MARKET_FEATURES + 3 * 8,)
+    assert env.state_space.contains(env.state()) and env.state().shape == (MARKET_FEATURES + 3 * 10,)
 
 
 def test_own_features_clones_and_states():
