@@ -185,6 +185,21 @@ def test_an_informed_trader_goes_where_the_fundamental_is():
         policies.InformedTrader(ks.tasks.TradingTask(), place=OF_ROLE)(torch.zeros(2, 36))
 
 
+def test_an_informed_executor_waits_for_a_good_price():
+    """100 units, a tenth of them left per row: by the gap on its own side, and by the time that is left."""
+    task = ks.tasks.ExecutionTask()
+    executor = policies.InformedExecutor(task, threshold=2.0, ticks=3.0, waits=-4.0, urgent=2)
+    gaps = torch.tensor([5.0, 5.0, -5.0, 2.0, 0.0])  # fundamental less mid, ticks
+    rows = torch.zeros(5, 38)
+    rows[:, 33] = torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0])  # the second sells, at a fundamental above the mid
+    rows[:, 30] = 0.04 * rows[:, 33]
+    rows[:, 32] = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.02])  # the last has two decisions left
+    rows[:, -1] = 2 * gaps / (2 * gaps.abs() + 16)
+    action = executor(rows)
+    assert (action[:, 0] * task.max_offset).tolist() == pytest.approx([3, -4, 3, -4, 3])
+    assert ((action[:, 1] + 1) / 2 * task.max_qty).tolist() == pytest.approx([4] * 5)
+
+
 def test_to_see_it_is_worth_money():
     """Of 64 markets, on the same seeds: who sees the fundamental price earns more than who follows the mid's moves."""
 
