@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tyro
 
 from kineticsim_env import MarketConfig, policies, run_seed
@@ -111,8 +110,7 @@ def grids(task: str, preset: str) -> dict[str, tuple[Any, dict[str, list]]]:
 def market_of(envs: Any) -> dict[str, Any]:
     """Return what the results of scripted policies depend on: the market, and the task without its rewards."""
     here = {**vars(envs.simulator.config), **vars(envs.core.task), "auctions_per_step": envs.core.auctions_per_step}
-    chosen = {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
-    return json.loads(json.dumps(chosen, default=np.ndarray.tolist))  # as the file has it: no tuples, no arrays
+    return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
 
 
 def search(task: str, envs: Any, preset: str, command: str = COMMAND) -> dict[str, Any]:
