@@ -57,7 +57,7 @@ def lists():
 
 
 def make(task="MarketMaking", engine="numpy", num_envs=MARKETS, **changes):
-    settings = {"engine": engine, "stagger": False, "output": "torch", **SMALL, **changes}
+    settings = {"preset": "trading", "engine": engine, "stagger": False, "output": "torch", **SMALL, **changes}
     return gym.make_vec(f"KineticSim/{task}-v0", num_envs=num_envs, **settings).unwrapped
 
 
@@ -76,9 +76,8 @@ class ByHand:
     """One market of makers, traders and whoever else learns, in which all but the first learner follow policies."""
 
     def __init__(self, seed, learners, lists, **settings):
-        self.env = BatchedParallelEnv(
-            1, learners, autoreset_mode="DISABLED", stagger=False, engine="cpu", **{**SMALL, **settings}
-        )
+        how = {"preset": "trading", "engine": "cpu", "autoreset_mode": "DISABLED", "stagger": False}
+        self.env = BatchedParallelEnv(1, learners, **{**how, **SMALL, **settings})
         self.role = next(iter(learners))
         self.lists = copy.deepcopy(lists)  # in the order of the slots
         self.seed, self.episode, self.ended = seed, -1, False
