@@ -52,7 +52,7 @@ class Engine:
         self._ends: list[int] = []  # and where each of them ends
         self._task: dict[str, Any] = {}
         self._input, self._action_size = "actions", 0  # of an environment's step, and its least numbers per slot
-        self._tables: dict[str, int] = {"bank_scalars": 0, "scenario_params": 0}  # rows
+        self._tables: dict[str, int] = {"bank_scalars": 0, "scenario_params": 0, "scenario_values": 0}  # rows
         self._fits_task = False  # whether the tables have the rows that the task draws from
         self.outputs: list[torch.Tensor] = []  # of a step of an environment, as its caller gets them
         self.bind(tensors)
@@ -86,7 +86,9 @@ class Engine:
         owned = {"all_markets": 1, "each_market": self._sizes["M"], "each_scenario": scenarios}
         by_number = {number: owned[name] for name, number in layout.ENUMS["BankOwner"].items()}
         owners = by_number[settings.get("bank_owner", 0)]
-        for name, rows in (("bank_scalars", owners * settings.get("bank_size", 0)), ("scenario_params", scenarios)):
+        needed = {"bank_scalars": owners * settings.get("bank_size", 0), "scenario_params": scenarios}
+        needed["scenario_values"] = scenarios if self._tables["scenario_values"] else 0
+        for name, rows in needed.items():
             if self._tables[name] < rows:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
         self._task = settings

@@ -151,6 +151,7 @@ class CudaEngine(NativeEngine):
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
+            **({"KS_VALUES": 1} if mode > 0 and "task_values" in self._tensors else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
         }

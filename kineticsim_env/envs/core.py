@@ -7,7 +7,6 @@ results are handed out (NumPy or torch, copied or live, per agent) is left to th
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,14 +20,23 @@ from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
-from kineticsim_env.envs.scenarios import as_table, check_replaced, make_scenarios, num_rows, pack_table
+from kineticsim_env.envs.scenarios import (
+    as_table,
+    check_replaced,
+    draw_task_settings,
+    make_scenarios,
+    num_rows,
+    pack_table,
+)
 from kineticsim_env.envs.settings import DISABLED, MODES, SAME_STEP, EnvSettings
+from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.envs.warm_starts import WarmStarts
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.tasks.base import CHANGEABLE, Task, observation_size
+from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, Task, observation_size
+from kineticsim_env.tasks.many_learners import check_targets
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 
@@ -60,8 +68,13 @@ class EnvCore:
         """
         config = settings.config
         if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
-            task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
-        self.task: Any = task
+            task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
+        drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
+        self.values = TaskValues(task, roles, num_markets, drawn)
+        self.task: Any = self.values.task
+        task = self.task
+        if drawn:
+            check_targets(task, roles, task.market_config(config))
         self.settings, self.roles = settings, tuple(roles)
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
@@ -87,8 +100,10 @@ class EnvCore:
         self.config = self.simulator.config  # what scenarios differ from
         self.scenarios: MarketConfig | None = None
         if settings.randomise is not None:
-            self.scenarios = self._make_scenarios(settings.randomise)
+            self.scenarios = self._make_scenarios(settings.randomise, drawn)
             self.simulator._set_scenarios(self.scenarios)
+        self._drawn: torch.Tensor | None = None  # what scenarios draw of the task,
+        self._former_drawn: list[torch.Tensor | None] = []  # and tables that captured CUDA graphs may still use
         self._connect()
         self._warm_starts = WarmStarts(self.simulator, task)
         self._use_bank(self._warm_starts.run(self.scenarios))
@@ -114,10 +129,12 @@ class EnvCore:
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
         self._saved = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *(infos if self.settings.final_info or own else ())]
+        self._saved += [] if self.values.rows is None else layout.VALUES
         names = [*self._saved, *layout.ENV_FLAGS]
         self.tensors = layout.LiveTensors(layout.allocate(names, sizes, self.device))
         self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
         self._engine.bind({**self.tensors, "fills": self.fills})
+        self._fill_values()
         self._done = self.tensors["done"].numpy() if self.host else None
 
     def observation_space(self, role: str) -> gym.spaces.Box:
@@ -164,26 +181,65 @@ class EnvCore:
             raise ValueError(
                 "set_scenarios: got an environment without scenarios, allowed is one made with randomise=..."
             )
-        table = self._make_scenarios(randomise)
-        self._use_scenarios(table, self._warm_starts.run(table))
+        values = self._values_of(randomise)
+        table = self._make_scenarios(randomise, values.drawn)
+        self._use_scenarios(table, values, self._warm_starts.run(table))
         self.prepare_step()
 
     def _use_scenarios(
-        self, table: MarketConfig, fresh: dict[str, torch.Tensor], present: torch.Tensor | None = None
+        self,
+        table: MarketConfig,
+        values: TaskValues,
+        fresh: dict[str, torch.Tensor],
+        present: torch.Tensor | None = None,
     ) -> None:
         """Set a table with its warm starts, and perhaps the parameters of running episodes."""
         with Uninterrupted():
             self.simulator._set_scenarios(table, present)
-            self.scenarios = table
+            self.scenarios, self.values = table, values
+            self._bind_drawn()
             self._use_bank(fresh)
 
-    def _make_scenarios(self, randomise: Any) -> MarketConfig:
+    def _make_scenarios(self, randomise: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
+        """Return the table of scenarios; settings of the task are drawn before."""
         randomise = as_table(randomise)
         if isinstance(randomise, MarketConfig):
             randomise = self.task.market_config(randomise)
-        table = make_scenarios(randomise, self.config, self.settings.num_scenarios, self.settings.scenario_seed)
+        settings = self.settings
+        table = make_scenarios(randomise, self.config, settings.num_scenarios, settings.scenario_seed, drawn)
         check_replaced(table, self.simulator.slots)
         return table
+
+    def _values_of(self, randomise: Any, task: Any = None) -> TaskValues:
+        """Return settings that differ as a table of scenarios draws them, with the columns that there are."""
+        settings, task = self.settings, self.task if task is None else task
+        drawn = draw_task_settings(randomise, task, settings.num_scenarios, settings.scenario_seed)
+        values = TaskValues(task, self.roles, self.simulator.num_markets, drawn, like=self.values)
+        check_targets(values.task, self.roles, values.task.market_config(settings.config))
+        return values
+
+    def _fill_values(self) -> None:
+        """Write what settings that differ are until episodes draw theirs."""
+        if self.values.rows is not None:
+            self.tensors["task_values"].copy_(torch.from_numpy(self.values.rows))
+            self._bind_drawn()
+
+    def _bind_drawn(self) -> None:
+        """Let scenarios draw their settings of the task."""
+        if self.values.table is None:
+            return
+        table = torch.from_numpy(self.values.table)
+        if self._drawn is not None and self._drawn.shape == table.shape:
+            self._drawn.copy_(table)  # a captured CUDA graph keeps its address
+        else:
+            self._former_drawn.append(self._drawn)
+            self._drawn = table.to(self.device, copy=True)
+            self._engine.bind({"scenario_values": self._drawn})
+
+    def _read_scenarios(self, fields: dict[str, Any]) -> tuple[MarketConfig, TaskValues]:
+        """Return the table of scenarios of a saved state, checked as one that a user gives."""
+        values = self._values_of({"scenarios": fields})
+        return self._make_scenarios({"scenarios": fields}, values.drawn), values
 
     def _use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
         """Begin episodes from these warm starts; empty is from those that there are."""
@@ -211,11 +267,17 @@ class EnvCore:
             **changes: Fields of the task that spaces, warm starts and the length of episodes do not depend on.
         """
         for name in changes:
-            if name not in CHANGEABLE or not hasattr(self.task, name):
-                allowed = ", ".join(field for field in CHANGEABLE if hasattr(self.task, field))
-                raise ValueError(f"set_task: got the field {name!r}, allowed are {allowed}")
-        self.task = dataclasses.replace(self.task, **changes)
-        self._hand_over_task()
+            if name not in CHANGEABLE or not hasattr(self.task, name) or name in self.values.drawn:
+                free = [field for field in CHANGEABLE if hasattr(self.task, field) and field not in self.values.drawn]
+                raise ValueError(f"set_task: got the field {name!r}, allowed are {', '.join(free)}")
+        task, drawn = self.task.replace(**changes), self.values.drawn
+        values = TaskValues(task, self.roles, self.simulator.num_markets, drawn, like=self.values)
+        with Uninterrupted():
+            self.task, self.values = values.task, values
+            if values.rows is not None:
+                for place in (layout.ENUMS["TaskValue"][name] for name in changes if name in MAY_DIFFER):
+                    self.tensors["task_values"][..., place] = torch.from_numpy(values.rows[..., place]).to(self.device)
+            self._hand_over_task()
         self.prepare_step()
 
     # Reset and step ---------------------------------------------------------------------------------------------------
@@ -321,7 +383,7 @@ class EnvCore:
         saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
-            saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios))
+            saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios, self.values.drawn))
         return saved
 
     @torch.inference_mode(False)
@@ -336,6 +398,7 @@ class EnvCore:
         self._check_open("clone")
         twin = copy.copy(self)
         twin.simulator = self.simulator.branch()
+        twin._drawn, twin._former_drawn = None, []
         twin._connect()
         twin._warm_starts = self._warm_starts.clone(twin.simulator)
         twin._hand_over_task()
@@ -351,7 +414,7 @@ class EnvCore:
     def about(self) -> dict[str, Any]:
         """Return what a state of this environment is of, as plain numbers, texts and lists."""
         return self.simulator.about() | {
-            "task": {"name": type(self.task).__name__, **saved_states.describe(self.task)},
+            "task": {"name": type(self.task).__name__, **saved_states.describe(self.task), **self.values.about()},
             "roles": list(self.roles),
             "auctions_per_step": self.auctions_per_step,
             "autoreset_mode": self.settings.autoreset_mode.name,
@@ -375,11 +438,11 @@ class EnvCore:
         of_scenarios = (saved_states.PARAMETERS, saved_states.SCENARIOS) if self.scenarios is not None else ()
         saved_states.check_names(saved, simulator.tensors, self._saved, ["fills"], of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
-        table, present = self.scenarios, self._engine.parameters()
+        table, values, present = self.scenarios, self.values, self._engine.parameters()
         if of_scenarios:
-            table = read_scenarios(saved, self._make_scenarios)
+            table, values = read_scenarios(saved, self._read_scenarios)
             present = saved_states.take(saved, saved_states.PARAMETERS, present)
-            check_parameters(present, self.config)
+            check_parameters(present, self.config, table)
         checked = simulator._checked_state(saved, present)
         held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
         for name, tensor in held.items():
@@ -393,6 +456,7 @@ class EnvCore:
             levels=self.config.num_levels,
             auctions_per_step=self.auctions_per_step,
             scenarios=table is not None,
+            values=self.values,
         )
         counts = simulator._draw_counts(checked["seed"])
         bank: dict[str, torch.Tensor] = {}
@@ -400,7 +464,7 @@ class EnvCore:
             bank = self._warm_starts.run(table, checked["seed"], counts)
         with Uninterrupted():  # from here on nothing can fail
             if table is not None:
-                self._use_scenarios(table, bank, present)
+                self._use_scenarios(table, values, bank, present)
             simulator._take_state(checked, counts)
             if counts is not None:
                 self._use_bank(bank)

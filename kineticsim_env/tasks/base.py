@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.values import as_float, check_choice, check_flag, check_instance, show
+from kineticsim_env.runtime.values import as_float, check_array, check_choice, check_flag, check_instance, show
 
 ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
@@ -34,6 +34,7 @@ _INTEGERS = {
     "max_offset": (1, 8191),
     "max_qty": (1, MAX_QUOTE_QTY),
     "inventory_limit": (1, 1 << 30),
+    "initial_inventory": (-MAX_QUOTE_QTY, MAX_QUOTE_QTY),
     "max_target": (1, 65535),
     "block_qty": (1, MAX_QUOTE_QTY),
     "forced_qty": (1, MAX_QUOTE_QTY),
@@ -52,6 +53,10 @@ _NUMBERS = {  # name: whether zero is allowed
     "leftover_penalty": True,
 }
 _OPTIONAL = ("inventory_limit", "max_loss")
+# Settings that may differ from market to market, from learner to learner and from episode to episode.
+MAY_DIFFER = tuple(name for name in layout.ENUMS["TaskValue"] if name != "forced_auctions")
+WHOLE = tuple(name for name in MAY_DIFFER if name in _INTEGERS)
+OF_MARKETS = ("horizon", "inventory_limit")  # of these, those that all learners of a market have alike
 # Settings that may change while an environment runs: spaces, warm starts and episode lengths do not depend on them.
 CHANGEABLE = (
     "reward",
@@ -74,7 +79,11 @@ def observation_size(role: str, queues: bool) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it."""
+    """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it.
+
+    Attributes:
+        each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
+    """
 
     role: ClassVar[str | None] = None  # of the one learner, None where there are many
     replaceable: ClassVar[str | None] = None  # the class of built-in agent whose place the learner may take
@@ -88,16 +97,34 @@ class Task:
     bank_size: int = 256
     bank_per_market: int = 4
     warm_seed: int = 2**61
+    each: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, self._checked(field.name, getattr(self, field.name)))
+        each = {}
+        for name in settings_of(type(self)):
+            value = getattr(self, name)
+            if name in MAY_DIFFER and _is_array(value):
+                each[name] = self.checked_array(name, value)
+                value = each[name].flat[np.abs(each[name]).argmax()].item()
+                value = int(value) if name in _INTEGERS else value
+            object.__setattr__(self, name, self._checked(name, value))
+        object.__setattr__(self, "each", each)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a task with some settings changed; those that differ go on to do so."""
+        return dataclasses.replace(self, **{**self.each, **changes})
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
         """Return the config with the task's limits on slots."""
         check_instance("config", config, MarketConfig)
-        limit = getattr(self, "inventory_limit", None) if config.inventory_limit is None else config.inventory_limit
+        limit = config.inventory_limit
+        if limit is None:
+            limit = getattr(self, "inventory_limit", None)
+            if "inventory_limit" in self.each:
+                limit = self.each["inventory_limit"].astype(np.int64).ravel()
+        elif "inventory_limit" in self.each:
+            raise ValueError("inventory_limit: got an array, allowed with a config that has a limit is one number")
         largest = np.minimum(np.asarray(config.max_quote_qty), self.max_qty)
         return config.replace(inventory_limit=limit, max_quote_qty=largest)
 
@@ -116,6 +143,7 @@ class Task:
         """
         params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
+        params["initial_inventory"] = 0  # rows of settings that differ have it
         params |= {name: choices[name].index(params[name]) for name in choices if isinstance(params.get(name), str)}
         numbers = [layout.ENUMS["Role"][role] for role in roles]
         return params | {
@@ -163,6 +191,20 @@ class Task:
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return CHOICES
 
+    def checked_array(self, name: str, value: Any) -> np.ndarray:
+        """Return a setting of each market or learner, float64, of which every number is allowed."""
+        found = check_array(name, value, "a number, or an array of numbers")
+        array = np.array(found, dtype=np.float64)
+        if found.dtype.kind == "b" or array.ndim not in (1, 2) or not array.size:
+            raise ValueError(
+                f"{name}: got an array of shape {list(array.shape)}, allowed are a number, and numbers of each market "
+                "or learner, [M], [K] or [M, K]"
+            )
+        for number in np.unique(array):  # NaN, too
+            self._checked(name, number.item())
+        array.setflags(write=False)
+        return array
+
     def _checked(self, name: str, value: Any) -> Any:
         """Return the value as a plain Python object."""
         if not check_kind(name, value, self._choices(), _OPTIONAL):
@@ -183,6 +225,7 @@ class ForProfit:
     """Settings of the roles that trade for profit: makers, traders, momentum learners."""
 
     inventory_limit: int | None = 40
+    initial_inventory: int = 0
     reward: str = "inventory"
     mark: str = "fundamental"
     inventory_penalty: float = 0.01
@@ -203,8 +246,23 @@ class ForBlocks:
 
     @property
     def forced_auctions(self) -> int:
-        """Auctions after the last decision's that a block may take: twice what it takes if every order fills."""
-        return 2 * -(-self.block_qty // self.forced_qty) + 16
+        """Auctions after the last decision's that the largest block may take."""
+        return forced_auctions_of(self.block_qty, self.forced_qty)
+
+
+def settings_of(kind: type[Task]) -> list[str]:
+    """Return the names of the settings of a kind of task."""
+    return [field.name for field in dataclasses.fields(kind) if field.init]
+
+
+def _is_array(value: Any) -> bool:
+    """Say whether a value has several numbers, or should have."""
+    return isinstance(value, (list, tuple)) or (hasattr(value, "shape") and getattr(value, "ndim", 0) > 0)
+
+
+def forced_auctions_of(block_qty: Any, forced_qty: int) -> Any:
+    """Return the auctions after the last decision's that a block may take: twice what it takes if every order fills."""
+    return 2 * -(-block_qty // forced_qty) + 16
 
 
 TaskType = TypeVar("TaskType", bound=Task)
@@ -212,7 +270,7 @@ TaskType = TypeVar("TaskType", bound=Task)
 
 def make_task(kind: type[TaskType], fields: dict[str, Any]) -> TaskType:
     """Build a task from keyword arguments, with an error that lists the allowed names."""
-    known = [field.name for field in dataclasses.fields(kind)]
+    known = settings_of(kind)
     unknown = sorted(set(fields) - set(known))
     if unknown:
         raise TypeError(f"environment: unknown argument {unknown[0]!r}, allowed for the task are {', '.join(known)}")

@@ -156,8 +156,9 @@ class ExecutionTask(ForBlocks, Task):
 
 def check_forced(task: Any) -> None:
     """Refuse forced orders that `max_qty` would cut."""
-    if task.forced_qty > task.max_qty:
-        raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is 1 to max_qty = {task.max_qty}")
+    smallest = int(np.min(task.each.get("max_qty", task.max_qty)))
+    if task.forced_qty > smallest:
+        raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is 1 to max_qty = {smallest}")
 
 
 def check_block(task: Any, config: MarketConfig) -> None:

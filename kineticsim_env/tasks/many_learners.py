@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,12 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
     total = sum(map(int, learners.values()))
     if not 1 <= total <= most_slots:
         raise ValueError(f"learners: got {show(total)} in all, allowed is 1 to {most_slots}")
-    limited = task.market_config(config)
+    check_targets(task, roles, task.market_config(config))
+    return tuple(roles)
+
+
+def check_targets(task: Any, roles: Sequence[str], limited: MarketConfig) -> None:
+    """Refuse blocks or targets that a market's limits leave no room for."""
     if "noise" in roles and limited.inventory_limit is not None and task.max_target > np.min(limited.inventory_limit):
         raise ValueError(
             f"max_target: got {task.max_target}, allowed with a noise learner is up to the inventory limit, "
@@ -78,7 +84,6 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
         )
     if "executor" in roles:
         check_block(task, limited)
-    return tuple(roles)
 
 
 def slots_of(roles: tuple[str, ...]) -> tuple[str | None, ...]:

@@ -20,14 +20,16 @@ def observation(m: Markets, task: dict[str, Any]) -> np.ndarray:
     c2 = market.marked_mid2(m)
     rows[..., :MARKET_FEATURES] = market_features(m, c2)[:, None]
     for k in range(m.cash.shape[1]):
+        own = m.task_of(task, k)
         write = maker_features if task["role"][k] == MAKER else order_features
-        write(rows[:, k], m, task, k, c2)
+        write(rows[:, k], m, own, k, c2)
         executor = task["role"][k] == EXECUTOR
         wealth2 = 2 * m.cash[:, k] + m.inventory[:, k] * (m.arrival2 if executor else c2)
+        wealth2 = wealth2 - own["initial_inventory"] * m.arrival2
         rows[:, k, 31] = squash(
-            wealth2.astype(np.float32) * np.float32(0.5), 8 * task["block_qty"] if executor else 1000
+            wealth2.astype(np.float32) * np.float32(0.5), 8 * own["block_qty"] if executor else 1000
         )
-        rows[:, k, 32] = ratio(task["horizon"] - m.elapsed, task["horizon"])
+        rows[:, k, 32] = ratio(own["horizon"] - m.elapsed, own["horizon"])
     return rows
 
 
@@ -91,7 +93,7 @@ def inventory_feature(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:
     return np.where(limit > 0, ratio(held, limit), squash(held, 8 * task["max_qty"]))
 
 
-def squash(x: np.ndarray, scale: int) -> np.ndarray:
+def squash(x: np.ndarray, scale: np.ndarray | int) -> np.ndarray:
     """Return x / (|x| + scale) in float32, x int64 or float32."""
     x = x.astype(np.float32)
     return x / (np.abs(x) + np.float32(scale))
