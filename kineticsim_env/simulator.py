@@ -81,7 +81,6 @@ class Simulator(LiveMarkets):
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
-        self.sizes["F"] = layout.observation_length(config.is_continuous)
         self.sizes["I"] = layout.info_rows(len(self.slots))
         self.tensors = layout.LiveTensors(layout.allocate(_state_of(config), self.sizes, self.device))
         self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)

@@ -129,6 +129,7 @@ def environments(draw, most_slots=32):
         "randomise": pick(None, SCENARIOS) if config.population == "fixed" and not config.per_market else None,
         "num_scenarios": pick(2, 5),
         "final_info": draw(st.booleans()),
+        "see_fundamental": draw(st.booleans()),
     }
     return (config, markets, task, roles), kwargs, draw(st.integers(0, 2**32)), pick(3, 8, 20)
 

@@ -16,7 +16,7 @@ template <bool kOptions>
 void play(const ks::Launch& launch, int64_t first) {
   // At least what a warp asks for, whose lanes each count it.
   static thread_local std::vector<ks::Four> shared;
-  const int lanes = ks::kLaneCount * (launch.levels + ks::kRowPadding + 2 * (KS_LANES + 1) + ks::kObservation);
+  const int lanes = ks::kLaneCount * (launch.levels + ks::kRowPadding + 2 * (KS_LANES + 1) + ks::kObservation + ks::kExtras);
   shared.resize(ks::max_of(lanes, ks::environment_ints(launch.levels, 1, 1, KS_LEVERS != 0)) / 4 + 1);
   int* const begin = &shared[0].a;
   const int64_t warps = (launch.markets + ks::kLaneCount - 1) / ks::kLaneCount;

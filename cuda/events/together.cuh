@@ -6,6 +6,7 @@
 #pragma once
 
 #include "events/columns.cuh"
+#include "model/compiled_in.cuh"
 #include "model/plan.h"
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -110,6 +111,16 @@ struct FeatureColumns {
   KS_ON_LANE void begin_slot(int) const {}
   KS_ON_LANE void write_own(int i, float feature) const { put(i, feature); }
   KS_ON_LANE void end_slot(int k) const { write_batch<kLastBatch>(2 * kBatch, k, k + 1); }
+  KS_ON_LANE void write_extra(int i, float feature) const { batches[this_lane() * kBatch + i] = feature; }
+  KS_ON_LANE void end_extras(int k, int columns) const {
+    if (together) sync_warp();
+    const int first_item = together ? this_lane() : this_lane() * columns, step = together ? kLaneCount : 1;
+    for (int j = 0; j < columns; ++j) {
+      const int item = first_item + j * step;
+      write_one(item / columns, k, kRow, item % columns);
+    }
+    if (together) sync_warp();
+  }
 
  private:
   KS_ON_LANE void put(int i, float feature) const { batches[this_lane() * kBatch + i % kBatch] = feature; }
@@ -135,7 +146,7 @@ struct FeatureColumns {
   }
   KS_ON_LANE void write_one(int lane, int k, int i, int n) const {
     const float feature = batches[lane * kBatch + n];
-    const int64_t at = ((first + lane) * launch.slots + k) * kRow + i + n;
+    const int64_t at = ((first + lane) * launch.slots + k) * (kRow + extra_columns(launch)) + i + n;
     launch.final_observation[at] = feature;
     if (copied >> lane & 1) launch.observation[at] = feature;
   }

@@ -78,10 +78,10 @@ struct LaneEnvironment : LaneStep {
 
   // This lane's row of features.
   KS_ON_LANE void find_features() const {
-    float* const out = tile.features + tile.place * kObservation;
+    float* const out = tile.features + tile.place * tile.row_length();
     View<const int32_t*> view{nullptr, nullptr, market.levels, market.best_bid, market.best_ask, mids[0], market.last_tick,
                               market.origin, mids, volumes, arrival2, role, elapsed, market.p.inventory_limit,
-                              target(), market.quote, market.account};
+                              target(), market.quote, market.account, market.fundamental};
     const SlotTask own = slot_task();
     sync_warp();  // features take the bins' memory
     if (!tile.has_market) return;
@@ -95,6 +95,10 @@ struct LaneEnvironment : LaneStep {
     for (int i = 2 * kDepth; i < kMarketFeatures; ++i) out[i] = feature_of(market_ratio(view, i));
 #pragma unroll
     for (int i = 0; i < kOwnFeatures; ++i) out[kMarketFeatures + i] = feature_of(own_ratio(own, view, i));
+    int column = kObservation;
+#pragma unroll
+    for (int i = 0; i < kExtras; ++i)
+      if (has_extra(launch, i)) out[column++] = feature_of(extra_ratio(launch, m, view, i));
   }
 
   KS_ON_LANE Quote decode() {

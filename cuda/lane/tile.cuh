@@ -23,7 +23,7 @@ struct LaneTile {
   const int64_t first;          // market of the tile
   Cell* const rows;             // shared [taken, row]
   int32_t* const bins;          // shared [KS_LANES + 1, taken] or [KS_LANES + 1, 2, taken]
-  float* const features;        // shared [taken, kObservation], in the same memory as the bins
+  float* const features;        // shared [taken, row_length()], in the same memory as the bins
 
   KS_ON_LANE LaneTile(const Launch& launch, int64_t first, int first_lane, int* shared)
       : launch(launch), lane(this_lane()), levels(KS_LEVELS), first_lane(kTaken < kLaneCount ? first_lane : 0),
@@ -31,6 +31,7 @@ struct LaneTile {
         place(has_market ? lane - this->first_lane : 0), first(first), rows(reinterpret_cast<Cell*>(shared)),
         bins(shared + kTaken * lane_row_ints(levels, kWide)), features(reinterpret_cast<float*>(bins)) {}
 
+  KS_ON_LANE int row_length() const { return kObservation + extra_columns(launch); }  // of an observation
   KS_ON_LANE Cell* row_of(int i) const { return rows + i * (levels + kRowPadding); }
 
   // Load the tile's book i into shared memory, with all lanes. Returns the bitwise or of the quantities that this lane read.
@@ -109,20 +110,21 @@ struct LaneTile {
 
   // Write the rows of the lanes in `wanted`, to one or two places.
   KS_ON_LANE void write_features(unsigned wanted, float* out, float* copy) const {
-    out += first * kObservation;
-    if (copy) copy += first * kObservation;
+    const int length = row_length();
+    out += first * length;
+    if (copy) copy += first * length;
     sync_warp();
     if (wanted == 0xffffffffu) {
 #pragma unroll 5
-      for (int i = lane; i < kLaneCount * kObservation / 4; i += kLaneCount) {
+      for (int i = lane; i < kLaneCount * length / 4; i += kLaneCount) {
         const Four four = reinterpret_cast<const Four*>(features)[i];
         write_out(reinterpret_cast<Four*>(out) + i, four);
         if (copy) write_out(reinterpret_cast<Four*>(copy) + i, four);
       }
     } else {
 #pragma unroll 1
-      for (int i = lane; i < kTaken * kObservation; i += kLaneCount) {
-        if (!(wanted >> (first_lane + i / kObservation) & 1)) continue;
+      for (int i = lane; i < kTaken * length; i += kLaneCount) {
+        if (!(wanted >> (first_lane + i / length) & 1)) continue;
         out[i] = features[i];
         if (copy) copy[i] = features[i];
       }

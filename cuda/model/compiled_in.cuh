@@ -28,6 +28,23 @@ constexpr bool kWithSeries = KS_SERIES != 0;
 #endif
 KS_RULE bool writes_info(const Launch& launch) { return KS_INFO != 0 && launch.info != nullptr; }
 
+// Which columns an observation has behind the others, a bit for each of enum Extra: a kernel has those that it was compiled for.
+#ifndef KS_EXTRAS
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_EXTRAS 0
+#else
+#define KS_EXTRAS launch.task.extras
+#endif
+#endif
+KS_RULE bool has_extra(const Launch& launch, int i) { return (KS_EXTRAS) >> i & 1; }
+KS_RULE int extra_columns(const Launch& launch) {
+  int columns = 0;
+  if ((KS_EXTRAS) == 0) return columns;
+#pragma unroll
+  for (int i = 0; i < kExtras; ++i) columns += has_extra(launch, i);
+  return columns;
+}
+
 // A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
 // compiled for them (kineticsim_env/engines/cuda.py), else read from the market's row.
 #ifndef KS_PARAMETERS

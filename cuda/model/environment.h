@@ -14,13 +14,19 @@
 
 namespace ks {
 
-// Where a market's observations are written: a row per slot, in one place or in two.
+// Where a market's observations are written: a row per slot, in one place or in two. kRow is its length but for extra columns.
 template <int kRow>
 struct FeatureRows {
   float *out, *copy;  // of the market's first slot; copy may be null
+  int length;         // of a row
 
   static KS_ON_THREAD FeatureRows final_of(const Launch& launch, int64_t first_row, bool ended) {
-    return {launch.final_observation + first_row * kRow, ended ? nullptr : launch.observation + first_row * kRow};
+    const int length = kRow + extra_columns(launch);
+    return {launch.final_observation + first_row * length, ended ? nullptr : launch.observation + first_row * length, length};
+  }
+  static KS_ON_THREAD FeatureRows next_of(const Launch& launch, int64_t first_row) {
+    const int length = kRow + extra_columns(launch);
+    return {launch.observation + first_row * length, nullptr, length};
   }
 
   // What all slots see is written once, and copied from slot to slot.
@@ -31,11 +37,13 @@ struct FeatureRows {
   KS_ON_THREAD void begin_slot(int k) {
     if (k == 0) return;
     const float* const before = out;
-    out += kRow, copy += copy ? kRow : 0;
+    out += length, copy += copy ? length : 0;
     for (int i = 0; i < kMarketFeatures; ++i) write(i, before[i]);
   }
   KS_ON_THREAD void write_own(int i, float feature) const { write(i, feature); }
   KS_ON_THREAD void end_slot(int) const {}
+  KS_ON_THREAD void write_extra(int i, float feature) const { write(kRow + i, feature); }
+  KS_ON_THREAD void end_extras(int, int) const {}
 };
 
 // A Market is a MarketNumbers with launch, m, p, levels, volume, trades and regime, with mark(), stopped() and write_fills(row),
@@ -61,7 +69,7 @@ struct ThreadEnvironment : Market {
       Market::levels, Market::m, Market::mark, Market::origin, Market::p, Market::quote, Market::regime,
       Market::slot_count, Market::stopped, Market::t, Market::trades, Market::volume;
 
-  static constexpr int kRow = kObservation + (Market::kQueues ? kQueueFeatures : 0);  // of an observation
+  static constexpr int kRow = kObservation + (Market::kQueues ? kQueueFeatures : 0);  // of an observation, but for extra columns
 
   Task task;
   int32_t mids[kHistory + 1], volumes[kHistory], elapsed, arrival2;
@@ -120,7 +128,7 @@ struct ThreadEnvironment : Market {
   KS_ON_THREAD void write_features(Rows rows) const {
     const BestPrices best = this->resting_best();
     View<const int32_t*> view{nullptr, nullptr, levels, best.bid, best.ask, mids[0], last_tick, origin, mids, volumes,
-                              arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}};
+                              arrival2, 0, elapsed, p.inventory_limit, {}, {}, {}, fundamental};
 #pragma unroll
     for (int i = 0; i < 2 * kDepth; ++i) rows.write(i, feature_of(scaled(depth(view.mid2, i), i)));
 #pragma unroll
@@ -137,6 +145,13 @@ struct ThreadEnvironment : Market {
       if constexpr (Market::kQueues)
         for (int side = 0; side < 2; ++side) rows.write_own(kObservation + side, feature_of(queue_ratio(this->ahead(k, side))));
       rows.end_slot(k);
+      if (const int columns = extra_columns(launch)) {
+        int column = 0;
+#pragma unroll
+        for (int i = 0; i < kExtras; ++i)
+          if (has_extra(launch, i)) rows.write_extra(column++, feature_of(extra_ratio(launch, first_row() + k, view, i)));
+        rows.end_extras(k, columns);
+      }
     }
   }
 
@@ -277,7 +292,7 @@ struct ThreadEnvironment : Market {
   }
 
   KS_ON_THREAD void observe_opening(const Part&) {
-    write_features(FeatureRows<kRow>{launch.observation + first_row() * kRow, nullptr});
+    write_features(FeatureRows<kRow>::next_of(launch, first_row()));
   }
 
   KS_ON_THREAD void store(const Part& part) {

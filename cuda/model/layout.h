@@ -22,6 +22,7 @@ constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kH
 constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of an observation,
 constexpr int kQueueFeatures = 2;     // and so many more under continuous trading: what is ahead of the slot's bid and ask
+constexpr int kExtras = 11;           // of enum Extra: columns behind all these, for environments that ask for them
 constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
 constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
 constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
@@ -60,7 +61,16 @@ enum Rounding { kRoundingEven = 0, kRoundingCoin = 1 };
 enum Reference { kReferenceMid = 0, kReferenceFundamental = 1 };
 enum Arrivals { kArrivalsEach = 0, kArrivalsClock = 1 };
 enum Mechanism { kMechanismCall = 0, kMechanismContinuous = 1 };
-enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4 };
+enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4, kRoleFundamental = 5 };
+// Columns of an observation behind all others, in this order, of which an environment has those it asks for. A further one is
+// a number here (and kExtras), a case of extra_ratio (model/tasks.h) and of EXTRAS (engines/numpy/observations.py), and its least value
+// in EXTRAS (tasks/base.py).
+// From kExtraHorizon on they are settings of the task that differ, in the order of enum TaskValue.
+enum Extra {
+  kExtraFundamental = 0, kExtraHorizon = 1, kExtraMaxQty = 2, kExtraInventoryLimit = 3, kExtraMaxTarget = 4, kExtraBlockQty = 5,
+  kExtraInitialInventory = 6, kExtraInventoryPenalty = 7, kExtraIdlePenalty = 8, kExtraRiskAversion = 9,
+  kExtraLeftoverPenalty = 10
+};
 enum ActionType { kActionTypeContinuous = 0, kActionTypeDiscrete = 1 };
 enum Reward { kRewardPnl = 0, kRewardInventory = 1, kRewardAsymmetric = 2, kRewardPerUnit = 3 };
 enum ExecutionReward { kExecutionRewardShortfall = 0, kExecutionRewardRiskAverse = 1, kExecutionRewardTerminal = 2 };
@@ -168,6 +178,7 @@ struct TaskParams {
   int32_t bank_size;               // warm-start snapshots that a market can draw from; 0: cold opening book
   int32_t bank_owner;              // of bank_size rows each: enum BankOwner
   int32_t scenarios;               // rows of scenario_params, of which each episode draws one; 0: none
+  int32_t extras;                  // columns behind all others of an observation: of each of enum Extra, a bit
   int32_t role[32];                // of each slot: enum Role
   double inventory_penalty;
   double dampening;
@@ -176,6 +187,7 @@ struct TaskParams {
   double reward_scale;
   double max_loss;                 // 0: no termination
   double leftover_penalty;         // ticks per unit that a noise learner or an executor leaves undone
+  double value_scale[11];          // of each of enum TaskValue that has a column, what this is divided by
 };
 
 // The argument of one launch. A pointer that is not needed is null.

@@ -33,17 +33,19 @@ KS_RULE int environment_ints(int levels, int tile, int slots, bool levers) {
 // later take the bins' memory.
 KS_RULE int lane_row_ints(int levels, bool wide) { return (levels + kRowPadding) * (wide ? 4 : 2) / 4; }
 KS_RULE int lane_bin_ints(int room, bool wide) { return (room + 1) * (wide ? 2 : 1); }
-KS_RULE int lane_ints(int levels, int room, bool wide) {
+KS_RULE int lane_ints(int levels, int room, int extras, bool wide) {
   const int lanes = wide ? kWarpLanes / 2 : kWarpLanes;
-  return lanes * (lane_row_ints(levels, wide) + max_of(lane_bin_ints(room, wide), kObservation));
+  return lanes * (lane_row_ints(levels, wide) + max_of(lane_bin_ints(room, wide), kObservation + extras));
 }
-KS_RULE int lane_ints(int levels, int room) {
-  return max_of(lane_ints(levels, room, false), lane_ints(levels, room, true));
+KS_RULE int lane_ints(int levels, int room, int extras) {
+  return max_of(lane_ints(levels, room, extras, false), lane_ints(levels, room, extras, true));
 }
 
 // With a market on the clock per lane, in ints per warp: a bit per tick and side, and a row of 16 bits per tick, or in a call
-// of 32 bits, with two more for what waits. An environment's has features besides, a third of an observation at a time.
+// of 32 bits, with two more for what waits. An environment's has features besides, a third of an observation at a time, then
+// its extra columns.
 constexpr int kFeatureBatch = (kObservation + kQueueFeatures) / 3;
+static_assert(kExtras <= kFeatureBatch, "extra columns are a batch of their own");
 
 KS_RULE int event_ints(int levels, bool continuous, bool environment) {
   const int words = words_of_bits(levels, 32), features = environment ? kFeatureBatch : 0;
@@ -66,6 +68,7 @@ struct PlanRequest {
   int32_t orders;                 // the most quantity that they order in an auction
   int32_t largest_quote;
   int32_t forced_auctions;        // that may follow a decision
+  int32_t extras;                 // columns of an observation behind the others
   int32_t levers;                 // 0: none, 1: rounding alone, 2: others
   int32_t events;                 // KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
@@ -117,7 +120,7 @@ KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
     return;
   }
   const int32_t room = lane_room(ask.reach);
-  const bool fits = room > 0 && ask.shared_of_multiprocessor >= kLaneWarps * (kReserved + 4 * lane_ints(ask.levels, room));
+  const bool fits = room > 0 && ask.shared_of_multiprocessor >= kLaneWarps * (kReserved + 4 * lane_ints(ask.levels, room, ask.extras));
   const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote, plain = ask.levers <= kLeversOfLanes;
   if (fits && narrow && plain && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
 }
@@ -154,8 +157,8 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
   const int32_t tiles[3] = {tile, tile, 1}, warps[3] = {most, 1, 1};
   for (int i = 0; i < 3 && !plan.fits; ++i) {
     const int32_t per_warp = plan.lanes > 0 ? kWarpLanes : tiles[i], per_block = plan.lanes > 0 ? 1 : warps[i];
-    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes), environment_ints(ask.levels, 1, 1, ask.levers != 0))
-                     : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes)
+    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes, ask.extras), environment_ints(ask.levels, 1, 1, ask.levers != 0))
+                     : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes, ask.extras)
                      : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, ask.levers != 0)
                      : ask.events     ? clock_run_ints(ask.levels)
                                       : run_ints(ask.levels);

@@ -13,6 +13,9 @@ namespace ks {
 
 enum End { kEndGoesOn = 0, kEndTerminated = 1, kEndTruncated = 2 };
 
+// Whether a role's one order may be on either side, as its action says.
+KS_RULE bool chooses_side(int32_t role) { return role >= kRoleTrader; }
+
 // The side that a slot trades on, +1 or -1 (0: the action says), and the most that it may trade.
 struct Target {
   int32_t side;
@@ -85,9 +88,9 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
     return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),
                        unit_to_int(a[1], task.max_offset), unit_to_int(a[3], task.max_qty));
   }
-  const float through = role == kRoleTrader ? a[1] : a[0];
+  const float through = chooses_side(role) ? a[1] : a[0];
   const int32_t offset = (int32_t)rintf(through * (float)task.max_offset);
-  if (role == kRoleTrader) {
+  if (chooses_side(role)) {
     return directional_quote(mid2, a[0] > 0.0f ? 1 : -1, offset, (int32_t)rintf(fabsf(a[0]) * (float)task.max_qty));
   }
   return directional_quote(mid2, target.side, offset, at_most(unit_to_int(a[1], task.max_qty), target.remaining));
@@ -110,7 +113,7 @@ KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choi
   }
   if (choice == 0) return Quote{0, 0, 0, 0};
   const int32_t order = (int32_t)choice - 1;
-  if (role == kRoleTrader) {
+  if (chooses_side(role)) {
     const int32_t offset = kDirectionalOffsets[order % kDirectionalOffsetCount];
     return directional_quote(mid2, order < kDirectionalOffsetCount ? 1 : -1, offset, task.max_qty);
   }
@@ -263,6 +266,7 @@ struct View {
   Target target;
   Quote quote;
   Account account;
+  int32_t fundamental;
 };
 
 // Every feature is one division, so that lanes of a warp that compute different features do not diverge.
@@ -311,6 +315,12 @@ KS_RULE Ratio market_ratio(const View<Book>& view, int i) {
   return scaled(x, i);
 }
 
+// How far the fundamental price is above the mid.
+template <typename Book>
+KS_RULE Ratio fundamental_ratio(const View<Book>& view) {
+  return squash((float)(2 * (int64_t)view.fundamental - view.mid2), 16.0f);
+}
+
 template <typename Book>
 KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
   const Quote& q = view.quote;
@@ -331,7 +341,7 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
                     executor ? 8.0f * (float)task.block_qty : 1000.0f);
     case 2: return Ratio{(float)(task.horizon - view.elapsed), (float)task.horizon};
     case 3:
-      if (view.role == kRoleTrader) return Ratio{standing > 0 ? (buys ? 1.0f : -1.0f) : 0.0f, 1.0f};
+      if (chooses_side(view.role)) return Ratio{standing > 0 ? (buys ? 1.0f : -1.0f) : 0.0f, 1.0f};
       if (!maker) return Ratio{(float)view.target.side, 1.0f};
       return squash(buys ? (float)((int64_t)view.mid2 - 2 * (int64_t)q.bid_price) : 0.0f, 16.0f);
     case 4:
@@ -343,11 +353,20 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
       return squash(q.ask_qty > 0 ? (float)(2 * (int64_t)q.ask_price - view.mid2) : 0.0f, 16.0f);
     default:
       if (executor) return squash((float)((int64_t)view.mid2 - view.arrival2), 16.0f);
+      if (view.role == kRoleFundamental) return fundamental_ratio(view);
       return Ratio{maker ? (float)q.ask_qty : 0.0f, max_qty};
   }
 }
 
 // What is ahead of a slot's bid or ask, behind its other features under continuous trading: scaled as depths are.
 KS_RULE Ratio queue_ratio(int32_t ahead) { return squash((float)ahead, 8.0f); }
+
+// Column i of enum Extra, behind all others where an environment asks for it; `row` is the slot's place among all slots.
+template <typename Book>
+KS_RULE Ratio extra_ratio(const Launch& launch, int64_t row, const View<Book>& view, int i) {
+  if (i < kExtraHorizon) return fundamental_ratio(view);
+  const int setting = i - kExtraHorizon;
+  return Ratio{(float)(launch.task_values[row * kTaskValues + setting] / launch.task.value_scale[setting]), 1.0f};
+}
 
 }  // namespace ks

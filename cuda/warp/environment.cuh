@@ -102,6 +102,8 @@ struct EnvironmentTile {
   // As this lane's slot has it.
   __device__ __forceinline__ SlotTask my_task() const { return slot_task(slot_market, k); }
 
+  __device__ __forceinline__ int row_length() const { return kObservation + extra_columns(launch); }  // of an observation
+
   // This lane's row of continuous actions.
   __device__ __forceinline__ float4 read_action() const {
     const int stride = launch.action_stride;
@@ -128,12 +130,13 @@ struct EnvironmentTile {
     const TileMarket& state = markets[i];
     const View<const int32_t*> view{market.buy, market.sell, market.levels, market.best_bid, market.best_ask,
                                     state.mid_history[0], market.last_tick, market.origin, state.mid_history,
-                                    state.volume_history, 0, 0, 0, 0, {0, 0}, {0, 0, 0, 0}, {0, 0, 0}};
+                                    state.volume_history, 0, 0, 0, 0, {0, 0}, {0, 0, 0, 0}, {0, 0, 0}, 0};
     if (lane < kMarketFeatures) {
       const float feature = feature_of(market_ratio(view, lane));
-      const int64_t at = first * slots * kObservation + i * slots * kObservation + lane;
+      const int length = row_length();
+      const int64_t at = first * slots * length + i * slots * length + lane;
 #pragma unroll 1
-      for (int place = 0; place < slots * kObservation; place += kObservation) {
+      for (int place = 0; place < slots * length; place += length) {
         out[at + place] = feature;
         if (copy) copy[at + place] = feature;
       }
@@ -152,8 +155,9 @@ struct EnvironmentTile {
     view.inventory_limit = params_of(slot_market).inventory_limit;
     view.quote = quote;
     view.account = account;
+    view.fundamental = state.fundamental;
     view.target = target(state, state.mid_history, k, account.inventory);
-    const int64_t at = slot_row() * kObservation + kMarketFeatures;
+    const int64_t row = slot_row() * row_length(), at = row + kMarketFeatures;
     const SlotTask own = my_task();
     if (kSingle) {
       Ratio ratio{0.0f, 1.0f};
@@ -174,6 +178,15 @@ struct EnvironmentTile {
         out[at + i] = feature;
         if (copy) copy[at + i] = feature;
       }
+    }
+    int column = kObservation;
+#pragma unroll
+    for (int i = 0; i < kExtras; ++i) {
+      if (!has_extra(launch, i)) continue;
+      const float feature = feature_of(extra_ratio(launch, slot_row(), view, i));
+      if (keeps_slot()) out[row + column] = feature;
+      if (keeps_slot() && copy) copy[row + column] = feature;
+      column += 1;
     }
   }
 

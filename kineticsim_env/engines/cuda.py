@@ -135,6 +135,7 @@ class CudaEngine(NativeEngine):
             orders=min(self._orders, INT32_LIMIT - 1),
             largest_quote=min(largest, int(self._rows["max_quote_qty"].max())),
             forced_auctions=self._task.get("forced_auctions", 0),
+            extras=self._task.get("extras", 0).bit_count(),
             levers=self._levers,
             events=self._events,
             lanes=int(self.force.get("KS_LANES", -1)),
@@ -152,6 +153,7 @@ class CudaEngine(NativeEngine):
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
             **({"KS_VALUES": 1} if mode > 0 and "task_values" in self._tensors else {}),
+            **({"KS_EXTRAS": extras} if mode > 0 and (extras := self._task.get("extras", 0)) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),
             **(self._own_definitions() if specialised else {}),
         }

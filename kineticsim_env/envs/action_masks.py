@@ -31,10 +31,10 @@ class ActionMasks:
         """Know which choices buy and which sell."""
         choices = torch.arange(core.task.num_choices(role), device=core.device)
         makers = int(len(choices) ** 0.5)
-        self._sided = role not in ("maker", "trader")  # whose side is given
+        self._sided = role not in ("maker", "trader", "fundamental")  # whose side is given
         if role == "maker":
             buys, sells = choices // makers > 0, choices % makers > 0
-        elif role == "trader":
+        elif role in ("trader", "fundamental"):
             buys, sells = (choices > 0) & (choices <= len(choices) // 2), choices > len(choices) // 2
         else:
             buys = sells = choices > 0

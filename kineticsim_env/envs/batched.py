@@ -63,6 +63,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         copy: bool = True,
         validate: bool = EnvSettings.validate,
         final_info: bool = EnvSettings.final_info,
+        see_fundamental: bool = EnvSettings.see_fundamental,
         action_mask: bool = False,
         features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
         terminate: Mapping[str, Function] | Function | None = None,
@@ -86,6 +87,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             copy: As in `MarketVectorEnv`.
             validate: As in `MarketVectorEnv`.
             final_info: As in `MarketVectorEnv`.
+            see_fundamental: Whether all learners see the fundamental price, as in `MarketVectorEnv`.
             action_mask: Whether infos have `action_mask`, as in `MarketVectorEnv`: bool `[M, n, C]` by role. Of a
                 learner whose episode has ended all choices with an order are void.
             features: A list of functions for all learners, or lists by role; docs/own_environment.md has this and
@@ -113,6 +115,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             stagger=stagger,
             validate=validate,
             final_info=final_info,
+            see_fundamental=see_fundamental,
             own=own,
         )
         self.autoreset_mode = settings.autoreset_mode

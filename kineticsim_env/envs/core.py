@@ -35,7 +35,7 @@ from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, Task, observation_size
+from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, WHOLE, Task, observation_size
 from kineticsim_env.tasks.many_learners import check_targets
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
@@ -49,6 +49,7 @@ class EnvCore:
         tensors: The environment's tensors by their names in `struct Launch`, `[M, K, ...]`.
         fills: Units bought and sold in the last decision, int64 `[M, K, 2]`.
         host: Whether the tensors are in host memory.
+        extras: Columns that observations have behind all others, names of `tasks.base.EXTRAS` in its order.
         eager: Steps in a few microseconds, where it can.
         own: Plays steps with functions of the user's; None without any.
     """
@@ -76,6 +77,7 @@ class EnvCore:
         if drawn:
             check_targets(task, roles, task.market_config(config))
         self.settings, self.roles = settings, tuple(roles)
+        self.extras = (*settings.extras, *self.values.names)
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -124,7 +126,7 @@ class EnvCore:
 
     def _allocate(self) -> None:
         """Allocate the environment's tensors. No two share memory, as torch.compile assumes that they do not."""
-        sizes = self.simulator.sizes
+        sizes = self.simulator.sizes | {"F": layout.observation_length(self.config.is_continuous, len(self.extras))}
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
@@ -143,7 +145,11 @@ class EnvCore:
         return space if self.own is None else self.own.space(role, space)
 
     def _space(self, role: str) -> gym.spaces.Box:
-        return self.task.observation_space(role, queues=self.config.is_continuous)
+        return self.task.observation_space(role, queues=self.config.is_continuous, extras=self.extras)
+
+    def observation_size(self, role: str) -> int:
+        """Return how many built-in numbers a role sees."""
+        return observation_size(role, self.config.is_continuous, self.extras)
 
     def seen(
         self, name: str, role: str, slots: slice | int, tensors: Mapping[str, torch.Tensor] | None = None
@@ -158,8 +164,7 @@ class EnvCore:
         """
         if self.own is not None:
             return getattr(self.own, name)(role)
-        used = observation_size(role, queues=self.config.is_continuous)
-        return (self.tensors if tensors is None else tensors)[name][:, slots, :used]
+        return (self.tensors if tensors is None else tensors)[name][:, slots, : self.observation_size(role)]
 
     @property
     def final_info(self) -> torch.Tensor | None:
@@ -167,6 +172,19 @@ class EnvCore:
         if not self.settings.final_info:
             return None
         return self.tensors["info"] if self.own is None else self.own.final_info
+
+    def setting(self, name: str) -> Any:
+        """Return a setting of the task that may differ: one number, or as slots have it now, float64 `[M, K]`, live."""
+        if self.values.rows is None:
+            return getattr(self.task, name)
+        return self.tensors["task_values"][..., layout.ENUMS["TaskValue"][name]]
+
+    def task_of(self, market: int, slot: int) -> Any:
+        """Return the task as a slot of a market has it now. Waits for a GPU where settings differ."""
+        if self.values.rows is None:
+            return self.task
+        own = {name: self.setting(name)[market, slot].item() for name in self.values.names}
+        return self.task.replace(**{name: int(own[name]) if name in WHOLE else own[name] for name in own})
 
     # Scenarios and settings -------------------------------------------------------------------------------------------
 
@@ -256,6 +274,8 @@ class EnvCore:
                 bank_size=self._warm_starts.size,
                 bank_owner=self._warm_starts.owner,
                 scenarios=num_rows(self.scenarios) if self.scenarios is not None else 0,
+                extras=self.extras,
+                value_scale=self.values.scale,
             )
         )
 
@@ -420,6 +440,7 @@ class EnvCore:
             "autoreset_mode": self.settings.autoreset_mode.name,
             "stagger": self.settings.stagger,
             "scenarios": self.scenarios is not None,
+            **({"extras": list(self.extras)} if self.extras else {}),
             **({"own": self.settings.own.about()} if self.settings.own else {}),
         }
 

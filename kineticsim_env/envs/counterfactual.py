@@ -13,7 +13,7 @@ from tqdm import tqdm
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
 
-_IDLE = {"maker": (-1.0, -1.0, -1.0, -1.0), "trader": (0.0, 0.0)}  # the others: aggression 0, no units
+_IDLE = {"maker": (-1.0,) * 4, "trader": (0.0,) * 2, "fundamental": (0.0,) * 2}  # the others: aggression 0, no units
 
 
 class EnvCounterfactual(NamedTuple):

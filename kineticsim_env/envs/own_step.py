@@ -22,7 +22,6 @@ from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
 from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
 from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.errors import MarketError
-from kineticsim_env.tasks.base import observation_size
 
 if TYPE_CHECKING:
     from kineticsim_env.envs.core import EnvCore
@@ -106,8 +105,7 @@ class OwnStep:
         self._sees = any(functions.features for functions in own.by_role.values())
         self._sums = torch.zeros_like(tensors["reward"])  # of all that functions returned: NaN and infinity stay in it
         for role, group in self._groups.items():
-            size = observation_size(role, queues=core.config.is_continuous)
-            group.connect(tensors, state, self._before, size)
+            group.connect(tensors, state, self._before, core.observation_size(role))
         self._call_all_once()
         for group in self._groups.values():
             group.allocate(info.device, restart is not None and self._sees)

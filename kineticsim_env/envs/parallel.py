@@ -110,6 +110,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         num_scenarios: int = EnvSettings.num_scenarios,
         scenario_seed: int = EnvSettings.scenario_seed,
         final_info: bool = EnvSettings.final_info,
+        see_fundamental: bool = EnvSettings.see_fundamental,
         action_mask: bool = False,
         features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
         terminate: Mapping[str, Function] | Function | None = None,
@@ -132,6 +133,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             num_scenarios: As in `MarketVectorEnv`.
             scenario_seed: As in `MarketVectorEnv`.
             final_info: Whether a step's infos say what is known after it; see the class.
+            see_fundamental: Whether all learners see the fundamental price, as in `MarketVectorEnv`.
             action_mask: Whether infos have `action_mask`, as in `MarketVectorEnv`.
             features: As in `BatchedParallelEnv`.
             terminate: As in `BatchedParallelEnv`.
@@ -156,6 +158,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
             final_info=final_info,
+            see_fundamental=see_fundamental,
             own=own,
         )
         task_settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})

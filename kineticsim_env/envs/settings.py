@@ -42,6 +42,7 @@ class EnvSettings:
         stagger: Whether first episodes start at a hashed elapsed time.
         validate: Whether to check the error words before every step.
         final_info: Whether infos say what was known before any reset.
+        see_fundamental: Whether every learner sees the fundamental price.
         own: Functions of the user's, checked; None without any.
     """
 
@@ -58,6 +59,7 @@ class EnvSettings:
     stagger: bool = True
     validate: bool = False
     final_info: bool = False
+    see_fundamental: bool = False
     own: Own | None = None
 
     def __post_init__(self) -> None:
@@ -69,9 +71,15 @@ class EnvSettings:
             "stagger": check_flag("stagger", self.stagger),
             "validate": check_flag("validate", self.validate),
             "final_info": check_flag("final_info", self.final_info),
+            "see_fundamental": check_flag("see_fundamental", self.see_fundamental),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The columns of `tasks.base.EXTRAS` that observations have, in its order."""
+        return ("fundamental",) if self.see_fundamental else ()
 
     @classmethod
     def of_one_market(cls, **fields: Any) -> EnvSettings:

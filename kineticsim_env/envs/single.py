@@ -56,6 +56,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         scenario_seed: int = EnvSettings.scenario_seed,
         max_episode_steps: int | None = None,
         final_info: bool = EnvSettings.final_info,
+        see_fundamental: bool = EnvSettings.see_fundamental,
         action_mask: bool = False,
         features: Sequence[Function] | None = None,
         terminate: Function | None = None,
@@ -84,6 +85,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             num_scenarios=num_scenarios,
             scenario_seed=scenario_seed,
             final_info=final_info,
+            see_fundamental=see_fundamental,
             own=own,
         )
         if max_episode_steps is None:

@@ -70,6 +70,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         final_info: Whether the infos of every step have `final_info`, a dict of float64 `[M]` of what was known after
             the decision and before any reset, and `_final_info`, bool `[M]`, where an episode ended. The names are in
             `docs/environment.md`.
+        see_fundamental: Whether the learner sees the fundamental price, as informed agents do: one more number, behind
+            all others (a user's own features come behind it): the fundamental price less the mid, s(half ticks, 16).
         action_mask: Whether infos, those of a reset too, have `action_mask` `[M, C]`, with discrete actions: False
             where a choice has an order that the pre-trade limits would cut to nothing. It is bool with torch output;
             with NumPy int8, as Gymnasium's `Discrete.sample` takes it.
@@ -107,6 +109,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         copy: bool = True,
         validate: bool = EnvSettings.validate,
         final_info: bool = EnvSettings.final_info,
+        see_fundamental: bool = EnvSettings.see_fundamental,
         action_mask: bool = False,
         max_episode_steps: int | None = None,
         features: Sequence[Function] | None = None,
@@ -140,6 +143,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             stagger=stagger,
             validate=validate,
             final_info=final_info,
+            see_fundamental=see_fundamental,
             own=own,
         )
         self.autoreset_mode = settings.autoreset_mode

@@ -235,14 +235,15 @@ class Discretised:
         Args:
             policy: Returns continuous actions of the role.
             task: The task of the environment.
-            role: `"maker"`, `"executor"`, `"trader"`, `"momentum"` or `"noise"`; the task's own if None.
+            role: `"maker"`, `"executor"`, `"trader"`, `"fundamental"`, `"momentum"` or `"noise"`; the task's own if
+                None.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         check_callable("policy", policy, "a policy: a function of observations that returns actions")
         check_task(task)
-        kinds = {"maker": self._maker, "trader": self._trader}
+        kinds = {"maker": self._maker, "trader": self._trader, "fundamental": self._trader}
         kinds |= dict.fromkeys(("executor", "momentum", "noise"), self._order)
         role = task.role if role is None else role
         self.policy, self.task, self._choose = policy, task, kinds[check_choice("role", role, kinds)]

@@ -79,7 +79,7 @@ class MarketRecorder:
     Attributes:
         moment: The market as it is, or None before the first `record`.
         role: The role of the learner.
-        show_fundamental: Whether pictures show the fundamental price, which no learner sees.
+        show_fundamental: Whether pictures show the fundamental price, which few learners see.
     """
 
     def __init__(self, core: Any, market: int = 0, slot: int = 0) -> None:
@@ -104,8 +104,8 @@ class MarketRecorder:
 
     @property
     def task(self):  # noqa: ANN201  the task's class depends on the environment
-        """The task of the learners; looked up each time, as an environment may change it between episodes."""
-        return self.core.task
+        """The task as the learner has it; looked up each time, as an environment may change it between episodes."""
+        return self.core.task_of(self.market, self.slot)
 
     @property
     def block(self) -> int:

@@ -13,6 +13,7 @@ TITLES = {
     "noise": "working off an order",
     "executor": "execution",
     "trader": "trading",
+    "fundamental": "informed trading",
 }
 
 

@@ -146,9 +146,14 @@ TaskParams = structure("TaskParams", TASK_FIELDS, {})
 Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
 
 
-def observation_length(queues: bool) -> int:
-    """Return F, how many numbers a row of observations has; `queues`: quotes have places in queues, which it shows."""
-    return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0)
+def observation_length(queues: bool, extras: int = 0) -> int:
+    """Return F, how many numbers a row of observations has.
+
+    Args:
+        queues: Whether quotes have places in queues, which it shows.
+        extras: Columns of `enum Extra` behind these.
+    """
+    return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0) + extras
 
 
 def info_rows(slots: int) -> int:

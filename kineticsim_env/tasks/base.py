@@ -20,7 +20,12 @@ from kineticsim_env.runtime.values import as_float, check_array, check_choice, c
 
 ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
-OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor") else 36 for role in ROLES}
+OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor", "fundamental") else 36 for role in ROLES}
+# Settings that may differ from market to market, from learner to learner and from episode to episode.
+MAY_DIFFER = tuple(name for name in layout.ENUMS["TaskValue"] if name != "forced_auctions")
+# What environments may add to observations, in the order of `enum Extra`: least values.
+EXTRAS = {"fundamental": -1.0, **dict.fromkeys(MAY_DIFFER, 0.0), "initial_inventory": -1.0}
+assert tuple(EXTRAS) == tuple(layout.ENUMS["Extra"])
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
 _MAKER_CHOICES, _OFFSETS = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
@@ -53,8 +58,6 @@ _NUMBERS = {  # name: whether zero is allowed
     "leftover_penalty": True,
 }
 _OPTIONAL = ("inventory_limit", "max_loss")
-# Settings that may differ from market to market, from learner to learner and from episode to episode.
-MAY_DIFFER = tuple(name for name in layout.ENUMS["TaskValue"] if name != "forced_auctions")
 WHOLE = tuple(name for name in MAY_DIFFER if name in _INTEGERS)
 OF_MARKETS = ("horizon", "inventory_limit")  # of these, those that all learners of a market have alike
 # Settings that may change while an environment runs: spaces, warm starts and episode lengths do not depend on them.
@@ -72,9 +75,9 @@ CHANGEABLE = (
 )
 
 
-def observation_size(role: str, queues: bool) -> int:
-    """Return how many numbers a role sees: all of a row where it ends with places in queues."""
-    return layout.observation_length(queues=True) if queues else OBSERVATION_SIZES[role]
+def observation_size(role: str, queues: bool, extras: Sequence[str] = ()) -> int:
+    """Return how many numbers a role sees: all of a row where it ends with places in queues or with extra columns."""
+    return layout.observation_length(queues, len(extras)) if queues or extras else OBSERVATION_SIZES[role]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +132,16 @@ class Task:
         return config.replace(inventory_limit=limit, max_quote_qty=largest)
 
     def to_params(
-        self, roles: Sequence[str], *, autoreset: int, stagger: bool, bank_size: int, bank_owner: int, scenarios: int
+        self,
+        roles: Sequence[str],
+        *,
+        autoreset: int,
+        stagger: bool,
+        bank_size: int,
+        bank_owner: int,
+        scenarios: int,
+        extras: Sequence[str] = (),
+        value_scale: Sequence[float] = (),
     ) -> dict[str, object]:
         """Return the values of `struct TaskParams` by name.
 
@@ -140,6 +152,8 @@ class Task:
             bank_size: Warm starts that a market draws from.
             bank_owner: Whose they are, of `enum BankOwner`.
             scenarios: How many there are, 0 for none.
+            extras: The columns of `EXTRAS` that observations have.
+            value_scale: Of each of `enum TaskValue`, what its column is divided by; empty without such columns.
         """
         params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
@@ -155,6 +169,8 @@ class Task:
             "bank_size": bank_size,
             "bank_owner": bank_owner,
             "scenarios": scenarios,
+            "value_scale": list(value_scale) or [0.0] * len(layout.ENUMS["TaskValue"]),
+            "extras": sum(1 << layout.ENUMS["Extra"][name] for name in extras),
             "role": numbers + [0] * (layout.CONSTANTS["kMaxSlots"] - len(numbers)),
         }
 
@@ -174,16 +190,20 @@ class Task:
             return spaces.Discrete(choices)
         return spaces.Box(-1.0, 1.0, (ACTION_SIZES[role],), np.float32)
 
-    def observation_space(self, role: str, queues: bool = False) -> spaces.Box:
-        """Return a new observation space for a role: float32 `[37]` for a maker or an executor, `[36]` for others.
+    def observation_space(self, role: str, queues: bool = False, extras: Sequence[str] = ()) -> spaces.Box:
+        """Return a new observation space for a role.
+
+        It is float32 `[37]` for a maker, an executor or a fundamental learner, `[36]` for others.
 
         Args:
             role: One of `ROLES`.
             queues: Whether trading is continuous, so that quotes have places in queues: `[39]` for all roles.
+            extras: Names of `EXTRAS`, in its order: a column for each, behind `[37]` or `[39]` for all roles.
         """
-        size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues))
+        size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues), extras)
         low = np.full(size, -1.0, np.float32)
         low[layout.CONSTANTS["kObservation"] :] = 0.0  # what is ahead in a queue is never negative
+        low[size - len(extras) :] = [EXTRAS[name] for name in extras]
         low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
         low[_NEVER_NEGATIVE[role]] = 0.0  # nor are time and standing quantities
         return spaces.Box(low, np.ones_like(low), dtype=np.float32)

@@ -12,7 +12,7 @@ from kineticsim_env.engines.numpy import state
 from kineticsim_env.engines.numpy.rules import bit_sign, bits
 from kineticsim_env.engines.numpy.state import Markets
 
-MAKER, MOMENTUM, NOISE, EXECUTOR, TRADER = range(5)
+MAKER, MOMENTUM, NOISE, EXECUTOR, TRADER, FUNDAMENTAL = range(6)
 DISCRETE = 1
 MOST_ACTION = np.float32(1.001)  # beyond 1 it is clamped, beyond this noted too
 
@@ -29,7 +29,7 @@ def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
             choice, last = args["choices"][m.rows, k], 48 if role == MAKER else 14
             outside = (choice < 0) | (choice > last)
             m.error |= np.where(outside & alive[:, k], state.ERROR_ACTION_RANGE, 0)
-            decode = {MAKER: maker_choice, TRADER: trader_choice}.get(role, order_choice)
+            decode = {MAKER: maker_choice, TRADER: trader_choice, FUNDAMENTAL: trader_choice}.get(role, order_choice)
             quotes[:, k] = decode(m, own, k, np.clip(choice, 0, last))
         else:
             action = args["actions"][m.rows, k, : 4 if role == MAKER else 2]
@@ -38,7 +38,7 @@ def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
             error = np.where(bad, state.ERROR_NAN_ACTION, 0) | np.where(outside, state.ERROR_ACTION_RANGE, 0)
             m.error |= np.where(alive[:, k], error, 0)
             action = np.clip(np.where(bad[:, None], np.float32(0), action), np.float32(-1), np.float32(1))
-            decode = {MAKER: maker_action, TRADER: trader_action}.get(role, order_action)
+            decode = {MAKER: maker_action, TRADER: trader_action, FUNDAMENTAL: trader_action}.get(role, order_action)
             quotes[:, k] = np.where(bad[:, None], quotes[:, k], decode(m, own, k, action))
     return np.where(alive[..., None], quotes, 0)
 

@@ -5,20 +5,29 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.engines.numpy import market
-from kineticsim_env.engines.numpy.actions import EXECUTOR, MAKER, NOISE, TRADER, order_side, remaining
+from kineticsim_env.engines.numpy.actions import EXECUTOR, FUNDAMENTAL, MAKER, NOISE, TRADER, order_side, remaining
 from kineticsim_env.engines.numpy.rules import best_prices
-from kineticsim_env.engines.numpy.state import Markets
+from kineticsim_env.engines.numpy.state import TASK_VALUES, Markets
 
+FIRST_SETTING = 1  # of the numbers of extra columns: those of settings of the task that differ
 DEPTH, FEATURES, MARKET_FEATURES, QUEUE_FEATURES = 10, 37, 30, 2
 
 
 def observation(m: Markets, task: dict[str, Any]) -> np.ndarray:
-    """Return the observations, float32 [m, K, 37], or [m, K, 39] in a continuous market."""
-    rows = np.zeros((*m.cash.shape, FEATURES + (QUEUE_FEATURES if m.continuous else 0)), np.float32)
+    """Return the observations, float32 [m, K, 37], or [m, K, 39] in a continuous market; extra columns are behind."""
+    built_in = FEATURES + (QUEUE_FEATURES if m.continuous else 0)
+    extras = [number for number in range(FIRST_SETTING + len(TASK_VALUES)) if task["extras"] >> number & 1]
+    rows = np.zeros((*m.cash.shape, built_in + len(extras)), np.float32)
     if m.continuous:
-        rows[..., FEATURES:] = squash(m.queue, 8)
+        rows[..., FEATURES:built_in] = squash(m.queue, 8)
     c2 = market.marked_mid2(m)
     rows[..., :MARKET_FEATURES] = market_features(m, c2)[:, None]
+    for place, number in enumerate(extras, built_in):
+        if number < FIRST_SETTING:
+            rows[..., place] = EXTRAS[number](m, c2)[:, None]
+        elif m.task_values is not None:
+            setting = number - FIRST_SETTING
+            rows[..., place] = m.task_values[..., setting] / task["value_scale"][setting]
     for k in range(m.cash.shape[1]):
         own = m.task_of(task, k)
         write = maker_features if task["role"][k] == MAKER else order_features
@@ -73,7 +82,7 @@ def order_features(row: np.ndarray, m: Markets, task: dict[str, Any], k: int, c2
     bid, bid_qty, ask, ask_qty = m.quotes[:, k].T
     buys, role = bid_qty > 0, task["role"][k]
     price, quantity = np.where(buys, bid, ask), np.where(buys, bid_qty, ask_qty)
-    if role == TRADER:
+    if role in (TRADER, FUNDAMENTAL):
         row[:, 33] = np.where(quantity > 0, np.where(buys, 1, -1), 0)
     else:
         row[:, 33] = side = order_side(m, task, k)
@@ -86,6 +95,15 @@ def order_features(row: np.ndarray, m: Markets, task: dict[str, Any], k: int, c2
     row[:, 35] = ratio(quantity, task["max_qty"])
     if role == EXECUTOR:
         row[:, 36] = squash(c2 - m.arrival2, 16)
+    if role == FUNDAMENTAL:
+        row[:, 36] = fundamental_feature(m, c2)
+
+
+def fundamental_feature(m: Markets, c2: np.ndarray) -> np.ndarray:
+    return squash(2 * m.fundamental_price - c2, 16)
+
+
+EXTRAS = {0: fundamental_feature}  # columns that environments may ask for, by their numbers: of markets and mids, [m]
 
 
 def inventory_feature(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:

@@ -62,7 +62,7 @@ def trading_reward(
     mark2_before: np.ndarray,
     filled: np.ndarray,
 ) -> np.ndarray:
-    """The reward [m] of a maker, trader or momentum learner, from the change of its marked value."""
+    """The reward [m] of a maker, trader, fundamental or momentum learner, from the change of its marked value."""
     pnl = gain.astype(np.float64) / 2000.0
     if task["reward"] == REWARD_INVENTORY:
         held = m.inventory[:, k].astype(np.float64)
