@@ -72,12 +72,13 @@ class EnvCore:
             task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
         drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
         self.values = TaskValues(task, roles, num_markets, drawn)
-        self.task: Any = self.values.task
-        task = self.task
+        task = self.values.task
         if drawn:
             check_targets(task, roles, task.market_config(config))
         self.settings, self.roles = settings, tuple(roles)
         self.extras = (*settings.extras, *self.values.names)
+        begin = layout.observation_length(config.is_continuous, len(settings.extras))
+        self.task: Any = task.with_columns(self.values.columns(begin))
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -293,7 +294,7 @@ class EnvCore:
         task, drawn = self.task.replace(**changes), self.values.drawn
         values = TaskValues(task, self.roles, self.simulator.num_markets, drawn, like=self.values)
         with Uninterrupted():
-            self.task, self.values = values.task, values
+            self.task, self.values = values.task.with_columns(self.task.columns), values
             if values.rows is not None:
                 for place in (layout.ENUMS["TaskValue"][name] for name in changes if name in MAY_DIFFER):
                     self.tensors["task_values"][..., place] = torch.from_numpy(values.rows[..., place]).to(self.device)

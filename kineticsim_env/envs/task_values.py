@@ -131,6 +131,10 @@ class TaskValues:
                 )
         self.scale = like.scale
 
+    def columns(self, begin: int) -> dict[str, tuple[int, float]]:
+        """Return where observations show settings that differ, and their scales; the first column is `begin`."""
+        return {name: (begin + place, self.scale[_PLACE[name]]) for place, name in enumerate(self.names)}
+
     def about(self) -> dict[str, Any]:
         """Return what a state is of: a digest of what was given as arrays, and the names of what scenarios draw."""
         found = {name: digest(self.task.each[name]) for name in self.names if name in self.task.each}

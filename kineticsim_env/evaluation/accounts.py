@@ -60,7 +60,7 @@ def _improvement(core: EnvCore) -> torch.Tensor:
 
 
 def _opening_value(core: EnvCore) -> torch.Tensor | float:
-    """Return what the initial inventory was worth at the mark when the episode began, ticks x units, float64 `[M, K]`."""
+    """Return what initial inventories were worth, marked, as the episode began, ticks x units, float64 `[M, K]`."""
     return core.tensors["opening_value"].double() / 2000.0 if "opening_value" in core.tensors else 0.0
 
 

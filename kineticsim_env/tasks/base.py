@@ -6,6 +6,7 @@ TaskParams` of `cuda/model/layout.h`. What the numbers do, to the bit: `docs/env
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -86,6 +87,7 @@ class Task:
 
     Attributes:
         each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
+        columns: Of settings that differ, where observations show them, and what that is scaled by.
     """
 
     role: ClassVar[str | None] = None  # of the one learner, None where there are many
@@ -101,6 +103,9 @@ class Task:
     bank_per_market: int = 4
     warm_seed: int = 2**61
     each: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+    columns: Mapping[str, tuple[int, float]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
@@ -117,6 +122,20 @@ class Task:
     def replace(self, **changes: Any) -> Self:
         """Return a task with some settings changed; those that differ go on to do so."""
         return dataclasses.replace(self, **{**self.each, **changes})
+
+    def with_columns(self, columns: Mapping[str, tuple[int, float]]) -> Self:
+        """Return the same task, of an environment whose observations show some settings in these columns."""
+        twin = copy.copy(self)
+        object.__setattr__(twin, "columns", columns)
+        return twin
+
+    def seen_in(self, observation: Any) -> Self:
+        """Return the task as observations `[M, F]` show it: settings that differ as tensors `[M]`."""
+        twin = copy.copy(self) if self.columns else self
+        for name, (place, scale) in self.columns.items():
+            value = observation[:, place] * scale
+            object.__setattr__(twin, name, value.round() if name in WHOLE else value)
+        return twin
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
         """Return the config with the task's limits on slots."""

@@ -111,6 +111,10 @@ class ExecutionTask(ForBlocks, Task):
     | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
     | `warm_seed` | int | 2^61 | seed of the first warm start |
 
+    `horizon`, `block_qty`, `max_qty`, `risk_aversion` and `leftover_penalty` may be arrays, one number per market, and
+    `randomise` may draw them for each episode (`"task.block_qty"`). Observations then end with a column for each that
+    differs: the value divided by the largest.
+
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"noise"` takes the place of a built-in noise
     agent; None, the default, adds an agent), `randomise`; and see `ExecutionVectorEnv`.
