@@ -30,8 +30,8 @@ class ManyLearnersTask(ForProfit, ForBlocks, Task):
     | `side`, `block_qty`, `forced_qty`, `risk_aversion` | as in `ExecutionTask`, but blocks of 40 | executor | |
     | `execution_reward` | `"shortfall"` | executor | the `reward` of `ExecutionTask` |
 
-    Numbers of sizes, blocks, targets and penalties, and `initial_inventory`, may be arrays, `[K]` per learner or `[M, K]`;
-    `horizon` and `inventory_limit` `[M]`. Observations then end with a column for each that differs.
+    Numbers of sizes, blocks, targets and penalties, and `initial_inventory`, may be arrays, `[K]` per learner or
+    `[M, K]`; `horizon` and `inventory_limit` `[M]`. Observations then end with a column for each that differs.
     """
 
     block_qty: int = 40

@@ -106,9 +106,9 @@ class TradingTask(ForProfit, Task):
     | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
     | `warm_seed` | int | 2^61 | seed of the first warm start |
 
-    `horizon`, `max_qty`, `inventory_limit`, `initial_inventory`, `inventory_penalty` and `idle_penalty` may be arrays, one
-    number per market, and `randomise` may draw them for each episode (`"task.horizon"`). Observations then end with a
-    column for each that differs: the value divided by the largest.
+    `horizon`, `max_qty`, `inventory_limit`, `initial_inventory`, `inventory_penalty` and `idle_penalty` may be arrays,
+    one number per market, and `randomise` may draw them for each episode (`"task.horizon"`). Observations then end with
+    a column for each that differs: the value divided by the largest.
 
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"momentum"` takes the place of a built-in momentum
