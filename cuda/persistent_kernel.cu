@@ -12,7 +12,8 @@
 //   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_INFO (optional)                       1: steps that write what is known after them
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ
-//   KS_EXTRAS (optional)                    columns behind the others of an observation: of each of enum Extra, a bit
+//   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios
+//   KS_EXTRAS (optional)                     columns behind the others of an observation: of each of enum Extra, a bit
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu

@@ -320,6 +320,7 @@ class Simulator(LiveMarkets):
         )
         if self._scenarios is not None:
             twin._set_scenarios(self._scenarios, self.engine.parameters())
+            twin.engine.scenario_thresholds.copy_(self.engine.scenario_thresholds)
         self.check_errors()
         self.engine.check_sizes()
         twin._take_state(self.tensors, self._counts if self.config.population == "multinomial" else None)

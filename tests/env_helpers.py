@@ -172,8 +172,13 @@ def check_cores_agree(cores, environment, bad):
     for core in cores:
         core.reset(seed)
     assert_same(cores, "after the reset")
+    scenarios = cores[0].num_scenarios
     for t in range(steps):
         actions = draw_actions(cores[0], generator, bad)
+        if scenarios and generator.random() < 0.5:
+            weights = generator.random(scenarios) * (generator.random(scenarios) < 0.6)
+            for core in cores:
+                core.set_scenario_weights(weights if weights.any() else None)
         launch(cores, actions)
         assert_same(cores, f"after step {t}")
         assert bool((cores[0].tensors["observation"].abs() <= 1).all())
@@ -184,9 +189,10 @@ def check_cores_agree(cores, environment, bad):
         mask = generator.random(arguments[1]) < 0.2
         if mask.any():
             again = seed + t if generator.random() < 0.3 else None
+            asked = generator.integers(-1, scenarios, arguments[1]) if scenarios and generator.random() < 0.5 else None
             for core in cores:
                 core.simulator.tensors["error"].zero_()  # a reset would raise
-                core.reset(again, mask)
+                core.reset(again, mask, asked)
             assert_same(cores, f"in the reset after step {t}")
 
 

@@ -314,6 +314,39 @@ def test_a_captured_step_draws_of_the_table_there_is_now(kind, kwargs):
     assert int(captured.simulator.parameter("fee").min()) >= 1000
 
 
+@pytest.mark.parametrize(("kind", "kwargs"), TASKS)
+def test_a_captured_step_draws_by_the_weights_there_are_now(kind, kwargs):
+    """Even the first weights come after the capture; and a reset that asks for scenarios leaves the graph as it is."""
+    more = {"randomise": {"fee": (0, 999)}, "num_scenarios": 6, "output": "torch", "stagger": False, **kwargs}
+    captured = kind(64, engine="cuda", copy=False, **{**SMALL, **more})
+    eager, host_twin = kind(64, engine="cuda", **{**SMALL, **more}), kind(64, engine="cpu", **{**SMALL, **more})
+    for envs in (captured, eager, host_twin):
+        envs.reset(seed=5)
+    size = captured.single_action_space.shape[0]
+    actions = torch.zeros(64, size, device="cuda")
+    eager.step(actions)
+    host_twin.step(actions.cpu())
+    graph, result = capture_step(captured, actions)
+    weights = {4: [0, 1, 0, 3, 0, 0], 12: torch.arange(6.0, device="cuda"), 20: None}
+    for t, action in enumerate(random_actions(28, 64)[..., :size]):
+        if t in weights:
+            for envs in (captured, eager, host_twin):
+                envs.set_scenario_weights(weights[t])
+        if t == 16:
+            for envs in (captured, eager, host_twin):
+                envs.reset(options={"scenario": 5})
+            assert captured.scenario.tolist() == [5] * 64
+        actions.copy_(torch.from_numpy(action))
+        graph.replay()
+        for mine, theirs in zip(host(result), host(eager.step(actions)), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        host_twin.step(torch.from_numpy(action))
+        assert torch.equal(captured.scenario, eager.scenario)
+        assert torch.equal(captured.scenario.cpu(), host_twin.scenario)
+        if t == 11:
+            assert set(captured.scenario.tolist()) == {1, 3}
+
+
 @pytest.mark.parametrize("engines", [("cuda", "cpu"), ("cpu", "cuda")])
 def test_a_checkpoint_with_scenarios_goes_on_on_another_engine(engines):
     kwargs = {**SMALL, "randomise": RANDOMISE, "num_scenarios": 7, "block_qty": 12}

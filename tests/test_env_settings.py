@@ -21,7 +21,7 @@ SMALL = {"engine": "numpy", "warmup": 1, "bank_size": 2}
 def test_constructors_have_its_defaults(kind):
     parameters = inspect.signature(kind).parameters
     shared = DEFAULTS.keys() & parameters
-    fixed = {"prefer_cpu", "own"}  # own: made of reward, features and terminate
+    fixed = {"prefer_cpu", "own", "seats"}  # made of reward, features and terminate, and of opponents
     fixed |= set() if "stagger" in parameters else {"autoreset_mode", "stagger", "validate"}
     assert shared == DEFAULTS.keys() - fixed
     assert {name: parameters[name].default for name in shared} == {name: DEFAULTS[name] for name in shared}

@@ -106,7 +106,16 @@ def test_the_real_kernel_compiles_for_runs_that_record_further_series(events):
     "shape", [LANES, {**FULL, "KS_TASK": 1}, {**PLAIN, "KS_TASK": 1, "KS_EVENTS": 2, "KS_SLOTS": 1}]
 )
 def test_the_real_kernel_compiles_for_steps_that_say_what_is_known_after_them(shape):
-    assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**shape, "KS_INFO": 1}))
+    assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**shape, "KS_INFO": 1, "KS_SCENARIOS": 1}))
+
+
+@slow
+@by_nvrtc.marks[0]
+@pytest.mark.parametrize(
+    "shape", [LANES, {**FULL, "KS_TASK": 1}, {**PLAIN, "KS_TASK": 1, "KS_EVENTS": 2, "KS_SLOTS": 1}]
+)
+def test_the_real_kernel_compiles_with_extra_columns(shape):
+    assert_is_kernel("nvrtc", compile_kernel("nvrtc", 90, {**shape, "KS_EXTRAS": 1}))
 
 
 @by_nvrtc.marks[0]

@@ -225,6 +225,30 @@ def test_only_steps_that_say_what_is_known_after_them_have_their_kernel(variants
     assert variants[3] == variants[1] | {"KS_INFO": 1}
 
 
+def test_only_environments_with_scenarios_have_their_kernel(variants):
+    """And none that was taken before there were any: an episode would play the first scenario for ever."""
+    engine = open_engine(128, 1)
+    engine.set_parameters(rows_of(ks.MarketConfig()))
+    engine.prepare(1)
+    engine.set_scenarios(rows_of(ks.MarketConfig(fee=[1, 2]), 2))
+    engine.prepare(0)
+    engine.prepare(1)
+    assert [defines.get("KS_SCENARIOS") for defines in variants] == [None, None, 1]
+
+
+def test_only_environments_with_extra_columns_have_their_kernel(variants):
+    """The columns are constants from the first kernel on; runs have none."""
+    task = ks.tasks.MarketMakingTask()
+    common = {"autoreset": 0, "stagger": True, "bank_size": 0, "bank_owner": 0, "scenarios": 0}
+    for extras in ((), ("fundamental",)):
+        engine = open_engine(128, 1)
+        engine.set_parameters(rows_of(ks.MarketConfig()))
+        engine.set_task(task.to_params(["maker"], **common, extras=extras))
+        engine.prepare(0)
+        engine.prepare(1)
+    assert [defines.get("KS_EXTRAS") for defines in variants] == [None, None, None, 1]
+
+
 def test_only_runs_that_record_further_series_have_their_kernel(variants, monkeypatch):
     engine, taken = open_engine(128), []
     engine.set_parameters(rows_of(ks.MarketConfig()))

@@ -10,7 +10,7 @@ from kineticsim_env.tasks.base import CHOICES, ROLES
 
 
 def test_enums_have_the_names_that_users_write():
-    assert ROLES == ("maker", "momentum", "noise", "executor", "trader")
+    assert ROLES == ("maker", "momentum", "noise", "executor", "trader", "fundamental")
     assert CHOICES == {
         "action_type": ("continuous", "discrete"),
         "reward": ("pnl", "inventory", "asymmetric", "per_unit"),

@@ -344,7 +344,9 @@ def test_settings_that_change_between_compiled_steps(engine, backend):
     changes = [
         lambda envs: envs.set_task(reward="pnl"),
         lambda envs: envs.set_scenarios({"fee": [9], "noise_spread": {"values": [3, 5]}}),
+        lambda envs: envs.set_scenario_weights([0, 1, 0, 0, 0]),
         lambda envs: envs.load_state_dict(saved, strict=False),
+        lambda envs: envs.set_scenario_weights([0.5, 0, 0, 2, 0]),
         lambda envs: envs.set_task(reward="inventory", inventory_penalty=0.5),
         lambda envs: envs.reset(seed=11),
         lambda envs: envs.set_task(mark="mid"),

@@ -307,7 +307,7 @@ def test_bad_actions_leave_the_state_untouched():
     ("learners", "kwargs", "match"),
     [
         ({"maker": 9}, {}, r"learners\['maker'\]: got 9, allowed is up to 2, the built-in maker agents"),
-        ({"fundamental": 1}, {}, "got the role 'fundamental', allowed are 'maker'"),
+        ({"informed": 1}, {}, "got the role 'informed', allowed are 'maker'"),
         ({"maker": -1}, {}, r"learners\['maker'\]: got -1"),
         ({}, {}, "learners: got 0 in all, allowed is 1 to 32"),
         (["maker"], {}, "allowed is a dict such as"),

@@ -382,3 +382,18 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
 def test_bad_settings_are_refused(task, settings, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make(task, 3, num_scenarios=64, **settings)
+
+
+def test_opponents_have_the_settings_of_their_market():
+    """Those of the learner's task are its market's; what only opponents have stays as it is."""
+    envs = make(
+        "MarketMaking", 3, horizon=[2, 3, 4], max_qty=[4, 5, 8], inventory_limit=30,
+        opponents={"executor": [lambda seen: torch.zeros(3, 2)], "trader": [lambda seen: torch.zeros(3, 2)]},
+    )  # fmt: skip
+    core = envs.unwrapped.core
+    envs.reset(seed=0)
+    assert core.setting("max_qty").tolist() == [[4.0] * 3, [5.0] * 3, [8.0] * 3]
+    assert (core.setting("block_qty") == 30).all()
+    for _ in range(3):
+        envs.step(torch.zeros(3, 4))
+    envs.unwrapped.load_state_dict(envs.unwrapped.state_dict())

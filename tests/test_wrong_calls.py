@@ -175,6 +175,11 @@ CALLS = [
     (lambda: evaluation.confidence_interval(np.float64(2)), ValueError, "values: got the shape []"),
     (lambda: evaluation.evaluation_env(3, VOID), ValueError, "task: got array"),
     (lambda: evaluation.evaluate(MAKER, torch_env()), TypeError, "policy: got MarketMakingTask"),
+    (
+        lambda: evaluation.evaluate(policies.NoTrade, torch_env()),
+        TypeError,
+        "policy: got the class NoTrade, allowed is",
+    ),
     (lambda: evaluation.evaluate(len, ARRAY), ValueError, "envs: got array"),
     (lambda: searched(make={}), TypeError, "make: got {}"),
     (lambda: searched(envs=NAT), ValueError, "envs: got np.timedelta64"),

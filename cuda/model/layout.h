@@ -208,6 +208,7 @@ struct Launch {
   int32_t reach;                   // ticks from a side's best price that its recorded depth counts
   MarketParams* params;            // [M] or [1]; [M] with scenarios
   const MarketParams* scenario_params; // [C] or null
+  const int64_t* scenario_thresholds;  // [C] likewise, of 2^32, rising: scenario_of in tasks.h; the last is 0: all are as likely
   const RegimeParams* regimes;     // [R] or null
   // State of a market.
   int32_t* bid;                    // [M, L]
@@ -265,6 +266,7 @@ struct Launch {
   const float* actions;            // [M, K, action_stride] continuous
   const int64_t* choices;          // [M, K] discrete
   const uint8_t* reset_mask;       // [M] or null: all
+  const int32_t* reset_scenario;   // [M] or null: the scenarios of the episodes that a reset begins, -1 where they are drawn
   float* observation;              // [M, K, F]
   float* final_observation;        // [M, K, F] before any reset
   float* reward;                   // [M, K]

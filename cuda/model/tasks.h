@@ -136,9 +136,34 @@ struct Opening {
   int64_t bank_row;  // its warm start, where there are any
 };
 
+// Whether episodes can have scenarios: in a kernel only if it was compiled for those that do (kineticsim_env/engines/cuda.py).
+#ifndef KS_SCENARIOS
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_SCENARIOS 0
+#else
+#define KS_SCENARIOS 1
+#endif
+#endif
+
+// The scenario of an episode: the one that a reset asks for, or one drawn, by thresholds where there are weights. It is
+// below `scenarios` whatever the tables hold, as is each row that is read.
+KS_RULE int32_t scenario_of(const Launch& launch, int32_t scenarios, int64_t m, uint64_t key) {
+  const int32_t last = scenarios - 1, asked = launch.reset_scenario ? launch.reset_scenario[m] : -1;
+  if (asked >= 0 && asked <= last) return asked;
+  const uint64_t word = random_word(key, 0, kScenarioWord);
+  if (launch.scenario_thresholds[last] == 0) return word_choice(word, scenarios);
+  int32_t low = 0;  // the first whose threshold is above the word's high half; the last one's, 2^32, always is
+  for (int32_t high = last; low < high;) {
+    const int32_t middle = (low + high) >> 1;
+    if ((int64_t)(word >> 32) < launch.scenario_thresholds[middle]) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
 KS_RULE Opening opening_of(const Launch& launch, const TaskParams& task, int64_t m, uint64_t key, int64_t episode) {
   Opening opening = {0, 0, 0};
-  if (task.scenarios > 0) opening.scenario = word_choice(random_word(key, 0, kScenarioWord), task.scenarios);
+  if (KS_SCENARIOS != 0 && task.scenarios > 0) opening.scenario = scenario_of(launch, task.scenarios, m, key);
   begin_values(launch, m, opening.scenario);
   if (launch.env_mode == kLaunchModeEnvReset && task.stagger && episode == 0) {
     const SlotTask own(launch, task, market_row(launch, m));

@@ -187,7 +187,8 @@ class SB3GroupVecEnv(_MarketsVecEnv):
 
     Row `m * n + k` is learner k of market m. All rows of a market are done together; a learner whose own episode ended
     before has rewards of 0 until then, and counts as terminated. Infos are those of `SB3VecEnv`, with the length of a
-    learner's own episode.
+    learner's own episode. All learners learn; for one among policies that do not, see `opponents` of `SB3VecEnv`'s
+    environments.
 
     ```python
     model = PPO("MlpPolicy", SB3GroupVecEnv(BatchedParallelEnv(32, {"maker": 2})))

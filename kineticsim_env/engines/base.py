@@ -52,7 +52,8 @@ class Engine:
         self._ends: list[int] = []  # and where each of them ends
         self._task: dict[str, Any] = {}
         self._input, self._action_size = "actions", 0  # of an environment's step, and its least numbers per slot
-        self._tables: dict[str, int] = {"bank_scalars": 0, "scenario_params": 0, "scenario_values": 0}  # rows
+        tables = ("bank_scalars", "scenario_params", "scenario_thresholds", "scenario_values")
+        self._tables = dict.fromkeys(tables, 0)  # rows
         self._fits_task = False  # whether the tables have the rows that the task draws from
         self.outputs: list[torch.Tensor] = []  # of a step of an environment, as its caller gets them
         self.bind(tensors)
@@ -86,9 +87,9 @@ class Engine:
         owned = {"all_markets": 1, "each_market": self._sizes["M"], "each_scenario": scenarios}
         by_number = {number: owned[name] for name, number in layout.ENUMS["BankOwner"].items()}
         owners = by_number[settings.get("bank_owner", 0)]
-        needed = {"bank_scalars": owners * settings.get("bank_size", 0), "scenario_params": scenarios}
+        needed = {"scenario_params": scenarios, "scenario_thresholds": scenarios}
         needed["scenario_values"] = scenarios if self._tables["scenario_values"] else 0
-        for name, rows in needed.items():
+        for name, rows in {"bank_scalars": owners * settings.get("bank_size", 0), **needed}.items():
             if self._tables[name] < rows:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")
         self._task = settings
@@ -185,6 +186,10 @@ class Engine:
         """
         return False
 
+    def hand_out(self, outputs: list[torch.Tensor]) -> None:
+        """Set the outputs of an environment's step, as its caller gets them: views of what is bound."""
+        self.outputs = outputs
+
     def copies(self) -> list[torch.Tensor]:
         """Return the outputs of an environment's step as tensors of their own."""
         return [tensor.clone() for tensor in self.outputs]
@@ -219,6 +224,8 @@ class Engine:
     def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
         """Take over a table of scenarios; from then on parameters are state, and an episode that begins gets its own.
 
+        All scenarios are as likely then.
+
         Args:
             rows: The table, int64 `[C]` by the names of `struct MarketParams`.
             present: What markets play until their episodes end, int32 `[M, n]`, checked; if None, what they play now,
@@ -233,6 +240,19 @@ class Engine:
     def scenario_rows(self) -> torch.Tensor:
         """Return a copy of the table of scenarios, int32 `[C, n]` in host memory."""
         raise NotImplementedError
+
+    @property
+    def scenario_thresholds(self) -> torch.Tensor:
+        """What scenarios are drawn by, int64 `[C]`, all 0 where they are as likely; live, to be written to."""
+        return self._tensors["scenario_thresholds"]
+
+    @torch.inference_mode(False)
+    def _uniform_thresholds(self, scenarios: int) -> torch.Tensor:
+        """Return thresholds by which all scenarios are as likely: the tensor that there is, if it has as many."""
+        thresholds = self._tensors.get("scenario_thresholds")
+        if thresholds is None or len(thresholds) != scenarios:
+            return torch.zeros(scenarios, dtype=torch.int64, device=self.device)
+        return thresholds.zero_()  # a captured CUDA graph keeps its address
 
     def specialise(self) -> None:
         """Prepare for these very parameters, where that makes an engine faster; see `CudaEngine.specialise`."""

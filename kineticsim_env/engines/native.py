@@ -101,13 +101,14 @@ class NativeEngine(Engine):
         in_place = self._plan(unpack(np.concatenate([table, playing])))
         if self._scenarios is None or not in_place or self._scenarios.shape != table.shape:
             # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
-            self._retired += [self._scenarios, self._params]
+            self._retired += [self._scenarios, self._params, self._tensors.get("scenario_thresholds")]
             self._scenarios = torch.from_numpy(table).to(self.device)
             self._params = torch.from_numpy(playing).to(self.device, copy=True)  # `present` is another's
         else:
             self._scenarios.copy_(torch.from_numpy(table))
             self.parameters().copy_(torch.from_numpy(playing))
-        self.bind({"params": self.parameters(), "scenario_params": self._scenarios})
+        uniform = self._uniform_thresholds(len(table))
+        self.bind({"params": self.parameters(), "scenario_params": self._scenarios, "scenario_thresholds": uniform})
         self._struct.params_stride = 1
 
     def parameters(self) -> torch.Tensor:
@@ -189,6 +190,13 @@ class NativeEngine(Engine):
         else:
             self._former_launchers[mode] = operators.Launcher(said)
         self._launchers[mode] = self._former_launchers[mode]
+
+    def hand_out(self, outputs: list[torch.Tensor]) -> None:
+        """See `Engine.hand_out`; a launcher that there is already is told of them."""
+        super().hand_out(outputs)
+        launcher = self._launchers.pop(ENV_STEP, None)
+        if launcher is not None:
+            self.prepare_launcher(ENV_STEP, launcher.auctions)
 
     def renew_launchers(self) -> None:
         """See `Engine.renew_launchers`."""

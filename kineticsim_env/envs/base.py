@@ -49,7 +49,7 @@ class BaseMarketEnv:
         return self.core.tensors["scenario"]
 
     def set_scenarios(self, randomise: Any) -> None:
-        """Replace the scenarios, for episodes that begin from now on: a curriculum's hook.
+        """Replace the scenarios, for episodes that begin from now on: a curriculum's hook. Weights are uniform again.
 
         A captured CUDA graph sees the new ones only if they are as many and fit its kernel; capture anew to be sure.
 
@@ -57,6 +57,27 @@ class BaseMarketEnv:
             randomise: As the constructor's argument.
         """
         self.core.set_scenarios(randomise)
+
+    def set_scenario_weights(self, weights: Any) -> None:
+        """Draw scenarios by weights, from each market's next episode on; running episodes keep theirs.
+
+        A captured CUDA graph and a compiled program see them too. The weights are rounded so that a scenario's
+        probability is within 2^-32 of its share; docs/environment.md has the rule. They are part of saved states and
+        clones. The call waits for a GPU.
+
+        Args:
+            weights: `[S]`, finite numbers from 0, not all 0, NumPy or torch, on any device; a scenario of weight 0 is
+                never drawn. None: all are as likely.
+
+        Raises:
+            TypeError, ValueError: Naming what came and what is allowed; nothing has changed then.
+        """
+        self.core.set_scenario_weights(weights)
+
+    @property
+    def scenario_weights(self) -> torch.Tensor | None:
+        """With which probability an episode draws each scenario, float64 `[S]`; None without `randomise`."""
+        return self.core.scenario_weights
 
     def set_task(self, **changes: Any) -> None:
         """Change rewards and penalties from the next step on; see `EnvCore.set_task`."""
@@ -126,11 +147,14 @@ def check_role(task: type[Task], replace: Any) -> str:
     return task.role
 
 
-def check_options(options: Any) -> Any:
-    """Return the reset mask of the options, or None."""
+def check_options(options: Any, *allowed: str) -> tuple[Any, ...]:
+    """Return the options of a reset by the names that are allowed, None where there are none."""
     if options is None:
-        return None
-    unknown = set(check_dict("options", options, "None, or {'reset_mask': mask}")) - {"reset_mask"}
+        return (None,) * len(allowed)
+    names = " and ".join(map(repr, allowed))
+    given = check_dict("options", options, f"None, or a dict with {names}")
+    unknown = set(given) - set(allowed)
     if unknown:
-        raise ValueError(f"options: got the unknown key {show(min(unknown, key=show))}, allowed is 'reset_mask'")
-    return options.get("reset_mask")
+        said = f"allowed {'are' if len(allowed) > 1 else 'is'} {names}"
+        raise ValueError(f"options: got the unknown key {show(min(unknown, key=show))}, {said}")
+    return tuple(given.get(name) for name in allowed)

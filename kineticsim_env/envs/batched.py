@@ -183,12 +183,12 @@ class BatchedParallelEnv(BaseMarketEnv):
         Returns:
             Observations float32 `[M, n, F]` by role, and `{"active": bool [M, n] by role}`.
         """
-        mask = check_options(options)
+        mask, scenario = check_options(options, "reset_mask", "scenario")
         if not self._was_reset and mask is not None:
             raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
         if not self._was_reset and seed is None:
             seed = int(np.random.default_rng().integers(2**62))
-        self.core.reset(seed, mask)
+        self.core.reset(seed, mask, scenario)
         self._was_reset = True
         torch.logical_not(self._ended, out=self._active)
         return self._handed_out(self._observation), self._infos_of_all()

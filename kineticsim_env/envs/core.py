@@ -18,8 +18,16 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
+from kineticsim_env.envs.opponents import DRAWN, Opponents
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
+from kineticsim_env.envs.scenario_weights import (
+    THRESHOLDS,
+    check_scenario,
+    check_thresholds,
+    check_weights,
+    thresholds_of,
+)
 from kineticsim_env.envs.scenarios import (
     as_table,
     check_replaced,
@@ -36,7 +44,7 @@ from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, WHOLE, Task, observation_size
-from kineticsim_env.tasks.many_learners import check_targets
+from kineticsim_env.tasks.many_learners import check_targets, task_of_all
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 
@@ -51,7 +59,9 @@ class EnvCore:
         host: Whether the tensors are in host memory.
         extras: Columns that observations have behind all others, names of `tasks.base.EXTRAS` in its order.
         eager: Steps in a few microseconds, where it can.
-        own: Plays steps with functions of the user's; None without any.
+        own: Plays steps with functions of the user's; None without any, and without opponents.
+        opponents: Plays the slots behind the one learner's; None without any.
+        learners: How many slots, from the first one on, the user plays.
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
@@ -71,14 +81,15 @@ class EnvCore:
         if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
             task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
         drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
-        self.values = TaskValues(task, roles, num_markets, drawn)
+        self.settings, self.roles = settings, tuple(roles)
+        self.values = TaskValues(task, roles, num_markets, drawn, others=self._others(task))
         task = self.values.task
         if drawn:
             check_targets(task, roles, task.market_config(config))
-        self.settings, self.roles = settings, tuple(roles)
         self.extras = (*settings.extras, *self.values.names)
         begin = layout.observation_length(config.is_continuous, len(settings.extras))
         self.task: Any = task.with_columns(self.values.columns(begin))
+        self.learners = len(self.roles) - len(settings.seats)
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
@@ -113,6 +124,7 @@ class EnvCore:
         if settings.own is not None:
             self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
         self.own = None if settings.own is None else OwnStep(settings.own, self)
+        self.opponents = Opponents(settings.seats, self) if settings.seats else None
 
     def _connect(self) -> None:
         """Take what belongs to the simulator, and allocate what goes with it."""
@@ -167,6 +179,13 @@ class EnvCore:
             return getattr(self.own, name)(role)
         return (self.tensors if tensors is None else tensors)[name][:, slots, : self.observation_size(role)]
 
+    def seen_by_opponent(self, slot: int) -> torch.Tensor:
+        """Return the view of what an opponent sees, float32 `[M, F]`, as a learner of its role does."""
+        seen = None if self.own is None else self.own.seen_by_opponent(slot)
+        if seen is None:
+            seen = self.tensors["observation"][:, slot, : self.observation_size(self.roles[slot])]
+        return seen
+
     @property
     def final_info(self) -> torch.Tensor | None:
         """What was known before any reset, float64 `[I, M]`, live; None where it was not asked for."""
@@ -205,6 +224,35 @@ class EnvCore:
         self._use_scenarios(table, values, self._warm_starts.run(table))
         self.prepare_step()
 
+    @property
+    def num_scenarios(self) -> int:
+        """How many scenarios there are, 0 for none."""
+        return 0 if self.scenarios is None else num_rows(self.scenarios)
+
+    @one_at_a_time
+    def set_scenario_weights(self, weights: Any) -> None:
+        """Draw scenarios by weights, from each market's next episode on; see `BaseMarketEnv.set_scenario_weights`."""
+        if self.scenarios is None:
+            raise ValueError(
+                "set_scenario_weights: got an environment without scenarios, allowed is one made with randomise=..."
+            )
+        scenarios = self.num_scenarios
+        thresholds = np.zeros(scenarios, np.int64)
+        if weights is not None:
+            thresholds = thresholds_of(check_weights(weights, scenarios))
+        self._engine.check_sizes()
+        self._engine.scenario_thresholds.copy_(torch.from_numpy(thresholds))  # in place: captured graphs read it
+
+    @property
+    def scenario_weights(self) -> torch.Tensor | None:
+        """With which probability an episode draws each scenario, float64 `[S]`; None without scenarios."""
+        if self.scenarios is None:
+            return None
+        thresholds = self._engine.scenario_thresholds
+        alike = torch.from_numpy(thresholds_of(np.ones(len(thresholds)))).to(self.device)
+        thresholds = torch.where(thresholds[-1] == 0, alike, thresholds)
+        return torch.diff(thresholds, prepend=thresholds.new_zeros(1)).double() / 2.0**32
+
     def _use_scenarios(
         self,
         table: MarketConfig,
@@ -233,7 +281,9 @@ class EnvCore:
         """Return settings that differ as a table of scenarios draws them, with the columns that there are."""
         settings, task = self.settings, self.task if task is None else task
         drawn = draw_task_settings(randomise, task, settings.num_scenarios, settings.scenario_seed)
-        values = TaskValues(task, self.roles, self.simulator.num_markets, drawn, like=self.values)
+        values = TaskValues(
+            task, self.roles, self.simulator.num_markets, drawn, like=self.values, others=self._others(task)
+        )
         check_targets(values.task, self.roles, values.task.market_config(settings.config))
         return values
 
@@ -266,15 +316,23 @@ class EnvCore:
         self._hand_over_task()
         self._engine.state_changed()
 
+    def _task_of_all(self) -> Any:
+        """Return the settings of all slots, those of opponents too."""
+        return self._others(self.task) or self.task
+
+    def _others(self, task: Any) -> Any:
+        """Return a task with the settings that opponents need, None without any."""
+        return task_of_all(task, task.market_config(self.settings.config)) if self.settings.seats else None
+
     def _hand_over_task(self) -> None:
         self._engine.set_task(
-            self.task.to_params(
+            self._task_of_all().to_params(
                 self.roles,
                 autoreset=DISABLED if self.settings.own and self.autoreset == SAME_STEP else self.autoreset,
                 stagger=self.settings.stagger,
                 bank_size=self._warm_starts.size,
                 bank_owner=self._warm_starts.owner,
-                scenarios=num_rows(self.scenarios) if self.scenarios is not None else 0,
+                scenarios=self.num_scenarios,
                 extras=self.extras,
                 value_scale=self.values.scale,
             )
@@ -292,7 +350,9 @@ class EnvCore:
                 free = [field for field in CHANGEABLE if hasattr(self.task, field) and field not in self.values.drawn]
                 raise ValueError(f"set_task: got the field {name!r}, allowed are {', '.join(free)}")
         task, drawn = self.task.replace(**changes), self.values.drawn
-        values = TaskValues(task, self.roles, self.simulator.num_markets, drawn, like=self.values)
+        values = TaskValues(
+            task, self.roles, self.simulator.num_markets, drawn, like=self.values, others=self._others(task)
+        )
         with Uninterrupted():
             self.task, self.values = values.task.with_columns(self.task.columns), values
             if values.rows is not None:
@@ -304,12 +364,13 @@ class EnvCore:
     # Reset and step ---------------------------------------------------------------------------------------------------
 
     @one_at_a_time
-    def reset(self, seed: Any = None, mask: Any = None) -> None:
+    def reset(self, seed: Any = None, mask: Any = None, scenario: Any = None) -> None:
         """Begin an episode: with a seed episode 0, else the next one of the same random stream.
 
         Args:
             seed: None, an int s (market m is seeded s + m), or one per market.
             mask: bool `[M]`, the markets to reset, at least one; None is all.
+            scenario: That of the episodes that begin, for all markets or one per market; -1 or None is drawn.
 
         Raises:
             MarketError: If an error word was set since the last look; nothing is reset then, and a second call goes
@@ -321,6 +382,9 @@ class EnvCore:
         chosen = None if mask is None else check_mask("reset_mask", mask, simulator.num_markets, self.device)
         if chosen is not None and not bool(chosen.any()):
             raise ValueError("reset_mask: got no True, allowed is a mask with at least one True, or None for all")
+        asked = None
+        if scenario is not None:
+            asked = check_scenario(scenario, simulator.num_markets, self.num_scenarios, self.device)
         self.check_errors()
         if chosen is not None and self.own is not None:
             self.own.check_whole()
@@ -336,13 +400,15 @@ class EnvCore:
                 if counts is not None:
                     simulator._take_counts(counts)
                     self._use_bank(bank)
-            self._engine.launch(ENV_RESET, reset_mask=chosen)
+            self._engine.launch(ENV_RESET, reset_mask=chosen, reset_scenario=asked)
             if chosen is None:
                 self.fills.zero_()
             else:
                 self.fills.masked_fill_(chosen[:, None, None], 0)
         if self.own is not None:
             self.own.opened(chosen)
+        if self.opponents is not None:
+            self.opponents.begin(chosen)
         self.prepare_step()
 
     @property
@@ -373,13 +439,19 @@ class EnvCore:
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
             return
         self.own.begin()
-        (tensor,) = given.values()
+        ((name, tensor),) = given.items()
+        if self.opponents is not None:
+            given[name] = tensor = self.opponents.join(tensor)
         if not self._engine.step_at_once(tensor):
             self._engine.launch(ENV_STEP, auctions=self.auctions_per_step, **given)
         self.own.finish()
+        if self.opponents is not None:
+            self.opponents.follow()
 
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, or a user's function returned NaN on a GPU, and forget it."""
+        if self.opponents is not None:
+            self.opponents.check()
         self.simulator.check_errors()
         if self.own is not None:
             self.own.check_numbers()
@@ -394,17 +466,21 @@ class EnvCore:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of the whole state, the environment's part of it included.
 
-        With scenarios `parameters` are those that each market plays, and `scenarios` is the table that its next
-        episode draws from, so that a like environment goes on whatever its own table is.
+        With scenarios `parameters` are those that each market plays, `scenarios` is the table that its next episode
+        draws from, and `scenario_thresholds` are the weights that it draws by, so that a like environment goes on
+        whatever its own table is.
         """
         if self.own is not None:
             self.own.check_numbers()
         saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in self._saved}
         saved["fills"] = self.fills.clone()
+        if self.opponents is not None:
+            saved[DRAWN] = self.opponents.drawn.clone()
         saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
             saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios, self.values.drawn))
+            saved[THRESHOLDS] = self._engine.scenario_thresholds.clone()
         return saved
 
     @torch.inference_mode(False)
@@ -429,6 +505,8 @@ class EnvCore:
         if self.settings.own is not None and self.own is not None:
             twin.own = OwnStep(self.settings.own, twin)
             twin.own.take_over(self.own)
+        if self.opponents is not None:
+            twin.opponents = self.opponents.clone(twin)
         twin.prepare_step()
         return twin
 
@@ -457,22 +535,28 @@ class EnvCore:
             TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
         """
         simulator = self.simulator
-        of_scenarios = (saved_states.PARAMETERS, saved_states.SCENARIOS) if self.scenarios is not None else ()
-        saved_states.check_names(saved, simulator.tensors, self._saved, ["fills"], of_scenarios)
+        names = (saved_states.PARAMETERS, saved_states.SCENARIOS, THRESHOLDS)
+        of_scenarios = names if self.scenarios is not None else ()
+        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
+        if self.opponents is not None:
+            held[DRAWN] = self.opponents.drawn
+        saved_states.check_names(saved, simulator.tensors, held, of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
-        table, values, present = self.scenarios, self.values, self._engine.parameters()
+        table, values, present, thresholds = self.scenarios, self.values, self._engine.parameters(), None
         if of_scenarios:
             table, values = read_scenarios(saved, self._read_scenarios)
             present = saved_states.take(saved, saved_states.PARAMETERS, present)
             check_parameters(present, self.config, table)
+            like = torch.zeros(num_rows(table), dtype=torch.int64, device=self.device)
+            thresholds = saved_states.take(saved, THRESHOLDS, like).clone()
+            check_thresholds(thresholds)
         checked = simulator._checked_state(saved, present)
-        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
         for name, tensor in held.items():
             checked[name] = self._engine.own_copy(saved_states.take(saved, name, tensor))
         check_environment_ranges(
             checked,
             present,
-            self.task,
+            self._task_of_all(),
             self.roles,
             [self._space(role) for role in self.roles],
             levels=self.config.num_levels,
@@ -480,13 +564,16 @@ class EnvCore:
             scenarios=table is not None,
             values=self.values,
         )
+        if self.opponents is not None:
+            self.opponents.check_saved(checked)
         counts = simulator._draw_counts(checked["seed"])
         bank: dict[str, torch.Tensor] = {}
         if counts is not None or table != self.scenarios:
             bank = self._warm_starts.run(table, checked["seed"], counts)
         with Uninterrupted():  # from here on nothing can fail
-            if table is not None:
+            if table is not None and thresholds is not None:
                 self._use_scenarios(table, values, bank, present)
+                self._engine.scenario_thresholds.copy_(thresholds)
             simulator._take_state(checked, counts)
             if counts is not None:
                 self._use_bank(bank)
@@ -494,6 +581,8 @@ class EnvCore:
                 tensor.copy_(checked[name])
             if self.own is not None:
                 self.own.opened()
+            if self.opponents is not None:
+                self.opponents.begin(draw=False)  # no state has the memories of policies
             torch.logical_or(self.tensors["terminated"], self.tensors["truncated"], out=self.tensors["over"])
         self.prepare_step()
         saved_states.warn_of(differences, stacklevel=5)

@@ -35,7 +35,7 @@ class EagerStep:
             outputs: Views of the core's tensors, of contiguous rows.
         """
         self._shape, self._dtype = shape, dtype
-        self._engine.outputs = list(outputs)
+        self._engine.hand_out(list(outputs))
 
     @property
     def outputs(self) -> list[torch.Tensor]:

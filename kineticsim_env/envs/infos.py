@@ -14,9 +14,12 @@ from kineticsim_env.runtime import layout
 MARKET_INFOS, SLOT_INFOS = (tuple(layout.ENUMS[name]) for name in ("MarketInfo", "SlotInfo"))
 
 
-def info_of_one(rows: Any) -> dict[str, Any]:
-    """Return what is known of markets with one slot each, float64 `[M]` by name: views of rows `[I, M]`."""
-    return dict(zip((*MARKET_INFOS, *SLOT_INFOS), rows, strict=True))
+def info_of_one(rows: Any, slot: int = 0) -> dict[str, Any]:
+    """Return what is known of markets and one slot of each, float64 `[M]` by name: views of rows `[I, M]`."""
+    markets = len(MARKET_INFOS)
+    slots = (len(rows) - markets) // len(SLOT_INFOS)
+    known = rows if slots == 1 else (*rows[:markets], *rows[markets + slot :: slots])
+    return dict(zip((*MARKET_INFOS, *SLOT_INFOS), known, strict=True))
 
 
 def info_of_slots(rows: torch.Tensor, slots: slice) -> dict[str, torch.Tensor]:

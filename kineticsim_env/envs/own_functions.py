@@ -95,7 +95,13 @@ class Own:
 
 
 def own_functions(
-    task: Mapping[str, Any], features: Any, terminate: Any, roles: Sequence[str], many: bool = False
+    task: Mapping[str, Any],
+    features: Any,
+    terminate: Any,
+    roles: Sequence[str],
+    *,
+    many: bool = False,
+    always: bool = False,
 ) -> tuple[Own | None, dict[str, Any]]:
     """Return the functions among an environment's arguments, None without any, and the task's own fields.
 
@@ -105,6 +111,7 @@ def own_functions(
         terminate: A function, likewise.
         roles: Of the learners.
         many: Whether arguments may be dicts by role.
+        always: Return functions, none of them the user's, also where there are none: steps are judged by the host.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
@@ -119,7 +126,7 @@ def own_functions(
             of = f"{name}[{role!r}]" if isinstance(value, Mapping) else name
             by_role[role][name] = _check_features(of, one) if name == "features" else _check(name, of, one)
     own = Own({role: OwnFunctions(**functions) for role, functions in by_role.items()}, many)
-    return (own if any(own.about().values()) else None), fields
+    return (own if always or any(own.about().values()) else None), fields
 
 
 def roles_in(learners: Any) -> tuple[str, ...]:

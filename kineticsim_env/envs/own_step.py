@@ -30,7 +30,7 @@ _FLOATS, _BOOL = (torch.float32, torch.float64), (torch.bool,)
 
 
 class _Group:
-    """The learners of one role: their functions, and the views that these are given and write to."""
+    """The learners of one role, or an opponent: their functions, and the views that these are given and write to."""
 
     def __init__(self, role: str, functions: OwnFunctions, slots: slice, many: bool) -> None:
         self.role, self.functions, self.slots, self.many = role, functions, slots, many
@@ -38,11 +38,11 @@ class _Group:
 
     def of_slots(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the view [M, n, ...] of rows [M, K, ...], or [M, ...] of the one learner."""
-        return rows[:, self.slots] if self.many else rows[:, 0]
+        return rows[:, self.slots] if self.many else rows[:, self.slots.start]
 
     def known(self, info: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return what is known by name."""
-        return info_of_slots(info, self.slots) if self.many else info_of_one(info)
+        return info_of_slots(info, self.slots) if self.many else info_of_one(info, self.slots.start)
 
     def connect(
         self, tensors: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor], before: torch.Tensor, size: int
@@ -91,10 +91,15 @@ class OwnStep:
         self._before = torch.zeros_like(info)
         self.final_info = torch.zeros_like(info) if core.settings.final_info and restart else info
         self.failed, self.made, self._host = False, False, info.device.type == "cpu"
-        self._groups = {
+        self._groups: dict[str | int, _Group] = {  # by role, and opponents that see as the learner does by slot
             role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
             for role, functions in own.by_role.items()
         }
+        self._ended_of_learner = tensors["ended"][:, :1] if core.settings.seats else None
+        if core.settings.seats and (features := own.by_role[roles[0]].features):
+            for slot in (slot for slot, role in enumerate(roles) if slot and role == roles[0]):
+                group = _Group(roles[0], OwnFunctions(features=features), slice(slot, slot + 1), False)
+                self._groups[slot] = group
         self._paid = info[len(info) - len(roles) :]  # the rows of the episodes' returns
         assert SLOT_INFOS[-1] == "episode_return"
         self._reward_by_slot = tensors["reward"].t()
@@ -104,8 +109,8 @@ class OwnStep:
         self._terminates = any(functions.terminate for functions in own.by_role.values())
         self._sees = any(functions.features for functions in own.by_role.values())
         self._sums = torch.zeros_like(tensors["reward"])  # of all that functions returned: NaN and infinity stay in it
-        for role, group in self._groups.items():
-            group.connect(tensors, state, self._before, core.observation_size(role))
+        for group in self._groups.values():
+            group.connect(tensors, state, self._before, core.observation_size(group.role))
         self._call_all_once()
         for group in self._groups.values():
             group.allocate(info.device, restart is not None and self._sees)
@@ -150,6 +155,9 @@ class OwnStep:
         try:
             if self._terminates:
                 self._end_episodes()
+            if self._ended_of_learner is not None:  # a market's episode is its learner's, whatever opponents do
+                self._tensors["ended"].logical_or_(self._ended_of_learner)
+                self._tensors["done"].copy_(self._ended_of_learner[:, 0])
             if self._pays:
                 self._pay()
             if self._sees:
@@ -300,6 +308,10 @@ class OwnStep:
     def observation(self, role: str) -> torch.Tensor:
         """Return the role's observations, float32 `[M, F]` or `[M, n, F]`, live."""
         return self._groups[role].observation if self._sees else self._groups[role].built_in
+
+    def seen_by_opponent(self, slot: int) -> torch.Tensor | None:
+        """Return what an opponent of the learner's role sees with the user's features, `[M, F]`; None of any other."""
+        return self._groups[slot].observation if slot in self._groups else None
 
     def final_observation(self, role: str) -> torch.Tensor:
         """Return those before any reset, likewise."""

@@ -10,27 +10,30 @@
 | Agents | `["maker_0", "maker_1", "momentum_0", "noise_0", "executor_0"]` |
 | Action shape | maker (4,), others (2,); discrete: 49 and 15 choices |
 | Action values | [-1, 1] |
-| Observation shape | maker, executor (37,), others (36,); under continuous trading (39,) |
+| Observation shape | maker, executor, fundamental (37,), others (36,); under continuous trading (39,) |
 | Observation values | [-1, 1] |
-| State shape | (30 + 7 per maker or executor + 6 per other,); under continuous trading (30 + 9 per agent,) |
+| State shape | 30, and of each agent its shape less 30 |
 | State values | [-1, 1] |
 
-A maker, momentum or noise learner takes the place of a built-in agent of its class, and stays in its role; an executor
-or a trader is added to them. A **maker** quotes both sides and is paid as in `MarketMakingTask`; a **momentum** learner
-trades in the direction of the last return and chooses price and size, paid alike; a **noise** learner has a random
-quantity to buy or to sell in the episode, chooses price and size, and pays what its trades cost against the mark at the
-decision, and `leftover_penalty` ticks for each unit left at the end; an **executor** has the block of `ExecutionTask`,
-and a **trader** is that of `TradingTask`.
+A maker, momentum, noise or fundamental learner takes the place of a built-in agent of its class, and stays in its role;
+an executor or a trader is added to them. A **maker** quotes both sides and is paid as in `MarketMakingTask`; a
+**momentum** learner trades in the direction of the last return and chooses price and size, paid alike; a **noise**
+learner has a random quantity to buy or to sell in the episode, chooses price and size, and pays what its trades cost
+against the mark at the decision, and `leftover_penalty` ticks for each unit left at the end; an **executor** has the
+block of `ExecutionTask`, and a **trader** is that of `TradingTask`. A **fundamental** learner is a trader that sees
+what informed agents see.
 
-**Actions.** Continuous, a maker: as in `MarketMakingTask`; a trader: as in `TradingTask`; the others: aggression, from
-`max_offset` ticks behind the mid (-1) to as many through it (+1), and size from 0 (-1) to `max_qty` (+1). Discrete, the
-others: 0 holds, else `1 + 2 * i + j` is an order at (-6, -3, -1, 0, 1, 3, 6)[i] ticks through the mid of half (j = 0)
-or all of `max_qty`.
+**Actions.** Continuous, a maker: as in `MarketMakingTask`; a trader or fundamental learner: as in `TradingTask`; the
+others: aggression, from `max_offset` ticks behind the mid (-1) to as many through it (+1), and size from 0 (-1) to
+`max_qty` (+1). Discrete, the others: 0 holds, else `1 + 2 * i + j` is an order at (-6, -3, -1, 0, 1, 3, 6)[i] ticks
+through the mid of half (j = 0) or all of `max_qty`.
 
 **Observations.** The market's 30 features of `MarketMakingTask` and the agent's own: those of `MarketMakingTask`,
 `ExecutionTask` or `TradingTask`; a momentum or noise learner's are a trader's, with the side that it trades on (33),
-and for a noise learner what is left to trade, signed, as a share of `max_target` (30). Under continuous trading all end
-with what is ahead of the agent's bid and ask in their queues (37, 38).
+and for a noise learner what is left to trade, signed, as a share of `max_target` (30). A fundamental learner's are a
+trader's, and the fundamental price less the mid, s(half ticks, 16) (36). Under continuous trading all end with what is
+ahead of the agent's bid and ask in their queues (37, 38). With `see_fundamental=True` every agent sees the fundamental
+price, likewise, behind all these: rows are (38,), or under continuous trading (40,).
 
 **Episode end.** Each agent's own: truncation after `horizon` decisions (an executor terminates there, what is left of
 its block being forced through the market); termination when its block is done, or when `max_loss` is set and it has
@@ -87,7 +90,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     Infos are, for each agent, `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), and `bought` and
     `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of floats of the
     names in `docs/environment.md`, and `_final_info`, whether the agent's episode ended. With `action_mask=True` there
-    is `action_mask`, int8 `[C]`.
+    is `action_mask`, int8 `[C]`; with `randomise`, `scenario`.
     """
 
     metadata = {
@@ -122,8 +125,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         """Open the market.
 
         Args:
-            learners: How many learners of each role, of `"maker"`, `"momentum"`, `"noise"`, `"executor"` and
-                `"trader"`; 32 at most. None is two makers, a momentum and a noise learner.
+            learners: How many learners of each role, of `"maker"`, `"momentum"`, `"noise"`, `"executor"`,
+                `"trader"` and `"fundamental"`; 32 at most. None is two makers, a momentum and a noise learner.
             config: The market; it must have as many built-in agents of each class that is replaced.
             preset: The market where `config` is None.
             engine: As in `Simulator`; `"auto"` is the C++ engine.
@@ -194,7 +197,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
         Args:
             seed: An int, or None; the first time None draws one.
-            options: Not used.
+            options: `{"scenario": s}` is the scenario of the episode, -1 one that is drawn; others are not used.
 
         Returns:
             Observations and infos by agent.
@@ -205,7 +208,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         elif generator is None:
             generator, _ = seeding.np_random()
             seed = int(generator.integers(2**62))
-        self.core.reset(seed)
+        self.core.reset(seed, scenario=options.get("scenario") if isinstance(options, Mapping) else None)
         self._np_random = generator
         self._was_reset = True
         if self._viewer:
@@ -339,6 +342,9 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             self.possible_agents[slot]: {name: column[slot] for name, column in zip(names, columns, strict=True)}
             for slot in playing
         }
+        if self.core.num_scenarios:
+            for info in infos.values():
+                info["scenario"] = int(self.core.tensors["scenario"])
         if self._has_mask:
             for slot in playing:
                 mask = self._masks[slot].update()[0, 0].cpu().numpy().astype(np.int8)

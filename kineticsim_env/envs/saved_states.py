@@ -56,7 +56,7 @@ def check_environment_ranges(
     """
     check = Ranges(saved)
     elapsed, done = saved["elapsed"].long(), saved["done"]
-    own = _checked_settings(check, saved, values)
+    own = _checked_settings(check, saved, values, task)
     horizon = own("horizon")[:, 0]
     check.refuse("elapsed", (elapsed < 0) | (elapsed > horizon), f"0 to {task.horizon}")
     check.refuse("done", (elapsed == horizon) & ~done, f"True at the horizon, {task.horizon}")
@@ -100,13 +100,13 @@ def check_environment_ranges(
 
 
 def _checked_settings(
-    check: Ranges, saved: Mapping[str, torch.Tensor], values: TaskValues
+    check: Ranges, saved: Mapping[str, torch.Tensor], values: TaskValues, task: Any
 ) -> Callable[[str], torch.Tensor]:
     """Refuse settings of the task that no market can have; returns a function that finds one, int64 `[M, K]`."""
-    places, task = layout.ENUMS["TaskValue"], values.task
+    places = layout.ENUMS["TaskValue"]
     if values.rows is None:
         shape = saved["inventory"].shape
-        return lambda name: torch.full(shape, getattr(task, name), device=saved["inventory"].device)
+        return lambda name: torch.full(shape, getattr(task, name, 0), device=saved["inventory"].device)
     found, present = saved["task_values"], torch.from_numpy(values.rows).to(saved["task_values"].device)
     check.refuse("task_values", ~found.isfinite(), "a finite number")
     for name, place in places.items():

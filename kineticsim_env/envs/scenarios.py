@@ -2,7 +2,7 @@
 
 `make_scenarios` turns what users ask for into an ensemble `MarketConfig`, one row per scenario, checked like any
 config. The engines hold its rows; a reset picks one by the episode's own random word (`kScenarioWord`), with warm
-starts of its own.
+starts of its own. By which weights, or which one a caller asks for: scenario_weights.py.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from kineticsim_env.config import MarketConfig, make_config
+from kineticsim_env.envs.opponents import Seat
 from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
@@ -44,6 +45,7 @@ class EnvSettings:
         final_info: Whether infos say what was known before any reset.
         see_fundamental: Whether every learner sees the fundamental price.
         own: Functions of the user's, checked; None without any.
+        seats: The slots behind the learner's that policies play, checked; none without opponents.
     """
 
     config: Any = None
@@ -61,6 +63,7 @@ class EnvSettings:
     final_info: bool = False
     see_fundamental: bool = False
     own: Own | None = None
+    seats: tuple[Seat, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the fields; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""

@@ -35,7 +35,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     Infos are Python numbers: `inventory`, `cash` (ticks x units), `fees` (thousandths of a tick), `mid_price`, and
     `bought` and `sold` in the last decision. With `final_info=True` each step's also have `final_info`, a dict of
     floats of the names in `docs/environment.md`, and `_final_info`, whether the episode ended. With `action_mask=True`
-    there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`.
+    there is `action_mask`, int8 `[C]`, as in `MarketVectorEnv`; with `randomise`, `scenario`.
     """
 
     task_type: ClassVar[type[Task]]
@@ -110,17 +110,18 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
 
         Args:
             seed: An int, or None; the first time None draws a seed from `np_random`.
-            options: None or an empty dict.
+            options: None, or `{"scenario": s}`: the scenario of the episode, -1 for one that is drawn.
 
         Returns:
             Observation float32 `[F]`, and the infos of the class.
         """
-        if check_options(options) is not None:
-            raise ValueError("options: got 'reset_mask', allowed is None: there is one market")
+        mask, scenario = check_options(options, "reset_mask", "scenario")
+        if mask is not None:
+            raise ValueError("options: got 'reset_mask', allowed is 'scenario': there is one market")
         super().reset(seed=seed)
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
-        self.core.reset(seed)
+        self.core.reset(seed, scenario=scenario)
         self._was_reset = True
         if self._viewer:
             self._viewer.update()
@@ -180,6 +181,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         slot = self.core.simulator.tensors
         bought, sold = self.core.fills[0, 0].tolist()
         mask = {"action_mask": self._masks.update()[0, 0].cpu().numpy().astype(np.int8)} if self._masks else {}
+        scenario = {"scenario": int(self.core.tensors["scenario"])} if self.core.num_scenarios else {}
         return {
             "inventory": int(slot["inventory"]),
             "cash": int(slot["cash"]),
@@ -188,6 +190,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             "bought": bought,
             "sold": sold,
             **mask,
+            **scenario,
         }
 
 

@@ -39,6 +39,7 @@ class TaskValues:
         markets: int,
         drawn: Mapping[str, np.ndarray],
         like: TaskValues | None = None,
+        others: Any = None,
     ) -> None:
         """Give every slot its settings.
 
@@ -48,6 +49,7 @@ class TaskValues:
             markets: M.
             drawn: Settings that scenarios draw, float64 `[C]` by name.
             like: What the environment was made with, whose columns and scales stay.
+            others: A task that has settings which opponents' roles need and the learner's task lacks.
 
         Raises:
             TypeError, ValueError: Naming the setting, what came and what is allowed.
@@ -58,7 +60,7 @@ class TaskValues:
             task.replace(**{name: _as_given(drawn[name].min())})  # the smallest, too, has to go with the others
         largest = {name: _as_given(values[np.abs(values).argmax()]) for name, values in drawn.items()}
         self.task = task.replace(**(largest if like is None else {name: getattr(like.task, name) for name in drawn}))
-        self.drawn = dict(drawn)
+        self.drawn, self._others = dict(drawn), others
         self.names = tuple(name for name in MAY_DIFFER if name in task.each or name in drawn)
         self._check_columns(like)
         self.names = self.names if like is None else like.names
@@ -76,7 +78,7 @@ class TaskValues:
     def _fill_rows(self, roles: tuple[str, ...], markets: int) -> None:
         self.rows = np.zeros((markets, len(roles), len(_PLACE)))
         for name in MAY_DIFFER:
-            given = self.task.each.get(name, getattr(self.task, name, 0))
+            given = self.task.each.get(name, self._setting(name))
             if isinstance(given, np.ndarray):
                 given = _in_rows(name, given, self.rows.shape[:2], many=self.task.role is None)
             self._put(self.rows, name, 0 if given is None else given, roles)
@@ -95,7 +97,10 @@ class TaskValues:
         executors = [slot for slot, role in enumerate(roles) if role == "executor"]
         if name == "block_qty" and executors:
             largest = rows[:, executors, _PLACE[name]].max(axis=1, keepdims=True)
-            rows[..., _PLACE["forced_auctions"]] = forced_auctions_of(largest, self.task.forced_qty)
+            rows[..., _PLACE["forced_auctions"]] = forced_auctions_of(largest, self._setting("forced_qty"))
+
+    def _setting(self, name: str) -> Any:
+        return getattr(self.task, name, getattr(self._others, name, 0))
 
     def _largest(self, name: str) -> float:
         """Return the largest size of a setting, of slots and of scenarios."""

@@ -6,6 +6,7 @@ hands it over.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
+from kineticsim_env.envs.opponents import check_opponents
 from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
@@ -29,6 +31,7 @@ from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, check_count, check_flag, is_whole
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
+from kineticsim_env.tasks.many_learners import slots_of
 
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
@@ -80,6 +83,9 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         features: Functions of `after` that return further features, as docs/own_environment.md has them. The task's
             `reward` may be a function, too, of `before` and `after`.
         terminate: A function of `before` and `after` that says where episodes terminate.
+        opponents: Who else is in the markets, for each role a list of policies, such as `{"maker": [a, b], "trader":
+            [c]}`: a slot of each role, played in each episode by one of the list, which the episode draws. Several
+            slots of a role are a list of such lists. `docs/many_learners.md` has the whole of it; see `set_opponents`.
         render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None. A step then also copies one market to
             the host.
         render_market: Which market is shown.
@@ -115,6 +121,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         max_episode_steps: int | None = None,
         features: Sequence[Function] | None = None,
         terminate: Function | None = None,
+        opponents: Mapping[str, Sequence[Any]] | None = None,
         render_mode: str | None = None,
         render_market: int = 0,
         **task: Any,
@@ -129,7 +136,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         check_choice("output", output, ("numpy", "torch"))
         few = output == "numpy" and self.num_envs < _FEW_MARKETS
         self._role = check_role(self.task_type, replace)
-        own, task = own_functions(task, features, terminate, (self._role,))
+        own, task = own_functions(task, features, terminate, (self._role,), always=opponents is not None)
         settings = EnvSettings(
             config=config,
             preset=preset,
@@ -147,6 +154,9 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             see_fundamental=see_fundamental,
             own=own,
         )
+        seats = check_opponents(opponents, settings.config, replace)
+        settings = dataclasses.replace(settings, seats=seats)
+        opponent_roles = tuple(seat.role for seat in seats)
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
@@ -155,7 +165,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             task = {**task, "horizon": max_episode_steps}
         task_settings = make_task(self.task_type, task)
         self._has_mask = check_action_mask(action_mask, task_settings.action_type)
-        self.core = EnvCore(self.num_envs, task_settings, (self._role,), (replace,), settings)
+        roles, slots = (self._role, *opponent_roles), (replace, *slots_of(opponent_roles))
+        self.core = EnvCore(self.num_envs, task_settings, roles, slots, settings)
         self._viewer = make_viewer(self.core, self.render_mode, render_market)
         self.output, self._copy = output, copy
         self._make_spaces()
@@ -205,20 +216,21 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             seed: An int s seeds market m with s + m and starts its random stream at episode 0; so does one int per
                 market. Seeds 1 and 2 share all markets but one: give several runs `run_seed(r)`. None goes on to the
                 next episode; the first time it draws a seed from `np_random`.
-            options: None, or `{"reset_mask": mask}` with a bool array or tensor `[M]` (at least one True): only those
-                markets are reset.
+            options: None, or a dict. `"reset_mask"`, a bool array or tensor `[M]` (at least one True): only those
+                markets are reset. `"scenario"`, an int or `[M]` of them: the scenarios of the episodes that begin, -1
+                where one is drawn as ever; markets that are not reset have none.
 
         Returns:
             Observations float32 `[M, F]` (of markets outside the mask, as they were), and infos, an empty dict or
             `action_mask`.
         """
-        mask = check_options(options)
+        mask, scenario = check_options(options, "reset_mask", "scenario")
         super().reset(seed=int(seed) if is_whole(seed) else None)
         if not self._was_reset and mask is not None:
             raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
-        self.core.reset(seed, mask)
+        self.core.reset(seed, mask, scenario)
         self._was_reset = True
         if self._viewer:
             self._viewer.update()
@@ -283,8 +295,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
         if self._own:
             raise TypeError(
-                "step: got reward, features or terminate of your own in a compiled program, allowed are built-in ones; "
-                "capture the step in a CUDA graph, or compile your functions"
+                "step: got reward, features or terminate of your own, or opponents, in a compiled program, allowed are "
+                "built-in ones, and none; capture the step in a CUDA graph, or compile your functions"
             )
         if self._has_mask:
             raise TypeError("step: got action_mask in a compiled program, allowed is an environment without")
@@ -344,6 +356,28 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             launcher = self.core.launcher
             return torch.ops.kineticsim.copies_of([self._views(launcher.named)[0]], launcher.number)[0]
         return self._observation
+
+    @property
+    def opponent(self) -> torch.Tensor:
+        """Which policy of its list plays each slot behind the learner's, int64 `[M, S]`, live; S = 0 without any."""
+        opponents = self.core.opponents
+        return opponents.drawn if opponents else self.core.tensors["elapsed"].new_zeros((self.num_envs, 0)).long()
+
+    @one_at_a_time
+    def set_opponents(self, opponents: Mapping[str, Sequence[Any]]) -> None:
+        """Replace the policies that play the other slots, from the next step on: to meet one's own former selves.
+
+        Episodes that begin from now on draw from the new lists. In a running one the policy at the place that it drew
+        plays on, so append to a list to change nothing for it; where there is no such place it draws anew. A captured
+        CUDA graph calls the policies that it was captured with: capture anew.
+
+        Args:
+            opponents: As the constructor's argument, of the same roles and as many slots.
+        """
+        core = self.core
+        if core.opponents is None:
+            raise ValueError("set_opponents: got an environment without opponents, allowed is one made with them")
+        core.opponents.replace(check_opponents(opponents, core.settings.config, core.simulator.slots[0]))
 
     def _was_loaded(self) -> None:
         self._was_reset = True

@@ -65,8 +65,9 @@ def _opening_value(core: EnvCore) -> torch.Tensor | float:
 
 
 def _of_roles(core: EnvCore, roles: tuple[str, ...]) -> torch.Tensor:
-    """Return which slots have one of these roles, bool `[K]`."""
-    return torch.tensor([role in roles for role in core.roles], device=core.device)
+    """Return which learners' slots have one of these roles, bool `[K]`."""
+    counted = [role in roles and slot < core.learners for slot, role in enumerate(core.roles)]
+    return torch.tensor(counted, device=core.device)
 
 
 def liquidate(simulator: Simulator, max_auctions: int = 10_000, slots: Any = None) -> torch.Tensor:

@@ -92,7 +92,7 @@ def evaluate(policy: Any, envs: Any, seed: int = HELD_OUT_SEED) -> Any:
     players = ManyPlayers(policy, base) if many else OnePlayer(policy)
     with standing_still(envs):
         counted = [part.cpu().numpy() for part in _play(players, envs, base.core, seed)]
-    results = [Evaluation(*(part[:, slot].copy() for part in counted)) for slot in range(len(base.core.roles))]
+    results = [Evaluation(*(part[:, slot].copy() for part in counted)) for slot in range(base.core.learners)]
     return dict(zip(base.possible_agents, results, strict=True)) if many else results[0]
 
 
@@ -111,6 +111,7 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
     pnl = torch.zeros_like(simulator.money)
     total, traded, held, lived = (torch.zeros_like(pnl) for _ in range(4))
     alive = torch.ones_like(pnl, dtype=torch.bool)
+    alive[:, core.learners :] = False  # opponents play, but nobody asks what they make
     for left in reversed(range(task.horizon)):
         held += simulator.inventory.abs() * alive
         lived += alive

@@ -42,7 +42,7 @@ class OnePlayer:
 
     def __init__(self, policy: Any) -> None:
         """Take a policy."""
-        self._policy = check_callable("policy", policy, _POLICY)
+        self._policy = _check_policy("policy", policy)
 
     def begin(self, mask: torch.Tensor) -> None:
         """Tell a policy with a memory that episodes begin, bool `[M]`."""
@@ -70,7 +70,7 @@ class ManyPlayers:
         if odd:
             raise ValueError(f"policy: got the entry {show(odd[0])}, allowed are {', '.join(known)}")
         for name, policy in given.items():
-            check_callable(f"policy[{name!r}]", policy, _POLICY)
+            _check_policy(f"policy[{name!r}]", policy)
             if isinstance(policy, RecurrentPolicy) and sum(policy is other for other in given.values()) > 1:
                 raise ValueError(
                     f"policy[{name!r}]: got a recurrent policy in several entries, allowed is a copy for each, or "
@@ -134,3 +134,10 @@ def standing_still(envs: Any) -> Generator[None]:
     finally:
         for wrapper in learning:
             wrapper.update_running_mean = True
+
+
+def _check_policy(name: str, policy: Any) -> Any:
+    """Return a policy. A class can be called too, but makes one."""
+    if isinstance(policy, type):
+        raise TypeError(f"{name}: got the class {policy.__name__}, allowed is {_POLICY}")
+    return check_callable(name, policy, _POLICY)

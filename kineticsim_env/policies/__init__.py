@@ -35,6 +35,7 @@ from kineticsim_env.policies.executors import (
     TimeWeighted,
     VolumeWeighted,
 )
+from kineticsim_env.policies.informed import InformedMaker, InformedTrader
 from kineticsim_env.policies.makers import (
     AvellanedaStoikov,
     FixedSpread,
@@ -61,6 +62,8 @@ __all__ = [
     "Hold",
     "HugeQuantity",
     "ImmediateExecution",
+    "InformedMaker",
+    "InformedTrader",
     "LastStep",
     "MeanReversionTrader",
     "MomentumTrader",

@@ -142,7 +142,7 @@ def unsquash(feature: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 def inventory_of(task: Any, observation: torch.Tensor) -> torch.Tensor:
-    """Read a maker's, momentum learner's or trader's inventory, in units, back from observations; `[M]`."""
+    """Read the inventory of a role that trades for profit, in units, back from observations; `[M]`."""
     seen = check_observation(observation)
     return inventory_in(check_task(task, ForProfit).seen_in(seen), seen)
 

@@ -261,7 +261,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class ForProfit:
-    """Settings of the roles that trade for profit: makers, traders, momentum learners."""
+    """Settings of the roles that trade for profit: makers, traders, fundamental and momentum learners."""
 
     inventory_limit: int | None = 40
     initial_inventory: int = 0

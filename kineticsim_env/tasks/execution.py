@@ -64,6 +64,9 @@ class ExecutionTask(ForBlocks, Task):
     built-in units before the learner's orders in their queues, s(units, 8): before its bid (37) and its ask (38), 0
     where it has none or it is off the grid.
 
+    With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 37, or under continuous trading at 39.
+
     ## Rewards
 
     Against the arrival price, the mid when the episode began (Perold 1988, "The implementation shortfall"), in ticks

@@ -60,6 +60,9 @@ class MarketMakingTask(ForProfit, Task):
     built-in units before the learner's quotes in their queues, s(units, 8): before its bid (37) and its ask (38), 0
     where it has none or it is off the grid.
 
+    With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 37, or under continuous trading at 39.
+
     ## Rewards
 
     `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.

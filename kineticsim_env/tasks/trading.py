@@ -58,6 +58,10 @@ class TradingTask(ForProfit, Task):
     built-in units before the learner's orders in their queues, s(units, 8): before its bid (37) and its ask (38), 0
     where it has none or it is off the grid; 36 is 0.
 
+    With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 37, or under continuous trading at 39. Of
+    call auctions 36 is 0 then.
+
     ## Rewards
 
     `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.

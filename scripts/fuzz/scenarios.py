@@ -29,7 +29,7 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
 
 
 def _move(pair: pairs.Pair, rng: np.random.Generator, saved: list[dict[str, Any]]) -> str:
-    kind = int(rng.integers(8))
+    kind = int(rng.integers(9))
     markets = pair.under_test.num_envs
     if kind <= 2:
         moves.advance(pair, rng)
@@ -49,11 +49,25 @@ def _move(pair: pairs.Pair, rng: np.random.Generator, saved: list[dict[str, Any]
         state = saved[int(rng.integers(len(saved)))]
         done = moves.together(pair, "load_state_dict()", lambda env: env.load_state_dict(state))
         return f"load_state_dict() {done[0]}"
+    if kind == 7:
+        weights = random_weights(rng)
+        done = moves.together(pair, f"weights({weights})", lambda env: env.set_scenario_weights(weights))
+        return f"set_scenario_weights({weights}) {done[0]}"
     mask = rng.random(markets) < 0.5
     seed = [None, int(rng.integers(2**40)), rng.integers(-(2**62), 2**62, markets)][int(rng.integers(3))]
-    options = {"reset_mask": mask} if rng.random() < 0.6 else None
+    options: dict[str, Any] = {"reset_mask": mask} if rng.random() < 0.6 else {}
+    if rng.random() < 0.4:
+        options["scenario"] = [2, -1, rng.integers(-1, 2, markets), rng.integers(-2, 9, markets)][int(rng.integers(4))]
     moves.together(pair, "reset", lambda env: env.reset(seed=seed, options=options))
     return f"reset({seed}, {options})"
+
+
+def random_weights(rng: np.random.Generator) -> Any:
+    """Return what `set_scenario_weights` takes, some of it for a table of another length, or none at all."""
+    scenarios = int(rng.integers(1, 8))
+    numbers = np.array([0.0, 0.0, 1.0, 1.0, 3.0, 1e-300, 1e300, np.nan, -1.0])
+    bad = 0 if rng.random() < 0.8 else 2
+    return [None, rng.choice(numbers[: 7 + bad], scenarios), rng.random(scenarios)][int(rng.integers(3))]
 
 
 def random_table(rng: np.random.Generator) -> dict[str, Any]:

@@ -151,6 +151,8 @@ def _by_target(target: Target, name: str, w: World) -> Any:
         return sized_config(fee=[1, 2, 3])
     if name == "randomise" and owner != "vector random" and short != "make_scenarios":
         return _ABSENT
+    if name == "weights":
+        return np.ones(3) if owner == "vector random" else _ABSENT
     if name == "learners":
         return {"maker": 1, "trader": 1}
     if name == "grid":

@@ -57,6 +57,7 @@ class NumpyEngine(Engine):
             self._args["params"] = {name: np.full(self._sizes["M"], values[0]) for name, values in table.items()}
         self._args |= {"scenario_params": table, "params_stride": 1}
         self._tables["scenario_params"], self._fits_task = len(table["fee"]), False
+        self.bind({"scenario_thresholds": self._uniform_thresholds(len(table["fee"]))})
 
     def parameters(self) -> torch.Tensor:
         """Return the parameters of every market; see `Engine.parameters`."""

@@ -182,7 +182,14 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool
 
 def draw_scenarios(args: dict[str, Any], m: Markets) -> None:
     """Give every market the parameters, and settings of the task, of the scenario that its new episode plays."""
-    m.scenario = bits(m.word(state.WORD_SCENARIO), 32, 32) * args["task"]["scenarios"] >> 32
+    word, thresholds = bits(m.word(state.WORD_SCENARIO), 32, 32), args["scenario_thresholds"]
+    if thresholds[-1] == 0:
+        m.scenario = word * args["task"]["scenarios"] >> 32
+    else:
+        m.scenario = np.searchsorted(thresholds[:-1], word, side="right")
+    if args.get("reset_scenario") is not None:
+        asked = args["reset_scenario"][m.rows]
+        m.scenario = np.where(asked >= 0, asked, m.scenario)
     for name, values in args["scenario_params"].items():
         args["params"][name][m.rows] = m.params[name] = values[m.scenario]
     if args.get("scenario_values") is not None:

@@ -1,0 +1,283 @@
+"""`Opponents`: policies that play further slots of a vector environment's markets, within its step.
+
+The learner has slot 0, and opponents the slots behind it. Each episode of each market draws one policy of every slot's
+list. All policies of a list are called with the observations of all markets, and the drawn one's actions are taken: so
+nothing depends on which was drawn but the actions, nothing waits for a GPU, and a step can be captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.engines.numpy.rules import EPISODE, GOLDEN
+from kineticsim_env.envs.actions import MOST_ACTION, check_actions
+from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.saved_states import Ranges
+from kineticsim_env.runtime.values import check_callable, check_dict, is_one_of, show
+from kineticsim_env.tasks.base import ACTION_SIZES, ROLES
+from kineticsim_env.tasks.many_learners import built_in_agents
+
+if TYPE_CHECKING:
+    from kineticsim_env.envs.core import EnvCore
+
+DRAWN = "opponent"  # the name in saved states of which policies were drawn
+_FIRST_WORD = (1 << 30) + 32  # word 2^30 + 32 + k of an episode draws the policy of slot k
+_DICT = "a dict of lists of policies by role, such as {'maker': [policy]}"
+_LIST = "a list of policies, or for several slots a list of such lists"
+
+
+# What users give ------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Seat:
+    """One slot, and who may play it.
+
+    Attributes:
+        role: The slot's, one of `ROLES`.
+        name: What errors call the list.
+        policies: To draw from.
+    """
+
+    role: str
+    name: str
+    policies: tuple[Any, ...]
+
+
+def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tuple[Seat, ...]:
+    """Return the slots behind the learner's, in the order of the dict; none for None.
+
+    Args:
+        given: For each role a list of policies, which is one slot; or a list of such lists, one per slot.
+        config: The market, whose built-in agents some roles replace.
+        replace: The class whose place the learner takes, None if it is added.
+
+    Raises:
+        TypeError, ValueError: Naming the entry, what came and what is allowed.
+    """
+    if given is None:
+        return ()
+    seats: list[Seat] = []
+    for role, slots in check_dict("opponents", given, _DICT).items():
+        if not is_one_of(role, ROLES):
+            raise ValueError(f"opponents: got the role {show(role)}, allowed are {', '.join(map(repr, ROLES))}")
+        name = f"opponents[{role!r}]"
+        lists = _check_list(name, slots)
+        nested = isinstance(lists[0], (list, tuple))
+        named = [(f"{name}[{place}]", one) for place, one in enumerate(lists)] if nested else [(name, lists)]
+        seats += [Seat(role, of, _check_policies(of, one)) for of, one in named]
+        if config.population == "fixed" and role in CLASSES:
+            most = built_in_agents(config, role) - (role == replace)
+            if len(named) > most:
+                raise ValueError(
+                    f"{name}: got {len(named)} slots, allowed is up to {most}, the built-in {role} agents that can be "
+                    f"replaced; a config with a larger share {role!r} or more num_agents has more"
+                )
+    most = layout.CONSTANTS["kMaxSlots"] - 1
+    if not 1 <= len(seats) <= most:
+        raise ValueError(f"opponents: got {len(seats)} slots, allowed is 1 to {most}, or None")
+    with_memory = [policy for seat in seats for policy in seat.policies if _has_memory(policy)]
+    for policy in with_memory:
+        if sum(policy is other for other in with_memory) > 1:
+            raise ValueError(f"opponents: got the recurrent policy {show(policy)} twice, allowed is a copy for each")
+    return tuple(seats)
+
+
+def _check_list(name: str, given: Any) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(f"{name}: got {type(given).__name__}, allowed is {_LIST}")
+    if not given:
+        raise ValueError(f"{name}: got an empty list, allowed is {_LIST}")
+    return given
+
+
+def _check_policies(name: str, given: Any) -> tuple[Any, ...]:
+    for place, policy in enumerate(_check_list(name, given)):
+        check_callable(f"{name}[{place}]", policy, "a policy: a function of observations that returns actions")
+    return tuple(given)
+
+
+def _has_memory(policy: Any) -> bool:
+    """Return whether a policy is a `RecurrentPolicy`: it has a `reset`."""
+    return callable(getattr(policy, "reset", None))
+
+
+# Playing --------------------------------------------------------------------------------------------------------------
+
+
+class Opponents:
+    """Plays the slots behind the learner's.
+
+    Attributes:
+        drawn: Which policy of its list plays each slot in the present episode, int64 `[M, S]`, S = K - 1.
+        seats: Who may play the slots.
+    """
+
+    @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
+    def __init__(self, seats: tuple[Seat, ...], core: EnvCore) -> None:
+        """Take the policies; none is called before the first step."""
+        self._core, self.seats = core, seats
+        device, markets, roles = core.device, core.simulator.num_markets, core.roles
+        self._limits = [core.task.num_choices(role) for role in roles]
+        if self._limits[0]:
+            self._rows = torch.zeros((markets, len(roles)), dtype=torch.int64, device=device)
+            self._given = list(self._rows.unbind(1))
+        else:
+            sizes = [ACTION_SIZES[role] for role in roles]
+            self._rows = torch.zeros((markets, len(roles), max(sizes)), device=device)
+            self._given = [self._rows[:, slot, :size] for slot, size in enumerate(sizes)]
+        self.drawn = torch.zeros((markets, len(seats)), dtype=torch.int64, device=device)
+        self._counts = torch.zeros(len(seats), dtype=torch.int64, device=device)
+        slots = torch.arange(1, len(roles), device=device)
+        self._words = (_FIRST_WORD + 1 + slots) * _signed(GOLDEN)
+        self._episode = torch.full((markets,), -1, dtype=torch.int64, device=device)
+        self._seat(seats)
+
+    def _seat(self, seats: tuple[Seat, ...]) -> None:
+        self.seats = seats
+        for place, seat in enumerate(seats):
+            self._counts[place] = len(seat.policies)
+        self._names = [f"{seat.name}[{i}]" for seat in seats for i in range(len(seat.policies))]
+        self._bad = torch.zeros(len(self._names), dtype=torch.bool, device=self._core.device)
+
+    def replace(self, seats: tuple[Seat, ...]) -> None:
+        """Let other policies play the same slots from now on, in running episodes those at the drawn places.
+
+        Raises:
+            ValueError: If they are other slots.
+        """
+        roles, known = ([seat.role for seat in each] for each in (seats, self.seats))
+        if roles != known:
+            raise ValueError(f"opponents: got slots of the roles {roles}, allowed is {known}: markets keep their slots")
+        former = [policy for seat in self.seats for policy in seat.policies]
+        self._seat(seats)
+        self.drawn.copy_(torch.where(self.drawn < self._counts, self.drawn, self._draw()))
+        everywhere = torch.ones_like(self._episode, dtype=torch.bool)
+        self._tell(everywhere, [policy for policy in self._policies() if not any(policy is one for one in former)])
+
+    def join(self, given: torch.Tensor) -> torch.Tensor:
+        """Return what all slots do, `[M, K, A]` or choices `[M, K]`: the learner what is given, opponents as drawn."""
+        records = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # what torch.no_grad does, in a tenth of the time
+        try:
+            number = 0
+            for slot, seat in enumerate(self.seats, 1):
+                answers = []
+                for policy in seat.policies:
+                    answers.append(self._answer(policy, slot, number))
+                    number += 1
+                actions = answers[0]
+                if len(answers) > 1:
+                    drawn = self.drawn[:, slot - 1].view(1, -1, *[1] * (actions.dim() - 1))
+                    actions = torch.stack(answers).gather(0, drawn.expand(1, *actions.shape))[0]
+                self._given[slot].copy_(actions)
+            self._given[0].copy_(given.view(self._given[0].shape))
+        finally:
+            torch._C._set_grad_enabled(records)
+        return self._rows
+
+    def _answer(self, policy: Any, slot: int, number: int) -> torch.Tensor:
+        """Call a policy with what its slot sees, and check what it returns."""
+        core, name, limit = self._core, self._names[number], self._limits[slot]
+        seen = core.seen_by_opponent(slot).clone()  # which it may keep
+        try:
+            action = policy(seen)
+        except Exception as error:
+            error.add_note(f"raised by the policy given as {name}")
+            raise
+        action = check_actions(action, tuple(self._given[slot].shape), core.device, limit, f"actions of {name}")
+        if not core.host:  # as `check_actions` looks at values in host memory only
+            good = (action >= 0) & (action < limit) if limit else action.abs() <= float(MOST_ACTION)
+            self._bad[number].logical_or_(~good.all())
+        return action
+
+    def follow(self) -> None:
+        """Draw for the markets whose episodes began in a step."""
+        episode = self._core.simulator.tensors["episode"]
+        began = episode != self._episode
+        if self._core.host and not began.any():
+            return
+        self.begin(began)
+
+    @torch.no_grad()
+    def begin(self, mask: torch.Tensor | None = None, *, draw: bool = True) -> None:
+        """Draw for episodes that begin, bool `[M]` or None for all, and tell policies with a memory."""
+        episode = self._core.simulator.tensors["episode"]
+        began = torch.ones_like(episode, dtype=torch.bool) if mask is None else mask
+        if draw:
+            self.drawn.copy_(torch.where(began[:, None], self._draw(), self.drawn))
+        self._episode.copy_(episode)
+        self._tell(began, self._policies())
+
+    def _policies(self) -> list[Any]:
+        return [policy for seat in self.seats for policy in seat.policies]
+
+    def _tell(self, began: torch.Tensor, policies: list[Any]) -> None:
+        for policy in policies:
+            if _has_memory(policy):
+                policy.reset(began)
+
+    def _draw(self) -> torch.Tensor:
+        """Return what the present episodes draw, int64 `[M, S]`: `(top 32 bits of the word * n) >> 32`."""
+        state = self._core.simulator.tensors
+        key = _mix64(state["seed"] + _signed(GOLDEN) + state["episode"] * _signed(EPISODE))
+        top = _shifted(_mix64(key[:, None] + self._words), 32)
+        return top * self._counts >> 32
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise MarketError, naming the policy, if one returned what is no action since the last look at a GPU."""
+        if self._core.host or not bool(self._bad.any()):
+            return
+        names = [name for name, bad in zip(self._names, self._bad.tolist(), strict=True) if bad]
+        self._bad.zero_()
+        said = f"actions of {', '.join(names)}: got NaN or others out of range, allowed are those of its action space"
+        try:
+            self._core.simulator.check_errors()  # which the same actions set
+        except MarketError as error:
+            raise MarketError(f"{said}; {error}") from error
+        raise MarketError(said)
+
+    def check_saved(self, saved: Mapping[str, torch.Tensor]) -> None:
+        """Refuse a state in which policies play that there are not."""
+        most = self._counts.cpu()
+        bad = (saved[DRAWN].cpu() < 0) | (saved[DRAWN].cpu() >= most)
+        Ranges({DRAWN: saved[DRAWN].cpu()}).refuse(DRAWN, bad, f"less than the slots' policies, {most.tolist()}")
+
+    def clone(self, core: EnvCore) -> Opponents:
+        """Return the same for a core that is a clone. Policies with a memory are copied, the others are shared."""
+        seats = tuple(
+            dataclasses.replace(
+                seat, policies=tuple(copy.deepcopy(one) if _has_memory(one) else one for one in seat.policies)
+            )
+            for seat in self.seats
+        )
+        twin = Opponents(seats, core)
+        for name in ("drawn", "_episode", "_bad", "_rows"):
+            getattr(twin, name).copy_(getattr(self, name))
+        return twin
+
+
+def _signed(number: Any) -> int:
+    """Return an unsigned number of 64 bits as the signed one with the same bits, which torch computes with."""
+    return (int(number) + 2**63) % 2**64 - 2**63
+
+
+def _shifted(words: torch.Tensor, places: int) -> torch.Tensor:
+    """Shift unsigned words, held in int64, to the right."""
+    return (words >> places) & ((1 << (64 - places)) - 1)
+
+
+def _mix64(words: torch.Tensor) -> torch.Tensor:
+    """Return SplitMix64's finaliser of words held in int64; docs/model.md."""
+    words = (words ^ _shifted(words, 30)) * _signed(0xBF58476D1CE4E5B9)
+    words = (words ^ _shifted(words, 27)) * _signed(0x94D049BB133111EB)
+    return words ^ _shifted(words, 31)

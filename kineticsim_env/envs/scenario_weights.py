@@ -1,0 +1,108 @@
+"""Which scenario an episode has: drawn by weights, or the one that the caller of a reset asks for.
+
+`EnvCore` turns weights into thresholds here, once and on the host, so that all engines draw the same by the episode's
+random word; the rule in words: docs/environment.md. What scenarios are: scenarios.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env.runtime.checks import describe, engine_input, is_plain
+from kineticsim_env.runtime.values import check_array, is_whole, show
+
+THRESHOLDS = "scenario_thresholds"  # in saved states, too
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def check_weights(weights: Any, scenarios: int) -> np.ndarray:
+    """Return a weight per scenario, float64 `[S]`.
+
+    Args:
+        weights: Numbers of any kind, NumPy's or torch's, on any device.
+        scenarios: S.
+
+    Raises:
+        TypeError, ValueError: Naming what came and what is allowed.
+    """
+    allowed = f"{scenarios} finite numbers from 0, one of them above it, or None"
+    if isinstance(weights, torch.Tensor) and weights.is_floating_point():
+        weights = weights.detach().double()  # as NumPy has no bfloat16
+    numbers = check_array("weights", weights, allowed)
+    if numbers.shape != (scenarios,):
+        raise ValueError(f"weights: got {list(numbers.shape)}, allowed are {allowed}")
+    numbers = numbers.astype(np.float64)
+    bad = ~(np.isfinite(numbers) & (numbers >= 0))
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise ValueError(f"weights: got {numbers[place]} for scenario {place}, allowed are {allowed}")
+    if not numbers.any():
+        raise ValueError(f"weights: got 0 for all scenarios, allowed are {allowed}")
+    return numbers
+
+
+def thresholds_of(weights: np.ndarray) -> np.ndarray:
+    """Return what scenarios are drawn by: the first whose threshold is above the word's high half is the episode's.
+
+    Each is the weight up to its scenario as a share of 2^32, rounded up. So a scenario of weight 0 has the threshold
+    of the one before it and is never drawn, the last is 2^32, and equal weights draw what no weights draw.
+
+    Args:
+        weights: Checked weights, float64 `[S]`.
+
+    Returns:
+        int64 `[S]`, rising.
+    """
+    sums = np.cumsum(weights / weights.max())
+    return np.ceil(sums / sums[-1] * 2.0**32).astype(np.int64)
+
+
+def check_thresholds(thresholds: torch.Tensor) -> None:
+    """Refuse thresholds of a saved state, int64 `[S]`, that no weights have."""
+    steps = torch.diff(thresholds, prepend=thresholds.new_zeros(1))
+    if bool(thresholds.any()) and (bool((steps < 0).any()) or int(thresholds[-1]) != 2**32):
+        raise ValueError(
+            f"state['{THRESHOLDS}']: got {show(thresholds.tolist())}, allowed are rising numbers from 0 up to 2^32 at "
+            "the end, or all 0"
+        )
+
+
+def check_scenario(given: Any, markets: int, scenarios: int, device: torch.device) -> torch.Tensor:
+    """Return the scenarios that a reset asks for, int32 `[M]`, -1 where one is drawn.
+
+    Args:
+        given: An int for all markets, or one per market.
+        markets: M.
+        scenarios: How many there are.
+        device: Where the markets are.
+
+    Raises:
+        TypeError, ValueError: Naming what came and what is allowed.
+    """
+    if not scenarios:
+        raise ValueError(f"scenario: got {show(given)}, allowed is an environment made with randomise=...")
+    allowed = f"-1 to {scenarios - 1}, an int or {markets} of them"
+    if isinstance(given, torch.Tensor):
+        if not is_plain(given) or given.dtype not in _WHOLE:
+            raise TypeError(f"scenario: got {describe(given)}, allowed is {allowed}")
+        given = given.to(torch.int64) if given.dim() else int(given)
+    elif isinstance(given, np.ndarray) and given.ndim == 0 and given.dtype.kind in "iu":
+        given = int(given)
+    if is_whole(given):
+        if not -1 <= given < scenarios:
+            raise ValueError(f"scenario: got {show(given)}, allowed is {allowed}")
+        return torch.full((markets,), int(given), dtype=torch.int32, device=device)
+    if not isinstance(given, (Sequence, np.ndarray, torch.Tensor)) or isinstance(given, (str, bytes)):
+        raise TypeError(f"scenario: got {show(given)}, allowed is {allowed}")
+    try:
+        asked = engine_input("scenario", given, torch.int64, (markets,), device, from_anywhere=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"scenario: got {show(given)}, allowed is {allowed}") from error
+    bad = (asked < -1) | (asked >= scenarios)
+    if bool(bad.any()):
+        raise ValueError(f"scenario: got {int(asked[bad][0])}, allowed is {allowed}")
+    return asked.to(torch.int32)

@@ -1,0 +1,121 @@
+"""Scripted policies that see the fundamental price, upper marks of tables: one that quotes, one that trades.
+
+Their environments are made with `see_fundamental=True`, or they play a fundamental learner (`parallel_env`). A policy's
+`place` says where the observation has "fundamental price less mid": `LAST`, the last column, where no other columns and
+no features of the user's follow it; of a fundamental learner also `OF_ROLE`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from kineticsim_env.policies.base import (
+    OWN,
+    ScriptedPolicy,
+    at_least,
+    inventory_in,
+    maker_action,
+    trade_action,
+    unsquash,
+    whole_from,
+)
+from kineticsim_env.runtime.values import check_count, check_number
+from kineticsim_env.tasks.base import ForProfit
+
+LAST, OF_ROLE = -1, OWN + 6
+
+
+def _place(name: str, value: Any) -> int:
+    return check_count(name, value, LAST, 2**31 - 1)
+
+
+def _seen(place: int, observation: torch.Tensor) -> torch.Tensor:
+    """Read the fundamental price less the mid, in ticks, `[M]`."""
+    if place >= observation.shape[1]:
+        raise ValueError(f"observation: got {observation.shape[1]} columns, allowed are more than place, {place}")
+    return torch.round(unsquash(observation[:, place], 16.0)) / 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class InformedMaker(ScriptedPolicy):
+    """Quotes around the mid, but no bid above the fundamental price and no ask below it.
+
+    With the inventory q it quotes `qty` units on both sides, in ticks from the mid:
+
+        bid at mid - max(half_spread + skew * q, margin - (fundamental - mid)),
+        ask at mid + max(half_spread - skew * q, margin + (fundamental - mid)).
+
+    So a bid is at most at `fundamental - margin`, and an ask at least at `fundamental + margin`. A quote further from
+    the mid than `max_offset` is not shown.
+
+    Attributes:
+        task: The task.
+        half_spread: Ticks from the mid.
+        margin: Ticks from the fundamental price.
+        skew: Ticks per unit held.
+        qty: Units on each side.
+        place: Where the observation has the fundamental price less the mid.
+    """
+
+    task: Any
+    half_spread: float = 0.0
+    margin: float = 2.0
+    skew: float = 0.0
+    qty: int = 8
+    place: int = LAST
+
+    _reads = ForProfit
+    _checks = {
+        "half_spread": check_number,
+        "margin": check_number,
+        "skew": at_least(0),
+        "qty": at_least(0),
+        "place": _place,
+    }
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        rich = -_seen(self.place, observation)  # the mid above the fundamental price
+        moved = self.skew * inventory_in(self.task, observation)
+        bid = torch.maximum(self.half_spread + moved, self.margin + rich)
+        ask = torch.maximum(self.half_spread - moved, self.margin - rich)
+        sizes = [torch.where(away <= self.task.max_offset, float(self.qty), 0.0) for away in (bid, ask)]
+        return maker_action(self.task, bid, ask, *sizes)
+
+
+@dataclasses.dataclass(frozen=True)
+class InformedTrader(ScriptedPolicy):
+    """Trades towards the fundamental price, and never beyond it.
+
+    With `gap = fundamental - mid` in ticks it wants `position` units where `gap > threshold`, as many short where
+    `gap < -threshold`; once the gap has turned against what it holds it wants none, and else it keeps what it has. Its
+    order is at most `ticks` through the mid, and no further than `|gap| - threshold`.
+
+    Attributes:
+        task: The task.
+        threshold: Ticks.
+        position: Units.
+        ticks: How far through the mid its orders go at most.
+        place: Where the observation has the fundamental price less the mid.
+    """
+
+    task: Any
+    threshold: float = 2.0
+    position: int = 20
+    ticks: float = 4.0
+    place: int = LAST
+
+    _reads = ForProfit
+    _checks = {"threshold": at_least(0), "position": whole_from(0), "ticks": check_number, "place": _place}
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        gap = _seen(self.place, observation)
+        held = torch.round(inventory_in(self.task, observation))
+        opens = gap.abs() > self.threshold
+        keep = torch.where(gap * held < 0, 0.0, held)
+        wanted = torch.where(opens, torch.sign(gap) * self.position, keep)
+        units = wanted - held
+        reach = torch.where(opens, gap.abs() - self.threshold, self.ticks).clamp(max=self.ticks)
+        return trade_action(self.task, units, reach)
