@@ -28,8 +28,8 @@ KS_RULE bool has_values(const Launch& launch) {
 class SlotTask {
  public:
   // `row` is the slot's place among all slots. What is read of the copy is loaded, and no more.
-  KS_RULE SlotTask(const Launch& launch, const TaskParams& all, int64_t row) : task(has_values(launch) ? &copy : &all) {
-    if (!has_values(launch)) return;
+  KS_RULE SlotTask(const Launch& launch, const TaskParams& all, int64_t row) : all(all), differs(has_values(launch)) {
+    if (!differs) return;
     const double* const value = launch.task_values + row * kTaskValues;
     copy = all;
     copy.horizon = (int32_t)value[kTaskValueHorizon];
@@ -44,12 +44,14 @@ class SlotTask {
     copy.leftover_penalty = value[kTaskValueLeftoverPenalty];
   }
   SlotTask(const SlotTask&) = delete;
-  KS_RULE operator const TaskParams&() const { return *task; }
-  KS_RULE const TaskParams* operator->() const { return task; }
+  // Chosen here, not kept as a pointer, which would hold the copy in a GPU's memory.
+  KS_RULE operator const TaskParams&() const { return differs ? copy : all; }
+  KS_RULE const TaskParams* operator->() const { return differs ? &copy : &all; }
 
  private:
+  const TaskParams& all;
+  const bool differs;
   TaskParams copy;
-  const TaskParams* const task;
 };
 
 // Give market m the settings that the scenario of its new episode draws; NaN leaves one as it is.
