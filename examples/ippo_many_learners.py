@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from kineticsim_env import BatchedParallelEnv, run_seed
 from kineticsim_env.engines import choose_engine
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.tasks.base import MARKET_FEATURES
 
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -39,6 +40,7 @@ class Args:
     """Train learners of several roles in the same markets."""
 
     learners: tuple[str, ...] = ("maker=2", "momentum=1", "noise=1", "executor=1")  # of which role how many
+    preset: str = EnvSettings.preset  # the market
     action_type: Literal["continuous", "discrete"] = "continuous"  # the form of all learners' actions
     central_critic: bool = False  # values of the market's state() rather than of a learner's own observation
     seed: int = 1  # seed of the networks, and run r of the training markets (run_seed)
@@ -75,8 +77,8 @@ class Args:
 
     def task(self) -> dict[str, Any]:
         """Return the arguments of environments, also of those for the comparison."""
-        names = ("engine", "action_type", "horizon", "inventory_penalty")
-        return {name: getattr(self, name) for name in names} | {"copy": False}
+        names = ("preset", "engine", "action_type", "horizon", "inventory_penalty")
+        return {name: getattr(self, name) for name in names} | {"reward": "inventory", "copy": False}
 
 
 def network(inputs: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:

@@ -14,7 +14,7 @@ import torch
 from kineticsim_env.errors import KineticSimError
 from kineticsim_env.runtime.files import replacing
 
-SAME = "seed", "num_envs", "num_steps", "hidden"  # arguments that a run keeps, besides what its task is told
+SAME = "seed", "num_envs", "num_steps", "hidden", "stack"  # arguments that a run keeps, besides what its task is told
 KINDS = {
     "settings": dict,
     "ranks": int,

@@ -33,7 +33,8 @@ def machine_name(device: torch.device) -> str:
     software = f"torch {torch.__version__}, Python {platform.python_version()}"
     if device.type == "cuda":
         return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}, {software}"
-    return f"{os.cpu_count()} {platform.machine()} cores, {software}"
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{usable} {platform.machine()} cores, {software}"
 
 
 def scripted(task: str, envs: Any, *market: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
@@ -48,10 +49,10 @@ def scripted(task: str, envs: Any, *market: Any) -> tuple[dict[str, policies.Pol
         *market: Its preset, and the changes of the preset's fields.
     """
     try:
-        found = tune.load(task, envs, tune.FOUND, market or tune.TRADING)["policies"]
+        found = tune.load(task, envs, tune.FOUND, market or tune.DEFAULT)["policies"]
     except ValueError as error:
         print(f"{error}\nNow their parameters are searched for this market, which takes some minutes.")
-        found = tune.search(task, envs)["policies"]
+        found = tune.search(task, envs, (market or tune.DEFAULT)[0])["policies"]
     return tune.make_all(found, envs.core.task), tune.notes_of(found)
 
 
@@ -76,7 +77,8 @@ def draw_curve(task: str, curve: list[dict], intervals: dict[str, tuple[float, f
 @torch.no_grad()
 def draw_episode(act: policies.Policy, envs: Any, path: Path) -> None:
     """Draw one held-out episode: prices and own orders, inventory, and marked PnL."""
-    simulator, role = envs.simulator, envs.core.roles[0]
+    base = envs.unwrapped
+    simulator, role = base.simulator, base.core.roles[0]
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
     arrival = float(simulator.mid2[0]) / 2
     rows, done = [], False
@@ -86,7 +88,7 @@ def draw_episode(act: policies.Policy, envs: Any, path: Path) -> None:
         done = bool(terminated[0] | truncated[0])
         inventory, cash = int(simulator.inventory[0, 0]), int(simulator.cash[0, 0])
         value = int(simulator.fundamental_price[0])
-        bought, sold = envs.fills[0].tolist()
+        bought, sold = base.fills[0].tolist()
         bid, bid_left, ask, ask_left = simulator.quotes[0, 0].tolist()
         bid, ask = (price if left else np.nan for price, left in ((bid, bid_left), (ask, ask_left)))
         pnl = cash + inventory * (arrival if role == "executor" else value)
@@ -169,7 +171,7 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
     others, notes = scripted(
         args.TASK, evaluation_env(args.eval_envs // 2, args.TASK, **training), args.preset, args.set
     )
-    held_out = evaluation_env(args.eval_envs, args.TASK, **market)
+    held_out = args.stacked(evaluation_env(args.eval_envs, args.TASK, **market))
     results = {name: evaluate(policy, held_out, HELD_OUT_SEED) for name, policy in others.items()}
     results[LEARNED] = evaluate(networks.act, held_out, HELD_OUT_SEED)
     table = format_table(results, notes, args.TASK)
@@ -188,8 +190,8 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
     record = {
         "task": args.TASK,
         "args": dataclasses.asdict(args),
-        "rounding": held_out.simulator.config.rounding,
-        "machine": machine_name(held_out.device),
+        "rounding": held_out.unwrapped.simulator.config.rounding,
+        "machine": machine_name(held_out.unwrapped.device),
         "curve": curve,
         "kept": kept,
         "pnl": intervals,
@@ -200,6 +202,6 @@ def compare(args: Any, networks: Any, curve: list[dict], market: dict, training:
     }
     (args.output / "results.json").write_text(json.dumps(record, indent=1, default=str) + "\n")
     draw_curve(args.TASK, curve, intervals, args.output / "learning_curve.png")
-    draw_episode(networks.act, evaluation_env(1, args.TASK, **market), args.output / "episode.png")
+    draw_episode(networks.act, args.stacked(evaluation_env(1, args.TASK, **market)), args.output / "episode.png")
     print(f"pictures, table and checkpoint are in {args.output}{os.sep}")
     return {name: mean for name, (mean, _) in intervals.items()}

@@ -25,7 +25,7 @@ class Args(ppo.Args):
 
     output: Path = Path("runs/ppo_executor")
     """folder of the checkpoint, the TensorBoard log, the table and the pictures"""
-    gamma: float = 1.0
+    gamma: float | None = 1.0
     """discount per decision"""
     gae_lambda: float = 0.99
     """of generalised advantage estimation"""

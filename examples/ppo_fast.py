@@ -40,11 +40,14 @@ from tqdm import tqdm
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env import MarketConfig, run_seed
 from kineticsim_env.engines import choose_engine
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import MEASURES, evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
+from kineticsim_env.wrappers import StackObservation
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun
 LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
+STACKED = (22, 26)  # places of the last move of the mid and of the last volume
 SHUFFLED_TOGETHER = 64  # neighbouring markets, on a GPU
 LOOK_EVERY = 10  # updates between looks at the clock on a GPU
 SAVE_SECONDS = 10.0  # between checkpoints on a GPU: one of 65536 markets is 100 MB
@@ -61,7 +64,7 @@ class Args:
 
     seed: int = 1
     """seed of the networks, and run r of the training markets (run_seed)"""
-    preset: Literal["trading", "continuous"] = "trading"
+    preset: str = EnvSettings.preset
     """the market"""
     set: tuple[str, ...] = ()
     """changes of its fields, such as quote_latency=10"""
@@ -86,8 +89,8 @@ class Args:
     """decisions in each market between updates; 0 takes 64 on a CPU and 32 on a GPU, or 16 with --fast"""
     learning_rate: float = 1e-3
     """of Adam, falling linearly to a tenth over training"""
-    gamma: float = 0.97
-    """discount per decision"""
+    gamma: float | None = None
+    """discount per decision; if not given 0.97, and 0.99 under continuous trading, where quotes wait for their fills"""
     gae_lambda: float = 0.9
     """of generalised advantage estimation"""
     num_minibatches: int = 4
@@ -104,6 +107,8 @@ class Args:
     """gradients are clipped to this norm"""
     hidden: int = 64
     """width of the two hidden layers of the policy and of the value network"""
+    stack: int = 1
+    """decisions whose last move of the mid and volume are seen, the present one included; 4 are in the observation"""
     initial_std: float = 0.4
     """standard deviation of the policy's actions at the start"""
 
@@ -112,10 +117,10 @@ class Args:
     bf16: bool | None = None
     """keep observations and hidden layers in bfloat16 (weights, losses and Adam stay float32); on a GPU if not given"""
 
-    reward: Literal["inventory", "pnl", "asymmetric", "per_unit"] = "inventory"
+    reward: Literal["edge", "pnl", "inventory", "asymmetric", "per_unit"] = "edge"
     """what the learner is paid"""
     inventory_penalty: float = 0.002
-    """ticks per squared unit of inventory and decision"""
+    """ticks per squared unit of inventory and decision, where the reward is inventory"""
     reward_scale: float = 50.0
     """rewards are divided by this, so that values are of the order of one"""
     auctions_per_step: int = 1
@@ -131,12 +136,18 @@ class Args:
         config = MarketConfig.preset(self.preset, **changes_of(self.set))
         return {name: getattr(self, name) for name in self.SETTINGS} | {"config": config}
 
+    def stacked(self, envs: Any) -> Any:
+        """Return an environment as the networks see it."""
+        return StackObservation(envs, self.stack, STACKED) if self.stack > 1 else envs
+
     def fill_in(self, on_gpu: bool) -> None:
-        """Fill in the values that depend on the machine and on --fast."""
+        """Fill in the values that depend on the machine, on the market and on --fast."""
         self.num_envs = self.num_envs or (65536 if on_gpu else 256)
         self.num_steps = self.num_steps or ((16 if self.fast else 32) if on_gpu else 64)
         self.total_steps = self.total_steps or (600_000_000 if on_gpu else 20_000_000)
         self.update_epochs = self.update_epochs or (1 if self.fast else 4)
+        continuous = MarketConfig.preset(self.preset, **changes_of(self.set)).is_continuous
+        self.gamma = (0.99 if continuous else 0.97) if self.gamma is None else self.gamma
         self.compile = on_gpu if self.compile is None else self.compile
         self.bf16 = on_gpu if self.bf16 is None else self.bf16
         if self.num_envs % RANKS:
@@ -266,7 +277,7 @@ class Trainer:
         self.args, self.envs, self.networks = args, envs, networks
         self.device, self.cuda = envs.device, envs.device.type == "cuda"
         self.stream: Any = torch.cuda.Stream() if self.cuda else None
-        length, markets, horizon = args.num_steps, envs.num_envs, envs.core.task.horizon
+        length, markets, horizon = args.num_steps, envs.num_envs, envs.unwrapped.core.task.horizon
 
         def buffer(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=self.device)
@@ -351,7 +362,7 @@ class Trainer:
             written = self.observations[t], self.actions[t], self.log_probs[t], self.values[t]
             action = self.sample(self.networks, layers, envs.observation, *written)
             _, reward, terminated, truncated, infos = envs.step(action)
-            final = self.finals[t // envs.core.task.horizon]
+            final = self.finals[t // envs.unwrapped.core.task.horizon]
             self.record(
                 (reward, terminated, truncated, infos["final_obs"]),
                 (self.rewards[t], self.terminated[t], self.truncated[t], final),
@@ -418,19 +429,23 @@ def agree(device: torch.device, seconds: float) -> float:
     return seconds
 
 
-def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any) -> list[dict]:
+def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any, trainer: Trainer | None = None) -> list[dict]:
     """Train, log, evaluate now and then, and leave checkpoints; returns the learning curve.
 
-    Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart.
+    Its `seconds` are those of training: evaluations, and compiling and capturing, are counted apart. A trainer of the
+    same environment and networks that has trained before is used again, with nothing to compile; its networks have to
+    be put back to a start, in place.
     """
     args.fill_in(envs.device.type == "cuda")
     seed = run_seed(args.seed)
-    trainer, mine = Trainer(args, envs, networks), seed + RANK * envs.num_envs
+    known, trainer = trainer is not None, trainer or Trainer(args, envs, networks)
+    mine = seed + RANK * envs.num_envs
     batch = args.num_envs * args.num_steps
     updates, first = max(1, args.total_steps // batch), 0
     progress: dict[str, Any] = {"curve": [], "seconds": 0.0, "evaluating": 0.0}
     envs.reset(seed=mine)
-    preparing = trainer.prepare()
+    preparing = 0.0 if known else trainer.prepare()
+    trainer.forget()
     envs.reset(seed=mine)
     torch.manual_seed(args.seed + (RANK << 32))
     checkpoint = args.output / (f"checkpoint_{RANK}.pt" if RANK else "checkpoint.pt")
@@ -479,7 +494,7 @@ def train(args: Args, envs: Any, networks: ActorCritic, held_out: Any) -> list[d
         trainer.update(args.learning_rate * (1.0 - 0.9 * max(fraction, update / updates)))
     bar.close()
     save(checkpoint, trainer, update, RANKS, progress)
-    envs.check_errors()
+    envs.unwrapped.check_errors()
     if writer:
         writer.close()
     if RANK == 0:
@@ -508,12 +523,13 @@ def main(args: Args) -> dict[str, float]:
     envs: Any = gym.make_vec(
         f"KineticSim/{args.TASK}-v0", num_envs=args.num_envs // RANKS, output="torch", copy=False, **market
     )
-    training = {"warm_seed": envs.core.task.warm_seed, **market}  # where PPO trains, others are fitted
+    envs = args.stacked(envs)
+    training = {"warm_seed": envs.unwrapped.core.task.warm_seed, **market}  # where PPO trains, others are fitted
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
     networks = ActorCritic(*sizes, args.hidden, args.initial_std).to(device)
     if RANK == 0:
-        print(f"{args.num_envs} markets on {RANKS} x {envs.simulator}")
-    curve = train(args, envs, networks, evaluation_env(args.eval_envs // 4, args.TASK, **training))
+        print(f"{args.num_envs} markets on {RANKS} x {envs.unwrapped.simulator}")
+    curve = train(args, envs, networks, args.stacked(evaluation_env(args.eval_envs // 4, args.TASK, **training)))
     if RANKS > 1:
         gc.collect()  # graphs that hold on to NCCL must be gone before it is
         dist.destroy_process_group()

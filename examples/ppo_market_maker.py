@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 import kineticsim_env  # noqa: F401, registers the environments
 from kineticsim_env import MarketConfig, policies, run_seed
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env, format_table
 from kineticsim_env.runtime.options import changes_of
 
@@ -37,7 +38,7 @@ class Args:
     """Train a market maker with PPO and compare it with scripted ones."""
 
     seed: int = 1  # seed of the networks; market m trains on the market seed run_seed(seed) + m
-    preset: Literal["trading", "continuous"] = "trading"  # the market
+    preset: str = EnvSettings.preset  # the market
     set: tuple[str, ...] = ()  # changes of its fields, such as quote_latency=10
     engine: Literal["auto", "cuda", "cpu", "numpy"] = "auto"  # where the markets run
     output: Path = Path("runs/ppo_market_maker")  # folder of the TensorBoard log, the networks and the table
@@ -46,7 +47,7 @@ class Args:
     num_envs: int = 0  # markets; 0 takes 256 on a CPU and 16384 on a GPU
     num_steps: int = 64  # decisions in each market between updates
     learning_rate: float = 1e-3  # of Adam, falling linearly to a tenth over training
-    gamma: float = 0.97  # discount per decision
+    gamma: float = 0.0  # discount per decision; 0 takes 0.97 in call auctions and 0.99 under continuous trading
     gae_lambda: float = 0.9  # of generalised advantage estimation
     num_minibatches: int = 4  # minibatches per epoch
     update_epochs: int = 4  # passes over each rollout; with 2 some seeds fall back after a good start
@@ -56,10 +57,13 @@ class Args:
     max_grad_norm: float = 0.5  # gradients are clipped to this norm
     hidden: int = 64  # width of the two hidden layers of the policy and of the value network
     initial_std: float = 0.4  # standard deviation of the policy's actions at the start
-    inventory_penalty: float = 0.002  # what the reward takes off, in ticks per squared unit of inventory and decision
     reward_scale: float = 50.0  # rewards are divided by this, so that values are of the order of one
     eval_envs: int = 2048  # held-out episodes of the final comparison; a quarter of that now and then in training
     num_evals: int = 10  # evaluations in training
+
+    def __post_init__(self) -> None:
+        """Fill in the discount: quotes that wait in queues are paid later."""
+        self.gamma = self.gamma or (0.99 if MarketConfig.preset(self.preset).is_continuous else 0.97)
 
 
 class ActorCritic(nn.Module):
@@ -190,10 +194,10 @@ def train(args: Args, envs: Any, networks: ActorCritic, test_envs: Any) -> list[
 
 def scripted_makers(args: Args, envs: Any) -> tuple[dict[str, policies.Policy], dict[str, str]]:
     """Return the makers to beat, and what to say of their parameters; exits if the file is of another market."""
-    market = [args.preset, *args.set] if args.preset != "trading" or args.set else []
-    everything, entry = json.loads(SCRIPTED.read_text()), ", ".join(["MarketMaking", *market])
+    everything, entry = json.loads(SCRIPTED.read_text()), ", ".join(["MarketMaking", args.preset, *args.set])
     if entry not in everything:
-        command = f"{TUNE} --preset {args.preset} --set {' '.join(args.set)} --tasks MarketMaking"
+        changes = f" --set {' '.join(args.set)}" if args.set else ""
+        command = f"{TUNE} --preset {args.preset}{changes} --tasks MarketMaking"
         raise SystemExit(f"{SCRIPTED} has no entry {entry!r}; run {command}")
     found = everything[entry]
     here = {**vars(envs.simulator.config), **vars(envs.core.task), "auctions_per_step": envs.core.auctions_per_step}
@@ -216,7 +220,7 @@ def main(args: Args) -> dict[str, float]:
     args.num_envs = args.num_envs or (16384 if on_gpu else 256)
     args.total_steps = args.total_steps or (200_000_000 if on_gpu else 20_000_000)
     torch.manual_seed(args.seed)
-    market: dict[str, Any] = {name: getattr(args, name) for name in ("engine", "inventory_penalty", "reward_scale")}
+    market: dict[str, Any] = {name: getattr(args, name) for name in ("engine", "reward_scale")}
     market["config"] = MarketConfig.preset(args.preset, **changes_of(args.set))
     envs: Any = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", **market)
     makers, notes = scripted_makers(args, envs)

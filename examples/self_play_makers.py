@@ -1,8 +1,8 @@
 """Two makers in the same market: learned alone, against a scripted rival and in self-play, and a payoff matrix of all.
 
-Both built-in makers of the market are replaced; all other agents are built in. Policies are trained with the PPO of
-`ippo_many_learners.py`, each against one rival: none; the scripted maker of Avellaneda and Stoikov; the learner itself
-(two learners that share a policy); and the policy from this self-play, to see how far it can be exploited.
+Both built-in makers of the preset `trading` are replaced; all other agents are built in. Policies are trained with the
+PPO of `ippo_many_learners.py`, each against one rival: none; the scripted maker of Avellaneda and Stoikov; the learner
+itself (two learners that share a policy); and the policy from this self-play, to see how far it can be exploited.
 Then every ordered pair of learned and scripted makers plays the same held-out markets, and counts liquidated PnL.
 `scripts/self_play_report.py` makes docs/self_play.md of it.
 
@@ -46,6 +46,7 @@ GRIDS: dict[str, tuple[Any, dict[str, list]]] = {
         {"gamma": [0.003, 0.01, 0.03], "kappa": [0.18, 0.25, 0.35, 0.5]},
     ),
 }
+MARKET = {"preset": "trading"}  # call auctions, with two built-in makers
 QUALITY = {
     "spread": "best ask less best bid after an auction, makers' quotes included, ticks",
     "volume": "units traded per auction",
@@ -85,7 +86,7 @@ class Args:
     def training(self, name: str) -> ippo.Args:
         """Return the settings of PPO; a policy that learns against self-play begins as a copy of its rival."""
         names = ("seed", "engine", "horizon", "total_steps", "num_envs")
-        settings: dict[str, Any] = {field: getattr(self, field) for field in names}
+        settings: dict[str, Any] = {**MARKET, **{field: getattr(self, field) for field in names}}
         settings["start"] = self.folder(SELF_PLAY) if name == REPLY else None
         return ippo.Args(learners=("maker=2",), output=self.folder(name), initial_std=0.4, **settings)
 
@@ -132,7 +133,7 @@ def fit(args: Args) -> tuple[dict[str, Policy], dict[str, str]]:
     The maker of Avellaneda and Stoikov is fitted to a market of its own, then to that fit as its rival; the others to
     this rival.
     """
-    markets = {"engine": args.engine, "horizon": args.horizon, "warm_seed": 2**61}
+    markets = {**MARKET, "engine": args.engine, "horizon": args.horizon, "warm_seed": 2**61}
     envs = held_out(max(64, args.markets // 8), {"maker": 2}, **markets)
     task, rival = envs.core.task, policies.NoTrade(envs.core.task)
     made: dict[str, Policy] = {NO_TRADE: rival}
@@ -240,7 +241,7 @@ def main(args: Args) -> dict[str, Any]:
     for name, rival in {ALONE: NO_TRADE, RIVAL: STOIKOV, SELF_PLAY: "", REPLY: SELF_PLAY}.items():
         makers[name], trained[name] = learn(args, makers.get(rival), name)
         notes[name] = f"{trained[name]['steps']:,} decisions in {trained[name]['seconds']:.0f} s"
-    envs = held_out(args.markets, {"maker": 2}, engine=args.engine, horizon=args.horizon)
+    envs = held_out(args.markets, {"maker": 2}, engine=args.engine, horizon=args.horizon, **MARKET)
     cells, replies = payoffs(makers, envs)
     record = {
         "args": dataclasses.asdict(args),

@@ -6,7 +6,7 @@ seeds, with the limits of a learner. It takes about six minutes on two CPU cores
 has changed. What the file says of other markets stays.
 
     python examples/tune_scripted_policies.py
-    python examples/tune_scripted_policies.py --preset continuous
+    python examples/tune_scripted_policies.py --preset trading
     python examples/tune_scripted_policies.py --preset continuous --set quote_latency=10 --tasks MarketMaking
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 import tyro
 
 from kineticsim_env import MarketConfig, policies, run_seed
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import MEASURES, evaluation_env, grid_search
 from kineticsim_env.runtime.options import changes_of
 
@@ -26,7 +27,7 @@ FOUND = Path(__file__).with_name("scripted_policies.json")
 COMMAND = "python examples/tune_scripted_policies.py"
 SEED = run_seed(1)  # where run 1 trains
 TRAINING = {"warm_seed": 2**61}  # the warm starts of training; evaluations have others
-TRADING = ("trading", ())  # the default market: a preset, and changes of its fields
+DEFAULT = (EnvSettings.preset, ())  # the default market: a preset, and changes of its fields
 PAYMENT = ("reward", "mark", "inventory_penalty", "dampening", "idle_penalty", "risk_aversion", "reward_scale")
 
 TICKS = [-6, -4, -2, 0, 4, 10]
@@ -37,6 +38,10 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         "no trade": (policies.NoTrade, {}),
         "random quotes": (policies.RandomQuotes, {}),
         "fixed spread": (policies.FixedSpread, {"half_spread": [2, 3, 4, 5, 6, 7], "qty": [4, 6, 8]}),
+        "quiet quotes": (
+            policies.QuietQuotes,
+            {"half_spread": [4, 5, 6], "limit": [2, 4], "skew": [0.0, 0.06]},
+        ),
         "Avellaneda-Stoikov": (
             policies.AvellanedaStoikov,
             {
@@ -74,20 +79,30 @@ GRIDS: dict[str, dict[str, tuple[Any, dict[str, list]]]] = {
         "mean reversion": (policies.MeanReversionTrader, TREND),
     },
 }
-# Where a quote may be late, good makers stand further from the mid than in an auction.
-CONTINUOUS = {"half_spread": [3, 4, 5, 6, 7, 8, 9, 10], "kappa": [0.06, 0.08, 0.1, 0.12, 0.15, 0.18, 0.21]}
+# Other values in other presets. Where a quote may be late, good makers stand further from the mid than in an auction;
+# among many orders and other makers, nearer.
+OTHERS: dict[str, dict[str, list]] = {
+    "continuous": {"half_spread": [3, 4, 5, 6, 7, 8, 9, 10], "kappa": [0.06, 0.08, 0.1, 0.12, 0.15, 0.18, 0.21]},
+    "news": {
+        "half_spread": [1, 2, 3, 4],
+        "limit": [2, 3, 4, 6],
+        "skew": [0.0, 0.03, 0.06],
+        "risk": [0.0, 0.005, 0.01, 0.02, 0.04],
+        "kappa": [0.25, 0.35, 0.5, 0.7, 1.0],
+    },
+}
 
 
-def entry_of(task: str, preset: str = "trading", changes: Sequence[str] = ()) -> str:
-    """Return the name of the file's entry for a task in a market; one of the preset "trading" is that of the task."""
-    return ", ".join([task, *([preset] if preset != "trading" or changes else []), *changes])
+def entry_of(task: str, preset: str = EnvSettings.preset, changes: Sequence[str] = ()) -> str:
+    """Return the name of the file's entry for a task in a market."""
+    return ", ".join([task, preset, *changes])
 
 
-def grids(task: str, continuous: bool) -> dict[str, tuple[Any, dict[str, list]]]:
-    """Return the policies of a task, and the values to try of each parameter."""
-    wider = CONTINUOUS if continuous else {}
+def grids(task: str, preset: str) -> dict[str, tuple[Any, dict[str, list]]]:
+    """Return the policies of a task, and the values to try of each parameter in a preset."""
+    others = OTHERS.get(preset, {})
     return {
-        name: (make, {key: wider.get(key, values) for key, values in grid.items()})
+        name: (make, {key: others.get(key, values) for key, values in grid.items()})
         for name, (make, grid) in GRIDS[task].items()
     }
 
@@ -98,16 +113,17 @@ def market_of(envs: Any) -> dict[str, Any]:
     return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
 
 
-def search(task: str, envs: Any, command: str = COMMAND) -> dict[str, Any]:
+def search(task: str, envs: Any, preset: str, command: str = COMMAND) -> dict[str, Any]:
     """Return the file's entry for a task.
 
     Args:
         task: One of `GRIDS`.
         envs: From `evaluation_env`, with the warm starts of training.
+        preset: Whose values to try.
         command: That finds it again.
     """
     chosen = {}
-    for name, (make, grid) in grids(task, envs.simulator.config.is_continuous).items():
+    for name, (make, grid) in grids(task, preset).items():
         best, rows = grid_search(make, grid, envs, SEED)
         chosen[name] = {
             "policy": make.__name__,
@@ -126,7 +142,7 @@ def search(task: str, envs: Any, command: str = COMMAND) -> dict[str, Any]:
     }
 
 
-def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[str]] = TRADING) -> dict[str, Any]:
+def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[str]] = DEFAULT) -> dict[str, Any]:
     """Return the file's entry for a task.
 
     Args:
@@ -170,15 +186,14 @@ def notes_of(chosen: Mapping[str, Any]) -> dict[str, str]:
 
 def command_of(preset: str, changes: Sequence[str], *options: str) -> str:
     """Return the command that searches in a market."""
-    words = [COMMAND, *([f"--preset {preset}"] if preset != "trading" else [])]
-    return " ".join([*words, *([f"--set {' '.join(changes)}"] if changes else []), *options])
+    return " ".join([COMMAND, f"--preset {preset}", *([f"--set {' '.join(changes)}"] if changes else []), *options])
 
 
 @dataclasses.dataclass
 class Args:
     """Search the parameters of scripted policies and write them to a file."""
 
-    preset: str = "trading"  # the market
+    preset: str = EnvSettings.preset  # the market
     set: tuple[str, ...] = ()  # changes of its fields, such as quote_latency=10
     tasks: tuple[str, ...] = tuple(GRIDS)  # to search
     engine: str = "auto"  # where the markets run: cuda, cpu, numpy, or the first of these that can
@@ -194,7 +209,8 @@ def main(args: Args) -> None:
     found = {}
     for task in args.tasks:
         envs = evaluation_env(args.episodes, task, engine=args.engine, config=config, **TRAINING)
-        found[entry_of(task, args.preset, args.set)] = search(task, envs, command_of(args.preset, args.set, *options))
+        command = command_of(args.preset, args.set, *options)
+        found[entry_of(task, args.preset, args.set)] = search(task, envs, args.preset, command)
     written = json.loads(args.output.read_text()) if args.output.exists() else {}
     args.output.write_text(json.dumps(written | found, indent=1, ensure_ascii=False) + "\n")
     print(f"wrote {args.output}")

@@ -16,6 +16,7 @@ from gymnasium.wrappers import RecordVideo
 import kineticsim_env  # noqa: F401  registers the environment
 from kineticsim_env import policies
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
 
@@ -30,7 +31,8 @@ POLICIES = {
 def main() -> None:
     options = parse()
     output = Path(options.output)
-    env = gym.make("KineticSim/MarketMaking-v0", horizon=options.horizon, render_mode="rgb_array")
+    market = {"preset": options.preset, "horizon": options.horizon}
+    env = gym.make("KineticSim/MarketMaking-v0", render_mode="rgb_array", **market)
     core: EnvCore = env.get_wrapper_attr("core")
     policy = POLICIES[options.policy](core.task)
     output.mkdir(parents=True, exist_ok=True)
@@ -63,6 +65,7 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Watch a scripted market maker: a video and a picture of one market.")
     parser.add_argument("--policy", choices=POLICIES, default="avellaneda-stoikov", help="who quotes")
+    parser.add_argument("--preset", default=EnvSettings.preset, help="the market")
     parser.add_argument("--seed", type=int, default=3, help="of the market")
     parser.add_argument("--horizon", type=int, default=300, help="decisions")
     parser.add_argument("--fps", type=int, default=10, help="decisions per second in the video")

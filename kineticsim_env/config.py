@@ -147,9 +147,10 @@ class MarketConfig:
         """Return a named market with some fields changed.
 
         Args:
-            name: `"paper"` (the published evaluation's market), `"trading"` (what the RL tasks use), `"continuous"`
-                (orders trade as they come; an interval is 20 orders) or `"news"` (likewise, of 48 orders; a hidden
-                regime decides whether there is news that only some know).
+            name: `"news"` (the default market of the environments: orders trade as they come, an interval is 48 orders,
+                and a hidden regime decides whether there is news that only some know), `"trading"` (call auctions),
+                `"continuous"` (orders trade as they come; an interval is 20 orders) or `"paper"` (the published
+                evaluation's market).
             **changes: Fields of `MarketConfig` that differ from the preset.
 
         Raises:
@@ -217,8 +218,8 @@ def make_config(fields: Mapping[str, Any]) -> MarketConfig:
     return MarketConfig(**fields)
 
 
-# How they were chosen, and what they measure: docs/trading_preset.md (the market that the RL tasks use),
-# docs/continuous_preset.md and docs/default_market.md ("news").
+# How they were chosen, and what they measure: docs/default_market.md ("news", the environments' default, as
+# envs/settings.py says), docs/trading_preset.md and docs/continuous_preset.md.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "trading": {

@@ -116,7 +116,7 @@ counted("run, preset paper", lambda: plain.run(1000))
 options = ks.Simulator(ks.MarketConfig.preset("trading"), num_markets=8, engine="cpu", seed=1)
 counted("run, preset trading", lambda: options.run(1000))
 for task in ("MarketMaking", "Execution"):
-    envs = gymnasium.make_vec(f"KineticSim/{task}-v0", num_envs=2048, engine="cpu")
+    envs = gymnasium.make_vec(f"KineticSim/{task}-v0", num_envs=2048, engine="cpu", preset="trading")
     envs.reset(seed=1)
     actions = numpy.zeros(envs.action_space.shape, dtype=numpy.float32)
     def steps():

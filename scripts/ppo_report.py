@@ -37,6 +37,7 @@ whose policy leads, on the held-out seeds, by more than its interval.
 ROUNDED_TO_EVEN = """These runs are of markets that round half to even: they are older than the coin that the preset
 `"trading"` has now ([what it changes](trading_preset.md#why-not-another)).
 """
+OLDER = "trading"  # what runs played before one could choose
 TASKS = {
     "MarketMaking": ("Market making", "examples/ppo_fast.py"),
     "Execution": ("Execution", "examples/ppo_executor.py"),
@@ -54,6 +55,8 @@ def rewards(run: dict) -> str:
     task, args = ENVIRONMENTS[run["task"]].task_type, run["args"]
     defaults = {field.name: field.default for field in dataclasses.fields(task)}
     others = {name: args[name] for name in defaults if args.get(name, defaults[name]) != defaults[name]}
+    if args.get("reward") != "inventory":
+        others.pop("inventory_penalty", None)
     if not others:
         return "All play the task's default settings.\n"
     played = [f"`{name}={value}`, where the task's default is {defaults[name]}" for name, value in others.items()]
@@ -78,7 +81,9 @@ def row(run: dict) -> str:
 def section(task: str, runs: dict[Path, dict]) -> list[str]:
     """Return the lines of one task, and copy its pictures."""
     title, script = TASKS[task]
-    parts = [f"## {title}\n", f"`python {script}`, judged by: {MEASURES[task]}.\n"]
+    parts = [f"## {title}\n"]
+    for preset in dict.fromkeys(run["args"].get("preset", OLDER) for run in runs.values()):
+        parts.append(f"`python {script} --preset {preset}`, judged by: {MEASURES[task]}.\n")
     parts += list(dict.fromkeys(map(rewards, runs.values())))
     for machine in dict.fromkeys(run["machine"] for run in runs.values()):
         chosen = {folder: run for folder, run in runs.items() if run["machine"] == machine}

@@ -19,6 +19,7 @@ import torch
 from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.policies import AvellanedaStoikov, FixedSpread, RandomQuotes, quote_action
@@ -29,7 +30,8 @@ from kineticsim_env.studies.plots import save_panels
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 # The best parameters on training seeds.
-FOUND = json.loads((ROOT / "examples" / "scripted_policies.json").read_text())["MarketMaking"]["policies"]
+SEARCHED = json.loads((ROOT / "examples" / "scripted_policies.json").read_text())
+FOUND = SEARCHED[f"MarketMaking, {EnvSettings.preset}"]["policies"]
 FIXED, STOIKOV = (FOUND[name]["parameters"] for name in ("fixed spread", "Avellaneda-Stoikov"))
 # Okabe and Ito's colours, as in the pictures of a market.
 MAKERS = {
@@ -43,7 +45,7 @@ def market(path: Path, seed: int, decision: int) -> None:
     """Draw the first decision from one on in which a scripted maker is filled and still has both quotes."""
     env = gym.make("KineticSim/MarketMaking-v0")
     core: EnvCore = env.get_wrapper_attr("core")
-    policy, recorder = AvellanedaStoikov(core.task), MarketRecorder(core)
+    policy, recorder = AvellanedaStoikov(core.task, **STOIKOV), MarketRecorder(core)
     observation, _ = env.reset(seed=seed)
     moment = recorder.record()
     while moment.elapsed < decision or not (moment.bought or moment.sold) or 0 in moment.quotes[1::2]:

@@ -107,9 +107,8 @@ def environments_on_lanes(levels: int, **changes: Any) -> None:
 
 def steps_and_copies(markets: int) -> None:
     """Step as users do, with results copied by the kernel for it; and let the GPU choose a variant, as without C++."""
-    envs: Any = gym.make_vec(
-        "KineticSim/Trading-v0", num_envs=markets, engine="cuda", output="torch", horizon=3, warmup=5, bank_size=4
-    )
+    settings: dict[str, Any] = {"preset": "trading", "horizon": 3, "warmup": 5, "bank_size": 4}
+    envs: Any = gym.make_vec("KineticSim/Trading-v0", num_envs=markets, engine="cuda", output="torch", **settings)
     envs.reset(seed=3)
     actions = torch.rand((markets, 2), device="cuda") * 2 - 1
     for _ in range(5):
@@ -235,7 +234,7 @@ def cases() -> Iterator[Callable[[], None]]:
     yield partial(environments_on_lanes, 8, noise_spread=2)
     yield partial(environments_on_lanes, 256, max_order_qty=4000)  # numbers that do not fit in 16 bits
     yield partial(steps_and_copies, 33)
-    yield partial(steps_with_own_functions, 33)
+    yield partial(steps_with_own_functions, 33, preset="trading")
     yield partial(steps_with_own_functions, 5, config=clock_config("continuous", 64, False))
     yield from cases_on_the_clock()
 

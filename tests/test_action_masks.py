@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 import torch
 from env_helpers import capture_step
+from markets import FEW_ORDERS
 
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import MarketMakingVectorEnv, TradingVectorEnv
 
-SMALL = {"bank_size": 4, "warmup": 20, "action_type": "discrete", "action_mask": True}
+SMALL = {"config": FEW_ORDERS, "bank_size": 4, "warmup": 20, "action_type": "discrete", "action_mask": True}
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 
@@ -44,8 +45,8 @@ def rows_differ(one, two):
 def test_masked_choices_do_what_others_do_and_no_other_is_cut_to_nothing(engine, role, preset):
     limits = {"inventory_limit": 6, "max_qty": 4, "block_qty": 5, "forced_qty": 2, "max_target": 5}
     markets = 24 if engine == "cpu" else 8
-    config = ks.MarketConfig.preset(preset, quote_latency=0) if preset == "continuous" else None
-    arguments = {"config": config, "horizon": 30, "autoreset_mode": "NEXT_STEP", **limits, **SMALL}
+    config = ks.MarketConfig.preset(preset)
+    arguments = {**SMALL, "config": config, "horizon": 30, "autoreset_mode": "NEXT_STEP", **limits}
     envs = ks.BatchedParallelEnv(markets, {role: 1}, engine=engine, **arguments)
     seen, infos = envs.reset(seed=3)
     buys, sells, no_bid, no_ask = (table.to(envs.device) for table in tables(role))
@@ -105,7 +106,7 @@ def test_masks_of_a_vector_environment(engine, mode):
 
 def test_markets_have_limits_of_their_own():
     config = ks.MarketConfig.preset("trading", inventory_limit=[0, 4, 100], max_quote_qty=[8, 8, 0])
-    envs = MarketMakingVectorEnv(3, config=config, engine="cpu", output="torch", **SMALL)
+    envs = MarketMakingVectorEnv(3, engine="cpu", output="torch", **{**SMALL, "config": config})
     mask = envs.reset(seed=0)[1]["action_mask"]
     assert mask.sum(1).tolist() == [1, 49, 1]
     envs.simulator.inventory[:, 0] = 4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from env_helpers import assert_same
+from markets import FEW_ORDERS
 
 import kineticsim_env as ks
 from kineticsim_env.engines.numpy import actions as oracle
@@ -17,7 +18,7 @@ from kineticsim_env.runtime import build
 every_engine = pytest.mark.parametrize(
     "engine", ["numpy", pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
 )
-SMALL = {"horizon": 7, "bank_size": 4, "warmup": 3}
+SMALL = {"config": FEW_ORDERS, "horizon": 7, "bank_size": 4, "warmup": 3}
 TASKS = {"MarketMaking": {}, "Execution": {"block_qty": 20}, "Trading": {}}
 MOST = np.float32(1.001)
 BEYOND = np.nextafter(MOST, np.float32(2))

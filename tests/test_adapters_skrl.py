@@ -83,7 +83,7 @@ def test_actions_beyond_the_space_are_clamped():
 def test_properties():
     env = SkrlEnv(MAKER, num_envs=3, **SMALL)
     assert env.num_envs == 3 and env.num_agents == 1 and env.device == torch.device("cpu")
-    assert env.observation_space.shape == (37,) and env.action_space.shape == (4,)
+    assert env.observation_space.shape == (39,) and env.action_space.shape == (4,)
     assert env.state_space is None and env.state() is None and env.render() is None
     assert env.simulator.num_markets == 3  # what skrl does not know is the environment's
 
@@ -110,7 +110,7 @@ def test_many_learners(action_type):
     place = {"maker_0": ("maker", 0), "maker_1": ("maker", 1), "momentum_0": ("momentum", 0)}
     place |= {"executor_0": ("executor", 0), "executor_1": ("executor", 1)}
     assert env.possible_agents == env.agents == list(place) and env.num_agents == env.max_num_agents == 5
-    assert env.observation_space("executor_1").shape == (37,) and env.state_space("maker_0").shape == (30 + 4 * 7 + 6,)
+    assert env.observation_space("executor_1").shape == (39,) and env.state_space("maker_0").shape == (30 + 5 * 9,)
     start, _ = env.reset()
     idle = {name: torch.zeros(4, dtype=torch.bool) for name in place}
     for name, (role, k) in place.items():

@@ -92,7 +92,7 @@ def test_rollouts():
     assert env.rollout(20, break_when_any_done=False, break_when_all_done=True)["next", "done"].any(1).all()
     data = env.rollout(20, break_when_any_done=False)
     assert data.shape == (4, 20) and data["next", "done"].sum() >= 8
-    assert len({tuple(row.tolist()) for row in data["observation"].reshape(-1, 37)}) > 60  # not one live buffer
+    assert len({tuple(row.tolist()) for row in data["observation"].reshape(-1, 39)}) > 60  # not one live buffer
 
 
 def test_wrapped_environments():
@@ -105,14 +105,14 @@ def test_wrapped_environments():
 def test_it_trains():
     torch.manual_seed(0)
     env = TorchRLEnv(MAKER, num_envs=16, **{**SMALL, "horizon": 50})
-    network = torch.nn.Sequential(MLP(37, 8, num_cells=[32]), NormalParamExtractor())
+    network = torch.nn.Sequential(MLP(39, 8, num_cells=[32]), NormalParamExtractor())
     actor = ProbabilisticActor(
         TensorDictModule(network, ["observation"], ["loc", "scale"]),
         in_keys=["loc", "scale"],
         distribution_class=TanhNormal,
         return_log_prob=True,
     )
-    critic = ValueOperator(MLP(37, 1, num_cells=[32]))
+    critic = ValueOperator(MLP(39, 1, num_cells=[32]))
     loss, advantage = ClipPPOLoss(actor, critic), GAE(gamma=0.99, lmbda=0.95, value_network=critic)
     before = [parameter.clone() for parameter in loss.parameters()]
     optimizer = torch.optim.Adam(loss.parameters(), lr=3e-4)
@@ -182,7 +182,7 @@ def test_groups_train():
 
     torch.manual_seed(0)
     env = TorchRLGroupEnv(BatchedParallelEnv(8, {"maker": 2}, **{**MANY, "horizon": 20}))
-    policy = MultiAgentMLP(37, 8, 2, centralized=False, share_params=True, num_cells=[32])
+    policy = MultiAgentMLP(39, 8, 2, centralized=False, share_params=True, num_cells=[32])
     actor = ProbabilisticActor(
         TensorDictModule(
             torch.nn.Sequential(policy, NormalParamExtractor()),
@@ -196,7 +196,7 @@ def test_groups_train():
         log_prob_key=("maker", "log_prob"),
     )
     critic = TensorDictModule(
-        MultiAgentMLP(37, 1, 2, centralized=True, share_params=True, num_cells=[32]),
+        MultiAgentMLP(39, 1, 2, centralized=True, share_params=True, num_cells=[32]),
         [("maker", "observation")],
         [("maker", "state_value")],
     )

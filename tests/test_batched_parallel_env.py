@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 
 import kineticsim_env as ks
 
@@ -53,7 +54,7 @@ def test_shapes_dtypes_and_spaces(action_type):
     actions = draw(envs, np.random.default_rng(0))
     observation, reward, terminated, truncated, infos = envs.step(actions)
     for role, names in envs.group_map.items():
-        n, seen = len(names), 37 if role in ("maker", "executor") else 36
+        n, seen = len(names), 39
         assert envs.single_observation_spaces[role].shape == (seen,)
         for value, shape, dtype in (
             (observation[role], (3, n, seen), torch.float32),
@@ -69,7 +70,7 @@ def test_shapes_dtypes_and_spaces(action_type):
             assert envs.single_observation_spaces[role].contains(row)
     assert infos["_final_obs"].shape == (3,) and infos["_final_obs"].dtype == torch.bool
     state = envs.state()
-    assert state.shape == (3, 30 + 7 * 3 + 6 * 4) and all(envs.state_space.contains(row) for row in state.numpy())
+    assert state.shape == (3, 30 + 9 * 7) and all(envs.state_space.contains(row) for row in state.numpy())
     assert envs.device.type == "cpu" and envs.simulator.inventory.shape == (3, 7)
     envs.close()
 
@@ -78,7 +79,7 @@ def test_shapes_dtypes_and_spaces(action_type):
 @pytest.mark.parametrize("learners", [ALL, None, {"executor": 2}, {"noise": 1, "maker": 1}])
 @both_actions
 def test_every_market_is_that_of_parallel_env(engine, learners, action_type):
-    kwargs = {"action_type": action_type, "max_loss": 60.0}
+    kwargs = {"action_type": action_type, "max_loss": 60.0, "config": FEW_ORDERS}
     envs = make(3, learners, engine=engine, **kwargs)
     singles = [ks.parallel_env(learners, **{**SMALL, **kwargs}) for _ in range(3)]
     observation, _ = envs.reset(seed=7)
@@ -132,7 +133,7 @@ def test_market_0_is_that_of_parallel_env_with_the_same_seed():
 
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])
 def test_who_has_ended_rests_until_the_market_does(engine):
-    envs = make(32, {"executor": 1, "maker": 1, "noise": 1}, engine=engine, block_qty=6)
+    envs = make(32, {"executor": 1, "maker": 1, "noise": 1}, engine=engine, block_qty=6, config=FEW_ORDERS)
     envs.reset(seed=1)
     generator, rested = np.random.default_rng(0), 0
     ended = torch.zeros(32, dtype=torch.bool)
@@ -141,7 +142,7 @@ def test_who_has_ended_rests_until_the_market_does(engine):
         actions["executor"][:] = 1.0
         _, reward, terminated, truncated, infos = envs.step(actions)
         assert not reward["executor"][ended].any() and not (terminated["executor"] | truncated["executor"])[ended].any()
-        assert not envs.fills["executor"][ended].any() and not envs.simulator.quotes[ended, 0].any()
+        assert not envs.fills["executor"][ended].any() and not envs.simulator.quotes[ended, 0, 1::2].any()
         rested += int(ended.sum())
         now = terminated["executor"][:, 0]
         assert not (now & ended).any() and not truncated["executor"].any()
@@ -229,7 +230,7 @@ def test_a_market_that_stopped_in_its_first_decision_has_no_final_observation():
 
 @both_actions
 def test_replay_on_both_engines_and_from_a_checkpoint(action_type):
-    envs, other = make(6, action_type=action_type), make(6, action_type=action_type, engine="numpy")
+    envs, other = (make(6, action_type=action_type, engine=name, config=FEW_ORDERS) for name in ("cpu", "numpy"))
     envs.reset(seed=9)
     generator = np.random.default_rng(0)
     for _ in range(9):
@@ -324,7 +325,7 @@ def test_bad_resets():
         (0, ALL, {}, ValueError, "num_envs: got 0"),
         ("2", ALL, {}, TypeError, "num_envs: got '2'"),
         (2, {}, {}, ValueError, "learners: got 0 in all, allowed is 1 to 32"),
-        (2, {"maker": 9}, {}, ValueError, r"learners\['maker'\]: got 9, allowed is up to 2"),
+        (2, {"maker": 12}, {}, ValueError, r"learners\['maker'\]: got 12, allowed is up to 11"),
         (2, ["maker"], {}, TypeError, "learners: got"),
         (2, ALL, {"copy": 1}, TypeError, "copy: got 1"),
         (2, ALL, {"autoreset_mode": "never"}, ValueError, "autoreset_mode: got 'never'"),

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 
 import kineticsim_env as ks
 from kineticsim_env.engines import runs
@@ -18,7 +19,7 @@ from kineticsim_env.engines.runs import Piece, cut_into_pieces
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
 
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
-SMALL = {"bank_size": 2, "warmup": 3}
+SMALL = {"config": FEW_ORDERS, "bank_size": 2, "warmup": 3}
 
 
 def in_threads(calls, number=4):

@@ -9,12 +9,13 @@ import pytest
 import torch
 from env_helpers import clock_environments, draw_actions, environments, launch, make_cores
 from hypothesis import given, settings
+from markets import FEW_ORDERS
 from thorough import examples
 
 import kineticsim_env as ks
 from kineticsim_env.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
 
-SMALL = {"bank_size": 4, "warmup": 3, "horizon": 5}
+SMALL = {"config": FEW_ORDERS, "bank_size": 4, "warmup": 3, "horizon": 5}
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 
@@ -187,7 +188,7 @@ def test_draws_go_on_alike_and_apart():
 
 
 def test_settings_of_one_leave_the_other():
-    envs = make(randomise={"fee": (0, 9)}, num_scenarios=3)
+    envs = make(randomise={"fee": (0, 9)}, num_scenarios=3, reward="inventory")
     envs.reset(seed=2)
     twin, third = envs.clone(), envs.clone()
     twin.set_scenarios({"fee": (100, 200)})
@@ -310,7 +311,7 @@ def test_single_markets():
 
 def test_planning_finds_what_is_best():
     """Each candidate is played in a clone of the same moment; the environment then earns what was promised."""
-    envs = make(num_envs=3, stagger=False)
+    envs = make(num_envs=3, stagger=False, reward="inventory")
     envs.reset(seed=1)
     candidates = [torch.full((3, 4), value) for value in (-0.8, 0.0, 0.8)]
     promised = torch.stack([envs.clone().step(action)[1] for action in candidates])

@@ -284,7 +284,7 @@ def test_half_life():
 
 
 def make_env(**arguments):
-    return lambda: evaluation_env(16, **{"engine": "cpu", "horizon": 40, **arguments})
+    return lambda: evaluation_env(16, **{"preset": "trading", "engine": "cpu", "horizon": 40, **arguments})
 
 
 @pytest.mark.parametrize("arguments", [{}, {"action_type": "discrete"}, {"auctions_per_step": 3, "engine": "numpy"}])

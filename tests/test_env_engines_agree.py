@@ -33,7 +33,7 @@ def test_engines_agree_on_the_clock(environment, bad):
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric", "per_unit"])
+@pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric", "per_unit", "edge"])
 @pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])
 def test_engines_agree_in_the_trading_market(role, reward, mark):
     check_trading_market(make_cores(*trading_market(role, reward=reward, mark=mark), ENGINES))

@@ -22,10 +22,12 @@ from hypothesis import strategies as st
 from thorough import examples
 
 import kineticsim_env as ks
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 
 pytestmark = pytest.mark.gpu
-SMALL = {"horizon": 6, "bank_size": 16, "warmup": 20}
+SMALL = {"preset": "trading", "horizon": 6, "bank_size": 16, "warmup": 20}
+both_markets = pytest.mark.parametrize("preset", ["trading", EnvSettings.preset])  # kernels of auctions, and of events
 
 
 def make(num_envs=4, **kwargs):
@@ -100,10 +102,14 @@ def test_many_environments_have_the_cpus_bits(kind, large):
     assert_same((one.core, two.core), "at the end")
 
 
+@both_markets
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("kwargs", [{"output": "numpy"}, {"output": "torch"}, {"output": "torch", "copy": False}])
-def test_vector_environment_has_the_cpus_bits(mode, kwargs):
-    one, two = make(300, autoreset_mode=mode, **kwargs), make(300, autoreset_mode=mode, engine="cpu")
+def test_vector_environment_has_the_cpus_bits(mode, kwargs, preset):
+    one, two = (
+        make(300, autoreset_mode=mode, preset=preset, **how)
+        for how in ({"engine": "cuda", **kwargs}, {"engine": "cpu"})
+    )
     first, second = one.reset(seed=3)[0], two.reset(seed=3)[0]
     np.testing.assert_array_equal(first if kwargs["output"] == "numpy" else first.cpu().numpy(), second)
     for action in random_actions(15, 300):
@@ -138,23 +144,27 @@ def test_ways_to_step_few_environments_agree(force, specialised):
 def test_settings_that_change_are_no_constants():
     one, two = make(3000, config=ks.MarketConfig.preset("trading")), make(3000, engine="cpu")
     np.testing.assert_array_equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
-    for reward, action in zip(("inventory", "pnl", "asymmetric", "per_unit"), random_actions(4, 3000), strict=True):
+    for reward, action in zip(
+        ("inventory", "pnl", "asymmetric", "per_unit", "edge"), random_actions(5, 3000), strict=True
+    ):
         for envs in (one, two):
             envs.set_task(reward=reward, mark="mid" if reward == "pnl" else "fundamental")
         for mine, theirs in zip(host(one.step(action)), host(two.step(action)), strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_step_does_not_synchronise():
-    envs = make(64, output="torch")
+@both_markets
+def test_a_step_does_not_synchronise(preset):
+    envs = make(64, output="torch", preset=preset)
     envs.reset(seed=1)
     actions = torch.zeros(64, 4, device="cuda")
     envs.step(actions)
     assert_steps_wait_for_nothing(envs, actions)
 
 
-def test_a_captured_step_plays_on():
-    captured, eager = make(64, output="torch", copy=False), make(64, output="torch")
+@both_markets
+def test_a_captured_step_plays_on(preset):
+    captured, eager = (make(64, output="torch", preset=preset, copy=copy) for copy in (False, True))
     captured.reset(seed=5)
     eager.reset(seed=5)
     actions = torch.zeros(64, 4, device="cuda")
@@ -245,8 +255,9 @@ def assert_same_steps(one, two, steps, seed=0):
 @pytest.mark.parametrize("action_type", ["continuous", "discrete"])
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 @pytest.mark.parametrize("randomise", [None, RANDOMISE])
-def test_every_task_has_the_cpus_bits(kind, kwargs, action_type, mode, randomise):
-    more = {"randomise": randomise, "num_scenarios": 7} if randomise else {}
+@both_markets
+def test_every_task_has_the_cpus_bits(kind, kwargs, action_type, mode, randomise, preset):
+    more = {"preset": preset, **({"randomise": randomise, "num_scenarios": 7} if randomise else {})}
     for num_envs in (3, 300):
         one, two = pair(kind, num_envs, action_type=action_type, autoreset_mode=mode, **kwargs, **more)
         assert_same_steps(one, two, 15)

@@ -12,6 +12,9 @@ from kineticsim_env.envs.parallel import MarketParallelEnv
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.single import MarketEnv, TradingEnv
 from kineticsim_env.envs.vector import MarketVectorEnv, TradingVectorEnv
+from kineticsim_env.play.game import Game
+from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
+from kineticsim_env.tasks.base import observation_size
 
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(EnvSettings)}
 SMALL = {"engine": "numpy", "warmup": 1, "bank_size": 2}
@@ -75,3 +78,15 @@ def test_wrong_settings_are_refused(name, value, error):
 @pytest.mark.parametrize("mode", ["same_step", "SameStep", AutoresetMode.SAME_STEP])
 def test_a_mode_may_be_a_name_or_a_value(mode):
     assert EnvSettings(autoreset_mode=mode).autoreset_mode is AutoresetMode.SAME_STEP
+
+
+def test_who_plays_plays_the_default_market():
+    assert inspect.signature(Game).parameters["preset"].default == EnvSettings.preset
+
+
+@pytest.mark.parametrize("task", [MarketMakingTask, ExecutionTask, TradingTask])
+def test_pages_name_the_default_market(task):
+    assert f'`preset` (`"{EnvSettings.preset}"`)' in task.__doc__
+    assert f'the default, `"{EnvSettings.preset}"`, is' in MarketVectorEnv.__doc__
+    size = (observation_size(task.role, ks.MarketConfig.preset(EnvSettings.preset).is_continuous),)
+    assert f"`Box(-1, 1, {size}, float32)`, with" in task.__doc__

@@ -6,6 +6,7 @@ import gymnasium.wrappers.vector as theirs
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 
 import kineticsim_env as ks
 from kineticsim_env import policies
@@ -14,13 +15,13 @@ from kineticsim_env.evaluation import evaluate, evaluation_env, evaluation_paral
 from kineticsim_env.evaluation.results import Evaluation
 from kineticsim_env.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics
 
-SMALL = {"horizon": 20, "bank_size": 8, "warmup": 30}
+SMALL = {"config": FEW_ORDERS, "horizon": 20, "bank_size": 8, "warmup": 30}
 make = functools.partial(evaluation_env, **SMALL)
 make_many = functools.partial(evaluation_parallel_env, **SMALL)
 ENGINES = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 
-def linear(seed=0, inputs=37):
+def linear(seed=0, inputs=39):
     """A policy that depends on all it sees."""
     torch.manual_seed(seed)
     return torch.nn.Sequential(torch.nn.Linear(inputs, 4, dtype=torch.float64), torch.nn.Tanh())
@@ -29,7 +30,7 @@ def linear(seed=0, inputs=37):
 class Gru(torch.nn.Module):
     """A policy with a memory, kept in the policy. Rows are computed one by one, so that no batch shows in the bits."""
 
-    def __init__(self, seed=0, inputs=37, outputs=4):
+    def __init__(self, seed=0, inputs=39, outputs=4):
         super().__init__()
         torch.manual_seed(seed)
         self.cell, self.head = torch.nn.GRUCell(inputs, 5), torch.nn.Linear(5, outputs)
@@ -246,10 +247,10 @@ def test_policies_by_role_see_all_learners_of_it():
         return torch.stack([network(row.double()).float() for row in seen])
 
     shared = evaluate({"maker": maker, "trader": trader}, make_many(5, learners, engine="cpu"), 2)
-    assert shapes == {(10, 37)}
+    assert shapes == {(10, 39)}
     each = {"maker_0": maker, "maker_1": maker, "trader_0": trader}
     own = evaluate(each, make_many(5, learners, engine="cpu"), 2)
-    assert shapes == {(10, 37), (5, 37)}
+    assert shapes == {(10, 39), (5, 39)}
     for name, result in shared.items():
         assert_same(result, own[name])
     assert not np.array_equal(own["maker_0"].pnl, own["maker_1"].pnl)

@@ -14,7 +14,7 @@ from kineticsim_env.evaluation import confidence_interval
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask
 from kineticsim_env.tasks.many_learners import slots_of
 
-SMALL = {"engine": "cpu", "horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30}
+SMALL = {"preset": "trading", "engine": "cpu", "horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30}
 HOLD = np.array([0, -1], np.float32)
 both_engines = pytest.mark.parametrize("engine", ["cpu", "numpy"])
 

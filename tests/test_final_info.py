@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.infos import MARKET_INFOS, SLOT_INFOS
@@ -11,7 +12,7 @@ from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.runtime import layout
 from kineticsim_env.wrappers import RecordEpisodeStatistics
 
-SMALL = {"horizon": 5, "bank_size": 4, "warmup": 5}
+SMALL = {"config": FEW_ORDERS, "horizon": 5, "bank_size": 4, "warmup": 5}
 TASKS = {"MarketMaking": {"max_loss": 12.0}, "Execution": {"block_qty": 9}, "Trading": {"max_loss": 12.0}}
 SCENARIOS = {"randomise": {"noise_spread": (2, 12), "fee": (1, 9)}, "num_scenarios": 3}
 NAMES = (*MARKET_INFOS, *SLOT_INFOS)
@@ -172,7 +173,7 @@ def test_off_is_off():
 @every_engine
 def test_saved_states_go_on(engine):
     """Returns and fills of episodes that run are part of the state, and so are the last decision's fills."""
-    one, two = make(engine=engine), make(engine="numpy")
+    one, two = (make(engine=name, max_offset=1) for name in (engine, "numpy"))
     one.reset(seed=3)
     two.reset(seed=99)
     actions = draw(one.single_action_space, 8, 3)

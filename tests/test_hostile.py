@@ -128,7 +128,7 @@ def test_a_market_of_drawn_agents_does_not_depend_on_its_place():
 @pytest.mark.parametrize("mask", [None, [True, False, True]])
 def test_a_reset_forgets_the_fills_of_the_last_decision(mask):
     """The infos of a reset had the trades of the episode before."""
-    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, engine="numpy", warmup=20)
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, engine="numpy", preset="trading", warmup=20)
     envs.reset(seed=0)
     while not envs.unwrapped.fills.sum(1).all():
         envs.step(np.tile(np.float32([-1, -1, 1, 1]), (3, 1)))

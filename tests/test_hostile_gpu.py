@@ -14,7 +14,7 @@ import torch
 import kineticsim_env as ks
 
 pytestmark = pytest.mark.gpu
-SMALL = {"bank_size": 4, "warmup": 5, "horizon": 30}
+SMALL = {"preset": "trading", "bank_size": 4, "warmup": 5, "horizon": 30}
 EXTREMES = (0, 1, -1, 2**30, -(2**30), 2**31 - 1, -(2**31))
 
 

@@ -4,10 +4,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 
 import kineticsim_env as ks
 
-SMALL = {"bank_size": 2, "warmup": 3, "horizon": 9}
+SMALL = {"config": FEW_ORDERS, "bank_size": 2, "warmup": 3, "horizon": 9}
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 

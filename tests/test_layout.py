@@ -13,7 +13,7 @@ def test_enums_have_the_names_that_users_write():
     assert ROLES == ("maker", "momentum", "noise", "executor", "trader", "fundamental")
     assert CHOICES == {
         "action_type": ("continuous", "discrete"),
-        "reward": ("pnl", "inventory", "asymmetric", "per_unit"),
+        "reward": ("pnl", "inventory", "asymmetric", "per_unit", "edge"),
         "execution_reward": ("shortfall", "risk_averse", "terminal"),
         "mark": ("fundamental", "mid", "liquidation"),
         "side": ("random", "buy", "sell"),

@@ -67,8 +67,7 @@ def test_ippo_leaves_what_it_promises(ippo, tmp_path, capsys, action_type, centr
         assert results[role]["lead"][0] == pytest.approx(mean)
         saved = torch.load(args.output / f"{role}.pt", weights_only=True)
         assert ("log_std" in saved) == (action_type == "continuous")
-        own = 37 if role in ("maker", "executor") else 36
-        together = MARKET_FEATURES + 7 * 3 + 6 * 3
+        own, together = 39, MARKET_FEATURES + 9 * 6
         assert saved["critic.0.weight"].shape[1] == (own - MARKET_FEATURES + together if central else own)
     record = json.loads((args.output / "results.json").read_text())
     assert record["args"]["learners"] == list(ALL) and record["results"].keys() == results.keys()
@@ -328,7 +327,7 @@ def test_executors_alone_count_their_first_episode(comparison):
 
 
 def test_the_built_in_rule(comparison):
-    envs = comparison.held_out(4, {"momentum": 1, "noise": 1}, engine="cpu")
+    envs = comparison.held_out(4, {"momentum": 1, "noise": 1}, engine="cpu", preset="trading")
     task, config = envs.core.task, envs.core.config
     observation = torch.zeros(20_000, 36)
     for role, ticks in (("momentum", {1, 10}), ("noise", set(range(-10, 11)))):
@@ -343,7 +342,7 @@ def test_the_built_in_rule(comparison):
 
 def test_quality_is_that_of_the_whole_book(self_play, comparison):
     """A maker that quotes inside the built-in spread makes the spread its own."""
-    envs = comparison.held_out(32, {"maker": 2}, engine="cpu", horizon=40)
+    envs = comparison.held_out(32, {"maker": 2}, engine="cpu", horizon=40, **self_play.MARKET)
     task = envs.core.task
     spreads = {}
     for name, maker in {"none": policies.NoTrade(task), "tight": policies.FixedSpread(task, 1.0, 8)}.items():
@@ -360,7 +359,12 @@ def test_quality_is_that_of_the_whole_book(self_play, comparison):
 def test_makers_and_executors_learn(ippo, tmp_path):
     """In 20 s on two cores both roles, learning beside each other, are clearly better than chance."""
     args = ippo.Args(
-        learners=("maker=1", "executor=1"), output=tmp_path, engine="cpu", num_envs=128, total_steps=160_000
+        learners=("maker=1", "executor=1"),
+        preset="trading",
+        output=tmp_path,
+        engine="cpu",
+        num_envs=128,
+        total_steps=160_000,
     )
     args.horizon, args.eval_envs = 60, 512
     results = ippo.main(args)

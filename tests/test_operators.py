@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no 
 on_each = pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 compiled_by = pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 M = 7
-SMALL = {"horizon": 5, "bank_size": 4, "warmup": 3, "output": "torch"}
+SMALL = {"preset": "trading", "horizon": 5, "bank_size": 4, "warmup": 3, "output": "torch"}
 # Torch 2.13, with any operator that changes a tensor twice in a program. With copy=True results are an operator's.
 LATE = "inductor reads a live tensor, or what it takes for a needless clone, after the next step has changed it"
 FEE = {"randomise": {"fee": [0, 100, 2500], "noise_spread": (3, 14)}, "num_scenarios": 5, "bank_per_market": 2}
@@ -337,7 +337,7 @@ def test_compiled_and_eager_steps_take_turns(engine, backend):
 @compiled_by
 def test_settings_that_change_between_compiled_steps(engine, backend):
     """More often than torch compiles a program anew: 8 times."""
-    one, two = make(engine, **FEE), make(engine, **FEE)
+    one, two = make(engine, reward="inventory", **FEE), make(engine, reward="inventory", **FEE)
     act = network(two)
     program = compiled(lambda observation: two.step(act(observation)), backend)
     saved, number = one.state_dict(), two.core.launcher.number

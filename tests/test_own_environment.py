@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 from env_helpers import assert_steps_wait_for_nothing, capture_step
+from markets import FEW_ORDERS
 
 import kineticsim_env as ks
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.evaluation import evaluate, evaluation_env
 
-SMALL = {"horizon": 6, "bank_size": 4, "warmup": 5}
+SMALL = {"config": FEW_ORDERS, "horizon": 6, "bank_size": 4, "warmup": 5}
 SCENARIOS = {"randomise": {"noise_spread": (2, 12), "fee": (1, 9)}, "num_scenarios": 3}
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 ENGINES = ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -243,7 +244,7 @@ def test_many_learners_have_them_by_role(engine, mode):
     plain = [parallel_env(LEARNERS, **{**settings, "engine": "numpy"}) for _ in range(3)]
     owned = [parallel_env(LEARNERS, **{**settings, "engine": "numpy"}, **MANY) for _ in range(3)]
     seen = envs.reset(seed=5)[0]
-    assert seen["maker"].shape == (3, 2, 37 + 2) and seen["trader"].shape == (3, 1, 36)
+    assert seen["maker"].shape == (3, 2, 39 + 2) and seen["trader"].shape == (3, 1, 39)
     assert envs.state_space.shape == envs.state().shape[1:]
     for m, env in enumerate(owned):
         start, _ = env.reset(seed=5 + m)
@@ -485,7 +486,7 @@ def test_the_spec_makes_it_again():
     again = gym.make_vec(copy.deepcopy(envs.spec))
     first, second = envs.reset(seed=3)[0], again.reset(seed=3)[0]
     np.testing.assert_array_equal(first, second)
-    assert second.shape == (2, 37 + 4)
+    assert second.shape == (2, 39 + 4)
 
 
 def test_statistics_and_evaluation_take_them():
@@ -505,11 +506,11 @@ def test_adapters_take_them():
     settings = {"engine": "cpu", **SMALL}
     env = TorchRLEnv("KineticSim/MarketMaking-v0", num_envs=MARKETS, **settings, **OWN)
     check_env_specs(env)
-    assert env.rollout(9, break_when_any_done=False)["observation"].shape == (MARKETS, 9, 37 + 4)
+    assert env.rollout(9, break_when_any_done=False)["observation"].shape == (MARKETS, 9, 39 + 4)
     group = TorchRLGroupEnv(BatchedParallelEnv(3, LEARNERS, max_target=12, **settings, **MANY))
     check_env_specs(group)
     played = group.rollout(9, break_when_any_done=False)
-    assert played["maker", "observation"].shape == (3, 9, 2, 37 + 2)
+    assert played["maker", "observation"].shape == (3, 9, 2, 39 + 2)
     assert played["next", "state"].shape[-1] == group.envs.state_space.shape[0]
 
 

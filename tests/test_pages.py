@@ -1,14 +1,26 @@
 """The commands of `scripts/pages`, in small: each writes its page with every figure, and the pictures it shows."""
 
 import functools
+import json
 import re
 
 import pytest
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import evaluation_env
+from kineticsim_env.studies import rewards as reward_study
 from kineticsim_env.studies import trading_preset as makers
-from scripts.pages import continuous_preset, default_market, mechanisms, price_impact, stylised_facts, trading_preset
+from scripts.pages import (
+    continuous_preset,
+    default_market,
+    mechanisms,
+    price_impact,
+    rewards,
+    rewards_learning,
+    rewards_text,
+    stylised_facts,
+    trading_preset,
+)
 
 pytest.importorskip("matplotlib")
 
@@ -80,3 +92,33 @@ def test_default_market(tmp_path, monkeypatch):
     assert all(f"| {name} |" in text for name in others) and "`WashTrade`" in text
     default_market.main(["--results", str(tmp_path / "default_market.json"), "--output", str(tmp_path)])
     assert (tmp_path / "default_market.md").read_text() == text
+
+
+def test_rewards(tmp_path, monkeypatch):
+    grids = {
+        "MarketMaking": {"half_spread": (2, 4), "qty": (2, 4, 8), "skew": (0.0,)},
+        "Trading": {"direction": (1, -1), "threshold": (1,), "ticks": (-2, 2), "position": (8,)},
+        "Execution": {"ticks": (-2, 2), "qty": (2, 4)},
+    }
+    for module in (reward_study, rewards, rewards_text):
+        monkeypatch.setattr(module, "GRIDS", grids)
+    monkeypatch.setattr(reward_study, "evaluation_env", functools.partial(evaluation_env, horizon=25))
+    monkeypatch.setattr(rewards, "PRESETS", ("trading", "news"))
+    text = written(rewards.main, tmp_path, "rewards")
+    assert "| `news` | executor | 1.000 (1.000 to 1.000) |" in text and "| **pnl, fundamental** |" in text
+    rewards.main(["--results", str(tmp_path / "rewards.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "rewards.md").read_text() == text
+
+
+def test_rewards_learning(tmp_path, monkeypatch):
+    monkeypatch.setattr(rewards_learning, "PLACES", {("news", "Trading"): tuple(rewards_learning.REWARDS)})
+    monkeypatch.setattr(rewards_learning, "MARKETS", 4)
+    small = functools.partial(evaluation_env, horizon=9, bank_size=2, warmup=5)
+    monkeypatch.setattr(rewards_learning, "evaluation_env", small)
+    words = ["--steps", "256", "--seeds", "2", "--markets", "3", "--engine", "cpu", "--output", str(tmp_path)]
+    rewards_learning.main(words)
+    record = json.loads((tmp_path / "rewards_learning.json").read_text())
+    assert [row["reward"] for row in record["rows"]] == list(rewards_learning.REWARDS)
+    assert all(len(row["runs"]) == 2 for row in record["rows"])
+    section = rewards_text.learning(record)
+    assert all(f"`{name}`" in section for name in rewards_learning.REWARDS)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from markets import FEW_ORDERS
 from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, seed_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
+from kineticsim_env.envs.settings import EnvSettings
 
 SMALL = {"engine": "cpu", "horizon": 15, "bank_size": 16, "warmup": 20}
 ALL = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1, "trader": 1}
@@ -86,7 +88,7 @@ def test_max_cycles(learners):
 
 @both_actions
 def test_replay_with_all_roles(action_type):
-    kwargs = {"action_type": action_type, "block_qty": 8, "max_loss": 60.0, "reward": "per_unit"}
+    kwargs = {"action_type": action_type, "block_qty": 8, "max_loss": 60.0, "reward": "per_unit", "config": FEW_ORDERS}
     first, *others = (play(make(ALL, engine=engine, **kwargs), 4, 3) for engine in ("cpu", "cpu", "numpy"))
     for again in others:
         for one, two in zip(first, again, strict=True):
@@ -122,7 +124,7 @@ def test_an_executor_leaves_when_its_block_is_done():
             with pytest.raises(ValueError, match=r"missing or unknown agents \['(executor|nobody)_0'\]"):
                 env.step({agent: actions.get(agent) for agent in (*env.agents, "executor_0" if done else "nobody_0")})
         else:
-            assert not env.simulator.quotes[0, 1].any() and env.core.tensors["reward"][0, 1] == 0
+            assert not env.simulator.quotes[0, 1, 1::2].any() and env.core.tensors["reward"][0, 1] == 0
             assert int(env.simulator.inventory[0, 1]) == 5 * side
         for agent in ("maker_0", "trader_0"):
             assert terminated[agent] is False and truncated[agent] is (steps == 15)
@@ -132,7 +134,7 @@ def test_an_executor_leaves_when_its_block_is_done():
 
 
 def test_max_loss_takes_out_one_learner_and_the_others_go_on():
-    env = make({"trader": 2}, horizon=200, max_loss=15.0, reward="pnl", reward_scale=1.0)
+    env = make({"trader": 2}, horizon=200, max_loss=150.0, reward="pnl", reward_scale=1.0)
     env.reset(seed=3)
     total, steps, ended = 0.0, 0, 0
     while env.agents:
@@ -143,10 +145,10 @@ def test_max_loss_takes_out_one_learner_and_the_others_go_on():
         steps += 1
         if "trader_0" in alive:
             total += rewards["trader_0"]
-            assert terminated["trader_0"] is (total <= -15) and not truncated["trader_0"]
+            assert terminated["trader_0"] is (total <= -150) and not truncated["trader_0"]
             ended = steps
         else:
-            assert not env.simulator.quotes[0, 0].any() and not env.core.fills[0, 0].any()
+            assert not env.simulator.quotes[0, 0, 1::2].any() and not env.core.fills[0, 0].any()
         assert rewards["trader_1"] == 0 and terminated["trader_1"] is False and truncated["trader_1"] is (steps == 200)
     assert 1 < ended < 100 and steps == 200
     with pytest.raises(Exception, match="no agent is alive"):
@@ -167,7 +169,8 @@ def test_the_deadline_terminates_executors_and_truncates_the_others():
 
 
 def test_a_checkpoint_knows_who_has_left():
-    env, other = (make({"maker": 1, "executor": 1}, block_qty=4, engine=engine) for engine in ("cpu", "numpy"))
+    settings = {"block_qty": 4, "config": FEW_ORDERS}
+    env, other = (make({"maker": 1, "executor": 1}, engine=engine, **settings) for engine in ("cpu", "numpy"))
     env.reset(seed=1)
     while "executor_0" in env.agents:
         env.step({agent: np.ones(env.action_space(agent).shape, np.float32) for agent in env.agents})
@@ -194,14 +197,15 @@ def test_a_reset_that_is_refused_changes_nothing():
 
 @both_actions
 def test_replay_over_whole_episodes(action_type):
-    first = play(make(action_type=action_type), 4)
+    settings = {"action_type": action_type, "config": FEW_ORDERS}
+    first = play(make(**settings), 4)
     assert len(first) == 2 * 16
-    for again in (play(make(action_type=action_type, engine=engine), 4) for engine in ("cpu", "numpy")):
+    for again in (play(make(**settings, engine=engine), 4) for engine in ("cpu", "numpy")):
         for one, two in zip(first, again, strict=True):
             for agent in AGENTS:
                 np.testing.assert_array_equal(one[0][agent], two[0][agent])
             assert one[1:] == two[1:]
-    other = play(make(action_type=action_type), 5)
+    other = play(make(**settings), 5)
     assert (first[0][0]["maker_0"] != other[0][0]["maker_0"]).any()
 
 
@@ -218,13 +222,13 @@ def test_spaces_types_and_end(action_type):
         for agent in AGENTS:
             assert env.observation_space(agent) is env.observation_space(agent)
             assert env.observation_space(agent).contains(observations[agent])
-            assert observations[agent].shape == ((37,) if agent.startswith("maker") else (36,))
+            assert observations[agent].shape == (39,)
             assert type(rewards[agent]) is float and type(terminated[agent]) is bool
             assert truncated[agent] is (steps == 7)
             assert set(infos[agent]) == {"inventory", "cash", "fees", "bought", "sold"}
         assert env.state_space.contains(env.state())
-        np.testing.assert_array_equal(env.state()[:37], observations["maker_0"])
-        np.testing.assert_array_equal(env.state()[-6:], observations["noise_0"][30:])
+        np.testing.assert_array_equal(env.state()[:39], observations["maker_0"])
+        np.testing.assert_array_equal(env.state()[-9:], observations["noise_0"][30:])
     assert steps == 7
     with pytest.raises(Exception, match="no agent is alive"):
         env.step({})
@@ -232,7 +236,7 @@ def test_spaces_types_and_end(action_type):
 
 def test_learners_replace_built_in_agents():
     rows = make().simulator.rows
-    whole = ks.Simulator(ks.MarketConfig.preset("trading"), 1, engine="cpu").rows
+    whole = ks.Simulator(ks.MarketConfig.preset(EnvSettings.preset), 1, engine="cpu").rows
     for role in CLASSES:
         taken = {"maker": 2, "momentum": 1, "noise": 1, "fundamental": 0}[role]
         assert rows[f"num_{role}"][0] == whole[f"num_{role}"][0] - taken
@@ -240,7 +244,7 @@ def test_learners_replace_built_in_agents():
 
 def test_a_momentum_learner_keeps_its_side():
     """It trades only in the direction of the last return, whatever it does."""
-    env = make({"momentum": 1}, horizon=200)
+    env = make({"momentum": 1}, horizon=200, preset="trading")  # where an interval has one beat
     env.reset(seed=2)
     mids, generator, traded = [int(env.simulator.mid2)] * 2, np.random.default_rng(1), 0
     while env.agents:
@@ -306,7 +310,7 @@ def test_bad_actions_leave_the_state_untouched():
 @pytest.mark.parametrize(
     ("learners", "kwargs", "match"),
     [
-        ({"maker": 9}, {}, r"learners\['maker'\]: got 9, allowed is up to 2, the built-in maker agents"),
+        ({"maker": 12}, {}, r"learners\['maker'\]: got 12, allowed is up to 11, the built-in maker agents"),
         ({"informed": 1}, {}, "got the role 'informed', allowed are 'maker'"),
         ({"maker": -1}, {}, r"learners\['maker'\]: got -1"),
         ({}, {}, "learners: got 0 in all, allowed is 1 to 32"),
@@ -318,7 +322,7 @@ def test_bad_actions_leave_the_state_untouched():
         (
             {"maker": 2},
             {"randomise": {"num_agents": (4, 20)}},
-            "randomise: got a scenario with 0 maker agents, allowed are at least 2, as many as learners replace",
+            "randomise: got a scenario with 1 maker agents, allowed are at least 2, as many as learners replace",
         ),
         ({"noise": 1}, {"inventory_limit": 10}, "max_target: got 40, allowed with a noise learner"),
         ({"maker": 1}, {"preset": "calm"}, "preset: got 'calm'"),

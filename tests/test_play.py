@@ -4,6 +4,7 @@ import curses
 import fcntl
 import importlib.util
 import itertools
+import json
 import os
 import pty
 import re
@@ -26,7 +27,7 @@ from kineticsim_env.cli import main
 from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_env, liquidate
 from kineticsim_env.play import terminal
 from kineticsim_env.play.controls import SPEEDS, ExecutorControls, MakerControls, TraderControls
-from kineticsim_env.play.game import GAMES, Game
+from kineticsim_env.play.game import GAMES, STOIKOV, Game
 from kineticsim_env.play.terminal import screen_lines
 from kineticsim_env.policies import AvellanedaStoikov, FixedSpread
 from kineticsim_env.render.text import text_picture
@@ -174,13 +175,19 @@ def test_the_result_is_that_of_an_evaluation():
     before = game.recorder.record()
     found = liquidated(game.result())
     for name, policy in (("you", FixedSpread), ("Avellaneda-Stoikov", None)):
-        envs = evaluation_env(1, preset="trading", horizon=60)
+        envs = evaluation_env(1, horizon=60)
         task = envs.core.task
-        played = FixedSpread(task) if policy else AvellanedaStoikov(task, risk=0.02, kappa=0.18)
+        played = FixedSpread(task) if policy else AvellanedaStoikov(task, **STOIKOV[game.preset])
         assert found[name] == pytest.approx(evaluate(played, envs, 11).pnl[0], abs=0.05)
     assert found["not trading"] == 0.0
     after = game.recorder.record()
     assert before._replace(bid=0, ask=0) == after._replace(bid=0, ask=0)
+
+
+@pytest.mark.parametrize("preset", STOIKOV)
+def test_the_rival_has_the_parameters_that_were_searched(preset):
+    found = json.loads((ROOT / "examples" / "scripted_policies.json").read_text())[f"MarketMaking, {preset}"]
+    assert found["policies"]["Avellaneda-Stoikov"]["parameters"].items() >= STOIKOV[preset].items()
 
 
 def test_the_fundamental_is_shown_at_the_end():
@@ -195,8 +202,8 @@ def test_who_leaves_early_is_compared_over_as_long():
     game = Game(seed=11, horizon=60)
     press(game, "x " + "n " * 20)
     result = game.result()
-    envs = evaluation_env(1, preset="trading", horizon=20)
-    rival = evaluate(AvellanedaStoikov(envs.core.task, risk=0.02, kappa=0.18), envs, 11).pnl[0]
+    envs = evaluation_env(1, horizon=20)
+    rival = evaluate(AvellanedaStoikov(envs.core.task, **STOIKOV[game.preset]), envs, 11).pnl[0]
     assert "20 of 60 decisions" in result
     assert liquidated(result) == {"you": 0.0, "Avellaneda-Stoikov": pytest.approx(rival, abs=0.05), "not trading": 0.0}
 
@@ -229,6 +236,7 @@ def test_a_trader_is_liquidated():
     money = float(liquidate(twin)) - float(twin.fees) / 1000
     assert liquidated(game.result()) == {
         "you": pytest.approx(money, abs=0.006),
+        "momentum": ANY,
         "mean reversion": ANY,
         "not trading": 0.0,
     }
@@ -352,7 +360,7 @@ def test_every_task_has_a_screen_and_a_window(task):
     play_window(game, lambda: script.pop(0))
     assert game.moment.elapsed == 8 or game.over
     lines = screen_lines(game, 24)
-    assert len(lines) == 24 and max(map(len, lines)) < 80
+    assert len(lines) == 24 and max(map(len, lines)) <= 80
     assert all(key in "\n".join(lines) for key in game.controls.keys)
 
 

@@ -14,6 +14,7 @@ MAKERS = (
     policies.NoTrade,
     policies.RandomQuotes,
     policies.FixedSpread,
+    policies.QuietQuotes,
     policies.AvellanedaStoikov,
     policies.GueantLehalleFernandezTapia,
 )
@@ -128,6 +129,22 @@ def test_fixed_spread_quotes_where_it_says(half_spread):
     assert torch.equal(quotes[stands, 0], bid[stands].int())
     stands = quotes[:, 3] > 0
     assert torch.equal(quotes[stands, 2], ask[stands].int())
+
+
+def test_quiet_quotes_known_answers():
+    """Two ticks around the mid, moved against the inventory, while four moves are below their limit in the mean."""
+    task = MarketMakingTask()
+    maker = policies.QuietQuotes(task, half_spread=2.0, limit=3.0, skew=0.05)
+    rows = torch.zeros(4, 37)
+    rows[1, 30] = 0.5  # 20 units long: both quotes a tick lower
+    moves = torch.tensor([[-5.0, 3.0, -2.0, 1.5], [5.0, -3.0, 2.0, -2.5]])  # means of 2.875 and 3.125 in size
+    rows[2:, 22:26] = 2 * moves / (2 * moves.abs() + 8)
+    offsets = (maker(rows)[:, :2] + 1) * task.max_offset / 2
+    sizes = (maker(rows)[:, 2:] + 1) * task.max_qty / 2
+    assert offsets.flatten().tolist() == pytest.approx([2, 2, 3, 1, 2, 2, 2, 2], abs=1e-5)
+    assert sizes.tolist() == [[8, 8], [8, 8], [8, 8], [0, 0]]
+    with pytest.raises(ValueError, match="limit: got -1"):
+        policies.QuietQuotes(task, limit=-1)
 
 
 def test_no_trade_does_not_trade():

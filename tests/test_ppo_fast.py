@@ -14,12 +14,14 @@ import pytest
 import torch
 
 from kineticsim_env import MarketConfig
+from kineticsim_env.envs.settings import EnvSettings
 
 for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "ppo_fast.py"
-TINY = {"num_envs": 8, "num_steps": 16, "total_steps": 8 * 16 * 6, "eval_envs": 32, "eval_every": 2, "engine": "cpu"}
+MARKET = {"preset": "trading", "engine": "cpu"}
+TINY = {**MARKET, "num_envs": 8, "num_steps": 16, "total_steps": 8 * 16 * 6, "eval_envs": 32, "eval_every": 2}
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +79,11 @@ def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
     report.main([str(tmp_path / "run")])
     page = (tmp_path / "ppo_results.md").read_text()
     assert report.ROUNDED_TO_EVEN not in page  # the run says which rounding it had
-    assert page.startswith(report.HEAD) and "`python examples/ppo_fast.py`, judged by: liquidated PnL" in page
+    assert page.startswith(report.HEAD) and "`python examples/ppo_fast.py --preset trading`, judged by" in page
     committed = (Path(__file__).parent.parent / "docs" / "ppo_results.md").read_text()
-    said = (
-        "All play `reward_scale=50.0`, where the task's default is 10.0; `inventory_penalty=0.002`, where the task's "
-    )
-    assert said in page and said in committed
+    said = "All play `reward_scale=50.0`, where the task's default is 10.0"
+    assert f"{said}. Returns are of these rewards." in page  # a penalty that no reward of theirs has is no setting
+    assert f"{said}; `reward=inventory`, where the task's default is edge; `inventory_penalty=0.002`, " in committed
     assert "| default | 1 | 8 | 0 M |" in page and (tmp_path / "run" / "table.md").read_text().strip() in page
     assert {path.stem for path in (tmp_path / "images").iterdir()} == {
         "ppo_marketmaking_learning_curve",
@@ -90,11 +91,31 @@ def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
     }
 
 
+def test_stacked_moves_are_learned_from_and_resumed(ppo, tmp_path):
+    """What is seen besides is part of the networks and of the checkpoint: a run that is stopped goes on alike."""
+    words = {**TINY, "stack": 6, "track": False, "preset": "news"}
+    whole = ppo.main(ppo.Args(output=tmp_path / "whole", **words))
+    half = {**words, "total_steps": words["total_steps"] // 2, "learning_rate": 0.0}
+    ppo.main(ppo.Args(output=tmp_path / "once", **half))
+    saved = torch.load(tmp_path / "whole" / "checkpoint.pt", weights_only=True)
+    assert saved["networks"]["actor.0.weight"].shape[1] == 56  # 39 features and 5 x 2 more, padded
+    assert saved["envs"]["stacked"].shape == (8, 49) and saved["envs"]["stacked"][:, 39:].any()
+    assert whole["PPO (learned)"] != 0.0
+    once = torch.load(tmp_path / "once" / "checkpoint.pt", weights_only=True)
+    again = ppo.main(ppo.Args(output=tmp_path / "once", resume=True, **{**words, "learning_rate": 0.0}))
+    straight = ppo.main(ppo.Args(output=tmp_path / "straight", **{**words, "learning_rate": 0.0}))
+    assert again == straight and once["update"] == 3
+    ends = [torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("once", "straight")]
+    assert torch.equal(*(end["envs"]["stacked"] for end in ends))
+
+
+@pytest.mark.parametrize("preset", ["continuous", EnvSettings.preset])
 @pytest.mark.parametrize("script", ["ppo_fast", "ppo_executor"])
-def test_the_preset_of_continuous_trading(ppo, comparison, tmp_path, capsys, script):
+def test_presets_of_continuous_trading(ppo, comparison, tmp_path, capsys, script, preset):
     """Scripted policies were searched for it; training, comparison and pictures are of that market."""
     module, made = importlib.import_module(script), []
-    args = module.Args(output=tmp_path, preset="continuous", track=False, **{**TINY, "total_steps": 256})
+    args = module.Args(output=tmp_path, track=False, **{**TINY, "preset": preset, "total_steps": 256})
+    assert module.Args().preset == EnvSettings.preset
     with pytest.MonkeyPatch.context() as patch:
         make = comparison.evaluation_env
         patch.setattr(comparison, "evaluation_env", lambda *a, **k: (made.append(make(*a, **k)), made[-1])[1])
@@ -103,7 +124,7 @@ def test_the_preset_of_continuous_trading(ppo, comparison, tmp_path, capsys, scr
     assert set(pnl) == {*comparison.tune.GRIDS[args.TASK], "PPO (learned)"}
     assert made and {envs.simulator.config.mechanism for envs in made} == {"continuous"}
     record = json.loads((tmp_path / "results.json").read_text())
-    assert record["args"]["preset"] == "continuous" and record["args"]["set"] == []
+    assert record["args"]["preset"] == preset and record["args"]["set"] == []
     saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert saved["networks"]["actor.0.weight"].shape[1] == 40  # of 39 features, padded
     assert (tmp_path / "episode.png").exists()
@@ -210,11 +231,10 @@ def train(ppo, output, **changes):
     args.fill_in(on_gpu=False)
     output.mkdir(exist_ok=True)
     torch.manual_seed(args.seed)
-    envs = gym.make_vec(
-        "KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, engine="cpu", horizon=50
-    )
+    market = {**MARKET, "horizon": 50}
+    envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=args.num_envs, output="torch", copy=False, **market)
     networks = ppo.ActorCritic(37, 4, args.hidden, args.initial_std)
-    curve = ppo.train(args, envs, networks, ppo.evaluation_env(16, engine="cpu", horizon=50))
+    curve = ppo.train(args, envs, networks, ppo.evaluation_env(16, **market))
     return {name: value.clone() for name, value in networks.state_dict().items()}, curve
 
 
@@ -350,6 +370,7 @@ def trainer_of(ppo, engine="cpu", horizon=50, **changes):
         num_envs=args.num_envs,
         output="torch",
         copy=False,
+        preset="trading",
         engine=engine,
         horizon=horizon,
         bank_size=16,

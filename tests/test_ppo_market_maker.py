@@ -13,12 +13,14 @@ import pytest
 import torch
 
 from kineticsim_env import MarketConfig
+from kineticsim_env.envs.settings import EnvSettings
 
 for name in ("tyro", "tensorboard"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-TINY = {"num_envs": 8, "num_steps": 16, "total_steps": 8 * 16 * 4, "num_evals": 2, "eval_envs": 32, "engine": "cpu"}
+MARKET = {"preset": "trading", "engine": "cpu"}
+TINY = {**MARKET, "num_envs": 8, "num_steps": 16, "total_steps": 8 * 16 * 4, "num_evals": 2, "eval_envs": 32}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def ppo():
 
 
 def small_envs(num_envs=8, horizon=10, **changes):
-    market = {"engine": "cpu", "bank_size": 16, "warmup": 20, "horizon": horizon}
+    market = {**MARKET, "bank_size": 16, "warmup": 20, "horizon": horizon}
     return gym.make_vec("KineticSim/MarketMaking-v0", num_envs=num_envs, output="torch", **market, **changes)
 
 
@@ -155,7 +157,7 @@ def test_a_run_leaves_what_it_promises_and_repeats_itself(ppo, tmp_path, capsys)
     assert list((tmp_path / "one").glob("events*"))
     networks = ppo.ActorCritic(37, 4, 64, 0.4)
     networks.load_state_dict(torch.load(tmp_path / "one" / "networks.pt", weights_only=True))
-    envs = ppo.evaluation_env(32, engine="cpu")
+    envs = ppo.evaluation_env(32, **MARKET)
     assert ppo.evaluate(networks.act, envs).pnl.mean() == pnl["PPO (learned)"]
     assert ppo.main(ppo.Args(output=tmp_path / "two", **TINY)) == pnl
     other = ppo.main(ppo.Args(output=tmp_path / "three", **TINY | {"seed": 2}))
@@ -180,9 +182,7 @@ def test_training_and_evaluation_are_on_seeds_and_warm_starts_apart(ppo, tmp_pat
 def test_a_time_limit_ends_training(ppo, tmp_path):
     began = time.perf_counter()
     args = ppo.Args(output=tmp_path, **TINY | {"total_steps": 10**9, "time_limit_minutes": 1 / 60})
-    curve = ppo.train(
-        args, small_envs(), ppo.ActorCritic(37, 4, 64, 0.4), ppo.evaluation_env(8, engine="cpu", horizon=10)
-    )
+    curve = ppo.train(args, small_envs(), ppo.ActorCritic(37, 4, 64, 0.4), ppo.evaluation_env(8, horizon=10, **MARKET))
     assert 0.9 < time.perf_counter() - began < 15
     assert len(curve) == 3 and 0 == curve[0][0] < curve[1][0] <= curve[2][0] < 10**9
 
@@ -197,13 +197,15 @@ def test_it_takes_the_rows_of_continuous_trading(ppo, tmp_path):
     assert len(curve) > 1 and not torch.equal(next(iter(networks.state_dict().values())), before)
 
 
-def test_the_preset_of_continuous_trading(ppo, tmp_path):
-    pnl = ppo.main(ppo.Args(output=tmp_path, preset="continuous", **TINY))
+@pytest.mark.parametrize("preset", ["continuous", EnvSettings.preset])
+def test_presets_of_continuous_trading(ppo, tmp_path, preset):
+    assert ppo.Args().preset == EnvSettings.preset
+    pnl = ppo.main(ppo.Args(output=tmp_path, **TINY | {"preset": preset}))
     networks = ppo.ActorCritic(39, 4, 64, 0.4)
     networks.load_state_dict(torch.load(tmp_path / "networks.pt", weights_only=True))
-    envs = ppo.evaluation_env(32, engine="cpu", preset="continuous")
+    envs = ppo.evaluation_env(32, engine="cpu", preset=preset)
     assert ppo.evaluate(networks.act, envs).pnl.mean() == pnl["PPO (learned)"]
-    found = json.loads(ppo.SCRIPTED.read_text())["MarketMaking, continuous"]["policies"]["fixed spread"]
+    found = json.loads(ppo.SCRIPTED.read_text())[f"MarketMaking, {preset}"]["policies"]["fixed spread"]
     fixed = getattr(ppo.policies, found["policy"])(envs.core.task, **found["parameters"])
     assert ppo.evaluate(fixed, envs).pnl.mean() == pnl["fixed spread"]
 
@@ -211,7 +213,7 @@ def test_the_preset_of_continuous_trading(ppo, tmp_path):
 def test_a_market_without_tuned_makers_is_refused_before_training(ppo, tmp_path, monkeypatch):
     monkeypatch.setattr(ppo, "train", None)
     with pytest.raises(SystemExit, match="no entry 'MarketMaking, continuous, beat=20'; run .* --set beat=20 --tasks"):
-        ppo.main(ppo.Args(output=tmp_path, preset="continuous", set=("beat=20",), **TINY))
+        ppo.main(ppo.Args(output=tmp_path, **TINY | {"preset": "continuous", "set": ("beat=20",)}))
 
 
 def test_makers_tuned_for_another_market_are_refused_before_training(ppo, tmp_path, monkeypatch):
@@ -221,7 +223,7 @@ def test_makers_tuned_for_another_market_are_refused_before_training(ppo, tmp_pa
 
     def refusal(spoil):
         changed = json.loads(json.dumps(found))
-        spoil(changed["MarketMaking"])
+        spoil(changed["MarketMaking, trading"])
         ppo.SCRIPTED.write_text(json.dumps(changed))
         with pytest.raises(
             SystemExit, match="scripted_policies.json does not fit: .*; run python examples/tune_scr"
@@ -246,7 +248,7 @@ def test_it_learns(ppo, tmp_path):
         output=tmp_path, **TINY | {"num_envs": 64, "num_steps": 32, "total_steps": 250_000, "eval_envs": 512}
     )
     pnl = ppo.main(args)
-    untrained = ppo.evaluate(ppo.ActorCritic(37, 4, 64, 0.4).act, ppo.evaluation_env(512, engine="cpu")).pnl.mean()
+    untrained = ppo.evaluate(ppo.ActorCritic(37, 4, 64, 0.4).act, ppo.evaluation_env(512, **MARKET)).pnl.mean()
     assert pnl["PPO (learned)"] > 0.95 * pnl["Avellaneda-Stoikov"] > 1.1 * untrained
 
 

@@ -14,6 +14,7 @@ import torch
 from env_helpers import draw_actions, environments, launch, make_cores
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
+from markets import FEW_ORDERS
 from pettingzoo.utils.conversions import parallel_to_aec
 from thorough import examples, slow
 
@@ -187,7 +188,7 @@ def test_own_quotes_are_where_they_should_be():
 
 
 def test_fills_flash():
-    env = make(render_mode="rgb_array")
+    env = make(preset="trading", render_mode="rgb_array")
     env.reset(seed=4)
     filled = 0
     for _ in range(20):
@@ -204,7 +205,8 @@ def test_fills_flash():
 
 
 def test_text_is_the_state():
-    env = make(render_mode="ansi")
+    """In call auctions; `test_continuous_tools` has what queues add."""
+    env = make(preset="trading", render_mode="ansi")
     env.reset(seed=4)
     fills = 0
     for step in range(20):
@@ -261,7 +263,8 @@ def test_frames_change_with_a_step_and_are_the_callers():
 def test_every_engine_gives_the_same_picture(engine):
     frames = []
     for name in ("cpu", engine):
-        envs = make_vec(3, engine=name, render_mode="rgb_array", render_market=2, stagger=False)
+        how = {"config": FEW_ORDERS, "render_mode": "rgb_array", "render_market": 2, "stagger": False}
+        envs = make_vec(3, engine=name, **how)
         envs.reset(seed=5)
         actions = np.random.default_rng(0).uniform(-1, 1, (30, 3, 4)).astype(np.float32)
         frames.append([])

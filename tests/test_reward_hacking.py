@@ -21,14 +21,15 @@ from kineticsim_env.policies.attackers import _Clocked
 from kineticsim_env.tasks import ManyLearnersTask
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+MARKET = {"preset": "trading", "engine": "cpu"}  # in call auctions; docs/attacks.md has both mechanisms
 MARKETS = 512
 SELDOM = (policies.LastStep, policies.MarkTheClose)  # trade little: what they lose shows in many markets only
-REWARDS = ("pnl", "inventory", "asymmetric")
+REWARDS = ("pnl", "inventory", "asymmetric", "edge")
 
 
 @functools.cache
 def environment(num_envs=MARKETS, **arguments):
-    return evaluation_env(num_envs, engine="cpu", **arguments)
+    return evaluation_env(num_envs, **MARKET, **arguments)
 
 
 def returns(make, num_envs=MARKETS, **arguments):
@@ -99,7 +100,7 @@ def test_discrete_pumps_earn_nothing(period):
 
 def legs(make, **arguments):
     """Edge over the fundamental, ticks per unit, of buys and of sells; how far the mid was pushed while pressing."""
-    envs = evaluation_env(MARKETS, engine="cpu", reward="pnl", **arguments)
+    envs = evaluation_env(MARKETS, **MARKET, reward="pnl", **arguments)
     policy, simulator = make(envs.core.task), envs.simulator
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
     edge, units, pushed, pressed = np.zeros(2), np.zeros(2), 0.0, 0
@@ -149,7 +150,7 @@ def test_momentum_agents_do_not_feed_a_pump():
 def together(roles, policy, num_envs=MARKETS, slots=None, **task):
     """Returns in ticks `[M, K]` of learners in one market, and the core; `policy(t)` gives their K actions."""
     settings = ManyLearnersTask(**{"reward": "pnl", **task})
-    env_settings = EnvSettings(engine="cpu", autoreset_mode="disabled", stagger=False)
+    env_settings = EnvSettings(**MARKET, autoreset_mode="disabled", stagger=False)
     core = EnvCore(num_envs, settings, roles, slots or (None,) * len(roles), env_settings)
     core.reset(HELD_OUT_SEED)
     total = torch.zeros(num_envs, len(roles), dtype=torch.float64)
@@ -302,7 +303,7 @@ def test_not_trading_is_no_optimum_per_unit(role, hold, trade):
 
 def blocks(policy, num_envs=512, **task):
     """What executors earn, in ticks per unit of the block, one episode each; `policy(t)` gives their action."""
-    envs = ExecutionVectorEnv(num_envs, engine="cpu", stagger=False, **task)
+    envs = ExecutionVectorEnv(num_envs, **MARKET, stagger=False, **task)
     envs.reset(seed=HELD_OUT_SEED)
     total, alive = np.zeros(num_envs), np.ones(num_envs, bool)
     for t in range(envs.core.task.horizon):
@@ -376,7 +377,7 @@ def test_episodes_that_follow_each_other_pay_attackers_nothing(attacker):
     A wall of bids loses 13 of the reward's units in 600 decisions, with a deviation of 80: too little for 512 markets.
     """
     markets = (8 if attacker in SELDOM else 4) * MARKETS
-    envs = MarketMakingVectorEnv(markets, engine="cpu", output="torch", reward="pnl", copy=False)
+    envs = MarketMakingVectorEnv(markets, **MARKET, output="torch", reward="pnl", copy=False)
     policy = attacker(envs.core.task)
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
     total = torch.zeros(markets, dtype=torch.float64)

@@ -15,7 +15,7 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import saved_states
 from kineticsim_env.runtime.saved_states import read_about
 
-SMALL = {"bank_size": 2, "warmup": 3, "horizon": 9, "stagger": False}
+SMALL = {"preset": "trading", "bank_size": 2, "warmup": 3, "horizon": 9, "stagger": False}
 EXTREMES = {
     torch.int32: (-(2**31), -(2**31) + 1, -1, 2**30, 2**31 - 1),
     torch.int64: (-(2**63), -(2**62), -1, 2**62, 2**63 - 1),
@@ -50,7 +50,7 @@ def same(one, two):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"reward": "pnl"}, r"task.reward is inventory there, pnl here"),
+        ({"reward": "inventory"}, r"task.reward is edge there, inventory here"),
         ({"horizon": 12}, r"task.horizon is 9 there, 12 here"),
         ({"config": ks.MarketConfig.preset("trading", noise_spread=6)}, r"market.noise_spread is 14 there, 6 here"),
         ({"config": ks.MarketConfig.preset("trading", fee=[1, 2, 3, 4])}, r"market.fee is 0 there, 4 values, sha256 "),
@@ -78,8 +78,8 @@ def test_a_state_says_what_it_is_of():
     about = read_about(envs.state_dict())
     assert about["market"]["noise_spread"] == 14 and about["task"]["name"] == "MarketMakingTask"
     assert about["markets"] == 4 and about["roles"] == ["maker"] and about["scenarios"] is False
-    envs.set_task(reward="pnl")
-    assert read_about(envs.state_dict())["task"]["reward"] == "pnl"  # what it is now
+    envs.set_task(reward="asymmetric")
+    assert read_about(envs.state_dict())["task"]["reward"] == "asymmetric"  # what it is now
     config = ks.MarketConfig.preset("trading", tie=["mid", "lowest"], fee=[1, 2])
     one, two = (read_about(ks.Simulator(config, 2, engine=engine).state_dict()) for engine in ("numpy", "cpu"))
     assert one == two  # the engine is no part of it

@@ -17,7 +17,7 @@ from kineticsim_env.envs.scenario_weights import thresholds_of
 from kineticsim_env.envs.single import MarketMakingEnv
 from kineticsim_env.envs.vector import TradingVectorEnv
 
-SMALL = {"engine": "cpu", "horizon": 3, "bank_size": 4, "warmup": 3, "bank_per_market": 2}
+SMALL = {"preset": "trading", "engine": "cpu", "horizon": 3, "bank_size": 4, "warmup": 3, "bank_per_market": 2}
 FIVE = {"randomise": {"fee": {"values": [1, 2, 3]}, "noise_spread": (6, 20)}, "num_scenarios": 5}
 SCENARIO_WORD = 2**30 + 4
 both_engines = pytest.mark.parametrize("engine", ["cpu", "numpy"])

@@ -20,7 +20,7 @@ from kineticsim_env.evaluation import liquidate
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.saved_states import pack
 
-SMALL = {"engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 10, "bank_per_market": 3}
+SMALL = {"preset": "trading", "engine": "cpu", "horizon": 6, "bank_size": 16, "warmup": 10, "bank_per_market": 3}
 RANDOMISE = {
     "noise_spread": (6, 20),
     "fee": [0, 100, 2500],

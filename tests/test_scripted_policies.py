@@ -42,6 +42,7 @@ SEED = 1 << 40
 
 def environment(kind, num_envs=128, **arguments):
     fixed = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "engine": "cpu"}
+    fixed["preset"] = "trading"
     return kind(num_envs, **{**fixed, **arguments})
 
 
@@ -345,7 +346,7 @@ def test_in_the_trading_preset_prices_revert():
         assert sign * mean - half > 0
 
 
-@pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric"])
+@pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric", "edge"])
 @pytest.mark.parametrize("attacker", policies.TRADER_ATTACKERS)
 def test_traders_who_attack_earn_nothing(attacker, reward):
     envs = environment(TradingVectorEnv, 1024, reward=reward)

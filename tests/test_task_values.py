@@ -75,10 +75,10 @@ def random_actions(steps, num_envs, size, seed=1):
         ("Execution", {"leftover_penalty": [0.0, 1.0, 10.0, 20.0], "horizon": [3, 4, 7, 9]}),
         ("Execution", {"risk_aversion": [0.0, 0.1, 0.2, 0.5], "reward": "risk_averse"}),
         ("Execution", {"max_qty": [4, 6, 8, 20]}),
-        ("MarketMaking", {"inventory_penalty": [0.0, 0.1, 0.2, 0.5], "horizon": [4, 5, 6, 7]}),
+        ("MarketMaking", {"inventory_penalty": [0.0, 0.1, 0.2, 0.5], "horizon": [4, 5, 6, 7], "reward": "inventory"}),
         ("MarketMaking", {"idle_penalty": [0.0, 0.1, 0.2, 0.5], "reward": "per_unit"}),
         ("MarketMaking", {"max_qty": [1, 2, 8, 20], "inventory_limit": [5, 6, 7, 40]}),
-        ("MarketMaking", {"initial_inventory": [-40, -1, 0, 40], "mark": "liquidation"}),
+        ("MarketMaking", {"initial_inventory": [-40, -1, 0, 40], "mark": "liquidation", "reward": "pnl"}),
     ],
 )
 def test_each_market_is_as_in_an_environment_of_its_setting(mode, task, settings):
@@ -150,7 +150,7 @@ def test_a_penalty_for_each_learner(engine):
     penalty = [0.0, 0.25, 2.0]
     envs = BatchedParallelEnv(
         2, learners={"trader": 3}, inventory_penalty=torch.tensor(penalty), initial_inventory=3, engine=engine,
-        mark="fundamental", reward_scale=1.0, config=STILL,
+        mark="fundamental", reward="inventory", reward_scale=1.0, config=STILL,
     )  # fmt: skip
     observation, _ = envs.reset(seed=0)
     assert torch.equal(observation["trader"][..., -1], torch.tensor([[0.0, 0.125, 1.0]] * 2))

@@ -8,7 +8,7 @@ from env_helpers import squash
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import MarketMakingVectorEnv, TradingVectorEnv
 
-SMALL = {"engine": "cpu", "horizon": 30, "bank_size": 16, "warmup": 20}
+SMALL = {"preset": "trading", "engine": "cpu", "horizon": 30, "bank_size": 16, "warmup": 20}
 both_engines = pytest.mark.parametrize("engine", ["cpu", "numpy"])
 
 
@@ -172,8 +172,30 @@ def test_rewards_by_hand():
     rewards, pnl, held, filled = played(reward="inventory", inventory_penalty=0.03)
     np.testing.assert_allclose(rewards, pnl - 0.03 * held[1:] ** 2, rtol=1e-4, atol=1e-4)
     assert np.abs(held).max() > 10
-    default, pnl, held, _ = played()
-    np.testing.assert_allclose(default, pnl - 0.002 * held[1:] ** 2, rtol=1e-4, atol=1e-4)
+    rewards, pnl, held, _ = played(reward="inventory")
+    np.testing.assert_allclose(rewards, pnl - 0.002 * held[1:] ** 2, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])
+@pytest.mark.parametrize("kind", [TradingVectorEnv, MarketMakingVectorEnv])
+def test_the_edge_by_hand(kind, mark):
+    """All of PnL but what the inventory held before gained as the fundamental price moved, whatever the mark is."""
+    envs = make(16, kind, config=ks.MarketConfig.preset("trading", fee=300), reward="edge", mark=mark, reward_scale=2.0)
+    envs.reset(seed=5)
+    simulator, moved = envs.simulator, 0.0
+
+    def now():
+        parts = simulator.cash, simulator.inventory, simulator.fees
+        return *(part[:, 0].double().numpy() for part in parts), simulator.fundamental_price.double().numpy()
+
+    for action in random_actions(30, 16, size=envs.single_action_space.shape[0]):
+        cash, held, fees, _ = now()
+        rewards = envs.step(action)[1]
+        after_cash, after_held, after_fees, price = now()
+        edge = after_cash - cash + (after_held - held) * price - (after_fees - fees) / 1000
+        np.testing.assert_array_equal(rewards, (edge / 2).astype(np.float32))
+        moved += np.abs(held).sum()
+    assert moved > 100
 
 
 @pytest.mark.parametrize("kind", [TradingVectorEnv, MarketMakingVectorEnv])
@@ -266,7 +288,7 @@ def test_set_task_has_effect_at_the_next_step(engine):
 
 
 def test_what_set_task_refuses():
-    envs = make()
+    envs = make(reward="inventory")
     envs.reset(seed=1)
     for name, value in (("horizon", 9), ("max_qty", 3), ("inventory_limit", 3), ("bank_size", 0), ("side", "buy"),
                         ("action_type", "discrete"), ("execution_reward", "terminal"), ("foo", 1)):  # fmt: skip

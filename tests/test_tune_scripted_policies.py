@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from kineticsim_env import MarketConfig
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.runtime.options import changes_of
 
 pytest.importorskip("tyro", reason="the command needs it: pip install 'kineticsim-env[train]'")
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+MARKET, TRADING = {"preset": "trading", "engine": "cpu"}, ("trading", ())
 ENTRIES = list(json.loads((EXAMPLES / "scripted_policies.json").read_text()))
 
 
@@ -30,24 +32,25 @@ def found(tune):
     return json.loads(tune.FOUND.read_text())
 
 
-def test_the_file_has_every_task_of_both_presets(tune):
+def test_the_file_has_every_task_of_the_presets(tune):
     named = {
         tune.entry_of(task, preset) for task in ("MarketMaking", "Execution") for preset in ("trading", "continuous")
     }
-    assert {*named, "Trading"} <= set(ENTRIES)
+    named |= {tune.entry_of(task, preset) for task in tune.GRIDS for preset in ("trading", "news")}
+    assert named <= set(ENTRIES)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_file_is_fresh(tune, found, entry):
     """Its market is that of today, its parameters are points of the grids, and a policy still scores what it did."""
     task, *market = entry.split(", ")
-    market = (market[0], tuple(market[1:])) if market else tune.TRADING
+    market = (market[0], tuple(market[1:]))
     config = MarketConfig.preset(market[0], **changes_of(market[1]))
     envs = evaluation_env(found[entry]["episodes"], task, engine="cpu", config=config, **tune.TRAINING)
     assert tune.load(task, envs, tune.FOUND, market) == found[entry] and tune.entry_of(task, *market) == entry
     assert found[entry]["command"].startswith(tune.command_of(*market))
     assert list(found[entry]["policies"]) == list(tune.GRIDS[task])
-    grids = tune.grids(task, config.is_continuous)
+    grids = tune.grids(task, market[0])
     for name, one in found[entry]["policies"].items():
         make, grid = grids[name]
         assert one["policy"] == make.__name__ and list(one["parameters"]) == list(grid)
@@ -77,7 +80,10 @@ def test_the_command_writes_the_best_of_its_grids(tune, tmp_path, monkeypatch, c
     for task in tune.GRIDS:
         envs = evaluation_env(32, task, engine="cpu", **tune.TRAINING)
         entry = tune.load(task, envs, path)
-        assert entry == written[task] and entry["episodes"] == 32
+        assert entry == written[tune.entry_of(task)] and entry["episodes"] == 32
+        assert (
+            entry["command"] == f"python examples/tune_scripted_policies.py --preset {EnvSettings.preset} --episodes 32"
+        )
         made = tune.make_all(entry["policies"], envs.core.task)
         for name, (make, grid) in tune.GRIDS[task].items():
             one = entry["policies"][name]
@@ -96,7 +102,7 @@ def test_other_markets_have_entries_of_their_own(tune, tmp_path, monkeypatch):
     small(tune, monkeypatch)
     path, late = tmp_path / "found.json", ("quote_latency=20",)
     path.write_text(json.dumps({"Execution": "as it was"}))
-    monkeypatch.setitem(tune.CONTINUOUS, "qty", [8])
+    monkeypatch.setitem(tune.OTHERS["continuous"], "qty", [8])
     words = {"preset": "continuous", "tasks": ("MarketMaking",), "engine": "cpu", "episodes": 16, "output": path}
     for changes in ((), late):
         tune.main(tune.Args(set=changes, **words))
@@ -114,18 +120,18 @@ def test_other_markets_have_entries_of_their_own(tune, tmp_path, monkeypatch):
 
 
 def test_a_stale_file_is_refused_with_the_command_to_run(tune, found, tmp_path):
-    envs, path = evaluation_env(2, engine="cpu", **tune.TRAINING), tmp_path / "found.json"
+    envs, path = evaluation_env(2, **MARKET, **tune.TRAINING), tmp_path / "found.json"
 
     def refusal(spoil):
         changed = json.loads(json.dumps(found))
-        spoil(changed["MarketMaking"])
+        spoil(changed["MarketMaking, trading"])
         path.write_text(json.dumps(changed))
         with pytest.raises(
             ValueError, match=f"^{path} does not fit: .*; run python examples/tune_scripted_policies.py"
         ):
-            tune.load("MarketMaking", envs, path)
+            tune.load("MarketMaking", envs, path, TRADING)
         with pytest.raises(ValueError) as caught:
-            tune.load("MarketMaking", envs, path)
+            tune.load("MarketMaking", envs, path, TRADING)
         return str(caught.value)
 
     assert "another cancel_prob;" in refusal(lambda entry: entry["market"].update(cancel_prob=0.3))
@@ -137,12 +143,12 @@ def test_a_stale_file_is_refused_with_the_command_to_run(tune, found, tmp_path):
     assert "'aversion'" in refusal(lambda entry: entry["policies"][stoikov]["parameters"].update(aversion=1))
     path.unlink()
     with pytest.raises(ValueError, match="No such file"):
-        tune.load("MarketMaking", envs, path)
+        tune.load("MarketMaking", envs, path, TRADING)
 
 
 @pytest.mark.parametrize("change", [{"auctions_per_step": 2}, {"warm_seed": 7}, {"horizon": 20}, {"max_qty": 4}])
 def test_what_changes_the_market_is_noticed_and_rewards_are_not(tune, change):
-    settings = {"engine": "cpu", "reward": "pnl", "inventory_penalty": 0.1, "reward_scale": 3.0}
-    tune.load("MarketMaking", evaluation_env(2, **{**settings, **tune.TRAINING}))
+    settings = {**MARKET, "reward": "asymmetric", "inventory_penalty": 0.1, "reward_scale": 3.0}
+    tune.load("MarketMaking", evaluation_env(2, **{**settings, **tune.TRAINING}), market=TRADING)
     with pytest.raises(ValueError, match=f"another .*{next(iter(change))}"):
-        tune.load("MarketMaking", evaluation_env(2, **{**settings, **tune.TRAINING, **change}))
+        tune.load("MarketMaking", evaluation_env(2, **{**settings, **tune.TRAINING, **change}), market=TRADING)

@@ -44,14 +44,14 @@ def assert_bits(first, second):
 
 
 every_task = pytest.mark.parametrize(
-    ("kind", "seen", "size"), [(MarketMakingVectorEnv, 37, 4), (ExecutionVectorEnv, 37, 2), (TradingVectorEnv, 36, 2)]
+    ("kind", "size"), [(MarketMakingVectorEnv, 4), (ExecutionVectorEnv, 2), (TradingVectorEnv, 2)]
 )
 
 
 @every_task
 @pytest.mark.parametrize("output", ["numpy", "torch"])
 @pytest.mark.parametrize("action_type", ["continuous", "discrete"])
-def test_shapes_dtypes_and_spaces(kind, seen, size, output, action_type):
+def test_shapes_dtypes_and_spaces(kind, size, output, action_type):
     envs = make(3, kind, output=output, action_type=action_type)
     observation, infos = envs.reset(seed=1)
     assert infos == {}
@@ -62,11 +62,11 @@ def test_shapes_dtypes_and_spaces(kind, seen, size, output, action_type):
     )
     array = torch.Tensor if output == "torch" else np.ndarray
     for value, shape, dtype in (
-        (observation, (3, seen), "float32"),
+        (observation, (3, 39), "float32"),
         (reward, (3,), "float32"),
         (terminated, (3,), "bool"),
         (truncated, (3,), "bool"),
-        (infos["final_obs"], (3, seen), "float32"),
+        (infos["final_obs"], (3, 39), "float32"),
         (infos["_final_obs"], (3,), "bool"),
     ):
         assert isinstance(value, array) and tuple(value.shape) == shape and str(value.dtype).endswith(dtype)
@@ -89,7 +89,7 @@ def test_make_vec_makes_every_task(task):
 
 
 @every_task
-def test_market_m_of_every_task_is_the_single_environment(kind, seen, size):
+def test_market_m_of_every_task_is_the_single_environment(kind, size):
     actions = random_actions(20, 3)[..., :size]
     envs = make(3, kind, stagger=False)
     envs.reset(seed=40)
@@ -250,7 +250,7 @@ def test_rewards_add_up_to_marked_value():
     simulator = envs.simulator
     value = simulator.cash[:, 0] + simulator.inventory[:, 0] * simulator.fundamental_price
     np.testing.assert_allclose(rewards.astype(np.float64).sum(axis=0) * 4, value.numpy(), rtol=1e-5, atol=1e-3)
-    penalised = make(8, horizon=50, stagger=False, reward_scale=4.0, inventory_penalty=0.5)
+    penalised = make(8, horizon=50, stagger=False, reward="inventory", reward_scale=4.0, inventory_penalty=0.5)
     observation, with_penalty, *_ = play(penalised, random_actions(50, 8)[:49], seed=5)
     inventory = np.rint(observation[1:, :, 30] * 40)
     np.testing.assert_allclose(rewards[:49] - with_penalty, inventory**2 * 0.5 / 4, rtol=1e-3, atol=1e-3)
@@ -381,7 +381,7 @@ def test_copy(output):
 
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
 @every_task
-def test_what_a_step_returned_never_changes(kind, seen, size, mode):
+def test_what_a_step_returned_never_changes(kind, size, mode):
     kwargs = {"output": "torch", "autoreset_mode": mode, "stagger": mode != "disabled"}
     envs, live = (make(5, kind, copy=copy, **kwargs) for copy in (True, False))
     kept = []
@@ -434,7 +434,7 @@ class Work(TorchDispatchMode):
     ("mode", "copy", "copies"), [("same_step", True, 6), ("disabled", True, 5), ("same_step", False, 0)]
 )
 @every_task
-def test_a_step_asks_torch_for_little(kind, seen, size, mode, copy, copies):
+def test_a_step_asks_torch_for_little(kind, size, mode, copy, copies):
     """For a copy of each output and no more; on a GPU one kernel makes them all."""
     envs = make(4, kind, output="torch", autoreset_mode=mode, copy=copy, stagger=False)
     envs.reset(seed=1)

@@ -10,7 +10,13 @@ import torch
 from adapter_helpers import IDS, MAKER, SMALL, actions_of, assert_bits
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kineticsim_env.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RunningMeanStd
+from kineticsim_env.wrappers import (
+    NormalizeObservation,
+    NormalizeReward,
+    RecordEpisodeStatistics,
+    RunningMeanStd,
+    StackObservation,
+)
 
 MODES = ["same_step", "next_step", "disabled"]
 
@@ -123,7 +129,7 @@ def test_observations_in_every_mode(mode):
     assert all(envs.observation_space.contains(row.numpy()) for row in mine)
     for t, (row, (*_, infos), (*_, raw_infos)) in enumerate(zip(raw[1:], rest, raw_rest, strict=True)):
         if mode == "same_step":
-            assert infos["final_obs"].shape == (5, 37)
+            assert infos["final_obs"].shape == (5, 39)
             running = ~infos["_final_obs"]
             assert_bits(infos["final_obs"][running], mine[t + 1][running])
             assert_bits(raw_infos["_final_obs"], infos["_final_obs"])
@@ -171,6 +177,71 @@ def test_rewards_are_gymnasiums_and_sb3s():
         np.testing.assert_allclose(mine.numpy(), reference.step(action)[1], rtol=1e-5, atol=1e-6)
 
 
+# Features of earlier decisions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_stacked_features_are_those_of_the_decisions_before(mode, size):
+    """By hand from the plain environment's observations: newest first, 0 before an episode began."""
+    places = [22, 30]
+    envs, plain = StackObservation(make(autoreset_mode=mode), size, places), make(autoreset_mode=mode)
+    width = plain.single_observation_space.shape[0]
+    past = [[] for _ in range(5)]  # of each market, what its episode has shown, newest first
+    resets, finals = 0, 0
+
+    def expected(row, m):
+        shown = [one[places] for one in past[m][: size - 1]]
+        return np.concatenate([row, *shown, np.zeros(2 * (size - 1 - len(shown)))]).astype(np.float32)
+
+    now = plain.reset(seed=2)[0].clone().numpy()
+    seen = envs.reset(seed=2)[0]
+    assert seen.shape == (5, width + 2 * (size - 1)) == envs.observation_space.shape
+    over = np.zeros(5, bool)
+    for action in actions_of(plain, 40):
+        after, _, terminated, truncated, infos = plain.step(torch.from_numpy(action))
+        stacked, _, _, _, more = envs.step(torch.from_numpy(action))
+        ended = (terminated | truncated).numpy()
+        for m in range(5):
+            past[m].insert(0, now[m])
+            if mode == "same_step" and ended[m]:
+                assert np.array_equal(more["final_obs"][m], expected(infos["final_obs"][m].numpy(), m))
+                finals += 1
+            if (mode == "same_step" and ended[m]) or (mode == "next_step" and over[m]):
+                past[m], resets = [], resets + 1
+        now, over = after.clone().numpy(), ended
+        assert np.array_equal(stacked.numpy(), np.stack([expected(now[m], m) for m in range(5)]))
+        assert torch.equal(stacked, envs.observation) and bool(envs.observation_space.contains(stacked.numpy()))
+        if mode == "disabled" and ended.any():
+            mask = {"reset_mask": ended}
+            now = plain.reset(options=mask)[0].clone().numpy()
+            again = envs.reset(options=mask)[0]
+            for m in np.flatnonzero(ended):
+                past[m], resets = [], resets + 1
+            assert np.array_equal(again.numpy(), np.stack([expected(now[m], m) for m in range(5)]))
+    assert resets >= 5 and (mode != "same_step" or finals)
+
+
+def test_stacked_observations_are_saved_and_cloned():
+    envs = StackObservation(make(), 3)
+    actions = torch.from_numpy(actions_of(envs, 8))
+    envs.reset(seed=1)
+    for action in actions[:4]:
+        envs.step(action)
+    other, twin = StackObservation(make(), 3), envs.clone()
+    other.reset(seed=9)
+    other.load_state_dict(envs.state_dict())
+    for action in actions[4:]:
+        row = envs.step(action)[0]
+        assert torch.equal(other.step(action)[0], row) and torch.equal(twin.step(action)[0], row)
+    with pytest.raises((TypeError, ValueError), match="stacked"):
+        other.load_state_dict({**envs.state_dict(), "stacked": torch.zeros(5, 3)})
+    with pytest.raises(ValueError, match="features: got 99"):
+        StackObservation(make(), 3, [99])
+    with pytest.raises(ValueError, match="size: got 0"):
+        StackObservation(make(), 0)
+
+
 def test_states_and_shared_statistics():
     train = NormalizeReward(NormalizeObservation(make()))
     play(train, actions_of(train, 10))
@@ -184,7 +255,7 @@ def test_states_and_shared_statistics():
     for envs in (test, again.env):
         envs.update_running_mean = False
         assert_bits(envs.reset(seed=3)[0], train.env.normalize(raw))
-    with pytest.raises(ValueError, match=r"state\['mean'\]: got .* \[2\] on cpu, allowed is torch.float64 \[37\]"):
+    with pytest.raises(ValueError, match=r"state\['mean'\]: got .* \[2\] on cpu, allowed is torch.float64 \[39\]"):
         test.load_state_dict({**train.env.state_dict(), "mean": torch.zeros(2, dtype=torch.float64)})
     with pytest.raises(TypeError, match="state: got list"):
         test.load_state_dict([])
@@ -277,7 +348,7 @@ OF_OBSERVATIONS = {
     "TransformObservation": lambda envs: theirs.TransformObservation(envs, lambda rows: rows * 2),
     "RescaleObservation": lambda envs: theirs.RescaleObservation(envs, 0, 1),
     "FlattenObservation": theirs.FlattenObservation,
-    "ReshapeObservation": lambda envs: theirs.ReshapeObservation(envs, (37, 1)),
+    "ReshapeObservation": lambda envs: theirs.ReshapeObservation(envs, (39, 1)),
     "DtypeObservation": lambda envs: theirs.DtypeObservation(envs, np.float64),
 }
 OF_THE_REST = {

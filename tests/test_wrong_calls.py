@@ -17,7 +17,7 @@ from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.runtime.values import check_count, check_number, show
 from kineticsim_env.statistics import Mean
 
-SMALL = {"engine": "numpy", "bank_size": 2, "warmup": 1, "horizon": 5}
+SMALL = {"preset": "trading", "engine": "numpy", "bank_size": 2, "warmup": 1, "horizon": 5}
 MAKER, EXECUTOR, TRADER = ks.MarketMakingTask(), ks.ExecutionTask(), ks.TradingTask()
 ARRAY = np.zeros((3, 4), np.float32)
 VOID = np.zeros(3, "V4")

@@ -75,6 +75,7 @@ KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, const Account& 
   d.mark2_before = on_fundamental ? 2 * (int64_t)fundamental_before : mids[1];
   d.mark2_after = on_fundamental ? 2 * (int64_t)fundamental : mids[0];
   d.arrival2 = arrival2;
+  d.value2 = 2 * (int64_t)fundamental;
   d.prev_value = prev_value;
   d.value = marked_value(task, after, d.mark2_after, liquidation) - opening_value;
   d.remaining = remaining;

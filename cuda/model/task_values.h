@@ -17,6 +17,12 @@ namespace ks {
 #endif
 
 #if KS_VALUES
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KS_SELDOM KS_RULE
+#else
+#define KS_SELDOM __attribute__((noinline, cold)) inline  // the C++ engine has one code for all environments
+#endif
+
 KS_RULE bool has_values(const Launch& launch) {
 #ifdef __CUDA_ARCH__
   return true;  // such a kernel always has
@@ -29,7 +35,15 @@ class SlotTask {
  public:
   // `row` is the slot's place among all slots. What is read of the copy is loaded, and no more.
   KS_RULE SlotTask(const Launch& launch, const TaskParams& all, int64_t row) : all(all), differs(has_values(launch)) {
-    if (!differs) return;
+    if (differs) fill(launch, row);
+  }
+  SlotTask(const SlotTask&) = delete;
+  // Chosen here, not kept as a pointer, which would hold the copy in a GPU's memory.
+  KS_RULE operator const TaskParams&() const { return differs ? copy : all; }
+  KS_RULE const TaskParams* operator->() const { return differs ? &copy : &all; }
+
+ private:
+  KS_SELDOM void fill(const Launch& launch, int64_t row) {
     const double* const value = launch.task_values + row * kTaskValues;
     copy = all;
     copy.horizon = (int32_t)value[kTaskValueHorizon];
@@ -43,12 +57,7 @@ class SlotTask {
     copy.risk_aversion = value[kTaskValueRiskAversion];
     copy.leftover_penalty = value[kTaskValueLeftoverPenalty];
   }
-  SlotTask(const SlotTask&) = delete;
-  // Chosen here, not kept as a pointer, which would hold the copy in a GPU's memory.
-  KS_RULE operator const TaskParams&() const { return differs ? copy : all; }
-  KS_RULE const TaskParams* operator->() const { return differs ? &copy : &all; }
 
- private:
   const TaskParams& all;
   const bool differs;
   TaskParams copy;

@@ -211,6 +211,7 @@ struct Decision {
   int64_t prev_value, value;
   int64_t mark2_before, mark2_after;
   int64_t arrival2;   // the doubled mid when the episode began
+  int64_t value2;     // the doubled fundamental price after it
   int64_t remaining;  // of its block
   bool ends;
 };
@@ -265,6 +266,8 @@ KS_RULE float reward_of(const TaskParams& task, int32_t role, const Decision& d,
     reward = execution_reward(task, d);
   } else if (task.reward == kRewardPerUnit) {
     reward = per_unit_reward(task, d, filled);
+  } else if (task.reward == kRewardEdge) {
+    reward = money_against(d.before, d.after, d.value2);
   } else {
     reward = trading_reward(task, d);
   }

@@ -75,7 +75,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             num_envs: M.
             learners: How many learners of each role, as in `parallel_env`.
             config: The market, or an ensemble whose fields differ from market to market; `preset` if None.
-            preset: A name that `MarketConfig.preset` knows.
+            preset: As in `MarketVectorEnv`.
             engine: As in `Simulator`.
             device: As in `Simulator`.
             autoreset_mode: As in `MarketVectorEnv`.

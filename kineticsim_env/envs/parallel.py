@@ -10,7 +10,7 @@
 | Agents | `["maker_0", "maker_1", "momentum_0", "noise_0", "executor_0"]` |
 | Action shape | maker (4,), others (2,); discrete: 49 and 15 choices |
 | Action values | [-1, 1] |
-| Observation shape | maker, executor, fundamental (37,), others (36,); under continuous trading (39,) |
+| Observation shape | (39,); in call auctions maker, executor, fundamental (37,), others (36,) |
 | Observation values | [-1, 1] |
 | State shape | 30, and of each agent its shape less 30 |
 | State values | [-1, 1] |
@@ -31,9 +31,9 @@ through the mid of half (j = 0) or all of `max_qty`.
 **Observations.** The market's 30 features of `MarketMakingTask` and the agent's own: those of `MarketMakingTask`,
 `ExecutionTask` or `TradingTask`; a momentum or noise learner's are a trader's, with the side that it trades on (33),
 and for a noise learner what is left to trade, signed, as a share of `max_target` (30). A fundamental learner's are a
-trader's, and the fundamental price less the mid, s(half ticks, 16) (36). Under continuous trading all end with what is
-ahead of the agent's bid and ask in their queues (37, 38). With `see_fundamental=True` every agent sees the fundamental
-price, likewise, behind all these: rows are (38,), or under continuous trading (40,).
+trader's, and the fundamental price less the mid, s(half ticks, 16) (36). Under continuous trading, as in the default
+market, all end with what is ahead of the agent's bid and ask in their queues (37, 38). With `see_fundamental=True`
+every agent sees the fundamental price, likewise, behind all these: rows are (40,), or in call auctions (38,).
 
 **Episode end.** Each agent's own: truncation after `horizon` decisions (an executor terminates there, what is left of
 its block being forced through the market); termination when its block is done, or when `max_loss` is set and it has
@@ -128,7 +128,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             learners: How many learners of each role, of `"maker"`, `"momentum"`, `"noise"`, `"executor"`,
                 `"trader"` and `"fundamental"`; 32 at most. None is two makers, a momentum and a noise learner.
             config: The market; it must have as many built-in agents of each class that is replaced.
-            preset: The market where `config` is None.
+            preset: The market where `config` is None, as in `MarketVectorEnv`.
             engine: As in `Simulator`; `"auto"` is the C++ engine.
             device: As in `Simulator`.
             auctions_per_step: Auctions per decision.

@@ -31,7 +31,7 @@ class EnvSettings:
 
     Attributes:
         config: The market, a `MarketConfig`, of which a dict of its fields may be given; `preset` if None was.
-        preset: A name that `MarketConfig.preset` knows.
+        preset: A name that `MarketConfig.preset` knows; the default is the default market of all environments.
         engine: As in `Simulator`.
         device: As in `Simulator`.
         prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
@@ -49,7 +49,7 @@ class EnvSettings:
     """
 
     config: Any = None
-    preset: str = "trading"
+    preset: str = "news"
     engine: str = "auto"
     device: Any = None
     prefer_cpu: str = ""

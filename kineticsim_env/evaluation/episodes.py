@@ -55,15 +55,15 @@ def evaluation_parallel_env(
 
 
 @overload
-def evaluate(policy: Policy, envs: MarketVectorEnv | gym.vector.VectorEnv, seed: int = ...) -> Evaluation: ...
+def evaluate(policy: Policy, envs: MarketVectorEnv | gym.vector.VectorEnv, seed: Any = ...) -> Evaluation: ...
 
 
 @overload
-def evaluate(policy: Mapping[str, Policy], envs: BatchedParallelEnv, seed: int = ...) -> dict[str, Evaluation]: ...
+def evaluate(policy: Mapping[str, Policy], envs: BatchedParallelEnv, seed: Any = ...) -> dict[str, Evaluation]: ...
 
 
 @torch.no_grad()
-def evaluate(policy: Any, envs: Any, seed: int = HELD_OUT_SEED) -> Any:
+def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
     """Play one episode in every market, unwind, and count.
 
     An episode ends at the horizon, or where it terminates; its inventory is unwound from there. What an executor or a
@@ -78,7 +78,7 @@ def evaluate(policy: Any, envs: Any, seed: int = HELD_OUT_SEED) -> Any:
             `RecurrentPolicy`. With many learners a dict of policies: by role, called with `[M * n, F]`, the n learners
             of a market next to each other, or by the learner's name (`"maker_0"`), called with `[M, F]`.
         envs: From `evaluation_env`, perhaps within wrappers; or from `evaluation_parallel_env`.
-        seed: Of the episodes; market m gets `seed + m`.
+        seed: Of the episodes; market m gets `seed + m`, or its own of int64 `[M]`.
 
     Returns:
         An `Evaluation`; with many learners a dict of them by the learner's name. Learners of one market are no

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kineticsim_env import policies
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.vector import MarketVectorEnv
 from kineticsim_env.evaluation import MEASURES, evaluation_env, liquidate, price_improvement
 from kineticsim_env.play.controls import Controls, ExecutorControls, MakerControls, TraderControls
@@ -20,14 +21,26 @@ GAMES: dict[str, tuple[str, type[Controls]]] = {  # by the word of the command l
     "execution": ("Execution", ExecutorControls),
     "trading": ("Trading", TraderControls),
 }
-_RIVALS: dict[str, dict[str, Callable[[Any], Policy]]] = {
-    "MarketMaking": {  # with the best parameters of examples/scripted_policies.json
-        "Avellaneda-Stoikov": partial(policies.AvellanedaStoikov, risk=0.02, kappa=0.18),
-        "not trading": policies.NoTrade,
-    },
-    "Execution": {"evenly over time": policies.TimeWeighted, "all at the deadline": policies.DoNothing},
-    "Trading": {"mean reversion": policies.MeanReversionTrader, "not trading": policies.Hold},
+STOIKOV: dict[str, dict[str, float]] = {  # by preset, the best parameters of examples/scripted_policies.json
+    "news": {"risk": 0.01, "kappa": 0.5},
+    "trading": {"risk": 0.02, "kappa": 0.18},
+    "continuous": {"risk": 0.06, "kappa": 0.15},
 }
+
+
+def _rivals(task: str, preset: str) -> dict[str, Callable[[Any], Policy]]:
+    """Return by name who plays the same market, made with the task."""
+    stoikov = partial(policies.AvellanedaStoikov, **STOIKOV.get(preset, {}))
+    rivals: dict[str, dict[str, Callable[[Any], Policy]]] = {
+        "MarketMaking": {"Avellaneda-Stoikov": stoikov, "not trading": policies.NoTrade},
+        "Execution": {"evenly over time": policies.TimeWeighted, "all at the deadline": policies.DoNothing},
+        "Trading": {
+            "momentum": policies.MomentumTrader,
+            "mean reversion": policies.MeanReversionTrader,
+            "not trading": policies.Hold,
+        },
+    }
+    return rivals[task]
 
 
 class Game:
@@ -43,7 +56,7 @@ class Game:
         self,
         task: str = "market_making",
         *,
-        preset: str = "trading",
+        preset: str = EnvSettings.preset,
         seed: int = 0,
         horizon: int | None = None,
         speed: float = 2.0,
@@ -114,7 +127,7 @@ class Game:
         """
         task, played = self._envs.core.task, len(self._actions)
         rows = [("you", self._money(_replay(self._actions)))]
-        rows += [(name, self._money(make(task))) for name, make in _RIVALS[self._task].items()]
+        rows += [(name, self._money(make(task))) for name, make in _rivals(self._task, self.preset).items()]
         head = f"seed {self.seed}, preset {self.preset}, {played} of {task.horizon} decisions"
         lines = [head, f"{'':22} {MEASURES[self._task]:>32}"]
         return "\n".join(lines + [f"{who:22} {money:>32,.2f}" for who, money in rows])

@@ -41,6 +41,7 @@ from kineticsim_env.policies.makers import (
     FixedSpread,
     GueantLehalleFernandezTapia,
     NoTrade,
+    QuietQuotes,
     RandomQuotes,
 )
 from kineticsim_env.policies.traders import BuyAndHold, Hold, MeanReversionTrader, MomentumTrader, RandomTrader
@@ -71,6 +72,7 @@ __all__ = [
     "Policy",
     "PriceWall",
     "PumpAndDump",
+    "QuietQuotes",
     "RandomOrders",
     "RandomQuotes",
     "RandomTrader",

@@ -1,6 +1,6 @@
 """Scripted executors to beat: they have a block to buy or sell by a deadline.
 
-An executor is called with observations float32 `[M, 37]` and returns continuous actions float32 `[M, 2]`: how far its
+An executor is called with observations float32 `[M, F]` and returns continuous actions float32 `[M, 2]`: how far its
 order goes through the mid (-1 to 1 are -`max_offset` to `max_offset` ticks) and its size (-1 to 1 are 0 to `max_qty`
 units). The side is the block's. What it does not execute by the deadline, the engine does, as marketable orders.
 

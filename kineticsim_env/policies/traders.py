@@ -1,6 +1,6 @@
 """Scripted traders to beat: one order per decision on one side, or none.
 
-A trader is called with observations float32 `[M, 36]` and returns continuous actions float32 `[M, 2]`: a signed size
+A trader is called with observations float32 `[M, F]` and returns continuous actions float32 `[M, 2]`: a signed size
 (-1 sells `max_qty` units, 0 holds, +1 buys them) and how far the order goes through the mid (-1 to 1 are
 -`max_offset` to `max_offset` ticks).
 """

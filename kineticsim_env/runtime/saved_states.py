@@ -180,11 +180,11 @@ def check_market_ranges(saved: Mapping[str, torch.Tensor], parameters: torch.Ten
     bids, asks = saved["bid"] > 0, saved["ask"] > 0
     crossed = bids.flip(1).cummax(1).values.flip(1) & asks  # an ask at or below a bid
     check.refuse("ask", crossed, "above every bid (the book is crossed)")
+    check.within("price_origin", -MAX_ORIGIN, MAX_ORIGIN, "-2^29 to 2^29")
     if "ret" in saved:
         _check_clock(check, saved, levels)
     else:
         check.within("prev_mid2", 0, 2 * levels - 2, f"0 to 2 (num_levels - 1) = {2 * levels - 2}")
-    check.within("price_origin", -MAX_ORIGIN, MAX_ORIGIN, "-2^29 to 2^29")
     check.within("fundamental_price", -MAX_PRICE, MAX_PRICE, "-2^30 to 2^30")
     # A grid that follows quotes without trading leaves the last price behind; one that stays does not.
     tick = saved["last_tick"].long()

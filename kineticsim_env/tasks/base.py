@@ -265,7 +265,7 @@ class ForProfit:
 
     inventory_limit: int | None = 40
     initial_inventory: int = 0
-    reward: str = "inventory"
+    reward: str = "edge"
     mark: str = "fundamental"
     inventory_penalty: float = 0.01
     dampening: float = 0.5

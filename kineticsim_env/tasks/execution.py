@@ -18,12 +18,12 @@ class ExecutionTask(ForBlocks, Task):
 
     ## Description
 
-    The market is that of `MarketMakingTask`: call auctions among noise, momentum, maker and fundamental agents, around
-    a fundamental price that walks and jumps. At every decision the executor replaces its one order, on the side of its
-    block, which stands for `auctions_per_step` auctions. At the deadline the engine executes what is left, as
-    marketable orders of `forced_qty` units per auction, within the last step: not trading is never free. What is hard:
-    large orders eat through the book, small ones take until the deadline, waiting ones may miss a price that runs away,
-    and momentum agents follow what the block does to the price.
+    The market is that of `MarketMakingTask`: continuous trading among noise, momentum, maker and fundamental agents,
+    around a fundamental price that walks, and jumps while there is news. At every decision the executor replaces its
+    one order, on the side of its block, which stands for `auctions_per_step` intervals of 48 orders. At the deadline
+    the engine executes what is left, as marketable orders of `forced_qty` units per interval, within the last step: not
+    trading is never free. What is hard: large orders eat through the book, small ones take until the deadline, waiting
+    ones may miss a price that runs away, and momentum agents follow what the block does to the price.
 
     ## Action Space
 
@@ -42,7 +42,7 @@ class ExecutionTask(ForBlocks, Task):
 
     ## Observation Space
 
-    `Box(-1, 1, (37,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
+    `Box(-1, 1, (39,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
 
     | Num | Observation | Min | Max |
     |-----|-------------|-----|-----|
@@ -59,13 +59,14 @@ class ExecutionTask(ForBlocks, Task):
     | 34 | mid less price of the standing order, s(half ticks, 16); 0 without one | -1 | 1 |
     | 35 | its quantity / `max_qty` | 0 | 1 |
     | 36 | mid less arrival price, s(half ticks, 16) | -1 | 1 |
+    | 37 | built-in units before the own bid in its queue, s(units, 8); 0 without one, or off the grid | 0 | 1 |
+    | 38 | built-in units before the own ask in its queue, likewise | 0 | 1 |
 
-    Under continuous trading (`mechanism="continuous"`) it is `Box(-1, 1, (39,), float32)`. Behind these come the
-    built-in units before the learner's orders in their queues, s(units, 8): before its bid (37) and its ask (38), 0
-    where it has none or it is off the grid.
+    In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
+    `Box(-1, 1, (37,), float32)`: without 37 and 38.
 
     With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
-    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 37, or under continuous trading at 39.
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37.
 
     ## Rewards
 
@@ -118,7 +119,7 @@ class ExecutionTask(ForBlocks, Task):
     `randomise` may draw them for each episode (`"task.block_qty"`). Observations then end with a column for each that
     differs: the value divided by the largest.
 
-    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
+    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"news"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"noise"` takes the place of a built-in noise
     agent; None, the default, adds an agent), `randomise`; and see `ExecutionVectorEnv`.
 

@@ -14,10 +14,15 @@ class MarketMakingTask(ForProfit, Task):
 
     ## Description
 
-    The market holds call auctions: in each, all orders clear at one price, the one that trades most. Its built-in
-    agents are noise, momentum, maker and fundamental agents, and its fundamental price walks and jumps. At every
-    decision the learner replaces its two quotes; they stand for `auctions_per_step` auctions. What is hard: quotes near
-    the mid trade most, and are those that informed orders hit; inventory gains and loses with the price.
+    The default market trades continuously: orders come one after another, and each is matched at once with what rests
+    in the book. Its built-in agents are noise, momentum, maker and fundamental agents. Its fundamental price walks, and
+    now and then there is news, a hidden regime in which it also jumps; fundamental agents know the price, and nobody
+    knows the regime. At every decision the learner replaces its two quotes; they stand for `auctions_per_step`
+    intervals of 48 orders. What is hard: quotes near the mid trade most, and are those that informed orders hit;
+    inventory gains and loses with the price; it has to be seen from the market whether there is news.
+
+    With a `preset` or `config` of call auctions, such as `"trading"`, all orders of an interval clear at one price, the
+    one that trades most.
 
     ## Action Space
 
@@ -38,7 +43,7 @@ class MarketMakingTask(ForProfit, Task):
 
     ## Observation Space
 
-    `Box(-1, 1, (37,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
+    `Box(-1, 1, (39,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
 
     | Num | Observation | Min | Max |
     |-----|-------------|-----|-----|
@@ -55,28 +60,33 @@ class MarketMakingTask(ForProfit, Task):
     | 34 | quantity of the own standing bid / `max_qty` | 0 | 1 |
     | 35 | own standing ask less mid, s(half ticks, 16); 0 without one | -1 | 1 |
     | 36 | quantity of the own standing ask / `max_qty` | 0 | 1 |
+    | 37 | built-in units before the own bid in its queue, s(units, 8); 0 without one, or off the grid | 0 | 1 |
+    | 38 | built-in units before the own ask in its queue, likewise | 0 | 1 |
 
-    Under continuous trading (`mechanism="continuous"`) it is `Box(-1, 1, (39,), float32)`. Behind these come the
-    built-in units before the learner's quotes in their queues, s(units, 8): before its bid (37) and its ask (38), 0
-    where it has none or it is off the grid.
+    In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
+    `Box(-1, 1, (37,), float32)`: without 37 and 38.
 
     With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
-    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 37, or under continuous trading at 39.
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37.
 
     ## Rewards
 
     `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.
 
-    - `reward="inventory"` (default): `pnl - inventory_penalty * inventory^2`.
+    - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees. It
+      is `pnl` at that price without what the inventory held before gained or lost by the price's move. That is 0 in
+      the mean, whatever the policy, so an episode's mean is that of liquidated PnL but for what unwinding the last
+      inventory costs, with less noise (docs/rewards.md). `mark` has no part in it.
     - `reward="pnl"`: `pnl`.
+    - `reward="inventory"`: `pnl - inventory_penalty * inventory^2`, with a price of risk.
     - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
       full.
     - `reward="per_unit"`: `pnl` per unit at stake: the units filled in the decision, or the units held before it
       if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
       fills with others count: a learner's own quotes never trade with each other.
 
-    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the default
-    mark, the fundamental price, cannot.
+    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the fundamental
+    price cannot. Nobody knows it in a real market, and no observation has it: it is there to train by.
 
     ## Starting State
 
@@ -99,9 +109,9 @@ class MarketMakingTask(ForProfit, Task):
     | `max_qty` | int | 8 | largest quote, units per side |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
     | `initial_inventory` | int | 0 | units that every episode begins with; PnL counts from their value then |
-    | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"`, `"per_unit"` |
+    | `reward` | str | `"edge"` | or `"pnl"`, `"inventory"`, `"asymmetric"`, `"per_unit"` |
     | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
-    | `inventory_penalty` | float | 0.01 | ticks per decision for each squared unit held |
+    | `inventory_penalty` | float | 0.01 | ticks per decision for each squared unit, in `"inventory"` |
     | `dampening` | float | 0.5 | share taken of the gains of holding |
     | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
     | `reward_scale` | float | 10 | what rewards are divided by |
@@ -115,7 +125,7 @@ class MarketMakingTask(ForProfit, Task):
     one number per market, and `randomise` may draw them for each episode (`"task.horizon"`). Observations then end with
     a column for each that differs: the value divided by the largest.
 
-    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
+    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"news"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"maker"` takes the place of a built-in maker;
     None, the default, adds an agent), `randomise`; and see `MarketMakingVectorEnv`.
 

@@ -14,11 +14,11 @@ class TradingTask(ForProfit, Task):
 
     ## Description
 
-    The market is that of `MarketMakingTask`: call auctions among noise, momentum, maker and fundamental agents, around
-    a fundamental price that walks and jumps. At every decision the trader replaces its one order, which stands for
-    `auctions_per_step` auctions. What is hard: the price moves in small steps, and an order that trades at once pays
-    half the spread, so that only moves that go further than that, and orders that wait for the others to come, are
-    worth it.
+    The market is that of `MarketMakingTask`: continuous trading among noise, momentum, maker and fundamental agents,
+    around a fundamental price that walks, and jumps while there is news. At every decision the trader replaces its one
+    order, which stands for `auctions_per_step` intervals of 48 orders. What is hard: little that is public predicts the
+    next price; an order that trades at once pays half the spread, so that only moves that go further than that are
+    worth it; one that waits is hit by those who know more.
 
     ## Action Space
 
@@ -37,7 +37,7 @@ class TradingTask(ForProfit, Task):
 
     ## Observation Space
 
-    `Box(-1, 1, (36,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
+    `Box(-1, 1, (39,), float32)`, with `s(x, n) = x / (|x| + n)`. The book is that of the built-in agents.
 
     | Num | Observation | Min | Max |
     |-----|-------------|-----|-----|
@@ -53,29 +53,35 @@ class TradingTask(ForProfit, Task):
     | 33 | side of the standing order: 1 buy, -1 sell, 0 none | -1 | 1 |
     | 34 | mid less its price, s(half ticks, 16); 0 without one | -1 | 1 |
     | 35 | its quantity / `max_qty` | 0 | 1 |
+    | 36 | 0 | -1 | 1 |
+    | 37 | built-in units before the own bid in its queue, s(units, 8); 0 without one, or off the grid | 0 | 1 |
+    | 38 | built-in units before the own ask in its queue, likewise | 0 | 1 |
 
-    Under continuous trading (`mechanism="continuous"`) it is `Box(-1, 1, (39,), float32)`. Behind these come the
-    built-in units before the learner's orders in their queues, s(units, 8): before its bid (37) and its ask (38), 0
-    where it has none or it is off the grid; 36 is 0.
+    In call auctions (`mechanism="call"`, such as those of `preset="trading"`) there are no queues, and it is
+    `Box(-1, 1, (36,), float32)`: without 36 to 38.
 
     With `see_fundamental=True` the fundamental price, which informed agents go by, comes behind all these: the
-    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 37, or under continuous trading at 39. Of
+    fundamental price less the mid, s(half ticks, 16), from -1 to 1 at 39, or in call auctions at 37. Of
     call auctions 36 is 0 then.
 
     ## Rewards
 
     `pnl` is the change over the decision of cash less fees plus inventory at the `mark`, in ticks x units.
 
-    - `reward="inventory"` (default): `pnl - inventory_penalty * inventory^2`.
+    - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees. It
+      is `pnl` at that price without what the inventory held before gained or lost by the price's move. That is 0 in
+      the mean, whatever the policy, so an episode's mean is that of liquidated PnL but for what unwinding the last
+      inventory costs, with less noise (docs/rewards.md). `mark` has no part in it.
     - `reward="pnl"`: `pnl`.
+    - `reward="inventory"`: `pnl - inventory_penalty * inventory^2`, with a price of risk.
     - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in
       full.
     - `reward="per_unit"`: `pnl` per unit at stake: the units filled in the decision, or the units held before it
       if these are more. A decision without a fill costs `idle_penalty` besides, so that not trading is no optimum. Only
       fills with others count: a learner's own orders never trade with each other.
 
-    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the default
-    mark, the fundamental price, cannot.
+    All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the fundamental
+    price cannot. Nobody knows it in a real market, and no observation has it: it is there to train by.
 
     ## Starting State
 
@@ -98,9 +104,9 @@ class TradingTask(ForProfit, Task):
     | `max_qty` | int | 8 | largest order, units |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
     | `initial_inventory` | int | 0 | units that every episode begins with; PnL counts from their value then |
-    | `reward` | str | `"inventory"` | or `"pnl"`, `"asymmetric"`, `"per_unit"` |
+    | `reward` | str | `"edge"` | or `"pnl"`, `"inventory"`, `"asymmetric"`, `"per_unit"` |
     | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
-    | `inventory_penalty` | float | 0.002 | ticks per decision for each squared unit held |
+    | `inventory_penalty` | float | 0.002 | ticks per decision for each squared unit, in `"inventory"` |
     | `dampening` | float | 0.5 | share taken of the gains of holding |
     | `idle_penalty` | float | 0.1 | what a decision without a fill costs, where rewards are per unit |
     | `reward_scale` | float | 10 | what rewards are divided by |
@@ -114,7 +120,7 @@ class TradingTask(ForProfit, Task):
     one number per market, and `randomise` may draw them for each episode (`"task.horizon"`). Observations then end with
     a column for each that differs: the value divided by the largest.
 
-    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"trading"`), `engine` and
+    Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"news"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"momentum"` takes the place of a built-in momentum
     agent; None, the default, adds an agent), `randomise`; and see `TradingVectorEnv`.
 

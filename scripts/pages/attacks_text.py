@@ -78,10 +78,10 @@ least `-2 fee`; a negative `fee` in a call auction pays both sides of every trad
 The command that wrote this page: `{setting["command"]}`. Tests hold it in small: `tests/test_reward_hacking.py` for
 call auctions, `tests/test_attacks.py` for both.
 """
-    return "\n\n".join(wrapped(paragraph) for paragraph in _paragraphs(text)) + "\n"
+    return "\n\n".join(wrapped(paragraph) for paragraph in paragraphs(text)) + "\n"
 
 
-def _paragraphs(text: str) -> list[str]:
+def paragraphs(text: str) -> list[str]:
     """Split into paragraphs, and lists into their points on one line each."""
     paragraphs = []
     for part in text.strip().split("\n\n"):

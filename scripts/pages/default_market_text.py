@@ -93,9 +93,12 @@ def page(found: Mapping[str, Any], preset: MarketConfig, search: Mapping[str, An
     beat, interval = int(preset.beat or preset.num_agents), int(preset.interval or preset.num_agents)
     lasting = beat / interval / float(preset.regime_switch_prob)
     rows = goals(figures, found["attacks"])
-    text = f"""# A market in which knowledge pays
+    text = f"""# The default market: one in which knowledge pays
 
 <!-- Written by `{found["command"]}`; edit scripts/pages/default_market_text.py instead. -->
+
+This is the market of all environments that are made without a `preset` or a `config`. It is not the `MarketConfig()` of
+a `Simulator`, which is the paper's.
 
 In the presets before it, prices can be predicted and quoting anything earns: what is learned there is to trade against
 the last move. The preset `"{PRESET}"` is a market of [continuous trading](model.md#continuous-trading) with a hidden

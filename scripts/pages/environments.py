@@ -61,9 +61,11 @@ def task_page(name: str) -> str:
     """Return the page of a task with one learner per market."""
     title, task, identity, example = TASKS[name]
     source = f"the docstring of `{task.__name__}`"
-    results = f"[What is learned here](../ppo_results.md#{title.lower().replace(' ', '-')}) by"
+    market = "What the default market pays, and to whom: [the default market](../default_market.md)."
+    results = f"[What is learned](../ppo_results.md#{title.lower().replace(' ', '-')}) by"
     example = f"[`examples/{example}`](../../examples/{example}), against scripted policies."
-    body = ["", *spaces_table(identity), "", *linked(head(task), name), "", "## Results", "", f"{results} {example}"]
+    results = ["## Results", "", market, f"{results} {example}"]
+    body = ["", *spaces_table(identity), "", *linked(head(task), name), "", *results]
     return "\n".join([f"# {title}", "", WRITTEN.format(source=source), *body]).rstrip() + "\n"
 
 

@@ -41,7 +41,8 @@ WORDS = (  # word, what it is, field
 )
 
 CHOICES = (  # for what, which rule
-    ("the published market, and the results on the other pages", 'the default: `arrivals="each"`'),
+    ("the published market, the preset `trading`", 'the default of `MarketConfig`: `arrivals="each"`'),
+    ("the default market of the environments", '[the preset `news`](default_market.md), `MarketConfig.preset("news")`'),
     (
         "how long orders should be collected; auctions of less or more than one order per agent",
         'the clock with `mechanism="call"`',

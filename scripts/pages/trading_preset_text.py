@@ -54,7 +54,7 @@ def page(
     calm = 1 - skewed.pnl.std() / plain.pnl.std()
     words = {"when": "Before every auction", "unit": "auction", "use": "this task"}
     study = study_text(games, conditions, setting, name="trading", **words)
-    text = f"""# The market that the tasks use
+    text = f"""# A market of call auctions to make a market in
 
 <!-- Written by `{setting["command"]}`; edit scripts/pages/trading_preset_text.py instead. -->
 

@@ -12,7 +12,7 @@ from kineticsim_env.engines.numpy import market
 from kineticsim_env.engines.numpy.actions import EXECUTOR, NOISE, remaining
 from kineticsim_env.engines.numpy.state import Markets
 
-REWARD_INVENTORY, REWARD_ASYMMETRIC, REWARD_PER_UNIT = 1, 2, 3
+REWARD_INVENTORY, REWARD_ASYMMETRIC, REWARD_PER_UNIT, REWARD_EDGE = 1, 2, 3, 4
 EXECUTION_RISK_AVERSE, EXECUTION_TERMINAL = 1, 2
 MARK_FUNDAMENTAL, MARK_LIQUIDATION = 0, 2
 
@@ -47,6 +47,8 @@ def rewards(
             reward[:, k] = noise_reward(m, own, k, account, mark2_before, ends[:, k])
         elif task["role"][k] == EXECUTOR:
             reward[:, k] = execution_reward(m, own, k, account, ends[:, k])
+        elif task["reward"] == REWARD_EDGE:
+            reward[:, k] = money_against(m, k, account, 2 * m.fundamental_price)
         else:
             gain, filled = value[:, k] - m.prev_value[:, k], fills[:, k].sum(axis=1)
             reward[:, k] = trading_reward(m, own, k, gain, account[1], mark2_before, filled)

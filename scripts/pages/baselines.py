@@ -1,0 +1,364 @@
+"""`python -m scripts.pages.baselines` compares scripted, linear, learned and informed policies, task by task.
+
+Three tasks, in the markets of the presets "trading" (call auctions) and "news" (continuous trading): scripted policies
+of `examples/scripted_policies.json`, linear ones that `examples/linear_policies.py` finds by CMA-ES, PPO of
+`examples/ppo_fast.py` from five seeds, and those who are told the fundamental price. All play the same held-out
+episodes. A task in a market is a part; parts are measured one after another, and each leaves a small file in the folder
+`--runs`, from which the page is written. Rows that have been measured there are not measured again, so that a run goes
+on where it was stopped, and several processes can share the parts, and the rows of a part.
+
+    python -m scripts.pages.baselines
+    python -m scripts.pages.baselines --parts MarketMaking:news Trading:news      # no page: some of the parts
+    python -m scripts.pages.baselines --parts MarketMaking:news --rows "PPO, seed 2"   # one row of it
+    python -m scripts.pages.baselines --results FOLDER FOLDER                      # the page, from files
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.spaces import flatdim
+
+from kineticsim_env import MarketConfig, run_seed
+from kineticsim_env.engines import ENGINES, choose_engine
+from kineticsim_env.evaluation import (
+    HELD_OUT_SEED,
+    MEASURES,
+    Evaluation,
+    confidence_interval,
+    evaluate,
+    evaluation_env,
+    grid_search,
+)
+from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.options import Parser, exit_code, number, whole
+from kineticsim_env.studies import plots
+from scripts.pages.baselines_rules import GRIDS, told
+from scripts.pages.baselines_text import draw, page
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples"))
+
+import linear_policies  # noqa: E402
+import ppo_executor  # noqa: E402
+import ppo_fast  # noqa: E402
+import ppo_trader  # noqa: E402
+import tune_scripted_policies as tune  # noqa: E402
+from ppo_comparison import keep_best, machine_name  # noqa: E402
+
+NAME = "baselines"
+LEARNERS: dict[str, Any] = {"MarketMaking": ppo_fast.Args, "Execution": ppo_executor.Args, "Trading": ppo_trader.Args}
+PARTS = tuple(f"{task}:{preset}" for preset in ("news", "trading") for task in LEARNERS)
+LEARNED, STACKED = "PPO", "PPO stacked"  # rows of them are of one seed each
+LINEAR = {"linear": False, "linear, sizes too": True}  # whether it sees the sizes of moves
+
+
+class Part:
+    """One task in one market; every row that is measured has a file of its own, with money market by market."""
+
+    def __init__(self, name: str, options: argparse.Namespace) -> None:
+        """Make the environment of the held-out episodes."""
+        self.name, self.options, (self.task, self.preset) = name, options, name.split(":")
+        self.market = {"config": MarketConfig.preset(self.preset), "engine": options.engine}
+        self.held_out = evaluation_env(options.episodes, self.task, **self.market)
+        self.engine = self.held_out.simulator.engine_name.split()[0]
+        stem = f"{NAME}_{self.task}_{self.preset}_{self.engine}"
+        self.file, self.folder = options.runs / f"{stem}.json", options.runs / stem
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def wanted(self, name: str, group: str | None = None) -> bool:
+        """Say whether a row is to be measured: it is not there, and it, or the group that it is of, was asked for."""
+        asked = self.options.rows
+        return (not asked or (group or name) in asked) and not self.path(name).exists()
+
+    def path(self, name: str) -> Path:
+        """Return the file of a row."""
+        return self.folder / f"{name.replace(', ', '_').replace(' ', '_')}.npz"
+
+    def row(
+        self, name: str, measure: Callable[[], tuple[Evaluation, dict[str, Any]]], group: str | None = None
+    ) -> None:
+        """Measure a row, if it is wanted, and write its file."""
+        if not self.wanted(name, group):
+            return
+        begin = time.perf_counter()
+        result, more = measure()
+        told = {
+            "name": name,
+            "pnl": result.pnl_interval(),
+            "seconds": time.perf_counter() - begin,
+            "traded": float(result.traded.mean()),
+            "inventory": float(result.inventory.mean()),
+            **more,
+        }
+        with replacing(self.path(name)) as part, open(part, "wb") as file:
+            np.savez(file, money=result.pnl, told=np.array(json.dumps(told, default=str)))
+        print(f"{self.name}, {name}: {show(result.pnl_interval())}, {more.get('note', '')}", flush=True)
+
+    def measure(self) -> None:
+        """Measure what is missing, and write the part's file where nothing is missing any more."""
+        for name, sizes in LINEAR.items():
+            self.row(name, lambda sizes=sizes: self.linear(sizes))
+        self.learned(LEARNED, range(1, self.options.seeds + 1), 1)
+        if self.options.stack > 1:
+            self.learned(STACKED, range(1, self.options.stack_seeds + 1), self.options.stack)
+        self.row("informed", self.informed)
+        self.scripted()
+        self.compare()
+
+    def training(self, markets: int) -> Any:
+        """Return an environment of the training seeds' warm starts, for `evaluate`."""
+        return evaluation_env(markets, self.task, **self.market, **tune.TRAINING)
+
+    # Rows -------------------------------------------------------------------------------------------------------------
+
+    def scripted(self) -> None:
+        """Play every scripted policy with the parameters that were best on training seeds."""
+        if self.options.rows and "scripted" not in self.options.rows:
+            return
+        entry = tune.load(self.task, self.training(2), tune.FOUND, (self.preset, ()))["policies"]
+        made, notes = tune.make_all(entry, self.held_out.core.task), tune.notes_of(entry)
+        for name, policy in made.items():
+            score = entry[name]["score"][0]
+
+            def play(policy: Any = policy, name: str = name, score: float = score) -> tuple[Evaluation, dict[str, Any]]:
+                return evaluate(policy, self.held_out, HELD_OUT_SEED), {"note": notes.get(name, ""), "score": score}
+
+            self.row(name, play, "scripted")
+
+    def informed(self) -> tuple[Evaluation, dict[str, Any]]:
+        """Fit the policy that is told the fundamental price on training seeds, and play it."""
+        envs = self.training(self.options.fitted)
+
+        def make(task: Any, **parameters: Any) -> Any:
+            return told(envs, self.task, **parameters)
+
+        best, rows = grid_search(make, GRIDS[self.task], envs, tune.SEED)
+        said = ", ".join(f"{name}={value}" for name, value in best.items())
+        played = evaluate(told(self.held_out, self.task, **best), self.held_out, HELD_OUT_SEED)
+        return played, {"note": f"{said} (best of {len(rows)})", "parameters": best}
+
+    def linear(self, sizes: bool) -> tuple[Evaluation, dict[str, Any]]:
+        """Look for a linear policy by CMA-ES, and play it."""
+        options = self.options
+        where: dict[str, Any] = {"task": self.task, "preset": self.preset, "sizes": sizes}
+        args = linear_policies.Args(
+            **where,
+            time_limit_minutes=options.linear_minutes,
+            generations=options.generations,
+            population=options.population,
+            markets=options.markets_each,
+        )
+        args.fill_in(self.held_out.device.type == "cuda")
+        envs = self.training(args.population * args.markets)
+        features = linear_policies.Features(envs, sizes, run_seed(args.seed))
+        found = linear_policies.train(args, envs, features)
+        weights = torch.tensor([found["best"]["weights"]], dtype=torch.float64)
+        played = evaluate(linear_policies.LinearPolicies(features, weights), self.held_out, HELD_OUT_SEED)
+        kept = {name: found[name] for name in ("generations", "decisions", "curve")}
+        note = f"{weights.numel()} weights, {found['generations']} generations of {args.population} x {args.markets}"
+        return played, {**kept, "training": found["seconds"], "note": note}
+
+    def learned(self, group: str, seeds: Sequence[int], stack: int) -> None:
+        """Train PPO from each seed with the same buffers and captured programs, and play what it kept."""
+        options, names = self.options, {seed: f"{group}, seed {seed}" for seed in seeds}
+        if not any(map(self.wanted, names.values())):
+            return
+        kind = LEARNERS[self.task]
+        args = kind(preset=self.preset, engine=options.engine, track=False, eval_envs=options.episodes, stack=stack)
+        args.time_limit_minutes, args.total_steps = options.ppo_minutes, options.steps
+        if options.ppo_markets:
+            args.num_envs = options.ppo_markets
+        if options.ppo_minutes and not options.steps:
+            args.total_steps = 10**12  # the time limit ends it
+        device = choose_engine(options.engine)[1]
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+        args.fill_in(device.type == "cuda")
+        market: dict[str, Any] = {**args.market(), "engine": options.engine}
+        returned: dict[str, Any] = {"output": "torch", "copy": False}
+        envs: Any = gym.make_vec(f"KineticSim/{self.task}-v0", num_envs=args.num_envs, **returned, **market)
+        envs, held_out = args.stacked(envs), args.stacked(self.held_out)
+        watched = args.stacked(evaluation_env(max(options.episodes // 8, 1), self.task, **market, **tune.TRAINING))
+        sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
+        networks = ppo_fast.ActorCritic(*sizes, args.hidden, args.initial_std).to(device)
+        trainer = ppo_fast.Trainer(args, envs, networks)
+        envs.reset(seed=run_seed(1))
+        preparing = trainer.prepare()
+        shown = ("num_envs", "num_steps", "gamma", "gae_lambda", "hidden", "reward", "reward_scale", "update_epochs")
+        settings = {name: getattr(args, name) for name in (*shown, "inventory_penalty", "stack")}
+        for seed, name in names.items():
+            args.seed, args.output = seed, self.folder / self.path(name).stem
+            args.output.mkdir(parents=True, exist_ok=True)
+            torch.manual_seed(seed)
+            start = ppo_fast.ActorCritic(*sizes, args.hidden, args.initial_std)
+            networks.load_state_dict(start.state_dict())
+
+            def train(seed: int = seed) -> tuple[Evaluation, dict[str, Any]]:
+                curve = ppo_fast.train(args, envs, networks, watched, trainer)
+                kept = keep_best(networks, curve, args.output)
+                last = curve[-1]
+                note = f"{last['steps'] / 1e6:,.1f} M decisions, kept that after {kept['steps'] / 1e6:,.1f} M"
+                found = {"training": last["seconds"], "wall": last["wall"], "steps": last["steps"], "kept": kept}
+                found |= {"curve": curve, "note": note, "preparing": preparing, "settings": settings}
+                return evaluate(networks.act, held_out, HELD_OUT_SEED), found
+
+            self.row(name, train)
+
+    def compare(self) -> None:
+        """Write the part's file: all rows, the mean of PPO's seeds, and what it leads others by, episode by episode."""
+        names = [f"{LEARNED}, seed {seed}" for seed in range(1, self.options.seeds + 1)]
+        if not all(self.path(name).exists() for name in (*LINEAR, *names, "informed")):
+            return
+        money, rows = {}, {}
+        for path in sorted(self.folder.glob("*.npz")):
+            with np.load(path) as kept:
+                told = json.loads(str(kept["told"]))
+                money[told["name"]], rows[told["name"]] = kept["money"], told
+        tried = [name for name in rows if "score" in rows[name]]
+        if not tried:
+            return
+        scripted = max(tried, key=lambda name: rows[name]["score"])
+        mean = np.mean([money[name] for name in names], axis=0)
+        rivals = [*LINEAR, "informed", scripted]
+        stacked = [name for name in rows if name.startswith(STACKED)]
+        if stacked:
+            money[STACKED] = np.mean([money[name] for name in stacked], axis=0)
+            rivals.append(STACKED)
+        found = {
+            "part": self.name,
+            "engine": self.engine,
+            "machine": machine_name(self.held_out.device),
+            "date": datetime.date.today().isoformat(),
+            "command": command(self.options),
+            "episodes": self.options.episodes,
+            "measure": MEASURES[self.task],
+            "rows": rows,
+            "scripted": scripted,
+            "ppo": rows[names[0]]["settings"],
+            "learned": {
+                "pnl": confidence_interval(mean),
+                "seeds": [float(money[name].mean()) for name in names],
+                "seconds": float(np.mean([rows[name]["wall"] for name in names])),
+            },
+            "stacked": {
+                "pnl": confidence_interval(money[STACKED]),
+                "seeds": [float(money[name].mean()) for name in stacked],
+                "seconds": float(np.mean([rows[name]["wall"] for name in stacked])),
+                "stack": rows[stacked[0]]["settings"]["stack"],
+            }
+            if stacked
+            else None,
+            "leads": {rival: confidence_interval(mean - money[rival]) for rival in rivals},
+            "seed_leads": {
+                rival: {name: confidence_interval(money[name] - money[rival]) for name in names} for rival in rivals
+            },
+        }
+        with replacing(self.file) as part:
+            part.write_text(json.dumps(found, indent=1, default=str) + "\n")
+
+
+def show(interval: Sequence[float]) -> str:
+    """Return a mean and half of its interval, for the terminal."""
+    return f"{interval[0]:.4g} ± {interval[1]:.2g}"
+
+
+def command(options: argparse.Namespace) -> str:
+    """Return the command that measures with these options."""
+    changed = {name: value for name, value in vars(options).items() if value != DEFAULTS[name] and name not in WHERE}
+    said = [f"--{name.replace('_', '-')} {value}" for name, value in changed.items()]
+    return " ".join([f"python -m scripts.pages.{NAME}", *said])
+
+
+def measured(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Read what was measured, from folders or files; of a part of one engine the last one counts."""
+    files = [file for path in folders for file in (sorted(path.glob(f"{NAME}_*.json")) if path.is_dir() else [path])]
+    read = [json.loads(file.read_text()) for file in files]
+    records = [record for one in read for record in (one if isinstance(one, list) else [one])]
+    kept = {(record["engine"], record["part"]): record for record in records if "leads" in record}
+    order = {name: place for place, name in enumerate(PARTS)}
+    return [kept[key] for key in sorted(kept, key=lambda key: (key[0] != "cuda", order[key[1]]))]
+
+
+WHERE = ("results", "runs", "output", "parts", "rows")  # options that no figure depends on
+DEFAULTS: dict[str, Any] = {
+    "results": None,
+    "parts": None,
+    "rows": None,
+    "engine": "auto",
+    "episodes": 0,
+    "fitted": 1024,
+    "linear_minutes": 0.0,
+    "generations": 0,
+    "population": 0,
+    "markets_each": 0,
+    "ppo_minutes": 0.0,
+    "ppo_markets": 0,
+    "steps": 0,
+    "seeds": 5,
+    "stack": 1,
+    "stack_seeds": 2,
+    "runs": Path(f"runs/{NAME}"),
+    "output": Path("docs"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, or read what was measured; draw, and write the page."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    many = whole(0, 1 << 40)
+    parser.add_argument("--results", type=Path, nargs="+", help="write the page from these, and measure nothing")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="measure these only, and write no page")
+    parser.add_argument("--rows", nargs="+", help="of the parts: linear, 'PPO, seed 1', scripted ...; default: all")
+    parser.add_argument("--engine", choices=ENGINES, help="where the markets run (default: auto)")
+    parser.add_argument("--episodes", type=many, help="held-out ones; 0 takes 2048 on a CPU and 32768 on a GPU")
+    parser.add_argument("--fitted", type=whole(2, 1 << 20), help="episodes of a fit of the informed (default: 1024)")
+    parser.add_argument("--linear-minutes", type=number(0, 1e6), help="end each CMA-ES after this; 0 is no limit")
+    parser.add_argument("--generations", type=many, help="end each CMA-ES after so many; 0 is its own number")
+    parser.add_argument("--population", type=many, help="candidates of CMA-ES; 0 is its own number")
+    parser.add_argument("--markets-each", type=many, help="that each candidate plays; 0 is its own number")
+    parser.add_argument("--ppo-minutes", type=number(0, 1e6), help="end each training of PPO after this; 0 is no limit")
+    parser.add_argument("--ppo-markets", type=many, help="in which PPO trains; 0 is the examples' own number")
+    parser.add_argument("--steps", type=many, help="of each training of PPO; 0 is the examples' own number")
+    parser.add_argument("--seeds", type=whole(1, 100), help="of PPO (default: 5)")
+    parser.add_argument("--stack", type=whole(1, 300), help="also PPO that sees so many moves; 1 is none (default)")
+    parser.add_argument("--stack-seeds", type=whole(1, 100), help="of it (default: 2)")
+    parser.add_argument("--runs", type=Path, help=f"folder of what is measured (default: runs/{NAME})")
+    parser.add_argument("--output", type=Path, help="folder of the page, images/ and the figures (default: docs)")
+    parser.set_defaults(**DEFAULTS)
+    options = parser.parse_args(arguments)
+    plots.require_matplotlib()
+    if not options.results:
+        options.runs.mkdir(parents=True, exist_ok=True)
+        options.episodes = options.episodes or (32768 if choose_engine(options.engine)[1].type == "cuda" else 2048)
+        for name in options.parts or PARTS:
+            Part(name, options).measure()
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.compiler.reset()  # each part has programs of its own
+                torch.cuda.empty_cache()
+        if options.parts or options.rows:
+            return
+    found = measured(options.results or [options.runs])
+    check_folder("--output", options.output / "images")
+    (options.output / "images").mkdir(parents=True, exist_ok=True)
+    with replacing(options.output / f"{NAME}.json") as part:
+        part.write_text(json.dumps(found, indent=1, default=str) + "\n")
+    draw(options.output / "images" / f"{NAME}.png", found)
+    (options.output / f"{NAME}.md").write_text(page(found))
+    print(f"wrote {options.output / NAME}.md")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -1,0 +1,138 @@
+"""`python -m scripts.pages.baselines` in small: rows that share their episodes, and what the page says of them."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+for name in ("tyro", "tensorboard", "matplotlib", "cma"):
+    pytest.importorskip(name, reason="the page needs it: pip install 'kineticsim-env[train]'")
+
+from kineticsim_env import MarketConfig, policies  # noqa: E402
+from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate  # noqa: E402
+from scripts.pages import baselines, baselines_rules, baselines_text  # noqa: E402
+
+SMALL = ["--engine", "cpu", "--episodes", "16", "--fitted", "4", "--generations", "2", "--population", "4"]
+SMALL += ["--markets-each", "2", "--ppo-markets", "4", "--steps", "512", "--seeds", "2"]
+SMALL += ["--stack", "6", "--stack-seeds", "1"]
+PART = "Execution:trading"
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """Few values of what the informed are fitted by."""
+    grids = {task: {name: values[-1:] for name, values in grid.items()} for task, grid in baselines.GRIDS.items()}
+    monkeypatch.setattr(baselines, "GRIDS", grids)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A part, its rows measured by two calls of the command."""
+    folder = tmp_path_factory.mktemp("baselines")
+    words = [*SMALL, "--parts", PART, "--runs", str(folder)]
+    baselines.main([*words, "--rows", "PPO, seed 1", "PPO, seed 2", "linear"])
+    assert not list(folder.glob("*.json")), "not all is there"
+    baselines.main(words)
+    return folder
+
+
+def test_leads_are_paired(runs):
+    (file,) = runs.glob("*.json")
+    found = json.loads(file.read_text())
+    money = {}
+    for path in (runs / file.stem).glob("*.npz"):
+        kept = np.load(path)
+        money[json.loads(str(kept["told"]))["name"]] = kept["money"]
+    assert set(money) == set(found["rows"]) and len(money["linear"]) == 16
+    assert found["stacked"]["seeds"] == [money["PPO stacked, seed 1"].mean()] and found["stacked"]["stack"] == 6
+    mean = (money["PPO, seed 1"] + money["PPO, seed 2"]) / 2
+    assert found["learned"]["pnl"] == pytest.approx(confidence_interval(mean))
+    for rival in ("linear", "linear, sizes too", "informed", found["scripted"]):
+        assert found["leads"][rival] == pytest.approx(confidence_interval(mean - money[rival]))
+        assert not np.array_equal(money[rival], mean)
+    scores = {name: row["score"] for name, row in found["rows"].items() if "score" in row}
+    assert found["scripted"] == max(scores, key=scores.__getitem__) and len(scores) == 7
+
+
+def test_what_is_there_is_not_measured_again(runs, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(baselines, "evaluate", refuse)
+    before = json.loads(next(runs.glob("*.json")).read_text())
+    baselines.main([*SMALL, "--parts", PART, "--runs", str(runs)])
+    assert json.loads(next(runs.glob("*.json")).read_text())["rows"] == before["rows"]
+
+
+def test_a_seed_learns_what_it_does_alone(runs, tmp_path):
+    """The second training, which takes over buffers of the first, leaves the networks that the example itself does."""
+    executor = sys.modules["ppo_executor"]
+    args = executor.Args(seed=2, engine="cpu", num_envs=4, total_steps=512, eval_envs=16, track=False, output=tmp_path)
+    alone = executor.ppo.main(args)["PPO (learned)"]
+    found = json.loads(next(runs.glob("*.json")).read_text())
+    assert found["learned"]["seeds"][1] == alone != found["learned"]["seeds"][0]
+
+
+def test_the_page(runs, tmp_path):
+    baselines.main(["--results", str(runs), "--output", str(tmp_path)])
+    text = (tmp_path / "baselines.md").read_text()
+    assert "## Execution, call auctions (`trading`)" in text and "scripted: " in text and "2 training seeds" in text
+    assert "`gamma=1.0`" in text and (tmp_path / "images" / "baselines.png").exists()
+    assert f"python -m scripts.pages.baselines {' '.join(SMALL)}" in " ".join(text.split())
+    again = tmp_path / "again"
+    baselines.main(["--results", str(tmp_path / "baselines.json"), "--output", str(again)])
+    assert (again / "baselines.md").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("learned", "lead", "said"),
+    [
+        ((30.0, 1.0), (10.0, 1.0), "PPO leads with intervals apart: linear (10 ± 1)"),
+        ((21.5, 1.0), (1.5, 1.0), "PPO leads linear by 2 ± 1 on the same episodes; the intervals overlap"),
+        ((15.0, 1.0), (-5.0, 1.0), "linear is ahead of PPO by 5 ± 1"),
+        ((20.0, 1.0), (0.0, 1.0), "PPO and linear are not told apart (0 ± 1)"),
+    ],
+)
+def test_what_it_says_of_a_lead(learned, lead, said):
+    names = ("linear", "linear, sizes too", "fixed spread")
+    record = {
+        "part": "MarketMaking:news",
+        "scripted": "fixed spread",
+        "rows": {name: {"pnl": (20.0, 1.0)} for name in names},
+        "learned": {"pnl": learned, "seeds": [learned[0]]},
+        "leads": dict.fromkeys(names, lead),
+    }
+    assert said in baselines_text.says(record)
+
+
+@pytest.mark.parametrize("preset", ["trading", "news"])
+@pytest.mark.parametrize("task", list(baselines.GRIDS))
+def test_who_is_told_the_fundamental_price_earns_by_it(task, preset):
+    """More than one who does the same, and is told that it is the mid."""
+    parameters = {
+        "MarketMaking": {"half_spread": 2, "margin": 2, "skew": 0.0},
+        "Execution": {"threshold": 2.0, "ticks": 2, "waits": -3, "urgent": 5},
+        "Trading": {"threshold": 1.0, "ticks": 2},
+    }[task]
+    markets = 512 if task == "Execution" else 128
+    envs = baselines.evaluation_env(markets, task, config=MarketConfig.preset(preset), engine="cpu", horizon=100)
+    told = evaluate(baselines.told(envs, task, **parameters), envs, HELD_OUT_SEED)
+    if task != "MarketMaking":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(baselines_rules, "_cheap", lambda known: torch.zeros(len(known.mid2)))
+            other = evaluate(baselines.told(envs, task, **parameters), envs, HELD_OUT_SEED)
+    else:
+        other = evaluate(policies.FixedSpread(envs.core.task, half_spread=2), envs, HELD_OUT_SEED)
+    lead, half = confidence_interval(told.pnl - other.pnl)
+    assert lead > half
+
+
+def test_the_committed_page_is_that_of_its_figures(tmp_path):
+    docs = Path(__file__).parent.parent / "docs"
+    if not (docs / "baselines.json").exists():
+        pytest.skip("not measured yet")
+    baselines.main(["--results", str(docs / "baselines.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "baselines.md").read_text() == (docs / "baselines.md").read_text()
