@@ -11,6 +11,7 @@
 //   KS_EVENTS (optional)                     markets on the clock: 1 call auctions, 2 continuous trading, one per lane
 //   KS_SERIES (optional)                     1: runs that record best prices, depths or signed volume
 //   KS_INFO (optional)                       1: steps that write what is known after them
+//   KS_VALUES (optional)                     1: steps in which settings of the task differ
 //   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios
 //   KS_EXTRAS (optional)                     columns behind the others of an observation: of each of enum Extra, a bit
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80

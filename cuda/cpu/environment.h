@@ -22,9 +22,9 @@ struct CoreMarket : Market<kLevers> {
   const Quote& quote(int k) const { return quotes[k]; }
   const Account& account(int k) const { return accounts[k]; }
   int64_t filled(int k) const { return bought[k] + sold[k]; }
-  void clear_slot(int k) {
+  void clear_slot(int k, const Account& account) {
     quotes[k] = {0, 0, 0, 0};
-    accounts[k] = {0, 0, 0};
+    accounts[k] = account;
   }
 
   const int32_t* bids() const { return bid; }

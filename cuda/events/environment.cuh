@@ -23,7 +23,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
   KS_ON_LANE const Account& account(int k) const { return slots.accounts[k]; }
   KS_ON_LANE int64_t filled(int k) const { return slots.bought[k] + slots.sold[k]; }
   KS_ON_LANE int32_t ahead(int k, int32_t side) const { return slots.ahead(k, side); }
-  KS_ON_LANE void clear_slot(int k) { slots.clear(k); }
+  KS_ON_LANE void clear_slot(int k, const Account& account) { slots.clear(k, account); }
 
   KS_ON_LANE auto bids() const { return book.on(0); }
   KS_ON_LANE auto asks() const { return book.on(1); }

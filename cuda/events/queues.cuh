@@ -54,9 +54,9 @@ struct EventSlots {
     for (int k = 0; k < count(); ++k) bought[k] = sold[k] = 0;
   }
 
-  KS_ON_LANE void clear(int k) {
+  KS_ON_LANE void clear(int k, const Account& account) {
     quotes[k] = {0, 0, 0, 0};
-    accounts[k] = {0, 0, 0};
+    accounts[k] = account;
     aheads[k] = {{0, 0}};
     moments[k] = {{0, 0}};
   }

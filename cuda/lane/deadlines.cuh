@@ -34,7 +34,7 @@ class DeadlineQueue {
     const int64_t m = first + this_lane();
     bool late = launch.env_mode == kLaunchModeEnvStep && role_of(launch, 0) == kRoleExecutor && m < launch.markets;
     if (late) {
-      late = forced_auctions(task, launch.elapsed[m]) > 0 &&
+      late = forced_auctions(SlotTask(launch, task, m), launch.elapsed[m]) > 0 &&
              part_of(launch, task, market_has_stopped(launch.error[m]), launch.done[m], false).plays;
     }
     const unsigned lanes = ballot(late);

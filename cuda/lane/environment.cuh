@@ -63,13 +63,26 @@ struct LaneEnvironment : LaneStep {
   static KS_ON_LANE MarketParams copy_of(const MarketParams& row) { return MarketParams{KS_PARAMETERS}; }
   KS_ON_LANE MarketParams params() const { return copy_of(launch.params[m * launch.params_stride]); }
 
+  // The task as this lane's slot has it.
+  KS_ON_LANE SlotTask slot_task() const { return SlotTask(launch, task, m); }
+  // What the slot still has to do, after this decision.
+  KS_ON_LANE Target target() const {
+    return target_of(slot_task(), role, mids, market.key, market.t, 0, market.account.inventory);
+  }
+  // The cash that unwinding its inventory would bring, where that marks it.
+  KS_ON_LANE int64_t liquidation() const {
+    if (task.mark != kMarkLiquidation) return 0;
+    return liquidation_cash(market.bids(), market.asks(), market.levels, market.account.inventory, market.origin,
+                            market.last_tick);
+  }
+
   // This lane's row of features.
   KS_ON_LANE void find_features() const {
     float* const out = tile.features + tile.place * tile.row_length();
     View<const int32_t*> view{nullptr, nullptr, market.levels, market.best_bid, market.best_ask, mids[0], market.last_tick,
                               market.origin, mids, volumes, arrival2, role, elapsed, market.p.inventory_limit,
-                              target_of(task, role, mids, market.key, market.t, 0, market.account.inventory),
-                              market.quote, market.account, market.fundamental};
+                              target(), market.quote, market.account, market.fundamental};
+    const SlotTask own = slot_task();
     sync_warp();  // features take the bins' memory
     if (!tile.has_market) return;
 #pragma unroll
@@ -81,22 +94,22 @@ struct LaneEnvironment : LaneStep {
 #pragma unroll
     for (int i = 2 * kDepth; i < kMarketFeatures; ++i) out[i] = feature_of(market_ratio(view, i));
 #pragma unroll
-    for (int i = 0; i < kOwnFeatures; ++i) out[kMarketFeatures + i] = feature_of(own_ratio(task, view, i));
+    for (int i = 0; i < kOwnFeatures; ++i) out[kMarketFeatures + i] = feature_of(own_ratio(own, view, i));
     int column = kObservation;
 #pragma unroll
     for (int i = 0; i < kExtras; ++i)
-      if (has_extra(launch, i)) out[column++] = feature_of(extra_ratio(view, i));
+      if (has_extra(launch, i)) out[column++] = feature_of(extra_ratio(launch, m, view, i));
   }
 
   KS_ON_LANE Quote decode() {
-    const Target aim = target_of(task, role, mids, market.key, market.t, 0, market.account.inventory);
+    const Target aim = target();
     float action[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (task.action_type == kActionTypeContinuous) {
 #pragma unroll
       for (int i = 0; i < kActionSize; ++i)
         if (i < launch.action_stride) action[i] = launch.actions[m * launch.action_stride + i];
     }
-    return quote_of_action(launch, task, role, market.p, action, m, mids[0], aim, market.quote, market.account.inventory,
+    return quote_of_action(launch, slot_task(), role, market.p, action, m, mids[0], aim, market.quote, market.account.inventory,
                            market.error);
   }
 
@@ -145,9 +158,8 @@ struct LaneEnvironment : LaneStep {
     for (; auction < auctions; ++auction) {
       const bool forced = auction >= launch.auctions;
       if (forced && trades) {
-        const Target aim = target_of(task, role, mids, market.key, market.t, 0, market.account.inventory);
-        fresh = forced_order(task, role, ended, market.p, aim, market.account.inventory);
-        trades = auction - launch.auctions < forced_auctions(task, elapsed) && has_quantity(fresh);
+        fresh = forced_order(slot_task(), role, ended, market.p, target(), market.account.inventory);
+        trades = auction - launch.auctions < forced_auctions(slot_task(), elapsed) && has_quantity(fresh);
       }
       const unsigned trading = ballot(trades);
       if (trading == 0) break;
@@ -170,15 +182,10 @@ struct LaneEnvironment : LaneStep {
     for (int i = kHistory - 1; i > 0; --i) volumes[i] = volumes[i - 1];
     mids[0] = market.mark();
     volumes[0] = recorded_volume(market.volume);
-    const int64_t inventory = market.account.inventory;
-    const Target aim = target_of(task, role, mids, market.key, market.t, 0, inventory);
-    const bool liquidates = task.mark == kMarkLiquidation;
-    const int64_t cash = liquidates ? liquidation_cash(market.bids(), market.asks(), market.levels, inventory,
-                                                       market.origin, market.last_tick)
-                                    : 0;
-    const Outcome outcome =
-        outcome_of(task, role, before, market.account, fundamental_before, market.fundamental, mids, arrival2, prev_value,
-                   cash, aim.remaining, market.bought + market.sold, elapsed, ended);
+    const Target aim = target();
+    const Outcome outcome = outcome_of(slot_task(), role, before, market.account, fundamental_before, market.fundamental,
+                                       mids, arrival2, prev_value, opening_value_of(launch, m), liquidation(),
+                                       aim.remaining, market.bought + market.sold, elapsed, ended);
     prev_value = outcome.value;
     reward = outcome.reward;
     end = outcome.end;
@@ -224,17 +231,18 @@ struct LaneEnvironment : LaneStep {
     market.measure();
     market.change(0, market.levels - 1);
     market.quote = Quote{0, 0, 0, 0};
-    market.account = Account{0, 0, 0};
+    market.account = opening_account(launch, slot_task());
     prev_value = 0;
     elapsed = opening.elapsed;
     arrival2 = market.mark();
     for (int i = 0; i <= kHistory; ++i) mids[i] = arrival2;
     for (int i = 0; i < kHistory; ++i) volumes[i] = 0;
     done = ended = false;
+    if (has_values(launch))
+      note_opening_value(launch, task, m, market.account, market.fundamental, arrival2, liquidation());
     if (writes_info(launch)) {
       if (!part.plays) note_market();
-      const Target aim = target_of(task, role, mids, market.key, market.t, 0, 0);
-      note_opening(launch, m, 0, role, aim.remaining, part.plays);
+      note_opening(launch, m, 0, role, market.account, target().remaining, part.plays);
     }
     return true;
   }

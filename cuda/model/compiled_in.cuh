@@ -39,6 +39,7 @@ KS_RULE bool writes_info(const Launch& launch) { return KS_INFO != 0 && launch.i
 KS_RULE bool has_extra(const Launch& launch, int i) { return (KS_EXTRAS) >> i & 1; }
 KS_RULE int extra_columns(const Launch& launch) {
   int columns = 0;
+  if ((KS_EXTRAS) == 0) return columns;
 #pragma unroll
   for (int i = 0; i < kExtras; ++i) columns += has_extra(launch, i);
   return columns;

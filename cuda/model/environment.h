@@ -48,7 +48,7 @@ struct FeatureRows {
 // A Market is a MarketNumbers with launch, m, p, levels, volume, trades and regime, with mark(), stopped() and write_fills(row),
 // and with
 //   kRoom, slot_count()             the most slots, and how many there are
-//   quote(k), account(k), filled(k), clear_slot(k)
+//   quote(k), account(k), filled(k), clear_slot(k, account)
 //   bids(), asks()                  resting built-in interest, by tick
 //   resting_best()                  its best prices
 //   kLevers                         whether it may have regimes
@@ -84,6 +84,8 @@ struct ThreadEnvironment : Market {
 
   KS_ON_THREAD int64_t first_row() const { return m * slot_count(); }
   KS_ON_THREAD int32_t role(int k) const { return role_of(launch, k); }
+  // The task as slot k has it.
+  KS_ON_THREAD SlotTask slot_task(int k) const { return SlotTask(launch, task, first_row() + k); }
 
   // False if the opening book does not fit; the market's own part is then as it was, but for its book.
   KS_ON_THREAD bool begin_episode() {
@@ -105,7 +107,7 @@ struct ThreadEnvironment : Market {
     static_cast<MarketNumbers&>(*this) = opening_numbers(launch, task, p, opening, key, error);
     if (Market::kLevers) regime = opening_regime(launch, task, p, key, row);
     for (int k = 0; k < slot_count(); ++k) {
-      this->clear_slot(k);
+      this->clear_slot(k, opening_account(launch, slot_task(k)));
       launch.prev_value[first_row() + k] = 0;
       launch.ended[first_row() + k] = 0;
     }
@@ -115,6 +117,9 @@ struct ThreadEnvironment : Market {
     arrival2 = mark();
     for (int i = 0; i <= kHistory; ++i) mids[i] = arrival2;
     for (int i = 0; i < kHistory; ++i) volumes[i] = 0;
+    if (has_values(launch))
+      for (int k = 0; k < slot_count(); ++k)
+        note_opening_value(launch, task, first_row() + k, account(k), fundamental, arrival2, liquidation(k));
     return true;
   }
 
@@ -133,15 +138,16 @@ struct ThreadEnvironment : Market {
       view.quote = quote(k);
       view.account = account(k);
       view.target = target(k);
+      const SlotTask own = slot_task(k);
 #pragma unroll
-      for (int i = 0; i < kOwnFeatures; ++i) rows.write_own(kMarketFeatures + i, feature_of(own_ratio(task, view, i)));
+      for (int i = 0; i < kOwnFeatures; ++i) rows.write_own(kMarketFeatures + i, feature_of(own_ratio(own, view, i)));
       if constexpr (Market::kQueues)
         for (int side = 0; side < 2; ++side) rows.write_own(kObservation + side, feature_of(queue_ratio(this->ahead(k, side))));
       rows.end_slot(k);
       int column = 0;
 #pragma unroll
       for (int i = 0; i < kExtras; ++i)
-        if (has_extra(launch, i)) rows.write_extra(k, column++, feature_of(extra_ratio(view, i)));
+        if (has_extra(launch, i)) rows.write_extra(k, column++, feature_of(extra_ratio(launch, first_row() + k, view, i)));
     }
   }
 
@@ -153,7 +159,13 @@ struct ThreadEnvironment : Market {
   }
 
   KS_ON_THREAD Target target(int k) const {
-    return target_of(task, role(k), mids, key, t, k, account(k).inventory);
+    return target_of(slot_task(k), role(k), mids, key, t, k, account(k).inventory);
+  }
+
+  // The cash that unwinding slot k's inventory would bring, where that marks it.
+  KS_ON_THREAD int64_t liquidation(int k) const {
+    if (task.mark != kMarkLiquidation) return 0;
+    return liquidation_cash(this->bids(), this->asks(), levels, account(k).inventory, origin, last_tick);
   }
 
   // Slot k's action as a quote.
@@ -161,7 +173,7 @@ struct ThreadEnvironment : Market {
     const int64_t row = first_row() + k;
     if (launch.ended[row]) return Quote{0, 0, 0, 0};
     const float* action = launch.actions ? launch.actions + row * launch.action_stride : nullptr;
-    return asked_quote(launch, task, role(k), action, row, mids[0], target(k), quote(k), error);
+    return asked_quote(launch, slot_task(k), role(k), action, row, mids[0], target(k), quote(k), error);
   }
 
   // After the last decision what is left of blocks goes into the market; returns whether anything does.
@@ -169,7 +181,7 @@ struct ThreadEnvironment : Market {
     bool any = false;
     for (int k = 0; k < slot_count(); ++k) {
       const bool ended = launch.ended[first_row() + k];
-      fresh[k] = forced_order(task, role(k), ended, p, target(k), account(k).inventory);
+      fresh[k] = forced_order(slot_task(k), role(k), ended, p, target(k), account(k).inventory);
       any |= has_quantity(fresh[k]);
     }
     return any;
@@ -211,7 +223,7 @@ struct ThreadEnvironment : Market {
   }
 
   KS_ON_THREAD bool play(Part& part) {
-    const int32_t most = forced_auctions(task, elapsed);
+    const int32_t most = forced_auctions(slot_task(0), elapsed);
 #pragma unroll 1
     for (int32_t a = 0; a <= most && (a == 0 || force_blocks()); ++a)
       if (!this->go_on(fresh, a > 0)) break;
@@ -231,13 +243,11 @@ struct ThreadEnvironment : Market {
     if (noted) note_market();
     bool all_ended = true;
     for (int k = 0; k < slot_count(); ++k) {
-      const int64_t row = first_row() + k, inventory = account(k).inventory;
-      const bool liquidates = task.mark == kMarkLiquidation;
-      const int64_t cash =
-          liquidates ? liquidation_cash(this->bids(), this->asks(), levels, inventory, origin, last_tick) : 0;
-      const Outcome outcome = outcome_of(task, role(k), before[k], account(k), fundamental_before, fundamental, mids,
-                                         arrival2, launch.prev_value[row], cash, target(k).remaining, filled(k),
-                                         elapsed, launch.ended[row]);
+      const int64_t row = first_row() + k;
+      const Outcome outcome =
+          outcome_of(slot_task(k), role(k), before[k], account(k), fundamental_before, fundamental, mids, arrival2,
+                     launch.prev_value[row], opening_value_of(launch, row), liquidation(k), target(k).remaining, filled(k),
+                     elapsed, launch.ended[row]);
       if (noted) {
         launch.idle[row] = launch.ended[row];
         note_decision(launch, m, k, role(k), account(k), launch.fills[2 * row], launch.fills[2 * row + 1],
@@ -271,7 +281,8 @@ struct ThreadEnvironment : Market {
     if (!begin_episode()) return false;
     if (writes_info(launch)) {
       if (!part.plays) note_market();
-      for (int k = 0; k < slot_count(); ++k) note_opening(launch, m, k, role(k), target(k).remaining, part.plays);
+      for (int k = 0; k < slot_count(); ++k)
+        note_opening(launch, m, k, role(k), account(k), target(k).remaining, part.plays);
     }
     return true;
   }

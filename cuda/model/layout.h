@@ -22,7 +22,7 @@ constexpr int kMarketFeatures = 30;   // 2 * kDepth book, spread, last price, kH
 constexpr int kOwnFeatures = 7;       // the largest role's own part
 constexpr int kObservation = 37;      // kMarketFeatures + kOwnFeatures, the row length of an observation,
 constexpr int kQueueFeatures = 2;     // and so many more under continuous trading: what is ahead of the slot's bid and ask
-constexpr int kExtras = 1;            // of enum Extra: columns behind all these, for environments that ask for them
+constexpr int kExtras = 11;           // of enum Extra: columns behind all these, for environments that ask for them
 constexpr int kActionSize = 4;        // the largest role's continuous action, the row length of every action
 constexpr int kMakerChoices = 7;      // of a maker's discrete action, for each side: no order, or one of 6 offsets
 constexpr int kDirectionalOffsetCount = 7;  // of the other roles' discrete actions
@@ -33,6 +33,7 @@ constexpr int kActionTolerance = 1000;  // an action may be 1 / this outside [-1
 constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing rests; bids have it with a minus
 constexpr int kMarketInfos = 6;       // of enum MarketInfo,
 constexpr int kSlotInfos = 9;         // of enum SlotInfo
+constexpr int kTaskValues = 11;       // of enum TaskValue
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
 constexpr int kMarketsPerBlock = 4;   // at most, one warp each
@@ -64,7 +65,12 @@ enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3
 // Columns of an observation behind all others, in this order, of which an environment has those it asks for. A further one is
 // a number here (and kExtras), a case of extra_ratio (model/tasks.h) and of EXTRAS (engines/numpy/observations.py), and its least value
 // in EXTRAS (tasks/base.py).
-enum Extra { kExtraFundamental = 0 };
+// From kExtraHorizon on they are settings of the task that differ, in the order of enum TaskValue.
+enum Extra {
+  kExtraFundamental = 0, kExtraHorizon = 1, kExtraMaxQty = 2, kExtraInventoryLimit = 3, kExtraMaxTarget = 4, kExtraBlockQty = 5,
+  kExtraInitialInventory = 6, kExtraInventoryPenalty = 7, kExtraIdlePenalty = 8, kExtraRiskAversion = 9,
+  kExtraLeftoverPenalty = 10
+};
 enum ActionType { kActionTypeContinuous = 0, kActionTypeDiscrete = 1 };
 enum Reward { kRewardPnl = 0, kRewardInventory = 1, kRewardAsymmetric = 2, kRewardPerUnit = 3, kRewardEdge = 4 };
 enum ExecutionReward { kExecutionRewardShortfall = 0, kExecutionRewardRiskAverse = 1, kExecutionRewardTerminal = 2, kExecutionRewardEdge = 3 };
@@ -83,6 +89,15 @@ enum MarketInfo {
 enum SlotInfo {
   kSlotInfoCash = 0, kSlotInfoInventory = 1, kSlotInfoFees = 2, kSlotInfoBought = 3, kSlotInfoSold = 4, kSlotInfoFilled = 5,
   kSlotInfoOpen = 6, kSlotInfoValue = 7, kSlotInfoEpisodeReturn = 8
+};
+
+// Settings of the task that may differ from market to market, from slot to slot and from episode to episode: a row of
+// Launch::task_values. The horizon is a market's, alike in all its slots; the inventory limit is only shown here, as pre-trade
+// limits are MarketParams'; forced auctions follow from the largest block of the market.
+enum TaskValue {
+  kTaskValueHorizon = 0, kTaskValueMaxQty = 1, kTaskValueInventoryLimit = 2, kTaskValueMaxTarget = 3, kTaskValueBlockQty = 4,
+  kTaskValueInitialInventory = 5, kTaskValueInventoryPenalty = 6, kTaskValueIdlePenalty = 7, kTaskValueRiskAversion = 8,
+  kTaskValueLeftoverPenalty = 9, kTaskValueForcedAuctions = 10
 };
 
 // One row of parameters. The counts are of agents that speak; a replaced agent is silent, but keeps its index,
@@ -143,7 +158,7 @@ struct RegimeParams {
   int32_t cancel_threshold;
 };
 
-// The task's settings, alike for all markets (kineticsim_env/tasks/ checks and fills them).
+// The task's settings (kineticsim_env/tasks/ checks and fills them), alike for all markets; of one that differs, the largest.
 struct TaskParams {
   int32_t horizon;                 // decisions per episode
   int32_t action_type;             // enum ActionType
@@ -159,6 +174,7 @@ struct TaskParams {
   int32_t block_qty;               // units an executor has to trade
   int32_t forced_qty;              // units per auction in which the rest of a block is executed at the deadline
   int32_t forced_auctions;         // that this may take at most; 0: there is no executor
+  int32_t initial_inventory;       // units of a maker, trader or momentum learner; 0 where Launch::task_values is null
   int32_t bank_size;               // warm-start snapshots that a market can draw from; 0: cold opening book
   int32_t bank_owner;              // of bank_size rows each: enum BankOwner
   int32_t scenarios;               // rows of scenario_params, of which each episode draws one; 0: none
@@ -171,6 +187,7 @@ struct TaskParams {
   double reward_scale;
   double max_loss;                 // 0: no termination
   double leftover_penalty;         // ticks per unit that a noise learner or an executor leaves undone
+  double value_scale[11];          // of each of enum TaskValue that has a column, what this is divided by
 };
 
 // The argument of one launch. A pointer that is not needed is null.
@@ -241,6 +258,10 @@ struct Launch {
   uint8_t* ended;                  // [M, K] the slot's episode has ended, before its market's
   int32_t* arrival2;               // [M] mid2 when the episode began
   int32_t* scenario;               // [M] the row of scenario_params that the episode plays
+  // Settings of the task where they differ (model/task_values.h), else null.
+  double* task_values;             // [M, K, 11] enum TaskValue: those of the episode
+  const double* scenario_values;   // [C, K, 11] those that each scenario draws, NaN for the others; or null
+  int64_t* opening_value;          // [M, K] of the initial inventory as the episode began, marked, in 1/2000 tick
   // Input and output of an environment.
   const float* actions;            // [M, K, action_stride] continuous
   const int64_t* choices;          // [M, K] discrete

@@ -63,11 +63,12 @@ struct Outcome {
 };
 
 // `mids` has the doubled mid after the decision and the one before it, `liquidation` what unwinding would bring, `filled`
-// what the slot bought and sold; `elapsed` counts this decision. A slot whose episode has `ended` before is only valued.
+// what the slot bought and sold; `opening_value` is that of an initial inventory as the episode began, from which values are
+// measured; `elapsed` counts this decision. A slot whose episode has `ended` before is only valued.
 KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, const Account& before, const Account& after,
                            int32_t fundamental_before, int32_t fundamental, const int32_t* mids, int32_t arrival2,
-                           int64_t prev_value, int64_t liquidation, int64_t remaining, int64_t filled, int32_t elapsed,
-                           bool ended) {
+                           int64_t prev_value, int64_t opening_value, int64_t liquidation, int64_t remaining, int64_t filled,
+                           int32_t elapsed, bool ended) {
   const bool on_fundamental = task.mark == kMarkFundamental;
   Decision d;
   d.before = before, d.after = after;
@@ -76,12 +77,24 @@ KS_RULE Outcome outcome_of(const TaskParams& task, int32_t role, const Account& 
   d.arrival2 = arrival2;
   d.value2 = 2 * (int64_t)fundamental;
   d.prev_value = prev_value;
-  d.value = marked_value(task, after, d.mark2_after, liquidation);
+  d.value = marked_value(task, after, d.mark2_after, liquidation) - opening_value;
   d.remaining = remaining;
   if (ended) return {d.value, 0.0f, kEndGoesOn};
   const End end = end_of(task, role, d.value, remaining, elapsed);
   d.ends = end != kEndGoesOn;
   return {d.value, reward_of(task, role, d, filled), end};
+}
+
+// What a slot begins an episode with. Only who trades for profit has an initial inventory.
+KS_RULE Account opening_account(const Launch& launch, const TaskParams& task) {
+  return {0, has_values(launch) ? task.initial_inventory : 0, 0};
+}
+// Note what it is worth, where there may be one; `liquidation` is the cash that unwinding it would bring.
+KS_RULE void note_opening_value(const Launch& launch, const TaskParams& task, int64_t row, const Account& account,
+                                int32_t fundamental, int32_t mid2, int64_t liquidation) {
+  if (!has_values(launch)) return;
+  const int64_t mark2 = task.mark == kMarkFundamental ? 2 * (int64_t)fundamental : mid2;
+  launch.opening_value[row] = marked_value(task, account, mark2, liquidation);
 }
 
 // Whether a reset or a restart does nothing to market m.
@@ -140,13 +153,14 @@ KS_RULE void note_decision(const Launch& launch, int64_t m, int k, int32_t role,
 }
 
 // As an episode begins; where a decision was played in the same launch, `info` goes on to show that.
-KS_RULE void note_opening(const Launch& launch, int64_t m, int k, int32_t role, int64_t remaining, bool played) {
+KS_RULE void note_opening(const Launch& launch, int64_t m, int k, int32_t role, const Account& account, int64_t remaining,
+                          bool played) {
   const int64_t slot = m * launch.slots + k;
   launch.episode_filled[slot] = 0;
   if (launch.episode_return) launch.episode_return[slot] = 0.0;
   if (played) return;
   launch.info[(kMarketInfos + kSlotInfoEpisodeReturn * launch.slots + k) * launch.markets + m] = 0.0;
-  write_slot_info(launch, m, k, role, Account{0, 0, 0}, 0, 0, remaining, 0);
+  write_slot_info(launch, m, k, role, account, 0, 0, remaining, 0);
 }
 
 // Where a market stands when an episode begins: at its warm start, or in the opening book's middle.

@@ -3,7 +3,7 @@
 // without fused multiply-add); the same in words: docs/environment.md.
 #pragma once
 
-#include "model/market.h"
+#include "model/task_values.h"
 
 #ifndef __CUDACC_RTC__
 #include <cmath>
@@ -164,8 +164,11 @@ KS_RULE int32_t scenario_of(const Launch& launch, int32_t scenarios, int64_t m, 
 KS_RULE Opening opening_of(const Launch& launch, const TaskParams& task, int64_t m, uint64_t key, int64_t episode) {
   Opening opening = {0, 0, 0};
   if (KS_SCENARIOS != 0 && task.scenarios > 0) opening.scenario = scenario_of(launch, task.scenarios, m, key);
-  if (launch.env_mode == kLaunchModeEnvReset && task.stagger && episode == 0)
-    opening.elapsed = word_choice(random_word(key, 0, kStaggerWord), task.horizon);
+  begin_values(launch, m, opening.scenario);
+  if (launch.env_mode == kLaunchModeEnvReset && task.stagger && episode == 0) {
+    const SlotTask own(launch, task, market_row(launch, m));
+    opening.elapsed = word_choice(random_word(key, 0, kStaggerWord), own->horizon);
+  }
   if (task.bank_size > 0) {
     const int64_t owner = task.bank_owner == kBankOwnerEachScenario ? opening.scenario
                           : task.bank_owner == kBankOwnerEachMarket ? m
@@ -362,7 +365,8 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
       if (view.inventory_limit > 0) return Ratio{(float)view.account.inventory, (float)view.inventory_limit};
       return squash((float)view.account.inventory, (float)(8 * task.max_qty));
     case 1:
-      return squash((float)(2 * view.account.cash + view.account.inventory * (executor ? view.arrival2 : view.mid2)) * 0.5f,
+      return squash((float)(2 * view.account.cash + view.account.inventory * (executor ? view.arrival2 : view.mid2) -
+                            (KS_VALUES ? (int64_t)task.initial_inventory * view.arrival2 : 0)) * 0.5f,
                     executor ? 8.0f * (float)task.block_qty : 1000.0f);
     case 2: return Ratio{(float)(task.horizon - view.elapsed), (float)task.horizon};
     case 3:
@@ -386,13 +390,12 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
 // What is ahead of a slot's bid or ask, behind its other features under continuous trading: scaled as depths are.
 KS_RULE Ratio queue_ratio(int32_t ahead) { return squash((float)ahead, 8.0f); }
 
-// Column i of enum Extra, behind all others where an environment asks for it.
+// Column i of enum Extra, behind all others where an environment asks for it; `row` is the slot's place among all slots.
 template <typename Book>
-KS_RULE Ratio extra_ratio(const View<Book>& view, int i) {
-  switch (i) {
-    case kExtraFundamental:
-    default: return fundamental_ratio(view);
-  }
+KS_RULE Ratio extra_ratio(const Launch& launch, int64_t row, const View<Book>& view, int i) {
+  if (i < kExtraHorizon) return fundamental_ratio(view);
+  const int setting = i - kExtraHorizon;
+  return Ratio{(float)(launch.task_values[row * kTaskValues + setting] / launch.task.value_scale[setting]), 1.0f};
 }
 
 }  // namespace ks

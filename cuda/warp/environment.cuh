@@ -92,8 +92,15 @@ struct EnvironmentTile {
 
   __device__ __forceinline__ Target target(const TileMarket& market, const int32_t* mid_history, int slot,
                                            int64_t inventory) const {
-    return target_of(task, role_of(launch, slot), mid_history, market.key, market.t, slot, inventory);
+    return target_of(slot_task((int)(&market - markets), slot), role_of(launch, slot), mid_history, market.key, market.t,
+                     slot, inventory);
   }
+  // The task as a slot of a market of the tile has it.
+  __device__ __forceinline__ SlotTask slot_task(int market, int slot) const {
+    return SlotTask(launch, task, (first + market) * slots + slot);
+  }
+  // As this lane's slot has it.
+  __device__ __forceinline__ SlotTask my_task() const { return slot_task(slot_market, k); }
 
   __device__ __forceinline__ int row_length() const { return kObservation + extra_columns(launch); }  // of an observation
 
@@ -112,7 +119,7 @@ struct EnvironmentTile {
     const Target aim = target(market, market.mid_history + 1, k, inventory);
     const int32_t mid2 = market.mid_history[1];
     const float action[kActionSize] = {row.x, row.y, row.z, row.w};
-    const Quote fresh = quote_of_action(launch, task, role_of(launch, k), params_of(slot_market), action, slot_row(), mid2,
+    const Quote fresh = quote_of_action(launch, my_task(), role_of(launch, k), params_of(slot_market), action, slot_row(), mid2,
                                         aim, standing, inventory, error);
     if (error) atomicOr(&market.error, error);
     return fresh;
@@ -151,11 +158,12 @@ struct EnvironmentTile {
     view.fundamental = state.fundamental;
     view.target = target(state, state.mid_history, k, account.inventory);
     const int64_t row = slot_row() * row_length(), at = row + kMarketFeatures;
+    const SlotTask own = my_task();
     if (kSingle) {
       Ratio ratio{0.0f, 1.0f};
 #pragma unroll
       for (int i = 0; i < kOwnFeatures; ++i) {
-        const Ratio other = own_ratio(task, view, i);
+        const Ratio other = own_ratio(own, view, i);
         if (lane == i) ratio = other;
       }
       const float feature = feature_of(ratio);
@@ -166,7 +174,7 @@ struct EnvironmentTile {
     } else {
 #pragma unroll
       for (int i = 0; i < kOwnFeatures; ++i) {
-        const float feature = feature_of(own_ratio(task, view, i));
+        const float feature = feature_of(own_ratio(own, view, i));
         out[at + i] = feature;
         if (copy) copy[at + i] = feature;
       }
@@ -175,7 +183,7 @@ struct EnvironmentTile {
 #pragma unroll
     for (int i = 0; i < kExtras; ++i) {
       if (!has_extra(launch, i)) continue;
-      const float feature = feature_of(extra_ratio(view, i));
+      const float feature = feature_of(extra_ratio(launch, slot_row(), view, i));
       if (keeps_slot()) out[row + column] = feature;
       if (keeps_slot() && copy) copy[row + column] = feature;
       column += 1;
@@ -200,7 +208,8 @@ struct EnvironmentTile {
 
   // The auctions of one decision, and after the last decision the forced ones, in which what is left of blocks trades.
   __device__ __forceinline__ void play_auctions(Market& market, const TileMarket& state, Quote fresh) {
-    const int forced = task.forced_auctions > 0 ? forced_auctions(task, state.elapsed) : 0;
+    const int forced =
+        task.forced_auctions > 0 ? forced_auctions(slot_task(market_index(state), 0), state.elapsed) : 0;
     market.bought = market.sold = 0;
 #pragma unroll 1
     for (int a = 0; a < launch.auctions + forced; ++a) {
@@ -210,7 +219,7 @@ struct EnvironmentTile {
         if (market.has_slot()) {
           const int64_t inventory = rows[market_index(state) * slots + slot].inventory + market.bought - market.sold;
           const Target aim = target(state, state.mid_history + 1, slot, inventory);
-          fresh = forced_order(task, role_of(launch, slot), state.ended >> slot & 1, market.p, aim, inventory);
+          fresh = forced_order(slot_task(market_index(state), slot), role_of(launch, slot), state.ended >> slot & 1, market.p, aim, inventory);
         }
         if (!market.any_slot(has_quantity(fresh))) return;
       }
@@ -291,6 +300,14 @@ struct EnvironmentTile {
     __syncwarp();
     if (noted) note_market(market, i, state.elapsed);
     write_market_features(market, i, launch.observation, nullptr);
+    if (has_values(launch) && lane < slots) {
+      const Account account = opening_account(launch, slot_task(i, lane));
+      const int64_t cash = task.mark == kMarkLiquidation
+                               ? liquidation_cash<const int32_t*>(market.buy, market.sell, market.levels,
+                                                                  account.inventory, market.origin, market.last_tick)
+                               : 0;
+      note_opening_value(launch, task, (first + i) * slots + lane, account, market.fundamental, market.mark(), cash);
+    }
   }
 
   // What model/step.h asks for ----------------------------------------------------------------------------------------
@@ -431,9 +448,10 @@ struct EnvironmentTile {
       outcome.value = row.prev_value;
       if (is_in(played)) {
         const int64_t remaining = target(market, market.mid_history, k, account.inventory).remaining;
-        outcome = outcome_of(task, role_of(launch, k), before, account, market.fundamental_before, market.fundamental,
-                             market.mid_history, market.arrival2, row.prev_value, row.liquidation, remaining,
-                             bought + sold, market.elapsed, market.ended >> k & 1);
+        outcome = outcome_of(my_task(), role_of(launch, k), before, account, market.fundamental_before,
+                             market.fundamental, market.mid_history, market.arrival2, row.prev_value,
+                             opening_value_of(launch, slot_row()), row.liquidation, remaining, bought + sold,
+                             market.elapsed, market.ended >> k & 1);
         idle = market.ended >> k & 1;
         if (writes_info(launch) && keeps_slot())
           note_decision(launch, first + slot_market, k, role_of(launch, k), account, bought, sold, remaining, outcome);
@@ -489,17 +507,19 @@ struct EnvironmentTile {
     }
     __syncwarp();
     if (is_in(restarting)) {
+      const Account account = opening_account(launch, my_task());
       if (keeps_slot()) {
         TileSlot& row = my_slot();
         row.quote = Quote{0, 0, 0, 0};
-        row.cash_before = row.inventory = row.fees = row.prev_value = 0;
+        row.cash_before = row.fees = row.prev_value = 0;
+        row.inventory = account.inventory;
         if (writes_info(launch)) {
           const TileMarket& state = markets[slot_market];
-          const int64_t remaining = target(state, state.mid_history, k, 0).remaining;
-          note_opening(launch, first + slot_market, k, role_of(launch, k), remaining, played >> slot_market & 1);
+          const int64_t remaining = target(state, state.mid_history, k, account.inventory).remaining;
+          note_opening(launch, first + slot_market, k, role_of(launch, k), account, remaining, played >> slot_market & 1);
         }
       }
-      write_own_features(Quote{0, 0, 0, 0}, Account{0, 0, 0}, launch.observation, nullptr);
+      write_own_features(Quote{0, 0, 0, 0}, account, launch.observation, nullptr);
     }
     return true;
   }

@@ -52,7 +52,8 @@ class Engine:
         self._ends: list[int] = []  # and where each of them ends
         self._task: dict[str, Any] = {}
         self._input, self._action_size = "actions", 0  # of an environment's step, and its least numbers per slot
-        self._tables = dict.fromkeys(("bank_scalars", "scenario_params", "scenario_thresholds"), 0)  # rows
+        tables = ("bank_scalars", "scenario_params", "scenario_thresholds", "scenario_values")
+        self._tables = dict.fromkeys(tables, 0)  # rows
         self._fits_task = False  # whether the tables have the rows that the task draws from
         self.outputs: list[torch.Tensor] = []  # of a step of an environment, as its caller gets them
         self.bind(tensors)
@@ -87,6 +88,7 @@ class Engine:
         by_number = {number: owned[name] for name, number in layout.ENUMS["BankOwner"].items()}
         owners = by_number[settings.get("bank_owner", 0)]
         needed = {"scenario_params": scenarios, "scenario_thresholds": scenarios}
+        needed["scenario_values"] = scenarios if self._tables["scenario_values"] else 0
         for name, rows in {"bank_scalars": owners * settings.get("bank_size", 0), **needed}.items():
             if self._tables[name] < rows:
                 raise ValueError(f"{name}: got {self._tables[name]} rows, allowed are {rows}, as the task has it")

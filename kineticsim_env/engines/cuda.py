@@ -152,6 +152,7 @@ class CudaEngine(NativeEngine):
             **({"KS_EVENTS": self._events} if self._events else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
+            **({"KS_VALUES": 1} if mode > 0 and "task_values" in self._tensors else {}),
             **({"KS_SCENARIOS": 1} if mode > 0 and "scenario_thresholds" in self._tensors else {}),
             **({"KS_EXTRAS": extras} if mode > 0 and (extras := self._task.get("extras", 0)) else {}),
             **(self._task_definitions() if mode > 0 and specialised else {}),

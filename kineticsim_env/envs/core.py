@@ -7,7 +7,6 @@ results are handed out (NumPy or torch, copied or live, per agent) is left to th
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,15 +28,23 @@ from kineticsim_env.envs.scenario_weights import (
     check_weights,
     thresholds_of,
 )
-from kineticsim_env.envs.scenarios import as_table, check_replaced, make_scenarios, num_rows, pack_table
+from kineticsim_env.envs.scenarios import (
+    as_table,
+    check_replaced,
+    draw_task_settings,
+    make_scenarios,
+    num_rows,
+    pack_table,
+)
 from kineticsim_env.envs.settings import DISABLED, MODES, SAME_STEP, EnvSettings
+from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.envs.warm_starts import WarmStarts
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.tasks.base import CHANGEABLE, Task, observation_size
-from kineticsim_env.tasks.many_learners import task_of_all
+from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, WHOLE, Task, observation_size
+from kineticsim_env.tasks.many_learners import check_targets, task_of_all
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 
@@ -72,9 +79,16 @@ class EnvCore:
         """
         config = settings.config
         if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
-            task = dataclasses.replace(task, inventory_limit=config.inventory_limit)  # what policies read back
-        self.task: Any = task
-        self.settings, self.roles, self.extras = settings, tuple(roles), settings.extras
+            task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
+        drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
+        self.settings, self.roles = settings, tuple(roles)
+        self.values = TaskValues(task, roles, num_markets, drawn, others=self._others(task))
+        task = self.values.task
+        if drawn:
+            check_targets(task, roles, task.market_config(config))
+        self.extras = (*settings.extras, *self.values.names)
+        begin = layout.observation_length(config.is_continuous, len(settings.extras))
+        self.task: Any = task.with_columns(self.values.columns(begin))
         self.learners = len(self.roles) - len(settings.seats)
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
@@ -100,8 +114,10 @@ class EnvCore:
         self.config = self.simulator.config  # what scenarios differ from
         self.scenarios: MarketConfig | None = None
         if settings.randomise is not None:
-            self.scenarios = self._make_scenarios(settings.randomise)
+            self.scenarios = self._make_scenarios(settings.randomise, drawn)
             self.simulator._set_scenarios(self.scenarios)
+        self._drawn: torch.Tensor | None = None  # what scenarios draw of the task,
+        self._former_drawn: list[torch.Tensor | None] = []  # and tables that captured CUDA graphs may still use
         self._connect()
         self._warm_starts = WarmStarts(self.simulator, task)
         self._use_bank(self._warm_starts.run(self.scenarios))
@@ -128,10 +144,12 @@ class EnvCore:
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
         self._saved = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *(infos if self.settings.final_info or own else ())]
+        self._saved += [] if self.values.rows is None else layout.VALUES
         names = [*self._saved, *layout.ENV_FLAGS]
         self.tensors = layout.LiveTensors(layout.allocate(names, sizes, self.device))
         self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
         self._engine.bind({**self.tensors, "fills": self.fills})
+        self._fill_values()
         self._done = self.tensors["done"].numpy() if self.host else None
 
     def observation_space(self, role: str) -> gym.spaces.Box:
@@ -175,6 +193,19 @@ class EnvCore:
             return None
         return self.tensors["info"] if self.own is None else self.own.final_info
 
+    def setting(self, name: str) -> Any:
+        """Return a setting of the task that may differ: one number, or as slots have it now, float64 `[M, K]`, live."""
+        if self.values.rows is None:
+            return getattr(self.task, name)
+        return self.tensors["task_values"][..., layout.ENUMS["TaskValue"][name]]
+
+    def task_of(self, market: int, slot: int) -> Any:
+        """Return the task as a slot of a market has it now. Waits for a GPU where settings differ."""
+        if self.values.rows is None:
+            return self.task
+        own = {name: self.setting(name)[market, slot].item() for name in self.values.names}
+        return self.task.replace(**{name: int(own[name]) if name in WHOLE else own[name] for name in own})
+
     # Scenarios and settings -------------------------------------------------------------------------------------------
 
     @one_at_a_time
@@ -188,8 +219,9 @@ class EnvCore:
             raise ValueError(
                 "set_scenarios: got an environment without scenarios, allowed is one made with randomise=..."
             )
-        table = self._make_scenarios(randomise)
-        self._use_scenarios(table, self._warm_starts.run(table))
+        values = self._values_of(randomise)
+        table = self._make_scenarios(randomise, values.drawn)
+        self._use_scenarios(table, values, self._warm_starts.run(table))
         self.prepare_step()
 
     @property
@@ -222,21 +254,61 @@ class EnvCore:
         return torch.diff(thresholds, prepend=thresholds.new_zeros(1)).double() / 2.0**32
 
     def _use_scenarios(
-        self, table: MarketConfig, fresh: dict[str, torch.Tensor], present: torch.Tensor | None = None
+        self,
+        table: MarketConfig,
+        values: TaskValues,
+        fresh: dict[str, torch.Tensor],
+        present: torch.Tensor | None = None,
     ) -> None:
         """Set a table with its warm starts, and perhaps the parameters of running episodes."""
         with Uninterrupted():
             self.simulator._set_scenarios(table, present)
-            self.scenarios = table
+            self.scenarios, self.values = table, values
+            self._bind_drawn()
             self._use_bank(fresh)
 
-    def _make_scenarios(self, randomise: Any) -> MarketConfig:
+    def _make_scenarios(self, randomise: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
+        """Return the table of scenarios; settings of the task are drawn before."""
         randomise = as_table(randomise)
         if isinstance(randomise, MarketConfig):
             randomise = self.task.market_config(randomise)
-        table = make_scenarios(randomise, self.config, self.settings.num_scenarios, self.settings.scenario_seed)
+        settings = self.settings
+        table = make_scenarios(randomise, self.config, settings.num_scenarios, settings.scenario_seed, drawn)
         check_replaced(table, self.simulator.slots)
         return table
+
+    def _values_of(self, randomise: Any, task: Any = None) -> TaskValues:
+        """Return settings that differ as a table of scenarios draws them, with the columns that there are."""
+        settings, task = self.settings, self.task if task is None else task
+        drawn = draw_task_settings(randomise, task, settings.num_scenarios, settings.scenario_seed)
+        values = TaskValues(
+            task, self.roles, self.simulator.num_markets, drawn, like=self.values, others=self._others(task)
+        )
+        check_targets(values.task, self.roles, values.task.market_config(settings.config))
+        return values
+
+    def _fill_values(self) -> None:
+        """Write what settings that differ are until episodes draw theirs."""
+        if self.values.rows is not None:
+            self.tensors["task_values"].copy_(torch.from_numpy(self.values.rows))
+            self._bind_drawn()
+
+    def _bind_drawn(self) -> None:
+        """Let scenarios draw their settings of the task."""
+        if self.values.table is None:
+            return
+        table = torch.from_numpy(self.values.table)
+        if self._drawn is not None and self._drawn.shape == table.shape:
+            self._drawn.copy_(table)  # a captured CUDA graph keeps its address
+        else:
+            self._former_drawn.append(self._drawn)
+            self._drawn = table.to(self.device, copy=True)
+            self._engine.bind({"scenario_values": self._drawn})
+
+    def _read_scenarios(self, fields: dict[str, Any]) -> tuple[MarketConfig, TaskValues]:
+        """Return the table of scenarios of a saved state, checked as one that a user gives."""
+        values = self._values_of({"scenarios": fields})
+        return self._make_scenarios({"scenarios": fields}, values.drawn), values
 
     def _use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
         """Begin episodes from these warm starts; empty is from those that there are."""
@@ -246,7 +318,11 @@ class EnvCore:
 
     def _task_of_all(self) -> Any:
         """Return the settings of all slots, those of opponents too."""
-        return task_of_all(self.task, self.config) if self.settings.seats else self.task
+        return self._others(self.task) or self.task
+
+    def _others(self, task: Any) -> Any:
+        """Return a task with the settings that opponents need, None without any."""
+        return task_of_all(task, task.market_config(self.settings.config)) if self.settings.seats else None
 
     def _hand_over_task(self) -> None:
         self._engine.set_task(
@@ -258,6 +334,7 @@ class EnvCore:
                 bank_owner=self._warm_starts.owner,
                 scenarios=self.num_scenarios,
                 extras=self.extras,
+                value_scale=self.values.scale,
             )
         )
 
@@ -269,11 +346,19 @@ class EnvCore:
             **changes: Fields of the task that spaces, warm starts and the length of episodes do not depend on.
         """
         for name in changes:
-            if name not in CHANGEABLE or not hasattr(self.task, name):
-                allowed = ", ".join(field for field in CHANGEABLE if hasattr(self.task, field))
-                raise ValueError(f"set_task: got the field {name!r}, allowed are {allowed}")
-        self.task = dataclasses.replace(self.task, **changes)
-        self._hand_over_task()
+            if name not in CHANGEABLE or not hasattr(self.task, name) or name in self.values.drawn:
+                free = [field for field in CHANGEABLE if hasattr(self.task, field) and field not in self.values.drawn]
+                raise ValueError(f"set_task: got the field {name!r}, allowed are {', '.join(free)}")
+        task, drawn = self.task.replace(**changes), self.values.drawn
+        values = TaskValues(
+            task, self.roles, self.simulator.num_markets, drawn, like=self.values, others=self._others(task)
+        )
+        with Uninterrupted():
+            self.task, self.values = values.task.with_columns(self.task.columns), values
+            if values.rows is not None:
+                for place in (layout.ENUMS["TaskValue"][name] for name in changes if name in MAY_DIFFER):
+                    self.tensors["task_values"][..., place] = torch.from_numpy(values.rows[..., place]).to(self.device)
+            self._hand_over_task()
         self.prepare_step()
 
     # Reset and step ---------------------------------------------------------------------------------------------------
@@ -394,7 +479,7 @@ class EnvCore:
         saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
-            saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios))
+            saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios, self.values.drawn))
             saved[THRESHOLDS] = self._engine.scenario_thresholds.clone()
         return saved
 
@@ -410,6 +495,7 @@ class EnvCore:
         self._check_open("clone")
         twin = copy.copy(self)
         twin.simulator = self.simulator.branch()
+        twin._drawn, twin._former_drawn = None, []
         twin._connect()
         twin._warm_starts = self._warm_starts.clone(twin.simulator)
         twin._hand_over_task()
@@ -427,7 +513,7 @@ class EnvCore:
     def about(self) -> dict[str, Any]:
         """Return what a state of this environment is of, as plain numbers, texts and lists."""
         return self.simulator.about() | {
-            "task": {"name": type(self.task).__name__, **saved_states.describe(self.task)},
+            "task": {"name": type(self.task).__name__, **saved_states.describe(self.task), **self.values.about()},
             "roles": list(self.roles),
             "auctions_per_step": self.auctions_per_step,
             "autoreset_mode": self.settings.autoreset_mode.name,
@@ -456,11 +542,11 @@ class EnvCore:
             held[DRAWN] = self.opponents.drawn
         saved_states.check_names(saved, simulator.tensors, held, of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
-        table, present, thresholds = self.scenarios, self._engine.parameters(), None
+        table, values, present, thresholds = self.scenarios, self.values, self._engine.parameters(), None
         if of_scenarios:
-            table = read_scenarios(saved, self._make_scenarios)
+            table, values = read_scenarios(saved, self._read_scenarios)
             present = saved_states.take(saved, saved_states.PARAMETERS, present)
-            check_parameters(present, self.config)
+            check_parameters(present, self.config, table)
             like = torch.zeros(num_rows(table), dtype=torch.int64, device=self.device)
             thresholds = saved_states.take(saved, THRESHOLDS, like).clone()
             check_thresholds(thresholds)
@@ -476,6 +562,7 @@ class EnvCore:
             levels=self.config.num_levels,
             auctions_per_step=self.auctions_per_step,
             scenarios=table is not None,
+            values=self.values,
         )
         if self.opponents is not None:
             self.opponents.check_saved(checked)
@@ -485,7 +572,7 @@ class EnvCore:
             bank = self._warm_starts.run(table, checked["seed"], counts)
         with Uninterrupted():  # from here on nothing can fail
             if table is not None and thresholds is not None:
-                self._use_scenarios(table, bank, present)
+                self._use_scenarios(table, values, bank, present)
                 self._engine.scenario_thresholds.copy_(thresholds)
             simulator._take_state(checked, counts)
             if counts is not None:

@@ -6,20 +6,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig, make_config
+from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig
 from kineticsim_env.engines.numpy import rules
 from kineticsim_env.engines.numpy.state import WORD_SLOT
 from kineticsim_env.engines.parameters import parameter_ranges
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
+from kineticsim_env.envs.task_values import TaskValues
+from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import INTEGERS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
-from kineticsim_env.tasks.base import Task
+from kineticsim_env.tasks.base import WHOLE, Task
+
+Table = TypeVar("Table")
 
 
 def check_environment_ranges(
@@ -32,6 +36,7 @@ def check_environment_ranges(
     levels: int,
     auctions_per_step: int,
     scenarios: bool,
+    values: TaskValues,
 ) -> None:
     """Refuse a state that no environment of this task can be in; the market's part is checked already.
 
@@ -44,16 +49,19 @@ def check_environment_ranges(
         levels: L.
         auctions_per_step: Auctions per decision.
         scenarios: Whether there are any.
+        values: Settings of the task that differ.
 
     Raises:
         ValueError: Naming the tensor, the first number that is out of its range, and the range.
     """
     check = Ranges(saved)
     elapsed, done = saved["elapsed"].long(), saved["done"]
-    check.within("elapsed", 0, task.horizon, f"0 to {task.horizon}")
-    check.refuse("done", (elapsed == task.horizon) & ~done, f"True at the horizon, {task.horizon}")
+    own = _checked_settings(check, saved, values, task)
+    horizon = own("horizon")[:, 0]
+    check.refuse("elapsed", (elapsed < 0) | (elapsed > horizon), f"0 to {task.horizon}")
+    check.refuse("done", (elapsed == horizon) & ~done, f"True at the horizon, {task.horizon}")
     check.refuse("ended", (done != saved["ended"].all(1))[:, None], "True for all slots just where 'done' is")
-    left = (task.horizon - elapsed) * auctions_per_step + task.forced_auctions
+    left = (horizon - elapsed) * auctions_per_step + task.forced_auctions
     interval = columns(parameters, elapsed.device)["interval"]  # 0 where there is no clock
     end = torch.where(interval > 0, 2**32 // interval.clamp(1) + 1, 2**32)
     check.refuse("t", saved["t"] + left >= end, "so low that the episode ends below 2^32")
@@ -88,58 +96,87 @@ def check_environment_ranges(
             check.refuse(name, outside, f"in the observation space of a {role}")
         if role in ("noise", "executor"):
             more = 2 * row["max_quote_qty"] if "queue" in saved else torch.zeros_like(row["max_quote_qty"])
-            _check_block(check, saved, task, role, slot, more)
+            _check_block(check, saved, task, role, slot, more, own)
+
+
+def _checked_settings(
+    check: Ranges, saved: Mapping[str, torch.Tensor], values: TaskValues, task: Any
+) -> Callable[[str], torch.Tensor]:
+    """Refuse settings of the task that no market can have; returns a function that finds one, int64 `[M, K]`."""
+    places = layout.ENUMS["TaskValue"]
+    if values.rows is None:
+        shape = saved["inventory"].shape
+        return lambda name: torch.full(shape, getattr(task, name, 0), device=saved["inventory"].device)
+    found, present = saved["task_values"], torch.from_numpy(values.rows).to(saved["task_values"].device)
+    check.refuse("task_values", ~found.isfinite(), "a finite number")
+    for name, place in places.items():
+        bad = torch.zeros_like(found, dtype=torch.bool)
+        if name in values.names:
+            low, high = values.bounds(name)
+            column = found[..., place]
+            bad[..., place] = (column < low) | (column > high) | ((column != column.round()) & (name in WHOLE))
+            check.refuse("task_values", bad, f"{low:g} to {high:g} as {name}")
+        elif name != "forced_auctions" or "block_qty" not in values.names:
+            bad[..., place] = found[..., place] != present[..., place]
+            check.refuse("task_values", bad, f"the environment's own {name}")
+    check.within("opening_value", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
+    return lambda name: found[..., places[name]].long()
 
 
 def _check_block(
-    check: Ranges, saved: Mapping[str, torch.Tensor], task: Any, role: str, slot: int, more: torch.Tensor
+    check: Ranges,
+    saved: Mapping[str, torch.Tensor],
+    task: Any,
+    role: str,
+    slot: int,
+    more: torch.Tensor,
+    own: Callable[[str], torch.Tensor],
 ) -> None:
     """Refuse an inventory that is not between nothing and all of what the slot has to trade, and `more` [M] or [1]."""
     seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
     with np.errstate(over="ignore"):
         key = rules.episode_key(seed, episode)
         word = rules.random_words(key, np.zeros_like(seed), np.array(WORD_SLOT + slot))
-    side, whole = (
-        rules.bit_sign(word, 31),
-        1 + (rules.bits(word, 32, 16) * getattr(task, "max_target", 0) >> 16),
-    )
+    setting = own("block_qty" if role == "executor" else "max_target")[:, slot].cpu().numpy()
+    side, whole = rules.bit_sign(word, 31), 1 + (rules.bits(word, 32, 16) * setting >> 16)
     if role == "executor":
-        whole = np.full_like(side, task.block_qty)
+        whole = np.broadcast_to(setting, side.shape)
         side = {"buy": np.ones_like(side), "sell": -np.ones_like(side)}.get(task.side, side)
     traded = torch.from_numpy(side).to(saved["inventory"].device) * saved["inventory"][:, slot]
     bad = torch.zeros_like(saved["inventory"], dtype=torch.bool)
-    bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole).to(traded.device) + more)
+    bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole.copy()).to(traded.device) + more)
     check.refuse("inventory", bad, f"from nothing to all of the block of a {role}, on its side")
 
 
-def read_scenarios(saved: Mapping[str, Any], make: Callable[[MarketConfig], MarketConfig]) -> MarketConfig:
-    """Return the table of scenarios of a saved state; `make` checks it as one that a user gives."""
+def read_scenarios(saved: Mapping[str, Any], make: Callable[[dict[str, Any]], Table]) -> Table:
+    """Return the table of scenarios of a saved state, which `make` makes of its fields and checks."""
     fields = unpack(SCENARIOS, saved[SCENARIOS])
     if not isinstance(fields, dict):
         raise ValueError(f"state[{SCENARIOS!r}]: got {type(fields).__name__}, allowed is a dict of fields")
     try:
-        return make(make_config(fields))
+        return make(fields)
     except (TypeError, ValueError) as error:
         raise ValueError(f"state[{SCENARIOS!r}]: {error}") from error
 
 
-def check_parameters(packed: torch.Tensor, config: MarketConfig) -> None:
+def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketConfig) -> None:
     """Refuse parameters that no market of a config's sizes and limits on slots can have.
 
     Args:
         packed: int32 `[M, n]`, of the right shape and dtype.
         config: The market that scenarios differ from.
+        table: The scenarios.
 
     Raises:
         ValueError: Naming the field, the first number that is out of its range, and the range.
     """
     row = columns(packed, packed.device)
-    limit = -1 if config.inventory_limit is None else config.inventory_limit
+    limits = np.asarray(-1 if table.inventory_limit is None else table.inventory_limit)
     regimes = 0 if config.regimes is None else len(config.regimes)
     events = {name: (1, INTEGERS[name][1]) if config.uses_clock else (0, 0) for name in ("interval", "beat")}
     ranges = parameter_ranges(config.num_levels) | {
         "max_quote_qty": (int(config.max_quote_qty), int(config.max_quote_qty)),
-        "inventory_limit": (int(limit), int(limit)),
+        "inventory_limit": (int(limits.min()), int(limits.max())),
         "regimes": (regimes, regimes),
         "tick_size": (1, min(64, config.num_levels)),
         **events,

@@ -26,53 +26,120 @@ from kineticsim_env.runtime.values import (
     is_whole,
     show,
 )
+from kineticsim_env.tasks.base import MAY_DIFFER, WHOLE, Task
 
 NUM_SCENARIOS = 256  # if nobody says
 MAX_SCENARIOS = 1 << 16
 _FIXED = (*ENSEMBLE_WIDE, "max_quote_qty", "inventory_limit")  # the ensemble's, and the task's own
-_ROUNDED = tuple(name for name in INTEGERS if name not in _FIXED)
+_OF_TASK = "task."  # before the names of the task's settings
+_ROUNDED = (*(name for name in INTEGERS if name not in _FIXED), *(_OF_TASK + name for name in WHOLE))
 
 
 def make_scenarios(
-    randomise: Mapping[str, Any] | MarketConfig, config: MarketConfig, num_scenarios: int, seed: int
+    randomise: Mapping[str, Any] | MarketConfig,
+    config: MarketConfig,
+    num_scenarios: int,
+    seed: int,
+    drawn: Mapping[str, np.ndarray] | None = None,
 ) -> MarketConfig:
     """Return the table of scenarios as an ensemble, one value per scenario in at least one field.
 
     Args:
-        randomise: For each field of `MarketConfig` that differs, a range, drawn uniformly (both ends included), or
+        randomise: For each field of `MarketConfig` that differs (settings of the task, `"task.horizon"` and so on,
+            are `draw_task_settings`'s), a range, drawn uniformly (both ends included), or
             values to choose from; or the table itself, as an ensemble. Where shares of classes are drawn, all four are
             scaled to sum to 1. A range is `{"low": 8, "high": 20}`, in Python `(8, 20)` too. Values are
             `{"values": [8, 20]}`, or a list; one of two numbers is refused, as JSON makes it of `(8, 20)`.
         config: The market that scenarios differ from.
         num_scenarios: Rows to draw, up to 65536.
         seed: Of the draws.
+        drawn: Settings of the task that scenarios differ in, float64 `[C]` by name.
 
     Raises:
         TypeError, ValueError: Naming the field, what came and what is allowed.
     """
+    drawn = drawn or {}
     if config.per_market:
         name = next(iter(config.per_market))
         raise ValueError(f"{name}: got one value per market, allowed with randomise is one value for all")
     if config.population != "fixed":
         raise ValueError(f"population: got {config.population!r}, allowed with randomise is 'fixed'")
+    settings: list[str] = []
+    if isinstance(randomise, Mapping):
+        settings = [name for name in randomise if _is_of_task(name)]
+        randomise = {name: choice for name, choice in randomise.items() if name not in settings}
     if isinstance(randomise, MarketConfig):
         table = randomise
+    elif settings and not randomise:  # alike in all but the task
+        table = config.replace(init_depth=np.repeat(config.init_depth, check_num_scenarios(num_scenarios)))
     elif isinstance(randomise, Mapping):
-        if check_count("num_scenarios", num_scenarios, 1) > MAX_SCENARIOS:
-            raise ValueError(f"num_scenarios: got {num_scenarios}, allowed is up to {MAX_SCENARIOS}")
-        table = _draw(randomise, config, int(num_scenarios), check_seed(seed))
+        table = _draw(randomise, config, check_num_scenarios(num_scenarios), check_seed(seed))
     else:
         raise TypeError(
             f"randomise: got {show(randomise)}, allowed are a dict such as {{'noise_spread': (6, 20)}}, a MarketConfig"
         )
     for name in _FIXED:
-        if not np.array_equal(getattr(table, name), getattr(config, name)):
+        if name not in drawn and not np.array_equal(getattr(table, name), getattr(config, name)):
             raise ValueError(f"randomise: got another {name}, allowed is that of the config: {getattr(config, name)}")
     if not table.per_market:
         raise ValueError("randomise: got one scenario, allowed are two or more: a field with one value per scenario")
     if num_rows(table) > MAX_SCENARIOS:
         raise ValueError(f"randomise: got {num_rows(table)} scenarios, allowed are up to {MAX_SCENARIOS}")
-    return table
+    for name, values in drawn.items():
+        if len(values) != num_rows(table):
+            allowed = f"{num_rows(table)}, one per scenario"
+            raise ValueError(f"randomise: got {len(values)} values of {_OF_TASK}{name}, allowed are {allowed}")
+    limits = {name: values.astype(np.int64) for name, values in drawn.items() if name == "inventory_limit"}
+    return table.replace(**limits)
+
+
+def draw_task_settings(randomise: Any, task: Task, num_scenarios: int, seed: int) -> dict[str, np.ndarray]:
+    """Return the settings of the task that scenarios differ in, float64 `[C]` by name; empty without any.
+
+    Args:
+        randomise: As `make_scenarios` takes it, or `{"scenarios": {...}}`: entries such as `"task.block_qty"`.
+        task: Its settings.
+        num_scenarios: Rows to draw.
+        seed: Of the draws, which those of the market's fields do not depend on.
+
+    Raises:
+        TypeError, ValueError: Naming the setting, what came and what is allowed.
+    """
+    if not isinstance(randomise, Mapping):
+        return {}
+    is_table = set(randomise) == {"scenarios"}
+    given = (
+        check_dict("randomise['scenarios']", randomise["scenarios"], "a mapping of fields") if is_table else randomise
+    )
+    free = [name for name in MAY_DIFFER if hasattr(task, name)]
+    generator = np.random.default_rng([check_seed(seed), 1])
+    drawn: dict[str, np.ndarray] = {}
+    for key, choice in given.items():
+        if not _is_of_task(key):
+            continue
+        name = key.removeprefix(_OF_TASK)
+        if name not in free:
+            allowed = ", ".join(_OF_TASK + name for name in free)
+            raise ValueError(f"randomise: got the field {show(key)}, allowed of the task are {allowed}")
+        values = choice if is_table else _values(key, choice, check_num_scenarios(num_scenarios), generator)
+        try:
+            drawn[name] = task.checked_array(name, values)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"randomise: {_OF_TASK}{error}") from error
+        if drawn[name].ndim != 1:
+            raise ValueError(f"randomise: got {list(drawn[name].shape)} values of {key}, allowed is one per scenario")
+    return drawn
+
+
+def _is_of_task(name: Any) -> bool:
+    return isinstance(name, str) and name.startswith(_OF_TASK)
+
+
+def check_num_scenarios(rows: Any) -> int:
+    """Return how many scenarios to draw."""
+    if check_count("num_scenarios", rows, 1) > MAX_SCENARIOS:
+        raise ValueError(f"num_scenarios: got {rows}, allowed is up to {MAX_SCENARIOS}")
+    return int(rows)
 
 
 def check_replaced(table: MarketConfig, slots: Sequence[str | None]) -> None:
@@ -105,15 +172,16 @@ def as_table(randomise: Any) -> Any:
     """Return the table where it was given itself, in the spelling that JSON keeps or as a config; else `randomise`."""
     if isinstance(randomise, Mapping) and set(randomise) == {"scenarios"}:
         allowed = "a mapping of fields of MarketConfig"
-        return make_config(check_dict("randomise['scenarios']", randomise["scenarios"], allowed))
+        given = check_dict("randomise['scenarios']", randomise["scenarios"], allowed)
+        return make_config({name: value for name, value in given.items() if not _is_of_task(name)})
     return randomise
 
 
-def pack_table(table: MarketConfig) -> dict[str, Any]:
-    """Return a table's fields as plain numbers, texts and lists; `make_config` makes it of them again."""
+def pack_table(table: MarketConfig, drawn: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return a table's fields, and settings of the task, as plain numbers, texts and lists: `{"scenarios": ...}`."""
     return {
         name: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-        for name, value in table.to_dict().items()
+        for name, value in (table.to_dict() | {_OF_TASK + name: values for name, values in drawn.items()}).items()
     }
 
 

@@ -63,7 +63,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             values; or an ensemble, one value per scenario. Each episode of each market draws one of the scenarios, on
             the device, and starts from that scenario's warm starts. A range is `(8, 20)`, or as JSON keeps it
             `{"low": 8, "high": 20}`; values are `{"values": [8, 20]}`, or a list, but for one of two numbers; an
-            ensemble is a `MarketConfig`, or `{"scenarios": {...}}` with its fields. See also `set_scenarios`.
+            ensemble is a `MarketConfig`, or `{"scenarios": {...}}` with its fields. Settings of the task are drawn
+            likewise, as `"task.block_qty"` and so on. See also `set_scenarios`.
         num_scenarios: How many scenarios are drawn of `randomise`, up to 65536.
         scenario_seed: Of these draws.
         stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.

@@ -23,7 +23,7 @@ _SCALARS = ("prev_mid2", "last_tick", "price_origin", "fundamental_price")
 
 def choose_owner(task: Task, config: MarketConfig, scenarios: MarketConfig | None) -> tuple[int, int]:
     """Return whose the warm starts are, and how many each owner has."""
-    own = bool(config.per_market) or config.population == "multinomial"
+    own = bool(set(config.per_market) - set(task.each)) or config.population == "multinomial"
     owner = EACH_SCENARIO if scenarios is not None else EACH_MARKET if own else ALL_MARKETS
     return owner, min(task.bank_size, task.bank_per_market) if owner else task.bank_size
 
@@ -69,6 +69,8 @@ class WarmStarts:
             return {}
         config = simulator.config if scenarios is None else scenarios
         owners = {ALL_MARKETS: 1, EACH_MARKET: simulator.num_markets}.get(owner) or num_rows(config)
+        if owner == ALL_MARKETS and config.per_market:
+            config = config.replace(inventory_limit=None)  # the one that may differ then, and nobody has an inventory
         config = config.replace(**{name: np.repeat(getattr(config, name), size) for name in config.per_market})
         multinomial = config.population == "multinomial"
         first: int | np.ndarray = task.warm_seed

@@ -42,7 +42,7 @@ def settle(
     if bool(profit.any()):
         unwound = simulator()
         liquidate(unwound, slots=slots & profit)
-        pnl = torch.where(profit, unwound.money, pnl)
+        pnl = torch.where(profit, unwound.money - _opening_value(core), pnl)
     return pnl
 
 
@@ -53,10 +53,15 @@ def price_improvement(envs: BaseMarketEnv) -> torch.Tensor:
 
 def _improvement(core: EnvCore) -> torch.Tensor:
     """Return what `price_improvement` does, as if all slots were executors, `[M, K]`."""
-    simulator, task = core.simulator, core.task
+    simulator, block = core.simulator, core.setting("block_qty")
     inventory = simulator.inventory.double()
     money = simulator.money + inventory * core.tensors["arrival2"].view(-1, 1) / 2
-    return (money - task.leftover_penalty * (task.block_qty - inventory.abs())) / task.block_qty
+    return (money - core.setting("leftover_penalty") * (block - inventory.abs())) / block
+
+
+def _opening_value(core: EnvCore) -> torch.Tensor | float:
+    """Return what initial inventories were worth, marked, as the episode began, ticks x units, float64 `[M, K]`."""
+    return core.tensors["opening_value"].double() / 2000.0 if "opening_value" in core.tensors else 0.0
 
 
 def _of_roles(core: EnvCore, roles: tuple[str, ...]) -> torch.Tensor:

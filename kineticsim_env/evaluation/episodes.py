@@ -99,7 +99,13 @@ def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
 def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int) -> tuple[torch.Tensor, ...]:
     """Play an episode in every market; returns the fields of `Evaluation`, float64 `[M, K]` each."""
     simulator, task, tensors = core.simulator, core.task, core.tensors
-    may_terminate = "executor" in core.roles or getattr(task, "max_loss", None) is not None or core.own is not None
+    horizons_differ = "horizon" in core.values.names
+    may_terminate = (
+        horizons_differ
+        or "executor" in core.roles
+        or getattr(task, "max_loss", None) is not None
+        or core.own is not None
+    )
     observation, _ = envs.reset(seed=seed)
     players.begin(torch.ones_like(tensors["done"]))
     pnl = torch.zeros_like(simulator.money)
@@ -112,7 +118,7 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
         observation = envs.step(players.act(observation))[0]
         total += tensors["reward"] * alive
         traded += core.fills.sum(2) * alive
-        terminated = tensors["terminated"]
+        terminated = tensors["over" if horizons_differ else "terminated"]
         if may_terminate and bool(terminated.any()):
             ended = terminated & alive
             if bool(ended.any()):

@@ -15,7 +15,9 @@ from kineticsim_env.policies.base import (
     TIME_LEFT,
     ScriptedPolicy,
     at_least,
+    between,
     check_observation,
+    filled,
     inventory_in,
     maker_action,
     mid_changes,
@@ -90,7 +92,7 @@ class PriceWall(_Clocked):
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         first_half = self._elapsed(observation) < self.task.horizon / 2
-        wall = torch.full_like(observation[:, 0], self.task.max_qty)
+        wall = filled(observation[:, 0], self.task.max_qty)
         bait = torch.ones_like(wall)
         bids_wall = self._quote((self.distance, wall), (0.0, bait))
         asks_wall = self._quote((0.0, bait), (self.distance, wall))
@@ -101,7 +103,7 @@ class WashTrade(_Clocked):
     """Bids and offers as much as it can at the same price, to trade with itself."""
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        qty = torch.full_like(observation[:, 0], self.task.max_qty)
+        qty = filled(observation[:, 0], self.task.max_qty)
         return self._quote((0.0, qty), (0.0, qty))
 
 
@@ -131,7 +133,7 @@ class QuoteStuffing(_Clocked):
     _checks = {"distance": at_least(0.0)}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        qty = torch.full_like(observation[:, 0], self.task.max_qty)
+        qty = filled(observation[:, 0], self.task.max_qty)
         near, far = (self._quote((ticks, qty), (ticks, qty)) for ticks in (self.distance, self.distance + 1.0))
         return torch.where((self._elapsed(observation) % 2 == 0)[:, None], near, far)
 
@@ -145,7 +147,7 @@ class FlashedWall(PriceWall):
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         elapsed = self._elapsed(observation)
-        full = torch.full_like(elapsed, self.task.max_qty)
+        full = filled(elapsed, self.task.max_qty)
         bids = (elapsed % 2 == 0) == (elapsed < self.task.horizon / 2)  # the wall, or what follows a wall of asks
         wall = (elapsed % 2 == 0)[:, None]
         shown = torch.where(
@@ -175,7 +177,7 @@ class MarkTheClose(_Clocked):
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         lifting = self._lifting(observation)
-        qty = torch.where(lifting, float(self.task.max_qty), self._missing(observation))
+        qty = torch.where(lifting, 1.0 * self.task.max_qty, self._missing(observation))
         nothing = torch.zeros_like(qty)
         lift, wait = (self._quote((ticks, qty), (0.0, nothing)) for ticks in (0.0, self.distance))
         return torch.where(lifting[:, None], lift, wait)
@@ -187,7 +189,7 @@ class MarkTheClose(_Clocked):
         """Return the units up to half of what it may hold, at most an order's; none before it begins."""
         limit = self.task.inventory_limit
         wanted = 2.0 * self.task.max_qty if limit is None else limit // 2
-        missing = torch.round(wanted - inventory_in(self.task, observation)).clamp(0, self.task.max_qty)
+        missing = between(torch.round(wanted - inventory_in(self.task, observation)), 0.0, self.task.max_qty)
         return missing * (self._elapsed(observation) >= self.task.horizon - 4 * self.last)
 
 
@@ -195,7 +197,7 @@ class HugeQuantity(_Clocked):
     """Buys as much as the limits allow and holds it to the end."""
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        qty = torch.full_like(observation[:, 0], self.task.max_qty)
+        qty = filled(observation[:, 0], self.task.max_qty)
         return self._quote((0.0, qty), (0.0, torch.zeros_like(qty)))
 
 
@@ -239,7 +241,7 @@ class ExecutorBursts(_Clocked):
         pressing = self._elapsed(observation) % self.period < self.period / 4
         reach = float(self.task.max_offset)
         ticks = torch.where(pressing, reach, -reach)
-        return order_action(self.task, ticks, torch.full_like(ticks, self.task.max_qty))
+        return order_action(self.task, ticks, filled(ticks, self.task.max_qty))
 
 
 # Attackers with a trader's action -------------------------------------------------------------------------------------
@@ -250,7 +252,7 @@ class TraderPumpAndDump(PumpAndDump):
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         buying = self._elapsed(observation) % self.period < self.period / 2
-        units = torch.where(buying, float(self.task.max_qty), -float(self.task.max_qty))
+        units = torch.where(buying, 1.0, -1.0) * self.task.max_qty
         return trade_action(self.task, units, torch.zeros_like(units))
 
 
@@ -284,7 +286,7 @@ class TraderMarkTheClose(MarkTheClose):
     """Buys patiently, then buys at any price in reach in the last decisions, to lift the price of what it holds."""
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        lifting, most = self._lifting(observation), float(self.task.max_qty)
+        lifting, most = self._lifting(observation), 1.0 * self.task.max_qty
         units = torch.where(lifting, most, self._missing(observation))
         return trade_action(self.task, units, torch.where(lifting, float(self.task.max_offset), -self.distance))
 
@@ -306,10 +308,10 @@ class TraderSniper(_Clocked):
     _checks = {"threshold": at_least(0.0)}
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        change, most = mid_changes(observation)[:, 0], float(self.task.max_qty)
+        change, most = mid_changes(observation)[:, 0], 1.0 * self.task.max_qty
         moved = change.abs() >= self.threshold
         held = torch.round(inventory_in(self.task, observation))
-        units = torch.where(moved, torch.sign(change) * most, (-held).clamp(-most, most))
+        units = torch.where(moved, torch.sign(change) * most, between(-held, -most, most))
         return trade_action(self.task, units, torch.where(moved, float(self.task.max_offset), 0.0))
 
 
@@ -317,7 +319,7 @@ class TraderHugeQuantity(_Clocked):
     """Buys as much as the limits allow, at any price in reach, and holds it to the end."""
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
-        qty = torch.full_like(observation[:, 0], self.task.max_qty)
+        qty = filled(observation[:, 0], self.task.max_qty)
         return trade_action(self.task, qty, torch.full_like(qty, self.task.max_offset))
 
 

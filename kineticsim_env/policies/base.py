@@ -5,6 +5,7 @@ Places and scales are those of docs/environment.md. All functions work row by ro
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
@@ -33,7 +34,10 @@ class Policy(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ScriptedPolicy:
-    """What scripted policies share: settings are checked once, observations at every call, before `_act`."""
+    """What scripted policies share: settings are checked once, observations at every call, before `_act`.
+
+    Settings of the task that differ from market to market are `[M]` in `_act`: what the observation says of them.
+    """
 
     task: Any
     _reads: ClassVar[type] = Task  # what settings of the task it needs: any task's, or those of one of `_TASKS`
@@ -47,7 +51,12 @@ class ScriptedPolicy:
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
         """See `Policy`."""
-        return self._act(check_observation(observation))
+        checked = check_observation(observation)
+        if not self.task.columns:
+            return self._act(checked)
+        own = copy.copy(self)
+        object.__setattr__(own, "task", self.task.seen_in(checked))
+        return own._act(checked)
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the actions for checked observations."""
@@ -134,7 +143,8 @@ def unsquash(feature: torch.Tensor, scale: float) -> torch.Tensor:
 
 def inventory_of(task: Any, observation: torch.Tensor) -> torch.Tensor:
     """Read the inventory of a role that trades for profit, in units, back from observations; `[M]`."""
-    return inventory_in(check_task(task, ForProfit), check_observation(observation))
+    seen = check_observation(observation)
+    return inventory_in(check_task(task, ForProfit).seen_in(seen), seen)
 
 
 def inventory_in(task: Any, observation: torch.Tensor) -> torch.Tensor:
@@ -171,6 +181,16 @@ def whole_units(rate: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
     return torch.floor(rate * (elapsed + 1) + small) - torch.floor(rate * elapsed + small)
 
 
+def filled(like: torch.Tensor, value: Any) -> torch.Tensor:
+    """Return a tensor like another, of one number, or of one for each of its elements."""
+    return torch.zeros_like(like) + value
+
+
+def between(values: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
+    """Return values cut to bounds, which may be one for each."""
+    return torch.minimum(torch.maximum(values, filled(values, low)), filled(values, high))
+
+
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
@@ -202,7 +222,8 @@ def maker_action(
 ) -> torch.Tensor:
     """Return the maker's action for offsets and quantities that are checked, each `[M]`, cut to the space."""
     offsets = torch.stack([bid_offset, ask_offset], dim=1) * (2.0 / task.max_offset) - 1.0
-    sizes = torch.stack([bid_qty, ask_qty], dim=1) * (2.0 / task.max_qty) - 1.0
+    per_unit = 2.0 / task.max_qty
+    sizes = torch.stack([bid_qty * per_unit, ask_qty * per_unit], dim=1) - 1.0
     return torch.cat([offsets, sizes], dim=1).clamp(-1.0, 1.0).to(torch.float32)
 
 
@@ -251,35 +272,42 @@ class Discretised:
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the choices, int64 `[M]`."""
-        action = self.policy(check_observation(observation))
+        seen = check_observation(observation)
         allowed = f"a policy that returns float32 [M, {self._size}]"
-        return self._choose(check_tensor("policy", action, allowed, self._fits, FLOATS))
+        action = check_tensor("policy", self.policy(seen), allowed, self._fits, FLOATS)
+        return self._choose(action, self.task.seen_in(seen).max_qty)
 
     def _fits(self, action: torch.Tensor) -> bool:
         return action.dim() == 2 and action.shape[1] == self._size
 
-    def _maker(self, action: torch.Tensor) -> torch.Tensor:
+    def _maker(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
         offset = torch.round((action[:, :2] + 1.0) * 0.5 * self.task.max_offset)
         shown = action[:, 2:] >= 0.0  # half of max_qty or more
         choice = torch.where(shown, 1 + _nearest(offset, MAKER_OFFSETS), 0)
         return 7 * choice[:, 0] + choice[:, 1]
 
-    def _order(self, action: torch.Tensor) -> torch.Tensor:
-        largest = self.task.max_qty
-        sizes = (0, (largest + 1) // 2, largest)
-        size = _nearest(torch.round((action[:, 1] + 1.0) * 0.5 * largest), sizes, up=True)
+    def _order(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
+        wanted = torch.round((action[:, 1] + 1.0) * 0.5 * largest)
+        sizes = torch.stack([filled(wanted, size) for size in (0, (largest + 1) // 2, largest)], dim=1)
+        size = _nearest(wanted, sizes, up=True)
         offset = _nearest(torch.round(action[:, 0] * self.task.max_offset), ORDER_OFFSETS)
         return torch.where(size > 0, 1 + 2 * offset + (size - 1), 0)
 
-    def _trader(self, action: torch.Tensor) -> torch.Tensor:
+    def _trader(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
         offset = _nearest(torch.round(action[:, 1] * self.task.max_offset), ORDER_OFFSETS)
         choice = torch.where(action[:, 0] > 0, 1 + offset, 8 + offset)
         return torch.where(action[:, 0].abs() >= 0.5, choice, 0)
 
 
-def _nearest(values: torch.Tensor, choices: tuple[int, ...], up: bool = False) -> torch.Tensor:
-    """Return the index of the nearest choice, int64; ties go to the smaller in size, or with `up` to the larger."""
-    table = torch.tensor(choices, dtype=torch.float32, device=values.device)
-    order = torch.argsort(table.abs(), descending=up, stable=True)
-    distance = (values.unsqueeze(-1) - table[order]).abs()
-    return order[distance.argmin(-1)]  # the first of equals
+def _nearest(values: torch.Tensor, choices: Any, up: bool = False) -> torch.Tensor:
+    """Return the index of the nearest choice, int64; ties go to the smaller in size, or with `up` to the larger.
+
+    Args:
+        values: Of any shape.
+        choices: n numbers, or float `[..., n]`, for each value its own.
+        up: See above.
+    """
+    table = torch.as_tensor(choices, dtype=torch.float32, device=values.device).expand(*values.shape, -1)
+    order = torch.argsort(table.abs(), dim=-1, descending=up, stable=True)
+    distance = (values.unsqueeze(-1) - table.gather(-1, order)).abs()
+    return order.gather(-1, distance.argmin(-1, keepdim=True)).squeeze(-1)  # the first of equals

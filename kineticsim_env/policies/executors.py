@@ -136,6 +136,11 @@ class AlmgrenChriss(TimeWeighted):
 
     def _share_left(self, left: torch.Tensor) -> torch.Tensor:
         kappa, horizon = self.kappa, self.task.horizon
+        if isinstance(horizon, torch.Tensor):  # of each market
+            whole = horizon.double()
+            decay = torch.expm1(-2.0 * kappa * left.double()) / torch.expm1(whole * (-2.0 * kappa))
+            share = (torch.exp(kappa * (left.double() - whole)) * decay).to(left.dtype)
+            return torch.where(whole * kappa < 1e-6, super()._share_left(left), share)
         if kappa * horizon < 1e-6:
             return super()._share_left(left)
         # sinh(a) / sinh(b) with neither overflowing: exp(a - b) (1 - exp(-2a)) / (1 - exp(-2b)).

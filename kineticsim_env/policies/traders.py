@@ -62,7 +62,7 @@ class BuyAndHold(ScriptedPolicy):
 
     def _act(self, observation: torch.Tensor) -> torch.Tensor:
         largest = self.task.max_qty if self.task.inventory_limit is None else self.task.inventory_limit
-        wanted = float(largest if self.position is None else self.position)
+        wanted = 1.0 * (largest if self.position is None else self.position)
         units = torch.round(wanted - inventory_in(self.task, observation))
         return trade_action(self.task, units, torch.full_like(units, self.ticks))
 

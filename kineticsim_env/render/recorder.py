@@ -104,8 +104,8 @@ class MarketRecorder:
 
     @property
     def task(self):  # noqa: ANN201  the task's class depends on the environment
-        """The task of the learners; looked up each time, as an environment may change it between episodes."""
-        return self.core.task
+        """The task as the learner has it; looked up each time, as an environment may change it between episodes."""
+        return self.core.task_of(self.market, self.slot)
 
     @property
     def block(self) -> int:

@@ -45,6 +45,7 @@ ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 s
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
 INFO = "info episode_return episode_filled idle".split()  # of an environment that says what is known after a step
+VALUES = "task_values opening_value".split()  # where settings of the task differ
 SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction,
 FURTHER_SERIES = "best_bid best_ask bid_depth ask_depth signed_volume".split()  # and what it takes time to record
 

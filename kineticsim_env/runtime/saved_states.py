@@ -70,16 +70,18 @@ def pack_about(about: Mapping[str, Any]) -> torch.Tensor:
 
 def describe(settings: Any) -> dict[str, Any]:
     """Return the fields of a config or a task; an array of a value per market as its length and digest."""
-    return {field.name: _described(getattr(settings, field.name)) for field in dataclasses.fields(settings)}
+    fields = [field.name for field in dataclasses.fields(settings) if field.init]
+    return {name: _described(getattr(settings, name)) for name in fields}
 
 
 def _described(value: Any) -> Any:
     if isinstance(value, tuple):  # as it is read again
         return list(value)
-    return _digest(value) if isinstance(value, np.ndarray) else value
+    return digest(value) if isinstance(value, np.ndarray) else value
 
 
-def _digest(values: np.ndarray) -> str:
+def digest(values: np.ndarray) -> str:
+    """Return the length and the SHA-256 of an array, in short."""
     content = values.astype("U16") if values.dtype.kind == "U" else values
     return f"{len(values)} values, sha256 {hashlib.sha256(np.ascontiguousarray(content).tobytes()).hexdigest()[:16]}"
 

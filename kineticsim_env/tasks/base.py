@@ -6,22 +6,26 @@ TaskParams` of `cuda/model/layout.h`. What the numbers do, to the bit: `docs/env
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.values import as_float, check_choice, check_flag, check_instance, show
+from kineticsim_env.runtime.values import as_float, check_array, check_choice, check_flag, check_instance, show
 
 ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
 OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor", "fundamental") else 36 for role in ROLES}
-EXTRAS = {"fundamental": -1.0}  # what environments may add to observations, in the order of `enum Extra`: least values
+# Settings that may differ from market to market, from learner to learner and from episode to episode.
+MAY_DIFFER = tuple(name for name in layout.ENUMS["TaskValue"] if name != "forced_auctions")
+# What environments may add to observations, in the order of `enum Extra`: least values.
+EXTRAS = {"fundamental": -1.0, **dict.fromkeys(MAY_DIFFER, 0.0), "initial_inventory": -1.0}
 assert tuple(EXTRAS) == tuple(layout.ENUMS["Extra"])
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
@@ -36,6 +40,7 @@ _INTEGERS = {
     "max_offset": (1, 8191),
     "max_qty": (1, MAX_QUOTE_QTY),
     "inventory_limit": (1, 1 << 30),
+    "initial_inventory": (-MAX_QUOTE_QTY, MAX_QUOTE_QTY),
     "max_target": (1, 65535),
     "block_qty": (1, MAX_QUOTE_QTY),
     "forced_qty": (1, MAX_QUOTE_QTY),
@@ -54,6 +59,8 @@ _NUMBERS = {  # name: whether zero is allowed
     "leftover_penalty": True,
 }
 _OPTIONAL = ("inventory_limit", "max_loss")
+WHOLE = tuple(name for name in MAY_DIFFER if name in _INTEGERS)
+OF_MARKETS = ("horizon", "inventory_limit")  # of these, those that all learners of a market have alike
 # Settings that may change while an environment runs: spaces, warm starts and episode lengths do not depend on them.
 CHANGEABLE = (
     "reward",
@@ -76,7 +83,12 @@ def observation_size(role: str, queues: bool, extras: Sequence[str] = ()) -> int
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it."""
+    """Settings of every task; `MarketMakingTask`, `ExecutionTask`, `TradingTask` and `ManyLearnersTask` extend it.
+
+    Attributes:
+        each: Settings that were given as arrays, float64, by name; the field itself is then the largest in size.
+        columns: Of settings that differ, where observations show them, and what that is scaled by.
+    """
 
     role: ClassVar[str | None] = None  # of the one learner, None where there are many
     replaceable: ClassVar[str | None] = None  # the class of built-in agent whose place the learner may take
@@ -90,16 +102,51 @@ class Task:
     bank_size: int = 256
     bank_per_market: int = 4
     warm_seed: int = 2**61
+    each: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+    columns: Mapping[str, tuple[int, float]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, self._checked(field.name, getattr(self, field.name)))
+        each = {}
+        for name in settings_of(type(self)):
+            value = getattr(self, name)
+            if name in MAY_DIFFER and _is_array(value):
+                each[name] = self.checked_array(name, value)
+                value = each[name].flat[np.abs(each[name]).argmax()].item()
+                value = int(value) if name in _INTEGERS else value
+            object.__setattr__(self, name, self._checked(name, value))
+        object.__setattr__(self, "each", each)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a task with some settings changed; those that differ go on to do so."""
+        return dataclasses.replace(self, **{**self.each, **changes})
+
+    def with_columns(self, columns: Mapping[str, tuple[int, float]]) -> Self:
+        """Return the same task, of an environment whose observations show some settings in these columns."""
+        twin = copy.copy(self)
+        object.__setattr__(twin, "columns", columns)
+        return twin
+
+    def seen_in(self, observation: Any) -> Self:
+        """Return the task as observations `[M, F]` show it: settings that differ as tensors `[M]`."""
+        twin = copy.copy(self) if self.columns else self
+        for name, (place, scale) in self.columns.items():
+            value = observation[:, place] * scale
+            object.__setattr__(twin, name, value.round() if name in WHOLE else value)
+        return twin
 
     def market_config(self, config: MarketConfig) -> MarketConfig:
         """Return the config with the task's limits on slots."""
         check_instance("config", config, MarketConfig)
-        limit = getattr(self, "inventory_limit", None) if config.inventory_limit is None else config.inventory_limit
+        limit = config.inventory_limit
+        if limit is None:
+            limit = getattr(self, "inventory_limit", None)
+            if "inventory_limit" in self.each:
+                limit = self.each["inventory_limit"].astype(np.int64).ravel()
+        elif "inventory_limit" in self.each:
+            raise ValueError("inventory_limit: got an array, allowed with a config that has a limit is one number")
         largest = np.minimum(np.asarray(config.max_quote_qty), self.max_qty)
         return config.replace(inventory_limit=limit, max_quote_qty=largest)
 
@@ -113,6 +160,7 @@ class Task:
         bank_owner: int,
         scenarios: int,
         extras: Sequence[str] = (),
+        value_scale: Sequence[float] = (),
     ) -> dict[str, object]:
         """Return the values of `struct TaskParams` by name.
 
@@ -124,9 +172,11 @@ class Task:
             bank_owner: Whose they are, of `enum BankOwner`.
             scenarios: How many there are, 0 for none.
             extras: The columns of `EXTRAS` that observations have.
+            value_scale: Of each of `enum TaskValue`, what its column is divided by; empty without such columns.
         """
         params: dict[str, Any] = {name: getattr(self, name, 0) for name in layout.TASK_FIELDS}
         choices = self._choices()
+        params["initial_inventory"] = 0  # rows of settings that differ have it
         params |= {name: choices[name].index(params[name]) for name in choices if isinstance(params.get(name), str)}
         numbers = [layout.ENUMS["Role"][role] for role in roles]
         return params | {
@@ -138,6 +188,7 @@ class Task:
             "bank_size": bank_size,
             "bank_owner": bank_owner,
             "scenarios": scenarios,
+            "value_scale": list(value_scale) or [0.0] * len(layout.ENUMS["TaskValue"]),
             "extras": sum(1 << layout.ENUMS["Extra"][name] for name in extras),
             "role": numbers + [0] * (layout.CONSTANTS["kMaxSlots"] - len(numbers)),
         }
@@ -179,6 +230,20 @@ class Task:
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return CHOICES
 
+    def checked_array(self, name: str, value: Any) -> np.ndarray:
+        """Return a setting of each market or learner, float64, of which every number is allowed."""
+        found = check_array(name, value, "a number, or an array of numbers")
+        array = np.array(found, dtype=np.float64)
+        if found.dtype.kind == "b" or array.ndim not in (1, 2) or not array.size:
+            raise ValueError(
+                f"{name}: got an array of shape {list(array.shape)}, allowed are a number, and numbers of each market "
+                "or learner, [M], [K] or [M, K]"
+            )
+        for number in np.unique(array):  # NaN, too
+            self._checked(name, number.item())
+        array.setflags(write=False)
+        return array
+
     def _checked(self, name: str, value: Any) -> Any:
         """Return the value as a plain Python object."""
         if not check_kind(name, value, self._choices(), _OPTIONAL):
@@ -199,6 +264,7 @@ class ForProfit:
     """Settings of the roles that trade for profit: makers, traders, fundamental and momentum learners."""
 
     inventory_limit: int | None = 40
+    initial_inventory: int = 0
     reward: str = "edge"
     mark: str = "fundamental"
     inventory_penalty: float = 0.01
@@ -219,8 +285,23 @@ class ForBlocks:
 
     @property
     def forced_auctions(self) -> int:
-        """Auctions after the last decision's that a block may take: twice what it takes if every order fills."""
-        return 2 * -(-self.block_qty // self.forced_qty) + 16
+        """Auctions after the last decision's that the largest block may take."""
+        return forced_auctions_of(self.block_qty, self.forced_qty)
+
+
+def settings_of(kind: type[Task]) -> list[str]:
+    """Return the names of the settings of a kind of task."""
+    return [field.name for field in dataclasses.fields(kind) if field.init]
+
+
+def _is_array(value: Any) -> bool:
+    """Say whether a value has several numbers, or should have."""
+    return isinstance(value, (list, tuple)) or (hasattr(value, "shape") and getattr(value, "ndim", 0) > 0)
+
+
+def forced_auctions_of(block_qty: Any, forced_qty: int) -> Any:
+    """Return the auctions after the last decision's that a block may take: twice what it takes if every order fills."""
+    return 2 * -(-block_qty // forced_qty) + 16
 
 
 TaskType = TypeVar("TaskType", bound=Task)
@@ -228,7 +309,7 @@ TaskType = TypeVar("TaskType", bound=Task)
 
 def make_task(kind: type[TaskType], fields: dict[str, Any]) -> TaskType:
     """Build a task from keyword arguments, with an error that lists the allowed names."""
-    known = [field.name for field in dataclasses.fields(kind)]
+    known = settings_of(kind)
     unknown = sorted(set(fields) - set(known))
     if unknown:
         raise TypeError(f"environment: unknown argument {unknown[0]!r}, allowed for the task are {', '.join(known)}")

@@ -73,14 +73,15 @@ class ExecutionTask(ForBlocks, Task):
     Against the arrival price, the mid when the episode began (Perold 1988, "The implementation shortfall"), in ticks
     per unit of the whole block, so that blocks of any size compare:
 
-    - `reward="shortfall"` (default): what the decision's trades made against the arrival price, less fees, divided by
+    - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees,
+      divided by `block_qty`. That price moves up and down alike, so for a block that is done in full the mean of an
+      episode is that of `"shortfall"` but for a constant, with less noise (docs/rewards.md). No observation has that
+      price: it is there to train by.
+    - `reward="shortfall"`: what the decision's trades made against the arrival price, less fees, divided by
       `block_qty`. The rewards of an episode sum to minus the implementation shortfall of the block.
     - `reward="risk_averse"`: less `risk_aversion` times the squared share of the block that is left, at every decision,
       the running cost of waiting in Almgren and Chriss (2000).
     - `reward="terminal"`: 0, and at the end the whole of `"shortfall"`.
-    - `reward="edge"`: what the decision's trades made against the fundamental price after it, less fees, divided by
-      `block_qty`. That price moves up and down alike, so for a block that is done in full the mean of an episode is
-      that of `"shortfall"` but for a constant, with less noise. No observation has that price: it is there to train by.
 
     What even the forced auctions leave undone (the other side has to be empty for that) costs `leftover_penalty` ticks
     per unit. All are divided by `reward_scale`.
@@ -109,7 +110,7 @@ class ExecutionTask(ForBlocks, Task):
     | `action_type` | str | `"continuous"` | or `"discrete"` |
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest order, units |
-    | `reward` | str | `"shortfall"` | or `"risk_averse"`, `"terminal"`, `"edge"` |
+    | `reward` | str | `"edge"` | or `"shortfall"`, `"risk_averse"`, `"terminal"` |
     | `risk_aversion` | float | 0.05 | ticks per decision with the whole block left |
     | `leftover_penalty` | float | 10 | ticks per unit that even the forced auctions leave |
     | `reward_scale` | float | 1 | what rewards are divided by |
@@ -117,6 +118,10 @@ class ExecutionTask(ForBlocks, Task):
     | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
     | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
     | `warm_seed` | int | 2^61 | seed of the first warm start |
+
+    `horizon`, `block_qty`, `max_qty`, `risk_aversion` and `leftover_penalty` may be arrays, one number per market, and
+    `randomise` may draw them for each episode (`"task.block_qty"`). Observations then end with a column for each that
+    differs: the value divided by the largest.
 
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"news"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"noise"` takes the place of a built-in noise
@@ -139,7 +144,7 @@ class ExecutionTask(ForBlocks, Task):
     replaceable: ClassVar[str | None] = "noise"
 
     horizon: int = 100
-    reward: str = "shortfall"
+    reward: str = "edge"
     reward_scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -163,8 +168,9 @@ class ExecutionTask(ForBlocks, Task):
 
 def check_forced(task: Any) -> None:
     """Refuse forced orders that `max_qty` would cut."""
-    if task.forced_qty > task.max_qty:
-        raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is 1 to max_qty = {task.max_qty}")
+    smallest = int(np.min(task.each.get("max_qty", task.max_qty)))
+    if task.forced_qty > smallest:
+        raise ValueError(f"forced_qty: got {task.forced_qty}, allowed is 1 to max_qty = {smallest}")
 
 
 def check_block(task: Any, config: MarketConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.runtime.layout import CONSTANTS
 from kineticsim_env.runtime.values import check_dict, is_one_of, is_whole, show
-from kineticsim_env.tasks.base import ROLES, ForBlocks, ForProfit, Task
+from kineticsim_env.tasks.base import ROLES, ForBlocks, ForProfit, Task, settings_of
 from kineticsim_env.tasks.execution import ExecutionTask, check_block, check_forced
 
 DEFAULT_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
@@ -27,12 +28,15 @@ class ManyLearnersTask(ForProfit, ForBlocks, Task):
     | `max_target` | 40 | noise | most that one has to trade in an episode |
     | `leftover_penalty` | 10 | noise, executor | ticks per unit left untraded |
     | `side`, `block_qty`, `forced_qty`, `risk_aversion` | as in `ExecutionTask`, but blocks of 40 | executor | |
-    | `execution_reward` | `"shortfall"` | executor | the `reward` of `ExecutionTask` |
+    | `execution_reward` | `"edge"` | executor | the `reward` of `ExecutionTask` |
+
+    Numbers of sizes, blocks, targets and penalties, and `initial_inventory`, may be arrays, `[K]` per learner or
+    `[M, K]`; `horizon` and `inventory_limit` `[M]`. Observations then end with a column for each that differs.
     """
 
     block_qty: int = 40
     max_target: int = 40
-    execution_reward: str = "shortfall"
+    execution_reward: str = "edge"
 
     def __post_init__(self) -> None:
         """Check every field, and that forced orders are within its limits."""
@@ -47,8 +51,8 @@ def task_of_all(task: Task, config: MarketConfig) -> ManyLearnersTask:
         task: The learner's.
         config: The market with the task's limits: no opponent has more to trade than these leave room for.
     """
-    fields = {field.name for field in dataclasses.fields(ManyLearnersTask)}
-    shared = {field.name: getattr(task, field.name) for field in dataclasses.fields(task) if field.name in fields}
+    fields = settings_of(ManyLearnersTask)
+    shared = {name: getattr(task, name) for name in settings_of(type(task)) if name in fields}
     if isinstance(task, ExecutionTask):
         shared["execution_reward"] = shared.pop("reward")
     limit = None if config.inventory_limit is None else int(np.min(config.inventory_limit))
@@ -90,7 +94,12 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
     total = sum(map(int, learners.values()))
     if not 1 <= total <= most_slots:
         raise ValueError(f"learners: got {show(total)} in all, allowed is 1 to {most_slots}")
-    limited = task.market_config(config)
+    check_targets(task, roles, task.market_config(config))
+    return tuple(roles)
+
+
+def check_targets(task: Any, roles: Sequence[str], limited: MarketConfig) -> None:
+    """Refuse blocks or targets that a market's limits leave no room for."""
     if "noise" in roles and limited.inventory_limit is not None and task.max_target > np.min(limited.inventory_limit):
         raise ValueError(
             f"max_target: got {task.max_target}, allowed with a noise learner is up to the inventory limit, "
@@ -98,7 +107,6 @@ def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) 
         )
     if "executor" in roles:
         check_block(task, limited)
-    return tuple(roles)
 
 
 def built_in_agents(config: MarketConfig, role: str) -> int:

@@ -104,6 +104,7 @@ class TradingTask(ForProfit, Task):
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest order, units |
     | `inventory_limit` | int or None | 40 | largest inventory, long or short; a config with a limit keeps its own |
+    | `initial_inventory` | int | 0 | units that every episode begins with; PnL counts from their value then |
     | `reward` | str | `"edge"` | or `"pnl"`, `"inventory"`, `"asymmetric"`, `"per_unit"` |
     | `mark` | str | `"fundamental"` | or the `"mid"` of the built-in book, or `"liquidation"` at once |
     | `inventory_penalty` | float | 0.002 | ticks per decision for each squared unit, in `"inventory"` |
@@ -115,6 +116,10 @@ class TradingTask(ForProfit, Task):
     | `bank_size` | int | 256 | warm starts to draw from; 0 is the cold opening book |
     | `bank_per_market` | int | 4 | warm starts of each market or scenario, where markets differ |
     | `warm_seed` | int | 2^61 | seed of the first warm start |
+
+    `horizon`, `max_qty`, `inventory_limit`, `initial_inventory`, `inventory_penalty` and `idle_penalty` may be arrays,
+    one number per market, and `randomise` may draw them for each episode (`"task.horizon"`). Observations then end with
+    a column for each that differs: the value divided by the largest.
 
     Further arguments, of the environments: `config` (a `MarketConfig`) or `preset` (`"news"`), `engine` and
     `device` as in `Simulator`, `auctions_per_step` (1), `replace` (`"momentum"` takes the place of a built-in momentum

@@ -24,13 +24,13 @@ def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
     """Return the quotes [m, K, 4] that actions ask for, before the pre-trade limits; note bad actions in `m.error`."""
     task, quotes, alive = args["task"], m.quotes.copy(), m.ended == 0
     for k in range(args["slots"]):
-        role = task["role"][k]
+        role, own = task["role"][k], m.task_of(task, k)
         if task["action_type"] == DISCRETE:
             choice, last = args["choices"][m.rows, k], 48 if role == MAKER else 14
             outside = (choice < 0) | (choice > last)
             m.error |= np.where(outside & alive[:, k], state.ERROR_ACTION_RANGE, 0)
             decode = {MAKER: maker_choice, TRADER: trader_choice, FUNDAMENTAL: trader_choice}.get(role, order_choice)
-            quotes[:, k] = decode(m, task, k, np.clip(choice, 0, last))
+            quotes[:, k] = decode(m, own, k, np.clip(choice, 0, last))
         else:
             action = args["actions"][m.rows, k, : 4 if role == MAKER else 2]
             bad = np.isnan(action).any(axis=1)
@@ -39,7 +39,7 @@ def decode_actions(args: dict[str, Any], m: Markets) -> np.ndarray:
             m.error |= np.where(alive[:, k], error, 0)
             action = np.clip(np.where(bad[:, None], np.float32(0), action), np.float32(-1), np.float32(1))
             decode = {MAKER: maker_action, TRADER: trader_action, FUNDAMENTAL: trader_action}.get(role, order_action)
-            quotes[:, k] = np.where(bad[:, None], quotes[:, k], decode(m, task, k, action))
+            quotes[:, k] = np.where(bad[:, None], quotes[:, k], decode(m, own, k, action))
     return np.where(alive[..., None], quotes, 0)
 
 
@@ -86,7 +86,7 @@ def trader_choice(m: Markets, task: dict[str, Any], k: int, choice: np.ndarray) 
     return through_mid(m, np.where(order < 7, 1, -1), ORDER_OFFSETS[order % 7], quantity)
 
 
-def unit(action: np.ndarray, n: int) -> np.ndarray:
+def unit(action: np.ndarray, n: np.ndarray | int) -> np.ndarray:
     """Map float32 [-1, 1] to the integers from 0 to n."""
     return np.rint((action + np.float32(1)) * np.float32(0.5) * np.float32(n)).astype(np.int64)
 
@@ -130,7 +130,7 @@ def forced_quotes(m: Markets, task: dict[str, Any]) -> np.ndarray:
     quotes = np.zeros_like(m.quotes)
     for k in np.flatnonzero(task["role"][: quotes.shape[1]] == EXECUTOR):
         side = order_side(m, task, k)
-        quantity = np.where(m.ended[:, k] != 0, 0, np.minimum(remaining(m, task, k), task["forced_qty"]))
+        quantity = np.where(m.ended[:, k] != 0, 0, np.minimum(remaining(m, m.task_of(task, k), k), task["forced_qty"]))
         price = np.full_like(side, state.MAX_PRICE)
         quotes[:, k] = two_sided(price, quantity * (side > 0), -price, quantity * (side < 0))
     return quotes

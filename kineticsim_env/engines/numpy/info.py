@@ -45,7 +45,10 @@ def _write(args: dict[str, Any], m: Markets, value: np.ndarray, fills: np.ndarra
         m.elapsed,
     ]
     role = args["task"]["role"]
-    left = [remaining(m, args["task"], k) if role[k] in (NOISE, EXECUTOR) else 0 * m.t for k in range(m.cash.shape[1])]
+    left = [
+        remaining(m, m.task_of(args["task"], k), k) if role[k] in (NOISE, EXECUTOR) else 0 * m.t
+        for k in range(m.cash.shape[1])
+    ]
     of_slots = [
         m.cash,
         m.inventory,

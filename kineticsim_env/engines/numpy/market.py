@@ -28,7 +28,7 @@ SERIES = (
     "last_price", "volume", "mid2", "fundamental", "best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume",
 )  # fmt: skip
 RUN_OUTPUT = ("fills", "value", *(f"series_{name}" for name in SERIES))
-ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills")
+ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills", "task_values")
 INFO = ("info", "episode_return", "episode_filled", "idle")
 
 

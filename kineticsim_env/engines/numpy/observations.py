@@ -7,31 +7,38 @@ import numpy as np
 from kineticsim_env.engines.numpy import market
 from kineticsim_env.engines.numpy.actions import EXECUTOR, FUNDAMENTAL, MAKER, NOISE, TRADER, order_side, remaining
 from kineticsim_env.engines.numpy.rules import best_prices
-from kineticsim_env.engines.numpy.state import Markets
+from kineticsim_env.engines.numpy.state import TASK_VALUES, Markets
 
+FIRST_SETTING = 1  # of the numbers of extra columns: those of settings of the task that differ
 DEPTH, FEATURES, MARKET_FEATURES, QUEUE_FEATURES = 10, 37, 30, 2
 
 
 def observation(m: Markets, task: dict[str, Any]) -> np.ndarray:
     """Return the observations, float32 [m, K, 37], or [m, K, 39] in a continuous market; extra columns are behind."""
     built_in = FEATURES + (QUEUE_FEATURES if m.continuous else 0)
-    extras = [number for number in EXTRAS if task["extras"] >> number & 1]
+    extras = [number for number in range(FIRST_SETTING + len(TASK_VALUES)) if task["extras"] >> number & 1]
     rows = np.zeros((*m.cash.shape, built_in + len(extras)), np.float32)
     if m.continuous:
         rows[..., FEATURES:built_in] = squash(m.queue, 8)
     c2 = market.marked_mid2(m)
     rows[..., :MARKET_FEATURES] = market_features(m, c2)[:, None]
     for place, number in enumerate(extras, built_in):
-        rows[..., place] = EXTRAS[number](m, c2)[:, None]
+        if number < FIRST_SETTING:
+            rows[..., place] = EXTRAS[number](m, c2)[:, None]
+        elif m.task_values is not None:
+            setting = number - FIRST_SETTING
+            rows[..., place] = m.task_values[..., setting] / task["value_scale"][setting]
     for k in range(m.cash.shape[1]):
+        own = m.task_of(task, k)
         write = maker_features if task["role"][k] == MAKER else order_features
-        write(rows[:, k], m, task, k, c2)
+        write(rows[:, k], m, own, k, c2)
         executor = task["role"][k] == EXECUTOR
         wealth2 = 2 * m.cash[:, k] + m.inventory[:, k] * (m.arrival2 if executor else c2)
+        wealth2 = wealth2 - own["initial_inventory"] * m.arrival2
         rows[:, k, 31] = squash(
-            wealth2.astype(np.float32) * np.float32(0.5), 8 * task["block_qty"] if executor else 1000
+            wealth2.astype(np.float32) * np.float32(0.5), 8 * own["block_qty"] if executor else 1000
         )
-        rows[:, k, 32] = ratio(task["horizon"] - m.elapsed, task["horizon"])
+        rows[:, k, 32] = ratio(own["horizon"] - m.elapsed, own["horizon"])
     return rows
 
 
@@ -104,7 +111,7 @@ def inventory_feature(m: Markets, task: dict[str, Any], k: int) -> np.ndarray:
     return np.where(limit > 0, ratio(held, limit), squash(held, 8 * task["max_qty"]))
 
 
-def squash(x: np.ndarray, scale: int) -> np.ndarray:
+def squash(x: np.ndarray, scale: np.ndarray | int) -> np.ndarray:
     """Return x / (|x| + scale) in float32, x int64 or float32."""
     x = x.astype(np.float32)
     return x / (np.abs(x) + np.float32(scale))

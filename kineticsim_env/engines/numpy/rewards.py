@@ -42,16 +42,16 @@ def rewards(
     """
     reward = np.zeros(value.shape, dtype=np.float64)
     for k in range(value.shape[1]):
-        account = tuple(column[:, k] for column in before)
+        account, own = tuple(column[:, k] for column in before), m.task_of(task, k)
         if task["role"][k] == NOISE:
-            reward[:, k] = noise_reward(m, task, k, account, mark2_before, ends[:, k])
+            reward[:, k] = noise_reward(m, own, k, account, mark2_before, ends[:, k])
         elif task["role"][k] == EXECUTOR:
-            reward[:, k] = execution_reward(m, task, k, account, ends[:, k])
+            reward[:, k] = execution_reward(m, own, k, account, ends[:, k])
         elif task["reward"] == REWARD_EDGE:
             reward[:, k] = money_against(m, k, account, 2 * m.fundamental_price)
         else:
             gain, filled = value[:, k] - m.prev_value[:, k], fills[:, k].sum(axis=1)
-            reward[:, k] = trading_reward(m, task, k, gain, account[1], mark2_before, filled)
+            reward[:, k] = trading_reward(m, own, k, gain, account[1], mark2_before, filled)
     return reward
 
 
@@ -89,7 +89,7 @@ def noise_reward(
 
 def execution_reward(m: Markets, task: dict[str, Any], k: int, account: Account, ends: np.ndarray) -> np.ndarray:
     """The reward [m] of an executor: price improvement on the mid at arrival, or the fundamental price, per unit."""
-    rest, block = remaining(m, task, k).astype(np.float64), np.float64(task["block_qty"])
+    rest, block = remaining(m, task, k).astype(np.float64), np.asarray(task["block_qty"], np.float64)
     if task["execution_reward"] == EXECUTION_TERMINAL:
         reward = np.where(ends, money_against(m, k, NOTHING, m.arrival2), 0.0)
     else:
@@ -114,11 +114,12 @@ def mark2(m: Markets, task: dict[str, Any]) -> np.ndarray:
     return 2 * m.fundamental_price if task["mark"] == MARK_FUNDAMENTAL else market.marked_mid2(m)
 
 
-def marked_value(m: Markets, task: dict[str, Any]) -> np.ndarray:
-    """The value of each slot in 1/2000 tick, [m, K]."""
+def marked_value(m: Markets, task: dict[str, Any], since_opening: bool = True) -> np.ndarray:
+    """The value of each slot in 1/2000 tick, [m, K]; beyond that of its initial inventory as the episode began."""
+    opening = m.opening_value if since_opening and "opening_value" in m.names else 0
     if task["mark"] == MARK_LIQUIDATION:
-        return 2000 * (m.cash + liquidation_cash(m)) - 2 * m.fees
-    return 2000 * m.cash + 1000 * m.inventory * mark2(m, task)[:, None] - 2 * m.fees
+        return 2000 * (m.cash + liquidation_cash(m)) - 2 * m.fees - opening
+    return 2000 * m.cash + 1000 * m.inventory * mark2(m, task)[:, None] - 2 * m.fees - opening
 
 
 def liquidation_cash(m: Markets) -> np.ndarray:

@@ -27,7 +27,15 @@ MARKET_STATE = (
     "seed", "episode", "t", "volume", "trades", "error", "regime", "ret", "beat_price",
 )  # fmt: skip
 SLOT_STATE = ("quotes", "cash", "inventory", "fees", "queue", "moments")
-ENV_STATE = ("elapsed", "done", "mid_history", "volume_history", "prev_value", "ended", "arrival2", "scenario")
+ENV_STATE = (
+    "elapsed", "done", "mid_history", "volume_history", "prev_value", "ended", "arrival2", "scenario", "opening_value",
+)  # fmt: skip
+# Settings of the task that may differ, in their order in `task_values`.
+TASK_VALUES = (
+    "horizon", "max_qty", "inventory_limit", "max_target", "block_qty", "initial_inventory",
+    "inventory_penalty", "idle_penalty", "risk_aversion", "leftover_penalty", "forced_auctions",
+)  # fmt: skip
+PENALTIES = TASK_VALUES[6:10]  # these are double, the others whole
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 
 
@@ -38,6 +46,8 @@ class Markets:
         rows: Which markets they are.
         params: Their parameters by the names of `struct MarketParams`, [m] each.
         now: The same, as the regimes of the markets have them.
+        task_values: Settings of the task as slots have them, double [m, K, 11] in the order of `TASK_VALUES`; None
+            where all have the same.
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
     """
@@ -71,6 +81,7 @@ class Markets:
     ended: np.ndarray
     arrival2: np.ndarray
     scenario: np.ndarray
+    opening_value: np.ndarray
 
     def __init__(self, args: dict[str, Any], rows: np.ndarray):
         self.rows, self.num_levels = rows, args["levels"]
@@ -86,6 +97,8 @@ class Markets:
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
         self.signed_volume = np.zeros(len(rows), np.int64)
+        values = args.get("task_values")
+        self.task_values = None if values is None else values[rows]
         self._regimes = args.get("regimes") or {}
         self.follow_regime()
 
@@ -100,6 +113,13 @@ class Markets:
         """
         changed = {name: values[np.clip(self.regime, 0, len(values) - 1)] for name, values in self._regimes.items()}
         self.now = self.params | {n: np.where(value < 0, self.params[n], value) for n, value in changed.items()}
+
+    def task_of(self, task: dict[str, Any], k: int) -> dict[str, Any]:
+        """The task as slots k have it: settings that differ as [m]."""
+        if self.task_values is None:
+            return task
+        values = zip(TASK_VALUES, self.task_values[:, k].T, strict=True)
+        return task | {name: x if name in PENALTIES else x.astype(np.int64) for name, x in values}
 
     @property
     def last_price(self) -> np.ndarray:

@@ -109,11 +109,14 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
         The markets after it: those at their deadline went on, the others are as they were.
     """
     task = args["task"]
-    late = np.flatnonzero(m.elapsed >= task["horizon"])
-    if not late.size or task["forced_auctions"] == 0:
+    of_market = m.task_of(task, 0)
+    most = np.broadcast_to(of_market["forced_auctions"], m.elapsed.shape)
+    late = np.flatnonzero((m.elapsed >= of_market["horizon"]) & (most > 0))
+    if not late.size:
         return m
     m.store(args)
-    for _ in range(task["forced_auctions"]):
+    for auction in range(task["forced_auctions"]):
+        late = late[most[late] > auction]
         some = Markets(args, m.rows[late])
         admitted = market.apply_pre_trade_limits(some, forced_quotes(some, task))
         goes_on = (admitted[..., 1::2] > 0).any(axis=(1, 2))
@@ -131,10 +134,10 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
 def ends(m: Markets, task: dict[str, Any], value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which slots terminate and which are truncated by this decision, bool [m, K] each."""
     terminated = (task["max_loss"] > 0) & (value / 2000.0 <= -task["max_loss"])
-    late = np.repeat(m.elapsed[:, None] >= task["horizon"], value.shape[1], axis=1)
+    late = np.repeat((m.elapsed >= m.task_of(task, 0)["horizon"])[:, None], value.shape[1], axis=1)
     for k in range(value.shape[1]):
         if task["role"][k] == EXECUTOR:
-            terminated[:, k] |= late[:, k] | (remaining(m, task, k) == 0)
+            terminated[:, k] |= late[:, k] | (remaining(m, m.task_of(task, k), k) == 0)
     lives = m.ended == 0
     return lives & terminated, lives & late & ~terminated
 
@@ -158,6 +161,9 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool
     zero = {"volume", "trades", "ret", "prev_value", "ended", *state.SLOT_STATE}
     for name in zero.intersection(m.names):
         setattr(m, name, np.zeros_like(getattr(m, name)))
+    if m.task_values is not None:
+        m.inventory = m.task_values[:, :, state.TASK_VALUES.index("initial_inventory")].astype(np.int64)
+        m.opening_value = marked_value(m, task, since_opening=False)
     m.elapsed = np.zeros_like(m.elapsed)
     m.done = np.zeros_like(m.done)
     m.arrival2 = market.marked_mid2(m)
@@ -166,7 +172,7 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool
     if explicit:
         m.error = np.zeros_like(m.error)
         if task["stagger"]:
-            begun = bits(m.word(state.WORD_STAGGER), 32, 32) * task["horizon"] >> 32
+            begun = bits(m.word(state.WORD_STAGGER), 32, 32) * m.task_of(task, 0)["horizon"] >> 32
             m.elapsed = np.where(m.episode == 0, begun, 0)
     args["observation"][rows] = observation(m, task)
     if args.get("info") is not None:
@@ -175,7 +181,7 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool
 
 
 def draw_scenarios(args: dict[str, Any], m: Markets) -> None:
-    """Give every market the parameters of the scenario that its new episode plays."""
+    """Give every market the parameters, and settings of the task, of the scenario that its new episode plays."""
     word, thresholds = bits(m.word(state.WORD_SCENARIO), 32, 32), args["scenario_thresholds"]
     if thresholds[-1] == 0:
         m.scenario = word * args["task"]["scenarios"] >> 32
@@ -186,6 +192,9 @@ def draw_scenarios(args: dict[str, Any], m: Markets) -> None:
         m.scenario = np.where(asked >= 0, asked, m.scenario)
     for name, values in args["scenario_params"].items():
         args["params"][name][m.rows] = m.params[name] = values[m.scenario]
+    if args.get("scenario_values") is not None:
+        drawn = args["scenario_values"][m.scenario]
+        args["task_values"][m.rows] = m.task_values = np.where(np.isnan(drawn), m.task_values, drawn)
 
 
 def open_warm(args: dict[str, Any], m: Markets) -> None:
