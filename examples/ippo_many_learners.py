@@ -78,7 +78,8 @@ class Args:
     def task(self) -> dict[str, Any]:
         """Return the arguments of environments, also of those for the comparison."""
         names = ("preset", "engine", "action_type", "horizon", "inventory_penalty")
-        return {name: getattr(self, name) for name in names} | {"reward": "inventory", "copy": False}
+        rewards = {"reward": "inventory", "execution_reward": "shortfall"}
+        return {name: getattr(self, name) for name in names} | {**rewards, "copy": False}
 
 
 def network(inputs: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:

@@ -133,7 +133,7 @@ def test_a_liquid_market_takes_the_whole_block(engine):
 
 
 @both_engines
-@pytest.mark.parametrize("reward", ["shortfall", "risk_averse", "terminal"])
+@pytest.mark.parametrize("reward", ["edge", "shortfall", "risk_averse", "terminal"])
 def test_a_one_sided_market_leaves_the_rest_which_is_paid_for(engine, reward):
     envs = make(2, engine=engine, config=one_sided(), bank_size=0, horizon=3, side="buy", block_qty=10, forced_qty=2,
                 reward=reward, leftover_penalty=7.0, risk_aversion=0.25)  # fmt: skip
@@ -182,7 +182,7 @@ def whole_episodes(fee=0, seed=5, **kwargs):
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 @pytest.mark.parametrize("fee", [0, 700])
 def test_rewards_sum_to_minus_the_implementation_shortfall(scale, fee):
-    rewards, envs, alive = whole_episodes(fee, reward_scale=scale)
+    rewards, envs, alive = whole_episodes(fee, reward="shortfall", reward_scale=scale)
     assert not alive.any() and rewards.shape == (12, 32)
     simulator, arrival = envs.simulator, envs.core.tensors["arrival2"].numpy() / 2
     held = simulator.inventory[:, 0].numpy()
@@ -440,7 +440,11 @@ def test_infos_of_the_single_environment_count_forced_fills():
         ({"side": "long"}, ValueError, "side: got 'long', allowed are 'random', 'buy', 'sell'"),
         ({"block_qty": 0}, ValueError, "block_qty: got 0, allowed is a whole number from 1 to 1048576"),
         ({"forced_qty": 9}, ValueError, "forced_qty: got 9, allowed is 1 to max_qty = 8"),
-        ({"reward": "pnl"}, ValueError, "reward: got 'pnl', allowed are 'shortfall', 'risk_averse', 'terminal'"),
+        (
+            {"reward": "pnl"},
+            ValueError,
+            "reward: got 'pnl', allowed are 'shortfall', 'risk_averse', 'terminal'",
+        ),
         ({"risk_aversion": -1.0}, ValueError, "risk_aversion: got -1.0, allowed is a finite number from 0"),
         ({"leftover_penalty": np.inf}, ValueError, "leftover_penalty: got inf"),
         ({"inventory_limit": 40}, TypeError, "unknown argument 'inventory_limit'"),

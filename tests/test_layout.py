@@ -14,7 +14,7 @@ def test_enums_have_the_names_that_users_write():
     assert CHOICES == {
         "action_type": ("continuous", "discrete"),
         "reward": ("pnl", "inventory", "asymmetric", "per_unit", "edge"),
-        "execution_reward": ("shortfall", "risk_averse", "terminal"),
+        "execution_reward": ("shortfall", "risk_averse", "terminal", "edge"),
         "mark": ("fundamental", "mid", "liquidation"),
         "side": ("random", "buy", "sell"),
     }

@@ -314,7 +314,7 @@ def blocks(policy, num_envs=512, **task):
     return total
 
 
-@pytest.mark.parametrize("reward", ["shortfall", "risk_averse", "terminal"])
+@pytest.mark.parametrize("reward", ["edge", "shortfall", "risk_averse", "terminal"])
 @pytest.mark.parametrize("auctions_per_step", [1, 3])
 @pytest.mark.parametrize(
     "attack",
@@ -337,7 +337,7 @@ def test_a_pumper_does_not_help_an_executor():
 
     money = {}
     for pump in (False, True):
-        task = {"side": "buy", "horizon": 40, "reward_scale": 1.0, "block_qty": 40}
+        task = {"side": "buy", "horizon": 40, "execution_reward": "shortfall", "reward_scale": 1.0, "block_qty": 40}
         total, core = together(("executor", "trader"), pair(pump), **task)
         held = core.simulator.inventory[:, 1].numpy()
         value = core.simulator.cash[:, 1].numpy() + held * core.simulator.fundamental_price.numpy()

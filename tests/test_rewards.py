@@ -25,10 +25,10 @@ def small(monkeypatch):
 # The default ----------------------------------------------------------------------------------------------------------
 
 
-def test_all_who_trade_for_profit_have_one_default():
+def test_all_roles_have_one_default():
     for task in (MarketMakingTask(), TradingTask(), ManyLearnersTask()):
         assert (task.reward, task.mark) == ("edge", "fundamental")
-    assert ExecutionTask().reward == ManyLearnersTask().execution_reward == "shortfall"
+    assert ExecutionTask().reward == ManyLearnersTask().execution_reward == "edge"
 
 
 @pytest.mark.parametrize("preset", ["trading", "news"])
@@ -92,11 +92,27 @@ def test_pnl_adds_up_to_the_value_at_the_end_and_of_who_is_flat_to_liquidated_pn
     assert (total[~flat] != earned.pnl[~flat]).any()
 
 
+def waiting(envs):
+    """An executor whose orders of 4 units wait 2 ticks behind the mid."""
+    return lambda seen: order_action(envs.core.task, seen[:, 0] * 0 - 2, seen[:, 0] * 0 + 4)
+
+
 @pytest.mark.parametrize("reward", ["shortfall", "terminal"])
 def test_executors_are_paid_their_score(reward):
     envs = evaluation_env(16, "Execution", engine="cpu", config=ks.MarketConfig.preset("news"), reward=reward)
-    played = evaluate(lambda seen: order_action(envs.core.task, seen[:, 0] * 0 - 2, seen[:, 0] * 0 + 4), envs, seed=3)
+    played = evaluate(waiting(envs), envs, seed=3)
     np.testing.assert_allclose(played.episode_return * envs.core.task.reward_scale, played.pnl, atol=1e-5)
+
+
+def test_the_edge_of_a_block_is_its_shortfall_with_less_noise():
+    """What is left of a block, times the moves of the fundamental price: 0 in the mean."""
+    played = {}
+    for reward in ("edge", "shortfall"):
+        envs = evaluation_env(512, "Execution", engine="cpu", reward=reward, preset="trading")
+        played[reward] = evaluate(waiting(envs), envs, seed=3).episode_return
+    np.testing.assert_array_less(played["edge"].std(), 0.7 * played["shortfall"].std())
+    difference = played["edge"] - played["shortfall"]  # and the opening price's distance from the mid, once
+    assert abs(difference.mean()) < 4 * difference.std() / 512**0.5
 
 
 # The study ------------------------------------------------------------------------------------------------------------

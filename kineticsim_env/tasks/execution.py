@@ -70,8 +70,8 @@ class ExecutionTask(ForBlocks, Task):
 
     ## Rewards
 
-    Against the arrival price, the mid when the episode began (Perold 1988, "The implementation shortfall"), in ticks
-    per unit of the whole block, so that blocks of any size compare:
+    In ticks per unit of the whole block, so that blocks of any size compare. The arrival price is the mid when the
+    episode began (Perold 1988, "The implementation shortfall"):
 
     - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees,
       divided by `block_qty`. That price moves up and down alike, so for a block that is done in full the mean of an

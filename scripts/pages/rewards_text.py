@@ -41,8 +41,8 @@ grids of fixed policies play the same markets, and every built-in reward is held
 
 ## The defaults
 
-The default reward of makers, traders and momentum learners is `reward="edge"`: what the trades of a decision made
-against the fundamental price after it, less fees. That of executors is `reward="shortfall"`.
+The default reward is `reward="edge"`: what the trades of a decision made against the fundamental price after it, less
+fees; of executors per unit of the block.
 
 {_defaults(markets)}
 
@@ -117,7 +117,8 @@ policies that end with more inventory are ranked lower than their score, as unwi
 ## Executors
 
 Per unit of the block, in ticks. The rewards of `shortfall` add up to minus the implementation shortfall, and
-`terminal` is the same at the end, so both rank as the score does whatever the market is.
+`terminal` is the same at the end, so both rank as the score does whatever the market is. The edge leaves out what is
+left of a block times the moves of the fundamental price, which is 0 in the mean too.
 
 {_table(markets, "Execution", "score")}
 
