@@ -188,6 +188,7 @@ def train(args: Args, envs: Any, features: Features, progress: bool = True) -> d
         raise SystemExit("it needs the package cma: pip install 'kineticsim-env[train]'") from error
 
     begin, limit = time.perf_counter(), 60 * args.time_limit_minutes
+    constants = 0 if args.task == "Trading" else args.constants  # in a trader's size b cancels
     seed, settings = run_seed(args.seed), {"popsize": args.population, "seed": args.seed, "verbose": -9}
     search = cma.CMAEvolutionStrategy(np.zeros(2), 0.5, settings)
 
@@ -204,7 +205,7 @@ def train(args: Args, envs: Any, features: Features, progress: bool = True) -> d
     for generation in itertools.count():
         seconds = time.perf_counter() - begin
         over = generation >= args.generations or bool(limit and seconds >= limit)
-        if generation == args.constants:
+        if generation == constants:
             search = cma.CMAEvolutionStrategy(whole([search.mean]).ravel(), args.sigma, settings)
         if over or generation % args.try_every == 0:
             mean = whole([search.mean])

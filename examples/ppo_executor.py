@@ -31,7 +31,7 @@ class Args(ppo.Args):
     """of generalised advantage estimation"""
     initial_std: float = 0.2
     """standard deviation of the policy's actions at the start"""
-    reward: Literal["shortfall", "risk_averse", "terminal"] = "shortfall"  # ty: ignore[incompatible-attribute-override]
+    reward: Literal["shortfall", "risk_averse", "terminal", "edge"] = "edge"  # ty: ignore[incompatible-attribute-override]
     """what the learner is paid"""
     risk_aversion: float = 0.05
     """of the risk-averse reward: ticks per decision with the whole block left"""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 import torch
 import tyro
 from torch import nn
@@ -201,6 +202,7 @@ def scripted_makers(args: Args, envs: Any) -> tuple[dict[str, policies.Policy], 
         raise SystemExit(f"{SCRIPTED} has no entry {entry!r}; run {command}")
     found = everything[entry]
     here = {**vars(envs.simulator.config), **vars(envs.core.task), "auctions_per_step": envs.core.auctions_per_step}
+    here = json.loads(json.dumps(here, default=np.ndarray.tolist))  # as the file has it: no tuples, no arrays
     chosen, makers, notes = found["policies"], {}, {}
     try:
         changed = [name for name, value in found["market"].items() if here.get(name) != value]

@@ -157,7 +157,7 @@ def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[s
     command = command_of(*market)
     try:
         found = json.loads(path.read_text())[entry_of(task, *market)]
-        here, defaults = market_of(envs), MarketConfig().to_dict()
+        here, defaults = (json.loads(json.dumps(part)) for part in (market_of(envs), MarketConfig().to_dict()))
         # A field that the file does not name came after it, and is at its default there.
         there = {name: defaults[name] for name in here if name in defaults} | found["market"]
         changed = [name for name in {**there, **here} if here.get(name, "absent") != there.get(name, "absent")]

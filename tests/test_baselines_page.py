@@ -6,14 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 for name in ("tyro", "tensorboard", "matplotlib", "cma"):
     pytest.importorskip(name, reason="the page needs it: pip install 'kineticsim-env[train]'")
 
-from kineticsim_env import MarketConfig, policies  # noqa: E402
-from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate  # noqa: E402
-from scripts.pages import baselines, baselines_rules, baselines_text  # noqa: E402
+from kineticsim_env.evaluation import confidence_interval  # noqa: E402
+from scripts.pages import baselines, baselines_text  # noqa: E402
 
 SMALL = ["--engine", "cpu", "--episodes", "16", "--fitted", "4", "--generations", "2", "--population", "4"]
 SMALL += ["--markets-each", "2", "--ppo-markets", "4", "--steps", "512", "--seeds", "2"]
@@ -24,8 +22,9 @@ PART = "Execution:trading"
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Few values of what the informed are fitted by."""
-    grids = {task: {name: values[-1:] for name, values in grid.items()} for task, grid in baselines.GRIDS.items()}
-    monkeypatch.setattr(baselines, "GRIDS", grids)
+    for task, (make, grid) in baselines.INFORMED.items():
+        few = {name: values[-1:] for name, values in grid.items()}
+        monkeypatch.setitem(baselines.INFORMED, task, (make, few))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,8 @@ def test_what_is_there_is_not_measured_again(runs, monkeypatch):
 def test_a_seed_learns_what_it_does_alone(runs, tmp_path):
     """The second training, which takes over buffers of the first, leaves the networks that the example itself does."""
     executor = sys.modules["ppo_executor"]
-    args = executor.Args(seed=2, engine="cpu", num_envs=4, total_steps=512, eval_envs=16, track=False, output=tmp_path)
+    small = {"engine": "cpu", "num_envs": 4, "total_steps": 512, "eval_envs": 16, "track": False}
+    args = executor.Args(seed=2, preset="trading", output=tmp_path, **small)
     alone = executor.ppo.main(args)["PPO (learned)"]
     found = json.loads(next(runs.glob("*.json")).read_text())
     assert found["learned"]["seeds"][1] == alone != found["learned"]["seeds"][0]
@@ -106,28 +106,6 @@ def test_what_it_says_of_a_lead(learned, lead, said):
         "leads": dict.fromkeys(names, lead),
     }
     assert said in baselines_text.says(record)
-
-
-@pytest.mark.parametrize("preset", ["trading", "news"])
-@pytest.mark.parametrize("task", list(baselines.GRIDS))
-def test_who_is_told_the_fundamental_price_earns_by_it(task, preset):
-    """More than one who does the same, and is told that it is the mid."""
-    parameters = {
-        "MarketMaking": {"half_spread": 2, "margin": 2, "skew": 0.0},
-        "Execution": {"threshold": 2.0, "ticks": 2, "waits": -3, "urgent": 5},
-        "Trading": {"threshold": 1.0, "ticks": 2},
-    }[task]
-    markets = 512 if task == "Execution" else 128
-    envs = baselines.evaluation_env(markets, task, config=MarketConfig.preset(preset), engine="cpu", horizon=100)
-    told = evaluate(baselines.told(envs, task, **parameters), envs, HELD_OUT_SEED)
-    if task != "MarketMaking":
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(baselines_rules, "_cheap", lambda known: torch.zeros(len(known.mid2)))
-            other = evaluate(baselines.told(envs, task, **parameters), envs, HELD_OUT_SEED)
-    else:
-        other = evaluate(policies.FixedSpread(envs.core.task, half_spread=2), envs, HELD_OUT_SEED)
-    lead, half = confidence_interval(told.pnl - other.pnl)
-    assert lead > half
 
 
 def test_the_committed_page_is_that_of_its_figures(tmp_path):

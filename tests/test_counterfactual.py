@@ -330,7 +330,7 @@ def test_markets_whose_episode_ended_are_left_out():
 
 
 def make_task_env(kind, **arguments):
-    fixed = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "engine": "cpu"}
+    fixed = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "engine": "cpu", "preset": "trading"}
     return lambda: kind(64, **{**fixed, **arguments})
 
 

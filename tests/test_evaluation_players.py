@@ -210,7 +210,7 @@ def test_all_that_reach_the_horizon_are_unwound_together_and_blocks_are_kept():
 
 
 def test_who_terminates_before_is_unwound_apart():
-    envs, again = (make_many(24, {"maker": 2}, engine="cpu", max_loss=8.0, horizon=40) for _ in range(2))
+    envs, again = (make_many(24, {"maker": 2}, engine="cpu", config=None, max_loss=40.0, horizon=40) for _ in range(2))
     task = envs.core.task
     by_agent = {"maker_0": policies.PumpAndDump(task, 8), "maker_1": policies.FixedSpread(task, 2.0)}
     played = evaluate(by_agent, envs, 9)

@@ -122,7 +122,7 @@ def test_gymnasiums_checks(task):
     env = gym.make(f"KineticSim/{task}-v0", see_fundamental=True, bank_size=4, engine="cpu", horizon=20)
     check_env(env.unwrapped)
     again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
-    assert again.observation_space == env.observation_space and env.observation_space.shape == (38,)
+    assert again.observation_space == env.observation_space and env.observation_space.shape == (40,)
 
 
 def test_pettingzoos_checks():
@@ -130,7 +130,7 @@ def test_pettingzoos_checks():
     env = ks.parallel_env(learners, engine="cpu", bank_size=4, horizon=9, see_fundamental=True)
     parallel_api_test(env, 40)
     env.reset(seed=0)
-    assert env.state_space.contains(env.state()) and env.state().shape == (MARKET_FEATURES + 3 * 8,)
+    assert env.state_space.contains(env.state()) and env.state().shape == (MARKET_FEATURES + 3 * 10,)
 
 
 def test_own_features_clones_and_states():
@@ -183,6 +183,21 @@ def test_an_informed_trader_goes_where_the_fundamental_is():
         np.testing.assert_allclose(trader(observation(gap, held))[0], (units / 8, ticks / 10), atol=1e-5)
     with pytest.raises(ValueError, match="got 36 columns, allowed are more than place, 36"):
         policies.InformedTrader(ks.tasks.TradingTask(), place=OF_ROLE)(torch.zeros(2, 36))
+
+
+def test_an_informed_executor_waits_for_a_good_price():
+    """100 units, a tenth of them left per row: by the gap on its own side, and by the time that is left."""
+    task = ks.tasks.ExecutionTask()
+    executor = policies.InformedExecutor(task, threshold=2.0, ticks=3.0, waits=-4.0, urgent=2)
+    gaps = torch.tensor([5.0, 5.0, -5.0, 2.0, 0.0])  # fundamental less mid, ticks
+    rows = torch.zeros(5, 38)
+    rows[:, 33] = torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0])  # the second sells, at a fundamental above the mid
+    rows[:, 30] = 0.04 * rows[:, 33]
+    rows[:, 32] = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.02])  # the last has two decisions left
+    rows[:, -1] = 2 * gaps / (2 * gaps.abs() + 16)
+    action = executor(rows)
+    assert (action[:, 0] * task.max_offset).tolist() == pytest.approx([3, -4, 3, -4, 3])
+    assert ((action[:, 1] + 1) / 2 * task.max_qty).tolist() == pytest.approx([4] * 5)
 
 
 def test_to_see_it_is_worth_money():

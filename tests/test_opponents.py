@@ -57,7 +57,7 @@ def lists():
 
 
 def make(task="MarketMaking", engine="numpy", num_envs=MARKETS, **changes):
-    settings = {"engine": engine, "stagger": False, "output": "torch", **SMALL, **changes}
+    settings = {"preset": "trading", "engine": engine, "stagger": False, "output": "torch", **SMALL, **changes}
     return gym.make_vec(f"KineticSim/{task}-v0", num_envs=num_envs, **settings).unwrapped
 
 
@@ -76,9 +76,8 @@ class ByHand:
     """One market of makers, traders and whoever else learns, in which all but the first learner follow policies."""
 
     def __init__(self, seed, learners, lists, **settings):
-        self.env = BatchedParallelEnv(
-            1, learners, autoreset_mode="DISABLED", stagger=False, engine="cpu", **{**SMALL, **settings}
-        )
+        how = {"preset": "trading", "engine": "cpu", "autoreset_mode": "DISABLED", "stagger": False}
+        self.env = BatchedParallelEnv(1, learners, **{**how, **SMALL, **settings})
         self.role = next(iter(learners))
         self.lists = copy.deepcopy(lists)  # in the order of the slots
         self.seed, self.episode, self.ended = seed, -1, False
@@ -235,7 +234,7 @@ def test_opponents_of_the_learners_role_see_its_features(engine, mode):
     with_features = {"features": {"maker": features}}
     hands = [ByHand(40 + m, {"maker": 2, "trader": 1}, list(given.values()), **with_features) for m in range(MARKETS)]
     assert_played_by_hand(envs, hands, draw((MARKETS, 4)), mode)
-    assert envs.single_observation_space.shape == (39,)
+    assert envs.single_observation_space.shape == (39 + 2,)  # behind those of continuous trading
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -499,8 +499,9 @@ def test_captured_training_learns_and_does_not_wait(ppo, changes):
 
 
 @pytest.mark.gpu
-def test_continuous_trading_is_captured_too(ppo, tmp_path):
-    changes = {"preset": "continuous", "set": ("quote_latency=10",), "engine": "cuda", "num_envs": 512}
+@pytest.mark.parametrize("stack", [1, 8])
+def test_continuous_trading_is_captured_too(ppo, tmp_path, stack):
+    changes = {"preset": "continuous", "set": ("quote_latency=10",), "engine": "cuda", "num_envs": 512, "stack": stack}
     pnl = ppo.main(ppo.Args(output=tmp_path, track=False, **{**TINY, "total_steps": 512 * 16 * 6, **changes}))
     assert pnl["no trade"] == 0 and all(np.isfinite(value) for value in pnl.values())
     weights = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["networks"]

@@ -16,7 +16,7 @@ from kineticsim_env.envs.scenarios import make_scenarios
 from kineticsim_env.envs.single import ExecutionEnv, MarketMakingEnv
 
 IDS = [f"KineticSim/{task}-v0" for task in ("MarketMaking", "Execution", "Trading")]
-SMALL = {"engine": "numpy", "bank_size": 3, "bank_per_market": 2, "warmup": 3, "horizon": 6}
+SMALL = {"preset": "trading", "engine": "numpy", "bank_size": 3, "bank_per_market": 2, "warmup": 3, "horizon": 6}
 TRADING = ks.MarketConfig.preset("trading")
 CLOCK = ks.MarketConfig.preset(
     "continuous", fee=-3, quote_latency=2, regimes=[{"noise_spread": 9}, {"walk_prob": 0.1}], regime_switch_prob=0.2

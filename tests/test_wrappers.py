@@ -296,10 +296,11 @@ def test_a_step_does_not_synchronise_and_writes_in_place(mode):
     envs = make(autoreset_mode=mode, copy=False)
     statistics = RecordEpisodeStatistics(envs)
     observation = NormalizeObservation(statistics)
-    envs = NormalizeReward(observation)
+    stacked = StackObservation(observation, 3)
+    envs = NormalizeReward(stacked)
     envs.reset(seed=1)
     kept = [statistics.episode_returns, statistics.episode_lengths, observation.statistics.mean, envs.statistics.var]
-    places = [tensor.data_ptr() for tensor in (*kept, envs.discounted_return)]
+    places = [tensor.data_ptr() for tensor in (*kept, envs.discounted_return, stacked.observation)]
     actions = torch.zeros(5, 4)
     result = envs.unwrapped.step(actions)  # the C++ engine looks at its values; of the GPU, tests/test_env_gpu.py sees
     envs.unwrapped.step = lambda actions: result
@@ -307,7 +308,7 @@ def test_a_step_does_not_synchronise_and_writes_in_place(mode):
         for _ in range(10):
             envs.step(actions)
     kept = [statistics.episode_returns, statistics.episode_lengths, observation.statistics.mean, envs.statistics.var]
-    assert places == [tensor.data_ptr() for tensor in (*kept, envs.discounted_return)]
+    assert places == [tensor.data_ptr() for tensor in (*kept, envs.discounted_return, stacked.observation)]
 
 
 def test_the_guard_sees_synchronisation():

@@ -111,16 +111,8 @@ struct FeatureColumns {
   KS_ON_LANE void begin_slot(int) const {}
   KS_ON_LANE void write_own(int i, float feature) const { put(i, feature); }
   KS_ON_LANE void end_slot(int k) const { write_batch<kLastBatch>(2 * kBatch, k, k + 1); }
-  KS_ON_LANE void write_extra(int i, float feature) const { batches[this_lane() * kBatch + i] = feature; }
-  KS_ON_LANE void end_extras(int k, int columns) const {
-    if (together) sync_warp();
-    const int first_item = together ? this_lane() : this_lane() * columns, step = together ? kLaneCount : 1;
-    for (int j = 0; j < columns; ++j) {
-      const int item = first_item + j * step;
-      write_one(item / columns, k, kRow, item % columns);
-    }
-    if (together) sync_warp();
-  }
+  // Each lane its own: a batch would take the place of what all slots see, of which further slots' rows are written.
+  KS_ON_LANE void write_extra(int k, int i, float feature) const { write_at(this_lane(), k, kRow + i, feature); }
 
  private:
   KS_ON_LANE void put(int i, float feature) const { batches[this_lane() * kBatch + i % kBatch] = feature; }
@@ -145,8 +137,10 @@ struct FeatureColumns {
     sync_warp();
   }
   KS_ON_LANE void write_one(int lane, int k, int i, int n) const {
-    const float feature = batches[lane * kBatch + n];
-    const int64_t at = ((first + lane) * launch.slots + k) * (kRow + extra_columns(launch)) + i + n;
+    write_at(lane, k, i + n, batches[lane * kBatch + n]);
+  }
+  KS_ON_LANE void write_at(int lane, int k, int i, float feature) const {
+    const int64_t at = ((first + lane) * launch.slots + k) * (kRow + extra_columns(launch)) + i;
     launch.final_observation[at] = feature;
     if (copied >> lane & 1) launch.observation[at] = feature;
   }

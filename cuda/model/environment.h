@@ -42,8 +42,7 @@ struct FeatureRows {
   }
   KS_ON_THREAD void write_own(int i, float feature) const { write(i, feature); }
   KS_ON_THREAD void end_slot(int) const {}
-  KS_ON_THREAD void write_extra(int i, float feature) const { write(kRow + i, feature); }
-  KS_ON_THREAD void end_extras(int, int) const {}
+  KS_ON_THREAD void write_extra(int, int i, float feature) const { write(kRow + i, feature); }
 };
 
 // A Market is a MarketNumbers with launch, m, p, levels, volume, trades and regime, with mark(), stopped() and write_fills(row),
@@ -145,13 +144,10 @@ struct ThreadEnvironment : Market {
       if constexpr (Market::kQueues)
         for (int side = 0; side < 2; ++side) rows.write_own(kObservation + side, feature_of(queue_ratio(this->ahead(k, side))));
       rows.end_slot(k);
-      if (const int columns = extra_columns(launch)) {
-        int column = 0;
+      int column = 0;
 #pragma unroll
-        for (int i = 0; i < kExtras; ++i)
-          if (has_extra(launch, i)) rows.write_extra(column++, feature_of(extra_ratio(launch, first_row() + k, view, i)));
-        rows.end_extras(k, columns);
-      }
+      for (int i = 0; i < kExtras; ++i)
+        if (has_extra(launch, i)) rows.write_extra(k, column++, feature_of(extra_ratio(launch, first_row() + k, view, i)));
     }
   }
 

@@ -42,10 +42,8 @@ KS_RULE int lane_ints(int levels, int room, int extras) {
 }
 
 // With a market on the clock per lane, in ints per warp: a bit per tick and side, and a row of 16 bits per tick, or in a call
-// of 32 bits, with two more for what waits. An environment's has features besides, a third of an observation at a time, then
-// its extra columns.
+// of 32 bits, with two more for what waits. An environment's has features besides, a third of an observation at a time.
 constexpr int kFeatureBatch = (kObservation + kQueueFeatures) / 3;
-static_assert(kExtras <= kFeatureBatch, "extra columns are a batch of their own");
 
 KS_RULE int event_ints(int levels, bool continuous, bool environment) {
   const int words = words_of_bits(levels, 32), features = environment ? kFeatureBatch : 0;

@@ -226,7 +226,8 @@ KS_RULE double money_against(const Account& before, const Account& after, int64_
 KS_RULE double execution_reward(const TaskParams& task, const Decision& d) {
   const double block = (double)task.block_qty;
   double reward = 0.0;
-  if (task.execution_reward != kExecutionRewardTerminal) reward = money_against(d.before, d.after, d.arrival2);
+  if (task.execution_reward == kExecutionRewardEdge) reward = money_against(d.before, d.after, d.value2);
+  else if (task.execution_reward != kExecutionRewardTerminal) reward = money_against(d.before, d.after, d.arrival2);
   else if (d.ends) reward = money_against(Account{0, 0, 0}, d.after, d.arrival2);
   if (d.ends) reward = reward - task.leftover_penalty * (double)d.remaining;
   reward = reward / block;

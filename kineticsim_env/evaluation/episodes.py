@@ -128,7 +128,8 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
                 break
             over = tensors["done"].clone()
             if left and bool(over.any()):  # such markets must start anew to take further steps, which do not count
-                observation, _ = envs.reset(options={"reset_mask": over})
+                mask = over.cpu().numpy() if isinstance(observation, np.ndarray) else over  # as wrappers have made it
+                observation, _ = envs.reset(options={"reset_mask": mask})
                 players.begin(over)
     if bool(alive.any()):
         pnl = torch.where(alive, settle(core, alive, total, lambda: simulator), pnl)

@@ -35,7 +35,7 @@ from kineticsim_env.policies.executors import (
     TimeWeighted,
     VolumeWeighted,
 )
-from kineticsim_env.policies.informed import InformedMaker, InformedTrader
+from kineticsim_env.policies.informed import InformedExecutor, InformedMaker, InformedTrader
 from kineticsim_env.policies.makers import (
     AvellanedaStoikov,
     FixedSpread,
@@ -63,6 +63,7 @@ __all__ = [
     "Hold",
     "HugeQuantity",
     "ImmediateExecution",
+    "InformedExecutor",
     "InformedMaker",
     "InformedTrader",
     "LastStep",

@@ -1,4 +1,4 @@
-"""Scripted policies that see the fundamental price, upper marks of tables: one that quotes, one that trades.
+"""Scripted policies that see the fundamental price, upper marks of tables: who quotes, who trades, who has a block.
 
 Their environments are made with `see_fundamental=True`, or they play a fundamental learner (`parallel_env`). A policy's
 `place` says where the observation has "fundamental price less mid": `LAST`, the last column, where no other columns and
@@ -14,16 +14,20 @@ import torch
 
 from kineticsim_env.policies.base import (
     OWN,
+    SIDE,
     ScriptedPolicy,
     at_least,
+    decisions_left,
     inventory_in,
     maker_action,
+    order_action,
+    remaining_of,
     trade_action,
     unsquash,
     whole_from,
 )
 from kineticsim_env.runtime.values import check_count, check_number
-from kineticsim_env.tasks.base import ForProfit
+from kineticsim_env.tasks.base import ForBlocks, ForProfit
 
 LAST, OF_ROLE = -1, OWN + 6
 
@@ -119,3 +123,41 @@ class InformedTrader(ScriptedPolicy):
         units = wanted - held
         reach = torch.where(opens, gap.abs() - self.threshold, self.ticks).clamp(max=self.ticks)
         return trade_action(self.task, units, reach)
+
+
+@dataclasses.dataclass(frozen=True)
+class InformedExecutor(ScriptedPolicy):
+    """Takes what is there while the price is good, and waits behind the mid while it is not.
+
+    With `gap = side * (fundamental - mid)` in ticks, side 1 for a buy and -1 for a sale, its order is for all that is
+    left of the block, `ticks` through the mid where `gap > threshold` and in the last `urgent` decisions, else `waits`.
+
+    Attributes:
+        task: The task.
+        threshold: Ticks.
+        ticks: How far through the mid its orders go while the price is good.
+        waits: How far while it is not; negative ones wait on their own side of the mid.
+        urgent: Decisions before the deadline in which it no longer waits.
+        place: Where the observation has the fundamental price less the mid.
+    """
+
+    task: Any
+    threshold: float = 2.0
+    ticks: float = 2.0
+    waits: float = -3.0
+    urgent: int = 1
+    place: int = LAST
+
+    _reads = ForBlocks
+    _checks = {
+        "threshold": check_number,
+        "ticks": check_number,
+        "waits": check_number,
+        "urgent": whole_from(0),
+        "place": _place,
+    }
+
+    def _act(self, observation: torch.Tensor) -> torch.Tensor:
+        gap = observation[:, SIDE] * _seen(self.place, observation)
+        now = (gap > self.threshold) | (decisions_left(self.task, observation) <= self.urgent)
+        return order_action(self.task, torch.where(now, self.ticks, self.waits), remaining_of(self.task, observation))

@@ -81,7 +81,8 @@ class TradingTask(ForProfit, Task):
       fills with others count: a learner's own orders never trade with each other.
 
     All are divided by `reward_scale`. A mark at the mid can be moved by the one who is marked at it; the fundamental
-    price cannot. Nobody knows it in a real market, and no observation has it: it is there to train by.
+    price cannot. Nobody knows it in a real market, and no observation has it unless it is asked to: it is there to
+    train by.
 
     ## Starting State
 

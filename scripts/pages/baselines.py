@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import flatdim
 
-from kineticsim_env import MarketConfig, run_seed
+from kineticsim_env import MarketConfig, policies, run_seed
 from kineticsim_env.engines import ENGINES, choose_engine
 from kineticsim_env.evaluation import (
     HELD_OUT_SEED,
@@ -44,7 +44,6 @@ from kineticsim_env.evaluation import (
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.runtime.options import Parser, exit_code, number, whole
 from kineticsim_env.studies import plots
-from scripts.pages.baselines_rules import GRIDS, told
 from scripts.pages.baselines_text import draw, page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +59,20 @@ from ppo_comparison import keep_best, machine_name  # noqa: E402
 NAME = "baselines"
 LEARNERS: dict[str, Any] = {"MarketMaking": ppo_fast.Args, "Execution": ppo_executor.Args, "Trading": ppo_trader.Args}
 PARTS = tuple(f"{task}:{preset}" for preset in ("news", "trading") for task in LEARNERS)
+INFORMED: dict[str, tuple[Any, dict[str, list]]] = {  # who is told the fundamental price, and what to try
+    "MarketMaking": (
+        policies.InformedMaker,
+        {"half_spread": [0, 1, 2, 4], "margin": [1, 2, 3, 4], "skew": [0.0, 0.06]},
+    ),
+    "Execution": (
+        policies.InformedExecutor,
+        {"threshold": [0, 2, 4], "ticks": [-2, 0, 2, 4], "waits": [-8, -5, -3], "urgent": [1, 10]},
+    ),
+    "Trading": (
+        policies.InformedTrader,
+        {"threshold": [0.5, 1, 2, 4], "position": [40], "ticks": [-4, -2, 0, 2, 4, 10]},
+    ),
+}
 LEARNED, STACKED = "PPO", "PPO stacked"  # rows of them are of one seed each
 LINEAR = {"linear": False, "linear, sizes too": True}  # whether it sees the sizes of moves
 
@@ -117,9 +130,9 @@ class Part:
         self.scripted()
         self.compare()
 
-    def training(self, markets: int) -> Any:
+    def training(self, markets: int, **settings: Any) -> Any:
         """Return an environment of the training seeds' warm starts, for `evaluate`."""
-        return evaluation_env(markets, self.task, **self.market, **tune.TRAINING)
+        return evaluation_env(markets, self.task, **self.market, **tune.TRAINING, **settings)
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
@@ -139,14 +152,11 @@ class Part:
 
     def informed(self) -> tuple[Evaluation, dict[str, Any]]:
         """Fit the policy that is told the fundamental price on training seeds, and play it."""
-        envs = self.training(self.options.fitted)
-
-        def make(task: Any, **parameters: Any) -> Any:
-            return told(envs, self.task, **parameters)
-
-        best, rows = grid_search(make, GRIDS[self.task], envs, tune.SEED)
+        make, grid = INFORMED[self.task]
+        best, rows = grid_search(make, grid, self.training(self.options.fitted, see_fundamental=True), tune.SEED)
+        told = evaluation_env(self.options.episodes, self.task, see_fundamental=True, **self.market)
+        played = evaluate(make(told.core.task, **best), told, HELD_OUT_SEED)
         said = ", ".join(f"{name}={value}" for name, value in best.items())
-        played = evaluate(told(self.held_out, self.task, **best), self.held_out, HELD_OUT_SEED)
         return played, {"note": f"{said} (best of {len(rows)})", "parameters": best}
 
     def linear(self, sizes: bool) -> tuple[Evaluation, dict[str, Any]]:

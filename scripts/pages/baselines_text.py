@@ -141,9 +141,8 @@ WHO = """## Who plays
   function of them has.
 - **PPO**: `examples/ppo_fast.py` with its settings for the market; of each seed the networks that were best at an
   evaluation in training, on other seeds. Its figure is the mean over training seeds, market by market.
-- **informed**: scripted, and told the fundamental price; parameters are the best of a grid on training seeds. A maker
-  shows no bid above that price and no ask below it; a trader is long below it and short above it; an executor takes
-  what is there while the price is good, and waits while it is not.
+- **informed**: `InformedMaker`, `InformedExecutor` and `InformedTrader`, scripted policies that see the fundamental
+  price; their parameters are the best of a grid on training seeds.
 
 Money is **liquidated PnL** of an episode in ticks x units; of executors what they made against the arrival price in
 ticks per unit of the block. ± is half of a 95% confidence interval over held-out episodes; leads are paired, episode by

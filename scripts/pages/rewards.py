@@ -47,11 +47,11 @@ def figures(task: str, training: Played, held_out: Played) -> dict[str, Any]:
         row = {"reward": name[0], "mark": name[1], "score": plain(judge(training, held_out, name))}
         if name in held_out.risk:
             row["adjusted"] = plain(judge(training, held_out, name, adjusted=True))
-        rewards.append(row | {"returns": held_out.returns[name].mean(1).tolist()})
+        rewards.append(row | {"returns": held_out.returns[name].mean(1).round(3).tolist()})
     wanted = int(training.score.mean(1).argmax())
     return {
         "rewards": rewards,
-        "scores": held_out.score.mean(1).tolist(),
+        "scores": held_out.score.mean(1).round(3).tolist(),
         "best": {"policy": grid[wanted], "earns": float(held_out.score[wanted].mean())},
     }
 
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_folder("--output", options.output)
     found = json.loads(options.results.read_text()) if options.results else measure(options)
     with replacing(options.output / f"{NAME}.json") as part:
-        part.write_text(json.dumps(found, indent=1) + "\n")
+        part.write_text(json.dumps(found) + "\n")
     (options.output / "images").mkdir(exist_ok=True)
     draw(options.output / "images" / f"{NAME}.png", found)
     learned = json.loads(LEARNING.read_text()) if LEARNING.exists() else None

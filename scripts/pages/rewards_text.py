@@ -35,16 +35,14 @@ def page(found: Figures, learned: Figures | None) -> str:
 <!-- Written by `{found["command"]}`; edit scripts/pages/rewards_text.py instead. -->
 
 A learner maximises the sum of its rewards, its *return*; what it is judged by is the *score*: liquidated PnL, the
-money
-that is left when all it holds has been unwound through the market, or of an executor the implementation shortfall of
-its block. Where the two rank policies differently, a better learner need not be a better maker. Here grids of fixed
-policies play the same markets, and every built-in reward is held to the score.
+money that is left when all it holds has been unwound through the market, or of an executor the implementation
+shortfall of its block. Where the two rank policies differently, a better learner need not be a better maker. Here
+grids of fixed policies play the same markets, and every built-in reward is held to the score.
 
 ## The defaults
 
 The default reward of makers, traders and momentum learners is `reward="edge"`: what the trades of a decision made
-against the
-fundamental price after it, less fees. That of executors is `reward="shortfall"`.
+against the fundamental price after it, less fees. That of executors is `reward="shortfall"`.
 
 {_defaults(markets)}
 
@@ -52,61 +50,48 @@ fundamental price after it, less fees. That of executors is `reward="shortfall"`
 
 ![mean return against mean liquidated PnL](images/rewards.png)
 
-**Why the edge.** Rewards "pnl" at the fundamental price add up to cash less fees and the last inventory at that
-price. They are
-two parts: what trades made against the price after them, which is the edge, and what inventory held before gained or
-lost as
-the price moved. The fundamental price walks and jumps up as often as down, whatever was before, and nobody is
-told beforehand. So the second part is 0 in the mean, whatever the policy: it is noise. The
-edge has the mean of "pnl" without it, and the policies that it pays best are those that earn most. This holds for the
-fundamental price alone: a mid moves back after it was pushed, so leaving out what is held while it does would pay
-for pushing it.
-That is why `mark` has no part in the edge.
+**Why the edge.** Rewards "pnl" at the fundamental price add up to cash less fees and the last inventory at that price.
+They are two parts: what trades made against the price after them, which is the edge, and what inventory held before
+gained or lost as the price moved. The fundamental price walks and jumps up as often as down, whatever was before, and
+nobody is told beforehand. So the second part is 0 in the mean, whatever the policy: it is noise. The edge has the mean
+of "pnl" without it, and the policies that it pays best are those that earn most. This holds for the fundamental price
+alone: a mid moves back after it was pushed, so leaving out what is held while it does would pay for pushing it. That
+is why `mark` has no part in the edge.
 
 **What is missing to liquidated PnL** is the cost of unwinding the last inventory. {_unwinding(markets)} Nothing is
-charged
-for it at the end of an episode, as it moves no ranking here.
+charged for it at the end of an episode, as it moves no ranking here.
 
-**What it takes to know this reward.** The fundamental price is the simulation's own, and in a real market nobody
-could compute
-this reward: it is there to train by. No observation has it, so a policy that was trained by it needs to know nothing
-of
-it. It says at once what a fill was worth, where a mid would say so later and less surely, and nobody can move it.
-With
-`reward="pnl"` and `mark="mid"` a reward is of public numbers, and {_mid(markets)}; but a mid can be pushed, which
-pays where
-inventory may be large ([attacks](attacks.md)). With `mark="liquidation"` a position costs the whole of its unwinding
-at
-once, in the decision that takes it.
+**What it takes to know this reward.** The fundamental price is the simulation's own, and in a real market nobody could
+compute this reward: it is there to train by. No observation has it unless it is asked for, so a policy that was
+trained by it needs to know nothing of it. It says at once what a fill was worth, where a mid would say so later and
+less surely, and nobody can move it. With `reward="pnl"` and `mark="mid"` a reward is of public numbers, and
+{_mid(markets)}; but a mid can be pushed, which pays where inventory may be large ([attacks](attacks.md)). With
+`mark="liquidation"` a position costs the whole of its unwinding at once, in the decision that takes it.
 
-**Who is averse to risk** takes `reward="inventory"`, [below](#rewards-with-a-risk-term): the edge, like the score,
-has no price for it.
+**Who is averse to risk** takes `reward="inventory"`, [below](#rewards-with-a-risk-term): the edge, like the score, has
+no price for it.
 
-The former default was `reward="inventory"` at the fundamental price, with `inventory_penalty=0.01` of makers and
-many learners
-and 0.002 of traders; `reward="inventory"` is the way back. {_former(markets)}
+The former default was `reward="inventory"` at the fundamental price, with `inventory_penalty=0.01` of makers and many
+learners and 0.002 of traders; `reward="inventory"` is the way back. {_former(markets)}
 
 ## What was measured
 
 One episode of every policy in {found["markets"]:,} markets on held-out seeds, with the tasks' default limits and
-without fees, in
-the presets `news`, `continuous` and `trading`; then inventory is unwound. Policies are combinations of
+without fees, in the presets `news`, `continuous` and `trading`; then inventory is unwound. Policies are combinations
+of
 
-- makers, {len(policies_of("MarketMaking"))}: {_grid("MarketMaking")}; the skew moves both quotes by so many ticks
-per unit held
+- makers, {len(policies_of("MarketMaking"))}: {_grid("MarketMaking")}; the skew moves both quotes by so many ticks per
+unit held
 - traders, {len(policies_of("Trading"))}: {_grid("Trading")}; with the mid's recent moves (1) or against them (-1), as
 `MomentumTrader` and `MeanReversionTrader`
-- executors, {len(policies_of("Execution"))}: {_grid("Execution")}; so many units in every decision until the block
-is done, so many ticks
-through the mid
+- executors, {len(policies_of("Execution"))}: {_grid("Execution")}; so many units in every decision until the block is
+done, so many ticks through the mid
 
 What a reward pays does not change what a fixed policy does, so one play gives all returns. **Agrees** is Spearman's
-rank
-correlation over the policies of a grid, of mean returns with mean scores; in brackets a 95% bootstrap interval over
-markets. **Its best** is the policy that has the highest mean return in as many other markets, and what is in the
-table is
-what that one earns less than the score's best of those other markets earns, on held-out seeds: a paired difference,
-± half of a 95% interval; 0 is the same policy. Money is in ticks x units.
+rank correlation over the policies of a grid, of mean returns with mean scores; in brackets a 95% bootstrap interval
+over markets. **Its best** is the policy that has the highest mean return in as many other markets, and what is in the
+table is what that one earns less than the score's best of those other markets earns, on held-out seeds: a paired
+difference, ± half of a 95% interval; 0 is the same policy. Money is in ticks x units.
 
 {_measured_on(found)}
 
@@ -118,52 +103,40 @@ what that one earns less than the score's best of those other markets earns, on 
 
 {_table(markets, "Trading", "score")}
 
-- **`inventory`** ranks by money as long as its penalty is small beside what is earned. At 0.01, 40 units cost 16
-ticks in
-every decision, more than most makers earn in one.
+- **`inventory`** ranks by money as long as its penalty is small beside what is earned. At 0.01, 40 units cost 16 ticks
+in every decision, more than most makers earn in one.
 - **`asymmetric`** takes off {DAMPENING:g} of what inventory gained and leaves its losses in full (Spooner et al.
-2018).
-Every unit held costs then, the more the more a price moves, whether it moves for or against it. At the mid that is
-most, as a mid moves back and forth; the more it does, the less the return says about money.
+2018). Every unit held costs then, the more the more a price moves, whether it moves for or against it. At the mid that
+is most, as a mid moves back and forth; the more it does, the less the return says about money.
 - **`per_unit`** is profit per unit at stake ({IDLE:g} less where nothing is filled), and prefers small quotes that
-earn
-more per unit to large ones that earn more.
+earn more per unit to large ones that earn more.
 - **`pnl`** ranks as the score does at every mark, and is hard to learn from, [below](#does-it-train).
 - **`liquidation`** counts the whole cost of unwinding at once against the resting book. It ranks nearly as well;
-policies
-that end with more inventory are ranked lower than their score, as unwinding in pieces is cheaper.
+policies that end with more inventory are ranked lower than their score, as unwinding in pieces is cheaper.
 
 ## Executors
 
 Per unit of the block, in ticks. The rewards of `shortfall` add up to minus the implementation shortfall, and
-`terminal` is
-the same at the end, so both rank as the score does whatever the market is.
+`terminal` is the same at the end, so both rank as the score does whatever the market is.
 
 {_table(markets, "Execution", "score")}
 
 ## Rewards with a risk term
 
 A reward that takes something off for risk is not meant to rank by money alone. What it should rank by is the money
-less what it
-takes off: liquidated PnL less the sum of its own risk term over the episode.
+less what it takes off: liquidated PnL less the sum of its own risk term over the episode.
 
 - `inventory`: `PnL - inventory_penalty * sum of inventory^2`, the running penalty of Cartea, Jaimungal and Penalva
-(2015,
-"Algorithmic and high-frequency trading", chapter 10). A maker of constant risk aversion gamma in a price of variance
-sigma^2 per
-decision has `gamma * sigma^2 / 2` as its penalty, in the mean-variance form of Gueant (2017, "Optimal market
-making"), so the
-penalty is a price of risk, in money.
+(2015, "Algorithmic and high-frequency trading", chapter 10). A maker of constant risk aversion gamma in a price of
+variance sigma^2 per decision has `gamma * sigma^2 / 2` as its penalty, in the mean-variance form of Gueant (2017,
+"Optimal market making"), so the penalty is a price of risk, in money.
 - `asymmetric`: PnL less the dampened share of gains of inventory (Spooner, Fearnley, Savani and Koukorinis 2018,
-"Market making via
-reinforcement learning").
+"Market making via reinforcement learning").
 - `risk_averse`: the shortfall and `risk_aversion` ({RISK_AVERSION:g}) times the squared share that is left in every
-decision (Almgren
-and Chriss 2000).
+decision (Almgren and Chriss 2000).
 
-This way of counting adds no free parameter: the same term is in both, and what is left to disagree about is the end
-of the
-episode. A variance over episodes would need a weight of its own, and is no sum of rewards.
+This way of counting adds no free parameter: the same term is in both, and what is left to disagree about is the end of
+the episode. A variance over episodes would need a weight of its own, and is no sum of rewards.
 
 {_table(markets, "MarketMaking", "adjusted")}
 
@@ -334,7 +307,7 @@ earns, liquidated, in
 
 All are at the fundamental price. "pnl" has the same optimum as the edge, and more noise.
 
-Measured on {learned["date"]} with `{learned["command"]}`, {learned["machine"]}.
+Measured on {learned["date"]} with `{learned["command"]}`, {learned["machine"]}. {learned.get("note", "")}
 """
 
 

@@ -13,7 +13,7 @@ from kineticsim_env.engines.numpy.actions import EXECUTOR, NOISE, remaining
 from kineticsim_env.engines.numpy.state import Markets
 
 REWARD_INVENTORY, REWARD_ASYMMETRIC, REWARD_PER_UNIT, REWARD_EDGE = 1, 2, 3, 4
-EXECUTION_RISK_AVERSE, EXECUTION_TERMINAL = 1, 2
+EXECUTION_RISK_AVERSE, EXECUTION_TERMINAL, EXECUTION_EDGE = 1, 2, 3
 MARK_FUNDAMENTAL, MARK_LIQUIDATION = 0, 2
 
 Account = tuple[Any, ...]  # cash, inventory and fees of a slot, [m] each
@@ -88,12 +88,13 @@ def noise_reward(
 
 
 def execution_reward(m: Markets, task: dict[str, Any], k: int, account: Account, ends: np.ndarray) -> np.ndarray:
-    """The reward [m] of an executor: price improvement on the mid at arrival, per unit of its block."""
+    """The reward [m] of an executor: price improvement on the mid at arrival, or the fundamental price, per unit."""
     rest, block = remaining(m, task, k).astype(np.float64), np.asarray(task["block_qty"], np.float64)
     if task["execution_reward"] == EXECUTION_TERMINAL:
         reward = np.where(ends, money_against(m, k, NOTHING, m.arrival2), 0.0)
     else:
-        reward = money_against(m, k, account, m.arrival2)
+        edge = task["execution_reward"] == EXECUTION_EDGE
+        reward = money_against(m, k, account, 2 * m.fundamental_price if edge else m.arrival2)
     reward = np.where(ends, reward - task["leftover_penalty"] * rest, reward) / block
     if task["execution_reward"] == EXECUTION_RISK_AVERSE:
         share = rest / block
