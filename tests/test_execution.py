@@ -15,6 +15,7 @@ from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask
 from kineticsim_env.tasks.many_learners import slots_of
 
 SMALL = {"preset": "trading", "engine": "cpu", "horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30}
+SMALL |= {"reward": "shortfall"}  # what can be done by hand from fills and prices
 HOLD = np.array([0, -1], np.float32)
 both_engines = pytest.mark.parametrize("engine", ["cpu", "numpy"])
 
@@ -25,7 +26,8 @@ def make(num_envs=4, **kwargs):
 
 def make_core(roles, num_markets=1, engine="cpu", config=None, auctions=1, **task):
     """An `EnvCore` with executors and others in one market."""
-    task_settings = ManyLearnersTask(**{"horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30, **task})
+    own = {"horizon": 12, "bank_size": 16, "warmup": 20, "block_qty": 30, "execution_reward": "shortfall"}
+    task_settings = ManyLearnersTask(**{**own, **task})
     settings = EnvSettings(config, engine=engine, autoreset_mode="disabled", stagger=False, auctions_per_step=auctions)
     return EnvCore(num_markets, task_settings, roles, slots_of(tuple(roles)), settings)
 

@@ -234,7 +234,7 @@ def test_opponents_of_the_learners_role_see_its_features(engine, mode):
     with_features = {"features": {"maker": features}}
     hands = [ByHand(40 + m, {"maker": 2, "trader": 1}, list(given.values()), **with_features) for m in range(MARKETS)]
     assert_played_by_hand(envs, hands, draw((MARKETS, 4)), mode)
-    assert envs.single_observation_space.shape == (39 + 2,)  # behind those of continuous trading
+    assert envs.single_observation_space.shape == (37 + 2,)
 
 
 @pytest.mark.parametrize("mode", MODES)
