@@ -62,10 +62,9 @@ enum Reference { kReferenceMid = 0, kReferenceFundamental = 1 };
 enum Arrivals { kArrivalsEach = 0, kArrivalsClock = 1 };
 enum Mechanism { kMechanismCall = 0, kMechanismContinuous = 1 };
 enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4, kRoleFundamental = 5 };
-// Columns of an observation behind all others, in this order, of which an environment has those it asks for. A further one is
-// a number here (and kExtras), a case of extra_ratio (model/tasks.h) and of EXTRAS (engines/numpy/observations.py), and its least value
-// in EXTRAS (tasks/base.py).
-// From kExtraHorizon on they are settings of the task that differ, in the order of enum TaskValue.
+// Columns of an observation behind all others, in this order, of which an environment has those it asks for. From kExtraHorizon
+// on they are settings of the task that differ, in the order of enum TaskValue. A further one is a number here (and kExtras), a
+// case of extra_ratio (model/tasks.h) and of EXTRAS (engines/numpy/observations.py), and its least value in EXTRAS (tasks/base.py).
 enum Extra {
   kExtraFundamental = 0, kExtraHorizon = 1, kExtraMaxQty = 2, kExtraInventoryLimit = 3, kExtraMaxTarget = 4, kExtraBlockQty = 5,
   kExtraInitialInventory = 6, kExtraInventoryPenalty = 7, kExtraIdlePenalty = 8, kExtraRiskAversion = 9,
