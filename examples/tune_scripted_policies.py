@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tyro
 
 from kineticsim_env import MarketConfig, policies, run_seed
@@ -109,7 +110,9 @@ def grids(task: str, preset: str) -> dict[str, tuple[Any, dict[str, list]]]:
 
 def market_of(envs: Any) -> dict[str, Any]:
     """Return what the results of scripted policies depend on: the market, and the task without its rewards."""
-    here = {**vars(envs.simulator.config), **vars(envs.core.task), "auctions_per_step": envs.core.auctions_per_step}
+    task = envs.core.task
+    settings = {field.name: getattr(task, field.name) for field in dataclasses.fields(task) if field.init} | task.each
+    here = {**vars(envs.simulator.config), **settings, "auctions_per_step": envs.core.auctions_per_step}
     return {name: value for name, value in here.items() if name not in (*PAYMENT, "execution_reward")}
 
 
@@ -157,7 +160,8 @@ def load(task: str, envs: Any, path: Path = FOUND, market: tuple[str, Sequence[s
     command = command_of(*market)
     try:
         found = json.loads(path.read_text())[entry_of(task, *market)]
-        here, defaults = (json.loads(json.dumps(part)) for part in (market_of(envs), MarketConfig().to_dict()))
+        parts = market_of(envs), MarketConfig().to_dict() | dataclasses.asdict(type(envs.core.task)())
+        here, defaults = (json.loads(json.dumps(part, default=np.ndarray.tolist)) for part in parts)
         # A field that the file does not name came after it, and is at its default there.
         there = {name: defaults[name] for name in here if name in defaults} | found["market"]
         changed = [name for name in {**there, **here} if here.get(name, "absent") != there.get(name, "absent")]

@@ -33,7 +33,7 @@ def extreme_environment(engine, window, values=VALUES, **levers):
         num_levels=LEVELS, init_price=16, num_agents=12, noise=0.25, momentum=0.5, maker=0.0, fundamental=0.25,
         window=window, market_order_prob=0.2, **levers,
     )  # fmt: skip
-    task = ManyLearnersTask(horizon=9, bank_size=0, warmup=0, mark="mid")
+    task = ManyLearnersTask(horizon=9, bank_size=0, warmup=0, reward="inventory", mark="mid")  # of no fundamental price
     kwargs = {"slots": slots_of(("trader",)), "autoreset_mode": "next_step", "stagger": False, "auctions_per_step": 1}
     [core] = make_cores((config, len(cases), task, ["trader"]), kwargs, (engine,))
     core.reset(3)

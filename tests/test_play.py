@@ -213,7 +213,7 @@ def test_a_block_is_paid_for_in_full(keys):
     game = Game("execution", seed=5, horizon=30)
     press(game, keys)
     found = liquidated(game.result())
-    env = gym.make("KineticSim/Execution-v0", horizon=30, warm_seed=HELD_OUT_WARM_SEED)
+    env = gym.make("KineticSim/Execution-v0", horizon=30, reward="shortfall", warm_seed=HELD_OUT_WARM_SEED)
     env.reset(seed=5)
     total, done = 0.0, False
     actions = iter([[0.4, 1.0]] * 200 if "up" in keys else [[0.0, 1.0]] * keys.count("n"))

@@ -135,7 +135,7 @@ def test_a_stale_file_is_refused_with_the_command_to_run(tune, found, tmp_path):
         return str(caught.value)
 
     assert "another cancel_prob;" in refusal(lambda entry: entry["market"].update(cancel_prob=0.3))
-    assert "another horizon;" in refusal(lambda entry: entry["market"].pop("horizon"))
+    assert "another horizon;" in refusal(lambda entry: entry["market"].update(horizon=20))
     assert "another gone;" in refusal(lambda entry: entry["market"].update(gone=None))
     assert "another fixed spread;" in refusal(lambda entry: entry["policies"].pop("fixed spread"))
     stoikov = "Avellaneda-Stoikov"
