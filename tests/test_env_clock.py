@@ -214,7 +214,7 @@ def test_rows_are_longer_under_continuous_trading_only(role, engine):
         assert seen.shape == (4, 1, 37 if mechanism == "call" else 39)
         assert mechanism == "call" or ahead > 0
         space = core.observation_space(role)
-        size = {"call": 37 if role in ("maker", "executor") else 36, "continuous": 39}[mechanism]
+        size = {"call": 37 if role in ("maker", "executor", "fundamental") else 36, "continuous": 39}[mechanism]
         assert space.shape == (size,) and core.seen("observation", role, 0).shape == (4, size)
         assert space.contains(seen[0, 0, :size].numpy())
 

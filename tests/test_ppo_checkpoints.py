@@ -153,7 +153,7 @@ def test_foreign_files_are_refused(checkpoints, trainer, tmp_path):
         ({"num_envs": 16}, "was made with --num-envs 8, and here is --num-envs 16"),
         ({"num_steps": 32}, "was made with --num-steps 16, and here is --num-steps 32"),
         ({"seed": 2}, "was made with --seed 1, and here is --seed 2"),
-        ({"reward": "pnl"}, "was made with --reward inventory, and here is --reward pnl"),
+        ({"reward": "pnl"}, "was made with --reward edge, and here is --reward pnl"),
     ],
 )
 def test_a_run_goes_on_as_it_was_started(changes, said, ppo, tmp_path):  # noqa: F811

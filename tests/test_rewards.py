@@ -28,7 +28,7 @@ def small(monkeypatch):
 def test_all_roles_have_one_default():
     for task in (MarketMakingTask(), TradingTask(), ManyLearnersTask()):
         assert (task.reward, task.mark) == ("edge", "fundamental")
-    assert ExecutionTask().reward == ManyLearnersTask().execution_reward == "edge"
+    assert ExecutionTask().reward == ManyLearnersTask().execution_reward == "shortfall"
 
 
 @pytest.mark.parametrize("preset", ["trading", "news"])

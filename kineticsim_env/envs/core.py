@@ -284,7 +284,8 @@ class EnvCore:
         values = TaskValues(
             task, self.roles, self.simulator.num_markets, drawn, like=self.values, others=self._others(task)
         )
-        check_targets(values.task, self.roles, values.task.market_config(settings.config))
+        if drawn:
+            check_targets(values.task, self.roles, values.task.market_config(settings.config))
         return values
 
     def _fill_values(self) -> None:

@@ -73,15 +73,15 @@ class ExecutionTask(ForBlocks, Task):
     In ticks per unit of the whole block, so that blocks of any size compare. The arrival price is the mid when the
     episode began (Perold 1988, "The implementation shortfall"):
 
-    - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees,
-      divided by `block_qty`. That price moves up and down alike, so for a block that is done in full the mean of an
-      episode is that of `"shortfall"` but for a constant, with less noise (docs/rewards.md). No observation has that
-      price: it is there to train by.
-    - `reward="shortfall"`: what the decision's trades made against the arrival price, less fees, divided by
+    - `reward="shortfall"` (default): what the decision's trades made against the arrival price, less fees, divided by
       `block_qty`. The rewards of an episode sum to minus the implementation shortfall of the block.
     - `reward="risk_averse"`: less `risk_aversion` times the squared share of the block that is left, at every decision,
       the running cost of waiting in Almgren and Chriss (2000).
     - `reward="terminal"`: 0, and at the end the whole of `"shortfall"`.
+    - `reward="edge"`: what the decision's trades made against the fundamental price after it, less fees, divided by
+      `block_qty`. That price moves up and down alike, so for a block that is done in full the mean of an episode is
+      that of `"shortfall"` but for a constant, with less noise: PPO learns more from it (docs/baselines.md). No
+      observation has that price: it is there to train by.
 
     What even the forced auctions leave undone (the other side has to be empty for that) costs `leftover_penalty` ticks
     per unit. All are divided by `reward_scale`.
@@ -110,7 +110,7 @@ class ExecutionTask(ForBlocks, Task):
     | `action_type` | str | `"continuous"` | or `"discrete"` |
     | `max_offset` | int | 10 | ticks from the mid that a continuous action reaches |
     | `max_qty` | int | 8 | largest order, units |
-    | `reward` | str | `"edge"` | or `"shortfall"`, `"risk_averse"`, `"terminal"` |
+    | `reward` | str | `"shortfall"` | or `"risk_averse"`, `"terminal"`, `"edge"` |
     | `risk_aversion` | float | 0.05 | ticks per decision with the whole block left |
     | `leftover_penalty` | float | 10 | ticks per unit that even the forced auctions leave |
     | `reward_scale` | float | 1 | what rewards are divided by |
@@ -144,7 +144,7 @@ class ExecutionTask(ForBlocks, Task):
     replaceable: ClassVar[str | None] = "noise"
 
     horizon: int = 100
-    reward: str = "edge"
+    reward: str = "shortfall"
     reward_scale: float = 1.0
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ class ManyLearnersTask(ForProfit, ForBlocks, Task):
     | `max_target` | 40 | noise | most that one has to trade in an episode |
     | `leftover_penalty` | 10 | noise, executor | ticks per unit left untraded |
     | `side`, `block_qty`, `forced_qty`, `risk_aversion` | as in `ExecutionTask`, but blocks of 40 | executor | |
-    | `execution_reward` | `"edge"` | executor | the `reward` of `ExecutionTask` |
+    | `execution_reward` | `"shortfall"` | executor | the `reward` of `ExecutionTask` |
 
     Numbers of sizes, blocks, targets and penalties, and `initial_inventory`, may be arrays, `[K]` per learner or
     `[M, K]`; `horizon` and `inventory_limit` `[M]`. Observations then end with a column for each that differs.
@@ -36,7 +36,7 @@ class ManyLearnersTask(ForProfit, ForBlocks, Task):
 
     block_qty: int = 40
     max_target: int = 40
-    execution_reward: str = "edge"
+    execution_reward: str = "shortfall"
 
     def __post_init__(self) -> None:
         """Check every field, and that forced orders are within its limits."""

@@ -156,9 +156,9 @@ POLICIES = [name for name in policies.__all__ if inspect.isclass(getattr(policie
 def task_of_policy(name: str) -> str:
     """Return the task that a scripted policy is for."""
     kind = getattr(policies, name)
-    if name.startswith("Executor"):
+    if "Executor" in name:
         return "Execution"
-    if name.startswith("Trader"):
+    if "Trader" in name:
         return "Trading"
     return _TASK_OF.get(kind.__module__.rsplit(".", 1)[-1], "MarketMaking")
 

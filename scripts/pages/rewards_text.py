@@ -41,8 +41,9 @@ grids of fixed policies play the same markets, and every built-in reward is held
 
 ## The defaults
 
-The default reward is `reward="edge"`: what the trades of a decision made against the fundamental price after it, less
-fees; of executors per unit of the block.
+The default reward of makers, traders and momentum learners is `reward="edge"`: what the trades of a decision made
+against the fundamental price after it, less fees. That of executors is `reward="shortfall"`; `examples/ppo_executor.py`
+trains on their edge, which has less noise.
 
 {_defaults(markets)}
 
