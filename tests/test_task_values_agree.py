@@ -30,6 +30,8 @@ def varied(draw, base):
     names = draw(st.lists(st.sampled_from([*VALUES, "inventory_limit"]), min_size=1, unique=True))
     drawn = names[: len(names) // 2] if kwargs["randomise"] else []
     arrays = {}
+    if kwargs["randomise"]:  # with which a field of the config has one value for all markets
+        names = [name for name in names if name != "inventory_limit" or name in drawn]
     for name in names[len(drawn) :]:
         shape = (markets, len(roles)) if draw(st.booleans()) else (1, len(roles))
         if name in OF_MARKETS:
@@ -71,15 +73,16 @@ def test_kernels_of_one_slot_agree(twice, kernel, environment):
     check_cores_agree(twice(kernel, lambda: make_cores(*environment[:2], ("cpu",))[0]), environment, 0.05)
 
 
+# Few, as nearly every one has columns, and so a kernel, of its own.
 @pytest.mark.gpu
-@settings(max_examples=40)
+@settings(max_examples=8)
 @given(varied(environments()))
 def test_a_gpu_agrees(environment):
     check_agreement(environment, 0.0, ("cpu", "cuda"))
 
 
 @pytest.mark.gpu
-@settings(max_examples=30)
+@settings(max_examples=8)
 @given(varied(clock_environments()))
 def test_a_gpu_agrees_on_the_clock(environment):
     check_agreement(environment, 0.0, ("cpu", "cuda"))
