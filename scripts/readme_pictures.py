@@ -1,4 +1,4 @@
-"""Draw the pictures of README.md and docs/seeing.md: a market, queues in it, and what makers earn.
+"""Draw pictures of README.md, docs/seeing.md and docs/limitations.md: a market, queues in it, and what makers earn.
 
     python scripts/readme_pictures.py
 
@@ -22,7 +22,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.evaluation import evaluate, evaluation_env
-from kineticsim_env.policies import AvellanedaStoikov, FixedSpread, RandomQuotes, quote_action
+from kineticsim_env.policies import AvellanedaStoikov, QuietQuotes, RandomQuotes, quote_action
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
 from kineticsim_env.studies.plots import save_panels
@@ -32,11 +32,11 @@ IMAGES = ROOT / "docs" / "images"
 # The best parameters on training seeds.
 SEARCHED = json.loads((ROOT / "examples" / "scripted_policies.json").read_text())
 FOUND = SEARCHED[f"MarketMaking, {EnvSettings.preset}"]["policies"]
-FIXED, STOIKOV = (FOUND[name]["parameters"] for name in ("fixed spread", "Avellaneda-Stoikov"))
+QUIET, STOIKOV = (FOUND[name]["parameters"] for name in ("quiet quotes", "Avellaneda-Stoikov"))
 # Okabe and Ito's colours, as in the pictures of a market.
 MAKERS = {
     "quotes at random": (RandomQuotes, "#8a8a8a"),
-    f"fixed spread, {FIXED['half_spread']} ticks": (partial(FixedSpread, **FIXED), "#d55e00"),
+    "quotes that stay away after large moves": (partial(QuietQuotes, **QUIET), "#d55e00"),
     "Avellaneda-Stoikov": (partial(AvellanedaStoikov, **STOIKOV), "#0072b2"),
 }
 
