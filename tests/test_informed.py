@@ -40,6 +40,14 @@ def test_all_that_is_extra_is_known_everywhere():
     assert list(OF_THE_ORACLE) == [layout.ENUMS["Extra"]["fundamental"]]  # the others are settings of the task
 
 
+@pytest.mark.parametrize(
+    "wrong", [1, "fundamental", ("value",), ("horizon", "fundamental"), ("horizon", "horizon"), [[1]]]
+)
+def test_columns_that_there_are_not(wrong):
+    with pytest.raises((TypeError, ValueError), match="^extras: got .*, allowed .* horizon|^extras: got .*'horizon'"):
+        ks.tasks.MarketMakingTask().observation_space("maker", extras=wrong)
+
+
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])
 def test_known_answer(engine):
     """A cold book around 64 and a fundamental price of 70: 12 half ticks above the mid, 12 / (12 + 16)."""

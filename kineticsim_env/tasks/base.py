@@ -17,7 +17,15 @@ from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.values import as_float, check_array, check_choice, check_flag, check_instance, show
+from kineticsim_env.runtime.values import (
+    as_float,
+    check_array,
+    check_choice,
+    check_flag,
+    check_instance,
+    is_one_of,
+    show,
+)
 
 ROLES = tuple(layout.ENUMS["Role"])
 ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
@@ -218,7 +226,16 @@ class Task:
             role: One of `ROLES`.
             queues: Whether trading is continuous, so that quotes have places in queues: `[39]` for all roles.
             extras: Names of `EXTRAS`, in its order: a column for each, behind `[37]` or `[39]` for all roles.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
+        if not isinstance(extras, (tuple, list)):
+            raise TypeError(f"extras: got {show(extras)}, allowed is a tuple of {', '.join(map(repr, EXTRAS))}")
+        if list(extras) != [name for name in EXTRAS if any(is_one_of(extra, (name,)) for extra in extras)]:
+            raise ValueError(
+                f"extras: got {show(extras)}, allowed are, each once and in this order, {', '.join(EXTRAS)}"
+            )
         size = observation_size(check_choice("role", role, ROLES), check_flag("queues", queues), extras)
         low = np.full(size, -1.0, np.float32)
         low[layout.CONSTANTS["kObservation"] :] = 0.0  # what is ahead in a queue is never negative
