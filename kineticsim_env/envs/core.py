@@ -88,7 +88,7 @@ class EnvCore:
             check_targets(task, roles, task.market_config(config))
         self.extras = (*settings.extras, *self.values.names)
         begin = layout.observation_length(config.is_continuous, len(settings.extras))
-        self.task: Any = task.with_columns(self.values.columns(begin))
+        self.task: Any = task._with_columns(self.values.columns(begin))
         self.learners = len(self.roles) - len(settings.seats)
         self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
@@ -355,7 +355,7 @@ class EnvCore:
             task, self.roles, self.simulator.num_markets, drawn, like=self.values, others=self._others(task)
         )
         with Uninterrupted():
-            self.task, self.values = values.task.with_columns(self.task.columns), values
+            self.task, self.values = values.task._with_columns(self.task.columns), values
             if values.rows is not None:
                 for place in (layout.ENUMS["TaskValue"][name] for name in changes if name in MAY_DIFFER):
                     self.tensors["task_values"][..., place] = torch.from_numpy(values.rows[..., place]).to(self.device)

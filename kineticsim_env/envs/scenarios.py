@@ -123,7 +123,7 @@ def draw_task_settings(randomise: Any, task: Task, num_scenarios: int, seed: int
             raise ValueError(f"randomise: got the field {show(key)}, allowed of the task are {allowed}")
         values = choice if is_table else _values(key, choice, check_num_scenarios(num_scenarios), generator)
         try:
-            drawn[name] = task.checked_array(name, values)
+            drawn[name] = task._checked_array(name, values)
         except (TypeError, ValueError) as error:
             raise type(error)(f"randomise: {_OF_TASK}{error}") from error
         if drawn[name].ndim != 1:

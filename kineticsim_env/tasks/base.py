@@ -121,7 +121,7 @@ class Task:
         for name in settings_of(type(self)):
             value = getattr(self, name)
             if name in MAY_DIFFER and _is_array(value):
-                each[name] = self.checked_array(name, value)
+                each[name] = self._checked_array(name, value)
                 value = each[name].flat[np.abs(each[name]).argmax()].item()
                 value = int(value) if name in _INTEGERS else value
             object.__setattr__(self, name, self._checked(name, value))
@@ -131,7 +131,7 @@ class Task:
         """Return a task with some settings changed; those that differ go on to do so."""
         return dataclasses.replace(self, **{**self.each, **changes})
 
-    def with_columns(self, columns: Mapping[str, tuple[int, float]]) -> Self:
+    def _with_columns(self, columns: Mapping[str, tuple[int, float]]) -> Self:
         """Return the same task, of an environment whose observations show some settings in these columns."""
         twin = copy.copy(self)
         object.__setattr__(twin, "columns", columns)
@@ -247,7 +247,7 @@ class Task:
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return CHOICES
 
-    def checked_array(self, name: str, value: Any) -> np.ndarray:
+    def _checked_array(self, name: str, value: Any) -> np.ndarray:
         """Return a setting of each market or learner, float64, of which every number is allowed."""
         found = check_array(name, value, "a number, or an array of numbers")
         array = np.array(found, dtype=np.float64)
