@@ -277,16 +277,19 @@ class EnvCore:
         check_replaced(table, self.simulator.slots)
         return table
 
-    def _values_of(self, randomise: Any, task: Any = None) -> TaskValues:
+    def _values_of(self, randomise: Any) -> TaskValues:
         """Return settings that differ as a table of scenarios draws them, with the columns that there are."""
-        settings, task = self.settings, self.task if task is None else task
-        drawn = draw_task_settings(randomise, task, settings.num_scenarios, settings.scenario_seed)
-        values = TaskValues(
-            task, self.roles, self.simulator.num_markets, drawn, like=self.values, others=self._others(task)
-        )
+        settings = self.settings
+        drawn = draw_task_settings(randomise, self.task, settings.num_scenarios, settings.scenario_seed)
+        values = self._values_like(self.task, drawn)
         if drawn:
             check_targets(values.task, self.roles, values.task.market_config(settings.config))
         return values
+
+    def _values_like(self, task: Any, drawn: Mapping[str, np.ndarray]) -> TaskValues:
+        """Return settings that differ of another task, or drawn otherwise, with the columns that there are."""
+        markets = self.simulator.num_markets
+        return TaskValues(task, self.roles, markets, drawn, like=self.values, others=self._others(task))
 
     def _fill_values(self) -> None:
         """Write what settings that differ are until episodes draw theirs."""
@@ -350,10 +353,7 @@ class EnvCore:
             if name not in CHANGEABLE or not hasattr(self.task, name) or name in self.values.drawn:
                 free = [field for field in CHANGEABLE if hasattr(self.task, field) and field not in self.values.drawn]
                 raise ValueError(f"set_task: got the field {name!r}, allowed are {', '.join(free)}")
-        task, drawn = self.task.replace(**changes), self.values.drawn
-        values = TaskValues(
-            task, self.roles, self.simulator.num_markets, drawn, like=self.values, others=self._others(task)
-        )
+        values = self._values_like(self.task.replace(**changes), self.values.drawn)
         with Uninterrupted():
             self.task, self.values = values.task._with_columns(self.task.columns), values
             if values.rows is not None:

@@ -156,7 +156,7 @@ class Opponents:
         roles, known = ([seat.role for seat in each] for each in (seats, self.seats))
         if roles != known:
             raise ValueError(f"opponents: got slots of the roles {roles}, allowed is {known}: markets keep their slots")
-        former = [policy for seat in self.seats for policy in seat.policies]
+        former = self._policies()
         self._seat(seats)
         self.drawn.copy_(torch.where(self.drawn < self._counts, self.drawn, self._draw()))
         everywhere = torch.ones_like(self._episode, dtype=torch.bool)
