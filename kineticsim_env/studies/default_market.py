@@ -16,7 +16,7 @@ import torch
 from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluation_env, liquidate
-from kineticsim_env.policies.base import inventory_in, maker_action, mid_changes, trade_action
+from kineticsim_env.policies.base import inventory_in, maker_action, trade_action
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies.trading_preset import AUCTIONS, INVENTORY_LIMIT, SIZE, WARMUP, around_mid
 from kineticsim_env.tasks.base import MARKET_FEATURES
@@ -227,15 +227,11 @@ def knows_fundamental(half_spread: float, skew: float = 0.0, margin: float | Non
 
 
 def wary(half_spread: float, limit: float, skew: float = 0.0) -> Make:
-    """Quote as `fixed` while the last four moves of the mid were below `limit` ticks in the mean, else not at all."""
+    """Quote as `policies.QuietQuotes` does, while the last four moves of the mid are below `limit` in the mean."""
 
     def make(task: Any) -> Rule:
-        def rule(observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
-            offset = skew * inventory_in(task, observation)
-            size = torch.where(mid_changes(observation).abs().mean(1) < limit, float(SIZE), 0.0)
-            return maker_action(task, half_spread + offset, half_spread - offset, size, size)
-
-        return rule
+        policy = policies.QuietQuotes(task, half_spread, limit, skew, SIZE)
+        return lambda observation, hidden: policy(observation)
 
     return make
 
