@@ -339,6 +339,27 @@ def test_saved_states_and_clones_go_on(engines):
         make("Execution", 4, **settings | {"leftover_penalty": [1.0, 2.0, 3.5, 4.0]}).unwrapped.load_state_dict(saved)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"inventory_penalty": np.array([-0.0, 0.1])},
+        {"randomise": {"task.inventory_penalty": {"values": [-0.0, 0.1]}}},
+    ],
+    ids=str,
+)
+def test_no_column_has_a_zero_with_a_sign(settings):
+    """A GPU's division of features makes 0.0 of -0.0, and the other engines do not."""
+    observation, _ = make("MarketMaking", 2, **settings).reset(seed=3)
+    assert not bool(((observation == 0) & observation.signbit()).any())
+
+
+def test_an_executors_initial_inventory_is_a_zero_without_a_sign():
+    envs = BatchedParallelEnv(2, {"executor": 1, "maker": 1}, engine="cpu", initial_inventory=np.array([-3, -1]))
+    envs.reset(seed=3)
+    seen = envs.core.tensors["observation"]
+    assert not bool(((seen == 0) & seen.signbit()).any())
+
+
 def test_a_spec_survives_json():
     envs = make("Execution", 3, block_qty=np.array([10, 20, 30]), randomise={"task.horizon": (5, 9)}, num_scenarios=4)
     text = envs.unwrapped.spec.to_json()

@@ -93,7 +93,7 @@ class TaskValues:
         """Write a setting into rows `[n, K, 11]`, and what follows from it."""
         if name == "initial_inventory":
             values = values * np.array([role not in _WITHOUT_INVENTORY for role in roles])
-        rows[..., _PLACE[name]] = values
+        rows[..., _PLACE[name]] = values + 0.0  # -0.0 becomes 0.0: a GPU's division of features does not keep its sign
         executors = [slot for slot, role in enumerate(roles) if role == "executor"]
         if name == "block_qty" and executors:
             largest = rows[:, executors, _PLACE[name]].max(axis=1, keepdims=True)
