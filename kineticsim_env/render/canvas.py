@@ -88,7 +88,9 @@ class Canvas:
         points = np.stack([x, y], axis=1) * self.scale
         pygame.draw.lines(self.surface, colour, False, points.round().tolist(), width * self.scale)
         if not steps and width == 2:
-            pygame.draw.aalines(self.surface, colour, False, points.tolist())
+            # One by one: what pygame-ce 2.5.8's aalines draws at a corner is not always the same.
+            for begin, end in zip(points[:-1].tolist(), points[1:].tolist(), strict=True):
+                pygame.draw.aaline(self.surface, colour, begin, end)
 
     def triangles(self, x: np.ndarray, y: np.ndarray, colour: Colour, up: bool, size: float = 5.0) -> None:
         """Draw a mark at each point, its tip upwards or downwards; `y` is its tip."""
