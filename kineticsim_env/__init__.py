@@ -2,6 +2,8 @@
 
 import gymnasium as _gymnasium
 
+from kineticsim_env.agents.classes import AgentClass, Mix, agent, mix
+from kineticsim_env.agents.vocabulary import no_order, order
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactual import BlockImpact, Counterfactual, block_impact, counterfactual
 from kineticsim_env.envs.batched import BatchedParallelEnv
@@ -14,6 +16,7 @@ from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTa
 
 __version__ = "0.1.0"
 __all__ = [
+    "AgentClass",
     "BatchedParallelEnv",
     "BlockImpact",
     "Counterfactual",
@@ -24,13 +27,18 @@ __all__ = [
     "MarketConfig",
     "MarketError",
     "MarketMakingTask",
+    "Mix",
     "Rollout",
     "Simulator",
     "TradingTask",
     "__version__",
+    "agent",
     "block_impact",
     "counterfactual",
     "env_counterfactual",
+    "mix",
+    "no_order",
+    "order",
     "parallel_env",
     "run_seed",
 ]

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from kineticsim_env import __version__, play, statistics
 from kineticsim_env.benchmarks import report, suite
-from kineticsim_env.config import PRESETS, MarketConfig
+from kineticsim_env.config import PRESETS, MarketConfig, plain_fields
 from kineticsim_env.engines import ENGINES, choose_engine
 from kineticsim_env.runtime import doctor, memory
 from kineticsim_env.runtime.checks import check_num_markets
@@ -211,10 +211,7 @@ def _print_summary(
 
 def _save(options: argparse.Namespace, simulator: Simulator, series: dict[str, np.ndarray]) -> None:
     """Write the series and what made them; `np.load(path)` reads it."""
-    fields = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in simulator.config.to_dict().items()
-    }
+    fields = plain_fields(simulator.config)
     arrays: dict[str, Any] = {
         **series,
         "bid": simulator.bid.cpu().numpy(),

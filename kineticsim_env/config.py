@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.agents.classes import checked_agents, stored_agents
+from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import (
     CLASSES,
     MAX_ORIGIN,
@@ -46,8 +48,8 @@ class MarketConfig:
     """One market, or an ensemble of markets that differ in some fields.
 
     Every field may be a sequence with one value per market, but for `num_levels`, `population`, `arrivals`,
-    `mechanism`, `interval`, `beat` and `regimes`. The defaults are the preset `"paper"`. Formulas and bounds:
-    `docs/model.md`.
+    `mechanism`, `interval`, `beat`, `regimes` and `agents`, whose parameters may. The defaults are the preset
+    `"paper"`. Formulas and bounds: `docs/model.md`.
 
     Attributes:
         num_levels: Ticks of the price grid L, a power of two from 8 to 8192.
@@ -92,6 +94,9 @@ class MarketConfig:
             `market_order_prob`, `maker_half_spread`, `taker_offset`, and those of walk, jumps and cancellation; None
             is no regime.
         regime_switch_prob: Probability per beat that the regime is drawn anew, rounded to 1/65536.
+        agents: Agents of classes that users write, besides the built-in ones: `ks.mix(...)` or a count by class (or by
+            its `module:name`); None is none. They count wherever agents do: in the defaults of `interval` and `beat`,
+            and in who comes at an event.
     """
 
     num_levels: int = 128
@@ -132,11 +137,12 @@ class MarketConfig:
     quote_latency: Any = 0
     regimes: Any = None
     regime_switch_prob: Any = 0.0
+    agents: Any = None
 
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
         for field in dataclasses.fields(self):
-            check = checked_regimes if field.name == "regimes" else checked
+            check = _CHECKS.get(field.name, checked)
             object.__setattr__(self, field.name, check(field.name, getattr(self, field.name)))
         check_together(self)
         for name, share in shares_to_one(self).items():
@@ -166,7 +172,7 @@ class MarketConfig:
         return make_config({**self.to_dict(), **changes})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name; per-market fields are read-only arrays."""
+        """Return the fields by name; per-market fields are read-only arrays, agents mixes by class."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def __eq__(self, other: object) -> bool:
@@ -180,7 +186,14 @@ class MarketConfig:
     @property
     def per_market(self) -> dict[str, int]:
         """Names and lengths of the fields that are given per market."""
-        return {name: len(value) for name, value in self.to_dict().items() if isinstance(value, np.ndarray)}
+        own = {name: len(value) for name, value in self.to_dict().items() if isinstance(value, np.ndarray)}
+        added = {f"agents[{kind.name}]": made.markets for kind, made in self.agents.items()}
+        return own | {name: markets for name, markets in added.items() if markets is not None}
+
+    @property
+    def added_agents(self) -> int:
+        """How many agents of classes that users write a market has."""
+        return sum(made.count for made in self.agents.values())
 
     @property
     def uses_clock(self) -> bool:
@@ -207,6 +220,22 @@ class MarketConfig:
         return bool(any(np.any(np.asarray(value) > 0) for value in numbers)) or bool(
             np.any(np.asarray(self.tie) != "lowest") or np.any(np.asarray(self.residue) != "rest")
         )
+
+
+def _checked_agents(name: str, value: Any) -> Any:
+    return checked_agents(name, value, layout.CONSTANTS["kMostAgentClasses"])
+
+
+_CHECKS = {"regimes": checked_regimes, "agents": _checked_agents}
+
+
+def plain_fields(config: MarketConfig) -> dict[str, Any]:
+    """Return the fields as plain numbers, texts, lists and dicts, as JSON keeps them; `make_config` reads them."""
+
+    def plain(value: Any) -> Any:
+        return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+    return {name: plain(value) for name, value in config.to_dict().items()} | {"agents": stored_agents(config.agents)}
 
 
 def make_config(fields: Mapping[str, Any]) -> MarketConfig:

@@ -10,8 +10,9 @@ import torch
 
 from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines import choose_engine, make_engine, runs
+from kineticsim_env.engines.agents import agent_groups, opening_memory, parameter_table
 from kineticsim_env.engines.live import LiveMarkets
-from kineticsim_env.engines.opening import open_books, opening_book
+from kineticsim_env.engines.opening import open_books, opening_book, seen_at_opening
 from kineticsim_env.engines.parameters import changed, class_counts, parameter_rows
 from kineticsim_env.engines.population import multinomial_counts
 from kineticsim_env.errors import MarketError
@@ -66,7 +67,8 @@ class Simulator(LiveMarkets):
             device: For CUDA, which GPU.
             seed: Market m is seeded `seed + m`; or one seed per market. For several runs see `run_seed`.
             slots: How many learners are added, or for each one the class (`"noise"`, `"momentum"`, `"maker"`,
-                `"fundamental"`) of the agent that it replaces, None for one that replaces nobody. At most 32.
+                `"fundamental"`, or the name of one of `config.agents`) of the agent that it replaces, None for one that
+                replaces nobody. At most 32.
             validate: Check the error words before every call, at the price of a synchronisation on CUDA.
 
         Raises:
@@ -76,22 +78,26 @@ class Simulator(LiveMarkets):
         config = MarketConfig() if config is None else config
         self._config = check_instance("config", config, MarketConfig)
         self.num_markets = check_num_markets(config, num_markets)
-        self.slots = check_slots(slots)
+        self.slots = check_slots(slots, [kind.name for kind in config.agents])
         self.validate = check_flag("validate", validate)
         reason = "one market is faster there" if self.num_markets == 1 else ""
         self.engine_name, self.device = choose_engine(engine, device, prefer_cpu=reason)
         self.sizes = {"M": self.num_markets, "L": config.num_levels, "K": len(self.slots)}
         self.sizes["I"] = layout.info_rows(len(self.slots))
-        self.tensors = layout.LiveTensors(layout.allocate(_state_of(config), self.sizes, self.device))
+        self._replaced = {name: self.slots.count(name) for name in (*CLASSES, *(kind.name for kind in config.agents))}
+        self._groups = agent_groups(config, self._replaced)
+        self.sizes["P"] = sum(group.parameter_words for group in self._groups)
+        self.sizes["Q"] = sum(group.memory_words for group in self._groups)
+        self.tensors = layout.LiveTensors(layout.allocate(_state_of(config, self.sizes), self.sizes, self.device))
         self.engine = make_engine(self.engine_name, self.device, self.sizes, self.tensors)
         self.engine.check_plays(config)
         self.engine.set_ensemble(config)
+        self.engine.set_agents(self._groups)
         self._calls = CallLock(self.engine.begin_call)
-        self._replaced = {name: self.slots.count(name) for name in CLASSES}
         self._take_counts(class_counts(config, self.num_markets if config.per_market else 1))
         self._scenarios: MarketConfig | None = None
         self._latest = 0  # no market's t is above it
-        events = int(self.rows["interval"][0]) if config.uses_clock else int(np.max(np.asarray(config.num_agents)))
+        events = int(self.rows["interval"][0] if config.uses_clock else self.rows["num_agents"].max())
         self._per_auction = events + config.num_levels / 4
         # t stays below it, or random words would repeat: of auctions, or of events.
         self._end = 2**32 // events + 1 if config.uses_clock else 2**32
@@ -228,7 +234,8 @@ class Simulator(LiveMarkets):
                 tensors["seed"].copy_(fresh)
                 tensors["episode"].masked_fill_(chosen, 0)
                 self._take_counts(counts)
-            open_books(tensors, self._opening, chosen, len(self.config.regimes or ()))
+            memory = self._opening_memory if self.sizes["Q"] else None
+            open_books(tensors, self._opening, chosen, len(self.config.regimes or ()), memory)
             self.engine.state_changed()
 
     # Changing the market ----------------------------------------------------------------------------------------------
@@ -379,17 +386,25 @@ class Simulator(LiveMarkets):
             return
         self._counts = counts
         self.rows = parameter_rows(self.config, len(counts), counts, self._replaced)
+        if self._groups:
+            table = parameter_table(self.config, self._groups, self.num_markets if self.config.per_market else 1)
+            self.engine.set_agent_parameters(table)
         self.engine.set_parameters(self.rows)
         self._opening = opening_book(self.rows, self.config.num_levels, self.device)
 
+    def _opening_memory(self, regime: np.ndarray) -> np.ndarray:
+        """Return what agents remember at the opening, int32 `[M, Q]` or `[1, Q]`."""
+        return opening_memory(self._groups, seen_at_opening(self.rows, regime))
 
-def _state_of(config: MarketConfig) -> list[str]:
-    """Return the names of the tensors that hold markets of a config."""
+
+def _state_of(config: MarketConfig, sizes: Mapping[str, int]) -> list[str]:
+    """Return the names of the tensors that hold markets of a config, and of these sizes."""
     return [
         *layout.MARKET_STATE,
         *layout.SLOT_STATE,
         *(layout.REGIME_STATE if config.regimes is not None else ()),
         *(layout.CLOCK_STATE if config.uses_clock else ()),
+        *(layout.MEMORY_STATE if sizes["Q"] else ()),
         *(layout.QUEUE_STATE if config.is_continuous else ()),
     ]
 

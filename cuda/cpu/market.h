@@ -101,6 +101,7 @@ struct Market : Book, MarketNumbers {
   void move_grid(int32_t shift) {
     if (shift != 0) Book::shift(shift);
   }
+  void look(const Seen&) {}
   void replace_quotes(const Quote* fresh) {
     for (int k = 0; k < slots; ++k) quotes[k] = kLevers ? quote_under_levers(p, fresh[k], last_tick + origin) : fresh[k];
   }

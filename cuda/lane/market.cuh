@@ -206,6 +206,7 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
     tile.shift_books(shift);
     if (shift != 0) moved(shift);
   }
+  KS_ON_LANE void look(const Seen&) {}  // no kernel of lanes has agents that users have added
   KS_ON_LANE void replace_quotes(const Quote& fresh) { quote = fresh; }
 
   // The orders are drawn already, see LaneOrders.

@@ -9,6 +9,7 @@
 //   cancel()                        apply cancellation to the book
 //   best_prices()                   of the book and of standing quotes
 //   move_grid(shift)                called by all lanes of a warp, by those too whose market does not play
+//   look(seen)                      note what agents see that users have added, if there are any
 //   replace_quotes(fresh)
 //   submit_orders(seen, value)      collect all orders and quotes; returns its own Auction, with a `cleared`
 //   clear(seen, auction)            find volume, lowest and highest of `cleared`; false if a side would overflow
@@ -50,6 +51,7 @@ KS_PLAY Seen open_auction(Market& market) {
 template <bool kOptions, typename Market, typename Quotes>
 KS_PLAY bool trade(Market& market, const Seen& seen, bool has_fresh, const Quotes& fresh) {
   const MarketParams& p = market.p;
+  market.look(seen);
   if (has_fresh) market.replace_quotes(fresh);
   const int32_t value = p.num_fundamental > 0 ? fundamental_direction(market.fundamental, seen.mid2, market.origin) : 0;
   auto auction = market.submit_orders(seen, value);

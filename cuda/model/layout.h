@@ -1,6 +1,7 @@
 // layout.h: the memory that every engine shares. Python reads these structs from this text (kineticsim_env/runtime/layout.py),
 // so a field is declared once: one field per line, plain C types. Shapes stand behind each field:
-// M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios.
+// M markets, L levels, K slots, F numbers of an observation (a row's length), I = kMarketInfos + K * kSlotInfos, T decisions in one launch, S = T * auctions, B warm-start snapshots, C scenarios,
+// P and Q words of a market's added agents: parameters and memory.
 #pragma once
 
 #ifdef __CUDACC_RTC__  // NVRTC brings no system headers
@@ -34,6 +35,7 @@ constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing res
 constexpr int kMarketInfos = 6;       // of enum MarketInfo,
 constexpr int kSlotInfos = 9;         // of enum SlotInfo
 constexpr int kTaskValues = 11;       // of enum TaskValue
+constexpr int kMostAgentClasses = 8;  // that users have written, of a market
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
 constexpr int kMarketsPerBlock = 4;   // at most, one warp each
@@ -157,6 +159,18 @@ struct RegimeParams {
   int32_t cancel_threshold;
 };
 
+// A class of agents that a user has written (model/agents.h), alike in all markets but for its parameters.
+struct AgentClass {
+  int64_t play;                    // PlayAgents and OpenAgents of the C++ engine
+  int64_t open;
+  int32_t first;                   // its first agent, counted from the first that users have added
+  int32_t agents;                  // silent ones too
+  int32_t speaking;                // all but the last, which slots replace
+  int32_t parameters;              // place of its first parameter in a row of agent_parameters
+  int32_t parameter_stride;        // 1: each agent has its own
+  int32_t memory;                  // place of its first word in a row of agent_memory
+};
+
 // The task's settings (kineticsim_env/tasks/ checks and fills them), alike for all markets; of one that differs, the largest.
 struct TaskParams {
   int32_t horizon;                 // decisions per episode
@@ -209,6 +223,16 @@ struct Launch {
   const MarketParams* scenario_params; // [C] or null
   const int64_t* scenario_thresholds;  // [C] likewise, of 2^32, rising: scenario_of in tasks.h; the last is 0: all are as likely
   const RegimeParams* regimes;     // [R] or null
+  // Classes of agents that users have written.
+  int32_t agent_classes;           // how many
+  int32_t added_agents;            // of all these classes; their indices follow those of built-in agents
+  int32_t agent_parameters_stride; // rows from one market's parameters to the next: 0 or 1
+  int32_t parameter_words;         // P
+  int32_t memory_words;            // Q
+  AgentClass agents[8];
+  int32_t* agent_parameters;       // [M, P] or [1, P]; [M, P] with scenarios
+  const int32_t* scenario_agent_parameters; // [C, P] or null
+  int32_t* agent_memory;           // [M, Q] or null
   // State of a market.
   int32_t* bid;                    // [M, L]
   int32_t* ask;                    // [M, L]
@@ -283,6 +307,7 @@ struct Launch {
   const int32_t* bank_ask;         // [B, L]
   const int32_t* bank_scalars;     // [B, 4] prev_mid2, last_tick, price_origin, fundamental_price
   const int32_t* bank_regime;      // [B], or null where there are no regimes
+  const int32_t* bank_memory;      // [B, Q], or null where no agent has memory
   TaskParams task;
 };
 

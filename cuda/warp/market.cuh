@@ -181,6 +181,7 @@ struct MarketOnChip : MarketState<kBins> {
   __device__ __forceinline__ void move_grid(int32_t shift) {
     if (shift != 0) shift_grid(shift);
   }
+  __device__ __forceinline__ void look(const Seen&) {}
   __device__ __forceinline__ void replace_quotes(const Quote& fresh) {
     if (kSlots) quote = kLevers ? quote_under_levers(p, fresh, last_tick + origin) : fresh;
   }

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.runtime import layout
 
 RUN, ENV_STEP, ENV_RESET, ENV_RESTART = (
@@ -215,6 +216,14 @@ class Engine:
 
     def set_ensemble(self, config: MarketConfig) -> None:
         """Take over what is one for the ensemble: arrivals, mechanism, and the table of regimes."""
+        raise NotImplementedError
+
+    def set_agents(self, groups: Sequence[AgentGroup]) -> None:
+        """Take over the classes of agents that users have written, which stay the same; before any parameters."""
+        raise NotImplementedError
+
+    def set_agent_parameters(self, table: np.ndarray) -> None:
+        """Take over their parameters, int32 `[1, P]` or `[M, P]`; before `set_parameters`."""
         raise NotImplementedError
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:

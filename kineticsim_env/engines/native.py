@@ -6,7 +6,7 @@ at every tensor before it gets here. For programs that torch compiles they regis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ import torch
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.engines import operators
+from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, RUN, Engine, pack, unpack
 from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.fields import MAX_AGENT_QTY
 
 INT32_LIMIT = 2**31
 _FURTHER = frozenset(f"series_{name}" for name in layout.FURTHER_SERIES)
@@ -38,6 +40,7 @@ class NativeEngine(Engine):
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
         self._former_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
         self._regimes: dict[str, np.ndarray] = {}
+        self._groups: tuple[AgentGroup, ...] = ()
         super().__init__(device, sizes, tensors)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -57,6 +60,28 @@ class NativeEngine(Engine):
             table = np.stack([self._regimes[name] for name in layout.REGIME_FIELDS], axis=1).astype(np.int32)
             self.bind({"regimes": torch.from_numpy(table).to(self.device)})
 
+    def set_agents(self, groups: Sequence[AgentGroup]) -> None:
+        """See `Engine.set_agents`."""
+        self._groups = tuple(groups)
+        self._struct.agent_classes = len(self._groups)
+        self._struct.added_agents = sum(group.agents for group in self._groups)
+        self._struct.parameter_words, self._struct.memory_words = self._sizes.get("P", 0), self._sizes.get("Q", 0)
+        for number, group in enumerate(self._groups):
+            for name in layout.AGENT_CLASS_FIELDS:
+                if hasattr(group, name):
+                    setattr(self._struct.agents[number], name, getattr(group, name))
+
+    @torch.inference_mode(False)
+    def set_agent_parameters(self, table: np.ndarray) -> None:
+        """See `Engine.set_agent_parameters`."""
+        present = self._tensors.get("agent_parameters")
+        if present is None or present.shape != table.shape:
+            self._retired.append(present)
+            self.bind({"agent_parameters": torch.from_numpy(table).to(self.device, copy=True)})
+        else:
+            present.copy_(torch.from_numpy(table))
+        self._struct.agent_parameters_stride = int(len(table) > 1)
+
     @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
@@ -75,11 +100,12 @@ class NativeEngine(Engine):
         self._launchers = {}
         self._rows = rows
         if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
-            submitted = rows["interval"]
+            submitted, added = rows["interval"], rows["interval"] * bool(self._groups)
         else:
             submitted = rows["first_fundamental"] + rows["num_fundamental"]
+            added = np.asarray(self._struct.added_agents)
         largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
-        self._orders = int((submitted * largest).max())  # of an auction, at most
+        self._orders = int((submitted * largest + added * MAX_AGENT_QTY).max())  # of an auction, at most
         before = self._growth
         self._growth = max(before, self._orders + self._sizes["K"] * MAX_QUOTE_QTY)  # of a side
         return self._growth == before
@@ -170,7 +196,7 @@ class NativeEngine(Engine):
         tensors = self._tensors | {"params": self.parameters()}
         names = [name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and name in tensors]
         if mode == RUN:
-            names = [name for name in names if name in (*layout.RUN_STATE, "params", "regimes")]
+            names = [name for name in names if name in (*layout.RUN_STATE, "params", "regimes", "agent_parameters")]
         read = {"scenario_params", "params"} if self._scenarios is None else {"scenario_params"}
         read |= {name for name in names if layout.LAUNCH_FIELDS[name].constant}
         shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -37,6 +37,23 @@ def opening_book(rows: Mapping[str, np.ndarray], levels: int, device: torch.devi
     }
 
 
+def seen_at_opening(rows: Mapping[str, np.ndarray], regime: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what an agent sees of an opening book, by the names of agents/vocabulary.py, int64 `[M]` or `[1]`."""
+    price, depth = rows["init_price"], rows["init_depth"]
+    none = layout.CONSTANTS["kNoPrice"]
+    return {
+        "mid2": 2 * price,
+        "ret": np.zeros_like(price),
+        "last_price": price,
+        "best_bid": np.where(depth > 0, price - 1, -none),
+        "best_ask": np.where(depth > 0, price + 1, none),
+        "best_bid_qty": depth,
+        "best_ask_qty": depth,
+        "fundamental": rows["fundamental_price"],
+        "regime": regime,
+    }
+
+
 def first_regimes(seed: np.ndarray, episode: np.ndarray, regimes: int) -> np.ndarray:
     """Draw the regimes that episodes begin in, int32 `[M]`; seeds and episodes are int64 `[M]`."""
     with np.errstate(over="ignore"):
@@ -46,7 +63,11 @@ def first_regimes(seed: np.ndarray, episode: np.ndarray, regimes: int) -> np.nda
 
 
 def open_books(
-    tensors: Mapping[str, torch.Tensor], opening: Mapping[str, torch.Tensor], chosen: torch.Tensor, regimes: int = 0
+    tensors: Mapping[str, torch.Tensor],
+    opening: Mapping[str, torch.Tensor],
+    chosen: torch.Tensor,
+    regimes: int = 0,
+    memory: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> None:
     """Put the chosen markets and their slots back to the opening.
 
@@ -55,12 +76,17 @@ def open_books(
         opening: From `opening_book`.
         chosen: bool `[M]`.
         regimes: How many there are, 0 where there are none.
+        memory: Returns what agents that users have written remember, int32 `[M, Q]`, given the regimes, `[M]` or
+            `[1]`; None where they remember nothing.
     """
     for name in ("t", "volume", "trades", "price_origin", "error"):
         tensors[name].masked_fill_(chosen, 0)
+    first = np.zeros(1, np.int32)
     if regimes:
         first = first_regimes(tensors["seed"].cpu().numpy(), tensors["episode"].cpu().numpy(), regimes)
         opening = {**opening, "regime": torch.from_numpy(first).to(chosen.device)}
+    if memory is not None:
+        opening = {**opening, "agent_memory": torch.from_numpy(memory(first)).to(chosen.device)}
     for name in opening.keys() & tensors.keys():
         target, value = tensors[name], opening[name]
         where = chosen.view(-1, *[1] * (target.dim() - 1))

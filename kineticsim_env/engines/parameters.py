@@ -115,12 +115,13 @@ def parameter_rows(
         rows[name] = column(getattr(config, name))
     rows["rounding"] = column(np.asarray(config.rounding) == "coin")
     rows["reference"] = column(np.asarray(config.reference) == "fundamental")
-    rows["num_agents"] = column(config.num_agents)
+    agents = config.num_agents + np.asarray(config.added_agents)
+    rows["num_agents"] = column(agents)
     rows |= {name: column(0) for name in _UNUSED}
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
     for name in ("interval", "beat"):
         given = getattr(config, name)
-        rows[name] = column(0 if not config.uses_clock else config.num_agents if given is None else given)
+        rows[name] = column(0 if not config.uses_clock else agents if given is None else given)
     return rows
 
 

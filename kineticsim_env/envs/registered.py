@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from gymnasium.envs import registration
 
-from kineticsim_env.config import MarketConfig
+from kineticsim_env.config import MarketConfig, plain_fields
 
 
 class RegisteredEnv:
@@ -58,7 +58,7 @@ def _pack_choice(choice: Any) -> Any:
 def _pack(value: Any) -> Any:
     """Return one argument; what nothing is known of stays as it is."""
     if isinstance(value, MarketConfig):
-        value = value.to_dict()
+        value = plain_fields(value)
     if isinstance(value, enum.Enum):
         return value.name
     if isinstance(value, torch.device):

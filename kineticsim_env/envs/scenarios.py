@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.config import CLASSES, TEXTS, MarketConfig, make_config
+from kineticsim_env.config import CLASSES, TEXTS, MarketConfig, make_config, plain_fields
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS
 from kineticsim_env.runtime.values import (
@@ -179,10 +179,7 @@ def as_table(randomise: Any) -> Any:
 
 def pack_table(table: MarketConfig, drawn: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return a table's fields, and settings of the task, as plain numbers, texts and lists: `{"scenarios": ...}`."""
-    return {
-        name: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-        for name, value in (table.to_dict() | {_OF_TASK + name: values for name, values in drawn.items()}).items()
-    }
+    return plain_fields(table) | {_OF_TASK + name: values.tolist() for name, values in drawn.items()}
 
 
 def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: int) -> MarketConfig:

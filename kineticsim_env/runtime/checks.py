@@ -179,8 +179,9 @@ def check_num_markets(config: MarketConfig, num_markets: int | None) -> int:
     return markets
 
 
-def check_slots(slots: Any) -> tuple[str | None, ...]:
-    """Return the class that each slot replaces, or None."""
+def check_slots(slots: Any, added: Sequence[str] = ()) -> tuple[str | None, ...]:
+    """Return the class that each slot replaces, or None; `added` are the names of classes that users have written."""
+    classes = (*CLASSES, *added)
     most = layout.CONSTANTS["kMaxSlots"]
     if isinstance(slots, str):
         raise TypeError(f"slots: got the string {slots!r}, allowed is a count, or a sequence such as ({slots!r},)")
@@ -195,8 +196,8 @@ def check_slots(slots: Any) -> tuple[str | None, ...]:
     if len(names) > most:
         raise ValueError(f"slots: got {len(names)}, allowed is up to {most}")
     for name in names:
-        if name is not None and not is_one_of(name, CLASSES):
-            raise ValueError(f"slots: got {show(name)}, allowed are None, {', '.join(map(repr, CLASSES))}")
+        if name is not None and not is_one_of(name, classes):
+            raise ValueError(f"slots: got {show(name)}, allowed are None, {', '.join(map(repr, classes))}")
     return names
 
 

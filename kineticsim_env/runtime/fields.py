@@ -18,6 +18,7 @@ CLASSES = ("noise", "momentum", "maker", "fundamental")
 MAX_PRICE = layout.CONSTANTS["kMaxPrice"]
 MAX_ORIGIN = layout.CONSTANTS["kMaxOrigin"]  # how far a grid may move
 MAX_QUOTE_QTY = layout.CONSTANTS["kMaxQuoteQty"]
+MAX_AGENT_QTY = 65535  # of an order of an agent that a user has written
 MAX_STEP_QTY = 1 << 30  # what all agents of a market may submit in one auction
 
 CHOICES = {
@@ -64,7 +65,7 @@ REGIME_FIELDS = (
 )  # fmt: skip
 MAX_REGIMES = 64
 # Everything else may differ from market to market.
-ENSEMBLE_WIDE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes")
+ENSEMBLE_WIDE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes", "agents")
 
 
 def checked(name: str, value: Any) -> Any:

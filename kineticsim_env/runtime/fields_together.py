@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_STEP_QTY
+from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_AGENT_QTY, MAX_STEP_QTY
 
 if TYPE_CHECKING:
     from kineticsim_env.config import MarketConfig
@@ -41,8 +41,9 @@ def check_together(config: MarketConfig) -> None:
     loose = moves & (array("window") == 0)
     refuse("window", loose, "a window above 0 when walk_prob or jump_prob moves the fundamental")
     largest = MAX_STEP_QTY
-    over = array("num_agents").astype(np.int64) * array("max_order_qty") > largest
-    refuse("num_agents", over, f"num_agents * max_order_qty up to {largest}")
+    submitted = array("num_agents").astype(np.int64) * array("max_order_qty") + config.added_agents * MAX_AGENT_QTY
+    besides = f" with {MAX_AGENT_QTY} for each of {config.added_agents} added agents" if config.added_agents else ""
+    refuse("num_agents", submitted > largest, f"num_agents * max_order_qty{besides} up to {largest}")
     refuse("tick_size", array("tick_size") > levels, f"1 to num_levels = {levels}")
     _check_clock(config, refuse)
     _check_regimes(config)
@@ -83,7 +84,7 @@ def _check_clock(config: MarketConfig, refuse: Callable[[str, Any, str], None]) 
     for name in ("interval", "beat"):
         given = getattr(config, name) is not None
         refuse(name, given and not clock, "None where arrivals is 'each', which has no events")
-        agents = np.asarray(config.num_agents)
+        agents = np.asarray(config.num_agents) + config.added_agents
         refuse(
             name,
             clock and not given and np.any(agents != agents.flat[0]),

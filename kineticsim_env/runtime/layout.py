@@ -39,8 +39,16 @@ MARKET_STATE = (
 SLOT_STATE = "quotes cash inventory fees".split()
 REGIME_STATE = ["regime"]  # where there are regimes
 CLOCK_STATE = "ret beat_price".split()  # on the clock
+MEMORY_STATE = ["agent_memory"]  # where agents that users have written remember something
 QUEUE_STATE = "queue moments".split()  # of slots under continuous trading
-RUN_STATE = (*MARKET_STATE, *SLOT_STATE, *REGIME_STATE, *CLOCK_STATE, *QUEUE_STATE)  # all that a run may change
+RUN_STATE = (
+    *MARKET_STATE,
+    *SLOT_STATE,
+    *REGIME_STATE,
+    *CLOCK_STATE,
+    *MEMORY_STATE,
+    *QUEUE_STATE,
+)  # all that a run may change
 ENV_STATE = "elapsed done mid_history volume_history prev_value ended arrival2 scenario".split()
 ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
@@ -141,9 +149,11 @@ OFFSETS = parse_numbers((cuda_dir() / "model" / "tasks.h").read_text())  # of di
 PARAMS_FIELDS = parse_struct(_TEXT, "MarketParams")
 REGIME_FIELDS = parse_struct(_TEXT, "RegimeParams")
 TASK_FIELDS = parse_struct(_TEXT, "TaskParams")
+AGENT_CLASS_FIELDS = parse_struct(_TEXT, "AgentClass")
 LAUNCH_FIELDS = parse_struct(_TEXT, "Launch")
 TaskParams = structure("TaskParams", TASK_FIELDS, {})
-Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams})
+AgentClass = structure("AgentClass", AGENT_CLASS_FIELDS, {})
+Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams, "AgentClass": AgentClass})
 
 
 def observation_length(queues: bool, extras: int = 0) -> int:

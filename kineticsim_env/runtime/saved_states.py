@@ -70,14 +70,24 @@ def pack_about(about: Mapping[str, Any]) -> torch.Tensor:
 
 def describe(settings: Any) -> dict[str, Any]:
     """Return the fields of a config or a task; an array of a value per market as its length and digest."""
-    fields = [field.name for field in dataclasses.fields(settings) if field.init]
-    return {name: _described(getattr(settings, name)) for name in fields}
+    fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings) if field.init}
+    return {name: _described(value) for name, value in fields.items() if not (isinstance(value, dict) and not value)}
 
 
 def _described(value: Any) -> Any:
     if isinstance(value, tuple):  # as it is read again
         return list(value)
+    if isinstance(value, Mapping):  # agents of classes that users have written
+        return {kind.name: _described_agents(kind, made) for kind, made in value.items()}
     return digest(value) if isinstance(value, np.ndarray) else value
+
+
+def _described_agents(kind: Any, made: Any) -> dict[str, Any]:
+    """Return a class and its agents: what a state of them can be told by."""
+    program = hashlib.sha256((kind.program.text + (kind.cxx or "")).encode()).hexdigest()[:16]
+    numbers = {name: made.parameters.get(name, default) for name, default in kind.parameters.items()}
+    own = {name: digest(value) if isinstance(value, np.ndarray) else value for name, value in numbers.items()}
+    return {"count": made.count, "program": program, "memory": kind.memory, **own}
 
 
 def digest(values: np.ndarray) -> str:

@@ -1,10 +1,12 @@
 """The call auction: what is seen before it, every agent's order in "each", clearing, and what follows from it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from kineticsim_env.engines.numpy import beats
+from kineticsim_env.engines.numpy.agents import Seen, added_orders, look
 from kineticsim_env.engines.numpy.orders import (
     View,
     class_orders,
@@ -49,11 +51,13 @@ class Waiting(NamedTuple):
     marketable_tick: np.ndarray  # [m, 2], where that is
 
 
-def submit_orders(m: Markets, view: View) -> Waiting:
-    """Return the orders of every built-in agent."""
+def submit_orders(m: Markets, view: View, seen: Sequence[Seen]) -> Waiting:
+    """Return the orders of every agent; `seen`: what those see that users have added."""
     shape = (len(m.rows), 2, m.num_levels)
     ends = marketable_ticks(m, view.collar_price)
     classes = [class_orders(m, kind, view) for kind in CLASSES if m.params[f"num_{kind}"].any()]
+    if m.groups:
+        classes.append(added_orders(m, view, seen))
     if not classes:
         return Waiting(np.zeros(shape, np.int64), np.zeros(shape[:2], np.int64), ends)
     sells, tick, quantity, fired = (np.concatenate(parts, axis=1) for parts in zip(*classes, strict=True))
@@ -124,6 +128,7 @@ def auction_of_each(m: Markets, new_quotes: np.ndarray | None = None) -> tuple[n
     beats.take_return(m, observed_mid2(m), always)
     beats.slide_window(m, m.prev_mid2, always)
     view = View(m.prev_mid2, m.ret, m.last_price, bits(m.word(WORD_WALK), 16, 1))
+    seen = look(m, view, m.t, quotes_on_grid(m))
     if new_quotes is not None:
         m.quotes = limit_quote_prices(m, new_quotes, view.collar_price)
-    return clear(m, submit_orders(m, view), m.prev_mid2)
+    return clear(m, submit_orders(m, view, seen), m.prev_mid2)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from kineticsim_env.engines.numpy import beats
+from kineticsim_env.engines.numpy.agents import added_order_at, look
 from kineticsim_env.engines.numpy.auction import Waiting, clear, observed_mid2, quotes_on_grid
-from kineticsim_env.engines.numpy.orders import View, limit_quote_prices, marketable_ticks, order_at
+from kineticsim_env.engines.numpy.orders import View, limit_quote_prices, marketable_ticks, order_of, who_comes
 from kineticsim_env.engines.numpy.rules import bits
 from kineticsim_env.engines.numpy.state import WORD_WALK, Markets
 
@@ -24,6 +25,18 @@ def events(m: Markets) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 def view_at(m: Markets, b: np.ndarray) -> View:
     """Return what an agent knows who comes after beat b."""
     return View(observed_mid2(m), m.ret, m.beat_price, bits(m.word(WORD_WALK, b), 16, 1))
+
+
+def coming_order(m: Markets, g: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the order of who comes at event g after beat b, [m]: as `orders.order_at`."""
+    view = view_at(m, b)
+    agent, word = who_comes(m, g), m.word(0, g)
+    built_in = order_of(m, agent, word, g, view)
+    if not m.groups:
+        return built_in
+    added = added_order_at(m, agent, word, view, look(m, view, g, quotes_on_grid(m)))
+    is_added = agent >= m.params["num_agents"] - sum(group.agents for group in m.groups)
+    return tuple(np.where(is_added, one, other) for one, other in zip(added, built_in, strict=True))
 
 
 def call_on_the_clock(m: Markets, fresh: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +54,7 @@ def call_on_the_clock(m: Markets, fresh: np.ndarray | None) -> tuple[np.ndarray,
     for g, b, due in events(m):
         if due.any():
             hold_beat(m, waiting, g, b, due)
-        sells, tick, quantity, fired = order_at(m, g, view_at(m, b))
+        sells, tick, quantity, fired = coming_order(m, g, b)
         side = sells.astype(np.int64)
         waiting[book, side, tick] += quantity
         marketable[book, side] += quantity * fired

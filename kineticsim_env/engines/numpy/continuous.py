@@ -4,12 +4,11 @@ import numpy as np
 
 from kineticsim_env.engines.numpy import beats, queues
 from kineticsim_env.engines.numpy.auction import book_fills, observed_mid2, quotes_on_grid
-from kineticsim_env.engines.numpy.clock import events, view_at
+from kineticsim_env.engines.numpy.clock import coming_order, events
 from kineticsim_env.engines.numpy.orders import (
     apply_pre_trade_limits,
     limit_quote_prices,
     on_grid,
-    order_at,
 )
 from kineticsim_env.engines.numpy.state import Markets
 
@@ -34,7 +33,7 @@ def continuous_interval(
             hold_beat(m, b, due)
         if quotes is not None:
             quotes_arrive(m, quotes, latency == place, fills)
-        sells, tick, quantity, fired = order_at(m, g, view_at(m, b))
+        sells, tick, quantity, fired = coming_order(m, g, b)
         left = quantity - trade(m, ~sells, tick, quantity, fills)
         rests = np.where(fired, 0, left)
         for side, book in ((~sells, m.bid), (sells, m.ask)):

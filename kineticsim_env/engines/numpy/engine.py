@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import Engine, pack, unpack
 from kineticsim_env.engines.numpy import market
 from kineticsim_env.engines.parameters import regime_rows
@@ -39,6 +40,14 @@ class NumpyEngine(Engine):
         self._args["arrivals"] = layout.ENUMS["Arrivals"][config.arrivals]
         self._args["mechanism"] = layout.ENUMS["Mechanism"][config.mechanism]
         self._args["regimes"] = None if config.regimes is None else regime_rows(config)
+
+    def set_agents(self, groups: Sequence[AgentGroup]) -> None:
+        """See `Engine.set_agents`."""
+        self._args["agents"] = tuple(groups)
+
+    def set_agent_parameters(self, table: np.ndarray) -> None:
+        """See `Engine.set_agent_parameters`."""
+        self._args["agent_parameters"] = table.astype(np.int64)
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""

@@ -146,18 +146,23 @@ def class_orders(m: Markets, kind: str, view: View) -> tuple[np.ndarray, ...]:
     return side < 0, tick, quantity, fired
 
 
-def order_at(m: Markets, g: np.ndarray, view: View) -> tuple[np.ndarray, ...]:
-    """Return the order of the agent that comes at event g of each market, [m]: as `class_orders`.
+def who_comes(m: Markets, g: np.ndarray) -> np.ndarray:
+    """Return the index of the agent that comes at event g of each market, [m]."""
+    half = m.word(WORD_WHO, g >> 1)
+    return (np.where(g & 1, bits(half, 32, 32), bits(half, 0, 32)) * m.params["num_agents"]) >> 32
 
-    If nobody comes, since a learner replaces the agent, the quantity is 0.
+
+def order_of(m: Markets, agent: np.ndarray, word: np.ndarray, g: np.ndarray, view: View) -> tuple[np.ndarray, ...]:
+    """Return the order of a built-in agent that comes at event g, given the event's word, [m]: as `class_orders`.
+
+    If nobody comes, since a learner replaces the agent, the quantity is 0; nor is an agent built in that users added.
     """
-    p, half = m.params, m.word(WORD_WHO, g >> 1)
-    agent = (np.where(g & 1, bits(half, 32, 32), bits(half, 0, 32)) * p["num_agents"]) >> 32
+    p = m.params
     first = np.stack([np.zeros_like(g), *(p[f"first_{name}"] for name in CLASSES[1:])])
     kind = (agent >= first).sum(axis=0) - 1
     silent = agent >= np.choose(kind, first + [p[f"num_{name}"] for name in CLASSES])
-    word = m.words([0], g)
-    of_each = [side_and_offset(m, name, word, (agent + g)[:, None], view) for name in CLASSES]
+    of_each = [side_and_offset(m, name, word[:, None], (agent + g)[:, None], view) for name in CLASSES]
     side, offset = (np.choose(kind[:, None], parts) for parts in zip(*of_each, strict=True))
-    tick, quantity, fired = orders_of(m, word, side, offset, (kind != CLASSES.index("maker"))[:, None], view)
+    maker = (kind == CLASSES.index("maker"))[:, None]
+    tick, quantity, fired = orders_of(m, word[:, None], side, offset, ~maker, view)
     return side[:, 0] < 0, tick[:, 0], np.where(silent, 0, quantity[:, 0]), fired[:, 0]

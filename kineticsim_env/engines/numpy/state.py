@@ -25,6 +25,7 @@ CLOCK, CONTINUOUS = 1, 1  # of enums Arrivals and Mechanism
 MARKET_STATE = (
     "bid", "ask", "prev_mid2", "last_tick", "price_origin", "fundamental_price",
     "seed", "episode", "t", "volume", "trades", "error", "regime", "ret", "beat_price",
+    "agent_memory",
 )  # fmt: skip
 SLOT_STATE = ("quotes", "cash", "inventory", "fees", "queue", "moments")
 ENV_STATE = (
@@ -48,6 +49,8 @@ class Markets:
         now: The same, as the regimes of the markets have them.
         task_values: Settings of the task as slots have them, double [m, K, 11] in the order of `TASK_VALUES`; None
             where all have the same.
+        groups: Classes of agents that users have added, with where their numbers are.
+        agent_parameters: Their parameters, [m, P].
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
     """
@@ -67,6 +70,7 @@ class Markets:
     regime: np.ndarray
     ret: np.ndarray
     beat_price: np.ndarray
+    agent_memory: np.ndarray
     quotes: np.ndarray
     cash: np.ndarray
     inventory: np.ndarray
@@ -96,6 +100,11 @@ class Markets:
             self.cash, self.inventory, self.fees = (np.zeros((len(rows), 0), np.int64) for _ in range(3))
         if "ret" not in self.names:  # in "each" it is taken anew in each auction
             self.ret = np.zeros(len(rows), np.int64)
+        self.groups = args.get("agents") or ()
+        if self.groups:
+            self.agent_parameters = np.broadcast_to(
+                args["agent_parameters"], (args["markets"], args["agent_parameters"].shape[1])
+            )[rows]
         self.signed_volume = np.zeros(len(rows), np.int64)
         values = args.get("task_values")
         self.task_values = None if values is None else values[rows]

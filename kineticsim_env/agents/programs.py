@@ -1,0 +1,79 @@
+"""The C++ text of classes of agents: what cuda/model/agents.h is included before, for every compiled engine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from kineticsim_env.agents.classes import AgentClass
+from kineticsim_env.agents.vocabulary import OWNED
+
+
+@functools.lru_cache(maxsize=4096)
+def text_of(kind: AgentClass, number: int) -> str:
+    """Return the text of a class, as `ks::Trader<number>` in namespace `ks`."""
+    names = (*OWNED, *kind.parameters, *kind.memory)
+    takes = "const Market& market, Own& own, const Draw& draw"
+    body = kind.program.text if kind.cxx is None else f"KS_RULE Order decision({takes}) {{\n{kind.cxx}\n}}\n"
+    called = kind.program.name if kind.cxx is None else "decision"
+    read = [f"    own.{name} = numbers.parameters[{i} * numbers.parameter_rows + agent * numbers.parameter_stride];"
+            for i, name in enumerate(kind.parameters)]  # fmt: skip
+    words = [(name, f"numbers.memory[{i} * numbers.agents + agent]") for i, name in enumerate(kind.memory)]
+    starts = [
+        f"    {place} = {start if isinstance(start, int) else f'market.{start}'};"
+        for (_, place), start in zip(words, kind.memory.values(), strict=True)
+    ]
+    lines = [
+        f"namespace trader_{number} {{",
+        "using Market = AgentView;",
+        "using Draw = AgentDraw;",
+        "using Order = AgentOrder;",
+        f"struct Own {{ int32_t {', '.join(names)}; }};",
+        body,
+        f"}}  // namespace trader_{number}",
+        f"template <> struct Trader<{number}> {{",
+        f"  static constexpr bool kRemembers = {str(bool(kind.memory)).lower()};",
+        f"  static constexpr bool kSeesBook = {str(sees_book(kind)).lower()};",
+        "  static KS_RULE AgentOrder decide(const AgentView& market, const AgentDraw& draw, int32_t first,",
+        "                                   const AgentNumbers& numbers, int32_t agent) {",
+        f"    trader_{number}::Own own;",
+        "    own.index = first + agent;",
+        *read,
+        *(f"    own.{name} = {place};" for name, place in words),
+        f"    const AgentOrder order = trader_{number}::{called}(market, own, draw);",
+        *(f"    {place} = own.{name};" for name, place in words),
+        "    return order;",
+        "  }",
+        "  static KS_RULE void begin(const AgentView& market, const AgentNumbers& numbers, int32_t agent) {",
+        *starts,
+        "  }",
+        "};",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def sees_book(kind: AgentClass) -> bool:
+    """Return whether a class looks at best prices or their quantities, which take time to find."""
+    seen = (kind.cxx or kind.program.text) + " ".join(f"market.{start}" for start in kind.memory.values())
+    return "market.best_" in seen
+
+
+def text_of_all(kinds: Sequence[AgentClass]) -> str:
+    """Return the text that CUDA kernels include: all classes of a market, in their order."""
+    texts = "".join(text_of(kind, number) for number, kind in enumerate(kinds))
+    return (
+        f"namespace ks {{\ntemplate <int kNumber> struct Trader;\nconstexpr int kTraders = {len(kinds)};\n{texts}"
+        "}  // namespace ks\n"
+    )
+
+
+def library_text(kinds: Sequence[AgentClass]) -> str:
+    """Return the source of a library for the C++ engine, which has `ks_play_N` and `ks_open_N` of every class."""
+    functions = "".join(
+        f'extern "C" void ks_play_{number}(const ks::AgentBatch* batch) {{\n'
+        f"  ks::play_agents<ks::Trader<{number}>>(*batch);\n}}\n"
+        f'extern "C" void ks_open_{number}(const ks::AgentView* market, const ks::AgentNumbers* numbers) {{\n'
+        f"  ks::open_agents<ks::Trader<{number}>>(*market, *numbers);\n}}\n"
+        for number in range(len(kinds))
+    )
+    return f'#include <cstdint>\n#include "model/agents.h"\n{text_of_all(kinds)}{functions}'

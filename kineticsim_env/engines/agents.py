@@ -1,0 +1,101 @@
+"""Classes of agents that users write, as engines have them: `struct AgentClass`, parameters and opening memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from kineticsim_env.agents.classes import AgentClass
+from kineticsim_env.config import MarketConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentGroup:
+    """The agents of one class in every market; the names are those of `struct AgentClass`.
+
+    Attributes:
+        kind: The class.
+        first: Its first agent, counted from the first that users have added.
+        agents: How many, silent ones too.
+        speaking: All but the last, which slots replace.
+        parameters: Place of its first parameter in a row of parameters; parameter i of agent a is behind it by
+            i * agents + a, or by i where all agents have the same.
+        parameter_stride: 1 where agents have parameters of their own, else 0.
+        memory: Place of its first word in a row of memory; word i of agent a is behind it by i * agents + a.
+    """
+
+    kind: AgentClass
+    first: int
+    agents: int
+    speaking: int
+    parameters: int
+    parameter_stride: int
+    memory: int
+
+    @property
+    def parameter_words(self) -> int:
+        """How many words its parameters take."""
+        return len(self.kind.parameters) * (self.agents if self.parameter_stride else 1)
+
+    @property
+    def memory_words(self) -> int:
+        """How many words its memory takes."""
+        return len(self.kind.memory) * self.agents
+
+
+def agent_groups(config: MarketConfig, replaced: Mapping[str, int]) -> tuple[AgentGroup, ...]:
+    """Return the classes of a config in their order.
+
+    Args:
+        config: The market.
+        replaced: How many agents of each class slots replace, by name.
+
+    Raises:
+        ValueError: If slots replace more agents of a class than there are.
+    """
+    groups: list[AgentGroup] = []
+    first = parameters = memory = 0
+    for kind, made in config.agents.items():
+        silent = replaced.get(kind.name, 0)
+        if silent > made.count:
+            raise ValueError(
+                f"slots: got {silent} that replace a {kind.name} agent, allowed is up to {made.count}, the number of "
+                f"{kind.name} agents in the market"
+            )
+        own = any(isinstance(value, np.ndarray) and value.shape[-1] != 1 for value in made.parameters.values())
+        group = AgentGroup(kind, first, made.count, made.count - silent, parameters, int(own), memory)
+        groups.append(group)
+        first += group.agents
+        parameters += group.parameter_words
+        memory += group.memory_words
+    return tuple(groups)
+
+
+def parameter_table(config: MarketConfig, groups: tuple[AgentGroup, ...], num_rows: int) -> np.ndarray:
+    """Return the parameters of all classes, int32 `[num_rows, P]`."""
+    parts = [np.zeros((num_rows, 0), np.int32)]
+    for group in groups:
+        made = config.agents[group.kind]
+        width = group.agents if group.parameter_stride else 1
+        for name, default in group.kind.parameters.items():
+            value = np.asarray(made.parameters.get(name, default), dtype=np.int32)
+            parts.append(np.broadcast_to(value[None] if value.ndim == 1 else value, (num_rows, width)))
+    return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+
+def opening_memory(groups: tuple[AgentGroup, ...], seen: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return what agents remember as an episode begins, int32 `[rows, Q]`.
+
+    Args:
+        groups: Their classes.
+        seen: What they see then, by name, int `[rows]` each.
+    """
+    rows = max(len(np.atleast_1d(values)) for values in seen.values())
+    parts = [np.zeros((rows, 0), np.int32)]
+    for group in groups:
+        for start in group.kind.memory.values():
+            value = np.asarray(seen[start] if isinstance(start, str) else start, dtype=np.int32)
+            parts.append(np.broadcast_to(value.reshape(-1, 1), (rows, group.agents)))
+    return np.ascontiguousarray(np.concatenate(parts, axis=1))
