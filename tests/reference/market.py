@@ -102,7 +102,7 @@ class Market:
         return self.book.built_in(side, price) + sum(quote.quantity for quote in quotes)
 
     def _order(self, agent: int, kind: Any, view: View, number: int, drawn: int, seen: Any = None) -> Order:
-        """The order of an agent that comes at auction or event `number`; `seen`: what it sees, if it is an added one."""
+        """The order of who comes at auction or event `number`; `seen`: what an added agent sees, if that is known."""
         if isinstance(kind, Agent):
             seen = Seen(self.rules, view, seen or self._numbers_seen(view, number), Int32)
             memory = self.memory[agent - self.population.first_added]
