@@ -186,6 +186,9 @@ class Expressions:
 
     def _comparison(self, node: ast.Compare) -> str:
         """Return comparisons in a row. Numbers in the middle are compared twice, and computed once: they get a name."""
+        for op in node.ops:
+            if type(op) not in _SIGNS:
+                self.refuse_kind(node, op)
         left, tests = self.number(node.left), []
         for place, (op, part) in enumerate(zip(node.ops, node.comparators, strict=True), start=1):
             right = self.number(part)

@@ -9,6 +9,7 @@ import __future__
 
 import ast
 import builtins
+import dis
 import inspect
 import numbers
 import operator
@@ -92,8 +93,9 @@ class Source:
         for argument in (*every.posonlyargs, *every.args, *every.kwonlyargs, every.vararg, every.kwarg):
             if argument is not None:
                 argument.annotation = None
-        around = ast.parse(f"def around({', '.join(self._code.co_freevars)}): pass")
-        cast(ast.FunctionDef, around.body[0]).body = [bare]
+        own = "pass" if bare.name in self._code.co_freevars else f"global {bare.name}"
+        around = ast.parse(f"def around({', '.join(self._code.co_freevars)}): {own}")
+        cast(ast.FunctionDef, around.body[0]).body.append(bare)
         module = compile(around, "", "exec", flags=self._code.co_flags & _FUTURES, dont_inherit=True)
         (outer,) = (part for part in module.co_consts if inspect.iscode(part))
         return next(part for part in outer.co_consts if inspect.iscode(part))
@@ -133,6 +135,18 @@ class Source:
 
 
 def _instructions(code: types.CodeType) -> list[Any]:
-    """Return what a function does: its instructions, the names in them and constants, but no place in a file."""
+    """Return what a function does: its instructions, names and constants, but no places in a file or in the code.
+
+    How a method is called depends on what else is compiled with a function, such as the import of a module.
+    """
     constants = [None if inspect.iscode(value) else repr(value) for value in code.co_consts]
-    return [code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants]
+    jumps = {*dis.hasjabs, *dis.hasjrel}
+    done = [
+        (
+            {"LOAD_METHOD": "LOAD_ATTR"}.get(each.opname, each.opname),
+            None if each.opcode in jumps or inspect.iscode(each.argval) else repr(each.argval),
+        )
+        for each in dis.get_instructions(code)
+        if each.opname not in ("PUSH_NULL", "PRECALL", "EXTENDED_ARG", "NOP")
+    ]
+    return [done, code.co_names, code.co_varnames, code.co_freevars, constants]

@@ -166,8 +166,9 @@ class Translation(Expressions):
         given = dict(zip(_ORDER, node.args, strict=False))
         for keyword in node.keywords:
             if keyword.arg not in _ORDER or keyword.arg in given:
-                said = "**" if keyword.arg is None else repr(keyword.arg)
-                self.refuse(node, f"got {said} in an order, allowed are {', '.join(_ORDER)}, each once")
+                self.refuse(
+                    node, f"got {keyword.arg or '**'!r} in an order, allowed are {', '.join(_ORDER)}, each once"
+                )
             given[keyword.arg] = keyword.value
         if len(node.args) > len(_ORDER):
             self.refuse(node, f"got {len(node.args)} numbers in an order, allowed are {', '.join(_ORDER)}")
