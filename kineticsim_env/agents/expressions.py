@@ -279,12 +279,13 @@ class Expressions:
     def _chance(self, node: ast.expr) -> str:
         """Return a probability that is written with a point as a multiple of 2^-24, as the config does."""
         negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-        inner = node.operand if negative else node  # type: ignore[attr-defined]
+        inner = node.operand if isinstance(node, ast.UnaryOp) and negative else node
         value = inner.value if isinstance(inner, ast.Constant) else self.source.outer(inner)
         if isinstance(node, ast.Constant) and isinstance(value, int) and value == 1:
             self.refuse(node, f"got the probability {value}, which stands for 2^-24; write 1.0 for always")
         if not isinstance(value, float):
             return self.number(node)
-        if negative or not 0.0 <= value <= 1.0:
-            self.refuse(node, f"got the probability {'-' * negative}{value}, allowed is 0.0 to 1.0")
-        return str(as_chance(float(value)))
+        value = -float(value) if negative else float(value)
+        if not 0.0 <= value <= 1.0:
+            self.refuse(node, f"got the probability {value}, allowed is 0.0 to 1.0")
+        return str(as_chance(value))
