@@ -169,9 +169,9 @@ LINES = {
     "a loop without a turn": ("for i in range(0): y = 1\n    x = y", (4, "reads 'y', which may have no value here; give it one before")),
     "its own value": ("y = y + 1", "reads 'y', which may have no value here; give it one before"),
     "its own value counted": ("y += 1", "reads 'y', which may have no value here; give it one before"),
-    "a deep expression": (f"x = {'-x' + ' + x' * 150}", "is more than 100 parts within each other; give some of them a name before"),
-    "brackets": (f"x = {'-(' * 120}x{')' * 120}", "is more than 100 parts within each other; give some of them a name before"),
-    "a long minimum": (f"x = min({'x, ' * 150})", "is more than 100 parts within each other; give some of them a name before"),
+    "a deep expression": (f"x = {'-x' + ' + x' * 150}", "is more than 80 parts within each other; give some of them a name before"),
+    "brackets": (f"x = {'-(' * 120}x{')' * 120}", "is more than 80 parts within each other; give some of them a name before"),
+    "a long minimum": (f"x = min({'x, ' * 150})", "is more than 80 parts within each other; give some of them a name before"),
     "a long quote": (f"x = {'+'.join(['x'] * 50)} + [1] / 2", f"got '[1]', {CANNOT}; use several names"),
     "a long line": (f"x = [{'1, ' * 50}]", f"got '[{'1, ' * 19}1,...', {CANNOT}; use several names"),
     "two lines": ("x = [\n        1]", f"got '[...', {CANNOT}; use several names"),
@@ -254,11 +254,11 @@ def test_turns_up_to_the_limit_are_allowed(tmp_path):
 
 @pytest.mark.parametrize("sign", [" + x", " if x else x", " and (x", " == (x"])
 def test_what_python_itself_hardly_compiles_is_refused(sign, tmp_path):
-    brackets = ")" * 90 if "(" in sign else ""
-    count = 90 if brackets else 900
+    brackets = ")" * 70 if "(" in sign else ""
+    count = 70 if brackets else 900
     text = f"def trader(market, own, draw):\n    x = own.a\n    x = x{sign * count}{brackets}\n"
     if brackets:
-        read(defined(text, tmp_path), VOCABULARY)  # within 100
+        read(defined(text, tmp_path), VOCABULARY)  # within 80
     else:
         assert refusal(defined(text, tmp_path)).lineno == 3
 

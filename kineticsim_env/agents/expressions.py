@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kineticsim_env.agents.language import Library
 
 MOST_TURNS = 1 << 16  # of a program's loops, and calls of its functions
-MOST_DEEP = 100  # parts within each other. One writes two brackets at most, and some compilers take 256 of them
+MOST_DEEP = 80  # parts within each other. One writes three brackets at most, and some compilers take 256 of them
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 MOST_WORDS = 256  # that a trader can draw from
 _OPERATIONS: dict[type[ast.AST], str] = {
