@@ -12,7 +12,7 @@ from kineticsim_env.runtime.cxx import find_cxx
 from tests.agent_programs import HEADER, HIGHEST, LOWEST, VOCABULARY, Compiled, Writer, module_of, number, played
 
 needs_compiler = pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
-PROGRAMS, INPUTS = 400, 20
+PROGRAMS, INPUTS = 300, 20
 
 
 @needs_compiler

@@ -163,8 +163,8 @@ PROGRAMS = {  # and the side, tick and quantity that they ask for; m0 and m1 aft
     "deep comparisons": (TRADER + f"    return order(1, {'0 <= (' * 77}0{') <= 1' * 77}, 3)\n", (1, 1, 3)),
     "deep ands": (TRADER + f"    return order(1, {'1 and (' * 38}0{') or 0' * 38}, 3)\n", (1, 0, 3)),
     "a long minimum": (TRADER + f"    return order(1, min({', '.join(map(str, range(9, 84)))}), 3)\n", (1, 9, 3)),
-    "a long or": (TRADER + f"    return order(1, {'own.a == 9 or ' * 400}7, 3)\n", (1, 1, 3)),
-    "a long chain": (TRADER + f"    return order(1, own.a{' == own.a' * 400}, 3)\n", (1, 1, 3)),
+    "a long or": (TRADER + f"    return order(1, {'own.a == 9 or ' * 200}7, 3)\n", (1, 1, 3)),
+    "a long chain": (TRADER + f"    return order(1, own.a{' == own.a' * 200}, 3)\n", (1, 1, 3)),
     "many elifs": (TRADER + f"    if own.a == 1: x = 1\n{ELIFS}    else: x = 0\n    return order(1, x, 3)\n", (1, 5, 3)),
     "deep ifs": (TRADER + DEEP, (1, 2, 3)),
     "chains within chains": (
@@ -186,7 +186,7 @@ PROGRAMS = {  # and the side, tick and quantity that they ask for; m0 and m1 aft
     "a return in a loop": (
         TRADER + "    for i in range(3):\n        return order(1, 2, i)\n    return order(9, 9, 9)\n", (1, 2, 0),
     ),
-    "a long name": (TRADER + f"    {'x' * 5000} = 3\n    return order(1, 2, {'x' * 5000})\n", (1, 2, 3)),
+    "a long name": (TRADER + f"    {'x' * 2000} = 3\n    return order(1, 2, {'x' * 2000})\n", (1, 2, 3)),
 }  # fmt: skip
 
 

@@ -239,7 +239,7 @@ def test_calls_that_double_are_refused_before_they_are_many(tmp_path):
     text += "".join(f"def f{n}(x):\n    return f{n - 1}(x) + f{n - 1}(x)\n" for n in range(1, 20))
     text += "def trader(market, own, draw):\n    return ks.order(1, f19(own.a), 1)\n"
     error = refusal(defined(text, tmp_path))
-    assert "characters of C++, with the functions that it calls in their places; allowed are 50000" in error.msg
+    assert "characters of C++, with the functions that it calls in their places; allowed are 20000" in error.msg
 
 
 def test_a_long_program_is_refused(tmp_path):

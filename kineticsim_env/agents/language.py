@@ -34,8 +34,8 @@ class Program:
 
     Attributes:
         name: Its name in C++.
-        text: C++: the functions that it calls, and `inline Order NAME(const Market&, Own&, const Draw&)` with the given
-            types. It calls `order_of(side, tick, quantity, marketable)` and `no_order()`, which return an `Order`.
+        text: C++: the functions that it calls, and `KS_RULE Order NAME(const Market&, Own&, const Draw&)`. It calls
+            `order_of(side, tick, quantity, marketable)` and `no_order()`, which return an `Order`.
         play: The Python function on `Int32`, called with objects that have the vocabulary's names. They may hold and
             return plain whole numbers; what is written to memory, and handed to methods and orders, is `Int32`.
     """

@@ -12,7 +12,7 @@ from kineticsim_env.agents.vocabulary import local_in_cpp
 if TYPE_CHECKING:
     from kineticsim_env.agents.language import Library
 
-MOST_TEXT = 50_000  # characters of C++: a compiler puts functions in the place of their calls
+MOST_TEXT = 20_000  # characters of C++ with functions in the place of their calls: seconds for a compiler
 _TRADER = "const Market& market, Own& own, const Draw& draw"
 _ORDER = ("side", "tick", "quantity", "marketable")
 
@@ -48,7 +48,7 @@ class Translation(Expressions):
 
     def length(self, text: str) -> int:
         """Return the characters of a text with the functions that it calls, if they are not too many."""
-        length = len(text) + self.called
+        length = sum(len(line.lstrip()) for line in text.splitlines()) + self.called
         if length > MOST_TEXT:
             said = f"has {length} characters of C++, with the functions that it calls in their places"
             self.refuse(self.source.tree, f"{said}; allowed are {MOST_TEXT}: use loops")
