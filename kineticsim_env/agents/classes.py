@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import keyword
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,7 +27,6 @@ from kineticsim_env.runtime.values import check_choice, check_flag, is_number, s
 
 ROLES = ("trader", "maker", "executor", "momentum", "noise", "fundamental")  # a learner's, as in tasks/base.py
 LOW, HIGH = -(2**31), 2**31 - 1
-_RESERVED = ("memory", "informed", "role", "cxx")
 
 
 class AgentClass:
@@ -56,15 +54,16 @@ class AgentClass:
         cxx: str | None,
     ) -> None:
         """Check a declaration; see `agent`."""
-        self.name, self.module, self.__doc__ = function.__name__, function.__module__, function.__doc__
+        self.name, self.module = getattr(function, "__name__", "agent"), getattr(function, "__module__", "?")
+        self.__doc__ = function.__doc__
         self.informed = check_flag("informed", informed)
         check_choice("role", role, ROLES)
         self.role = role
         self.parameters = {name: _int32(f"{self.name}.{name}", value) for name, value in parameters.items()}
         self.memory = {name: self._start(name, value) for name, value in memory.items()}
         for name in (*self.parameters, *self.memory):
-            if not name.isidentifier() or keyword.iskeyword(name) or name in OWNED:
-                raise ValueError(f"{self.name}: got the name {name!r}, allowed are other plain names")
+            if name in OWNED:
+                raise ValueError(f"{self.name}: got the name {name!r}, which every agent has; take another")
         if twice := sorted(set(self.parameters) & set(self.memory)):
             raise ValueError(f"{self.name}: got {twice[0]!r} as a parameter and in memory, allowed is one of them")
         if cxx is not None and not isinstance(cxx, str):
@@ -171,7 +170,7 @@ class Mix:
 
 
 def mix(count: int, **parameters: Any) -> Mix:
-    """Return so many agents of a class, for `MarketConfig(agents={the_class: mix(...)})`.
+    """Say how many agents of a class a market has, and with which parameters: `agents={the_class: ks.mix(...)}`.
 
     Args:
         count: How many, from 0.
