@@ -159,6 +159,7 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool
         open_warm(args, m)
     else:
         open_cold(m)
+        remember_opening(m)
     m.beat_price = m.last_price
     zero = {"volume", "trades", "ret", "prev_value", "ended", *state.SLOT_STATE}
     for name in zero.intersection(m.names):
@@ -194,11 +195,11 @@ def draw_scenarios(args: dict[str, Any], m: Markets) -> None:
         m.scenario = np.where(asked >= 0, asked, m.scenario)
     for name, values in args["scenario_params"].items():
         args["params"][name][m.rows] = m.params[name] = values[m.scenario]
-    if args.get("scenario_agent_parameters") is not None:
-        args["agent_parameters"][m.rows] = m.agent_parameters = args["scenario_agent_parameters"][m.scenario]
     if args.get("scenario_values") is not None:
         drawn = args["scenario_values"][m.scenario]
         args["task_values"][m.rows] = m.task_values = np.where(np.isnan(drawn), m.task_values, drawn)
+    if args.get("scenario_agent_parameters") is not None:
+        args["agent_parameters"][m.rows] = m.agent_parameters = args["scenario_agent_parameters"][m.scenario]
 
 
 def open_warm(args: dict[str, Any], m: Markets) -> None:
@@ -225,6 +226,10 @@ def open_cold(m: Markets) -> None:
     m.ask[book, price + 1] = depth
     m.prev_mid2, m.last_tick, m.price_origin = 2 * price, price.copy(), np.zeros_like(m.price_origin)
     m.fundamental_price = m.params["fundamental_price"].copy()
+
+
+def remember_opening(m: Markets) -> None:
+    """Begin the memory of agents that users have added with what they see of the opening book."""
     if "agent_memory" in m.names:
-        regime = m.regime if "regime" in m.names else np.zeros_like(price)
+        regime = m.regime if "regime" in m.names else np.zeros(len(m.rows), np.int64)
         m.agent_memory = opening_memory(m.groups, seen_at_opening(m.params, regime)).astype(np.int64)
