@@ -98,19 +98,25 @@ KS_RULE AgentNumbers agent_numbers(const Launch& launch, int64_t m, int32_t numb
           kind.parameter_stride ? kind.agents : 1, kind.parameter_stride,
           launch.agent_memory + m * launch.memory_words + kind.memory, kind.agents};
 }
-// The index of a class's first agent among all of its market.
+// The index of the first agent that users have added, and of a class's first one, among all of its market.
+KS_RULE int32_t first_added_agent(const Launch& launch, const MarketParams& p) { return p.num_agents - launch.added_agents; }
 KS_RULE int32_t first_agent(const Launch& launch, const MarketParams& p, int32_t number) {
-  return p.num_agents - launch.added_agents + launch.agents[number].first;
+  return first_added_agent(launch, p) + launch.agents[number].first;
 }
+
+// Orders of some agents, a number of each in a row of its own, as compilers vectorise what is written that way.
+struct AgentOrders {
+  int32_t *side, *tick, *quantity, *marketable;
+};
 
 // What the C++ engine calls of a class: decisions of agents `begin` to `end`, and the memory of a new episode.
 struct AgentBatch {
   const AgentView* market;
   AgentNumbers numbers;
-  uint64_t counter, step;  // of the random word of agent `begin`, and from one agent's to the next
+  const uint64_t* words;   // word 0 of each agent, [end - begin]
   int32_t first;           // index of the class's first agent
   int32_t begin, end;
-  AgentOrder* orders;      // [end - begin]
+  AgentOrders orders;      // [end - begin]
 };
 using PlayAgents = void (*)(const AgentBatch*);
 using OpenAgents = void (*)(const AgentView*, const AgentNumbers*);
@@ -118,9 +124,15 @@ using OpenAgents = void (*)(const AgentView*, const AgentNumbers*);
 // What follows from the text of a class: `Trader` has decide() and begin() for one agent.
 template <typename Trader>
 KS_RULE void play_agents(const AgentBatch& batch) {
-  for (int32_t agent = batch.begin; agent < batch.end; ++agent) {
-    const AgentDraw draw = {mix64(batch.counter + (uint64_t)(agent - batch.begin) * batch.step)};
-    batch.orders[agent - batch.begin] = Trader::decide(*batch.market, draw, batch.first, batch.numbers, agent);
+  const AgentView market = *batch.market;  // locals, as the compiler must assume that what is written aliases them
+  const AgentNumbers numbers = batch.numbers;
+  const AgentOrders to = batch.orders;
+  const uint64_t* const words = batch.words;
+  const int32_t first = batch.first, begin = batch.begin, count = batch.end - begin;
+  for (int32_t i = 0; i < count; ++i) {
+    const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, begin + i);
+    to.side[i] = order.side, to.tick[i] = order.tick;
+    to.quantity[i] = order.quantity, to.marketable[i] = order.marketable;
   }
 }
 template <typename Trader>

@@ -14,7 +14,9 @@ def text_of(kind: AgentClass, number: int) -> str:
     """Return the text of a class, as `ks::Trader<number>` in namespace `ks`."""
     names = (*OWNED, *kind.parameters, *kind.memory)
     takes = "const Market& market, Own& own, const Draw& draw"
-    body = kind.program.text if kind.cxx is None else f"KS_RULE Order decision({takes}) {{\n{kind.cxx}\n}}\n"
+    # Compilers name a user's own lines by the class.
+    own = f'\n#line 1 "cxx of {kind.name}"\n{kind.cxx}\n#line 1 "{ours(number)}"\n'
+    body = kind.program.text if kind.cxx is None else f"KS_RULE Order decision({takes}) {{{own}}}\n"
     called = kind.program.name if kind.cxx is None else "decision"
     read = [f"    own.{name} = numbers.parameters[{i} * numbers.parameter_rows + agent * numbers.parameter_stride];"
             for i, name in enumerate(kind.parameters)]  # fmt: skip
@@ -50,6 +52,11 @@ def text_of(kind: AgentClass, number: int) -> str:
         "};",
     ]
     return "\n".join(lines) + "\n"
+
+
+def ours(number: int) -> str:
+    """Return what compilers call the text around a user's own C++."""
+    return f"agents of class {number}"
 
 
 def sees_book(kind: AgentClass) -> bool:
