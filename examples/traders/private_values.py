@@ -50,25 +50,24 @@ def equilibrium(values: np.ndarray, costs: np.ndarray) -> tuple[float, int, int]
     return (max(above) + min(below)) / 2, units, int((bids - asks)[:units].sum())
 
 
-def surplus(limit: np.ndarray, worth: np.ndarray, price: np.ndarray, volume: np.ndarray) -> np.ndarray:
+def surplus(limit: np.ndarray, worth: np.ndarray, volume: np.ndarray) -> np.ndarray:
     """Return what one auction's trades were worth, float64 `[M]`.
 
-    Who traded follows from the orders: those at better prices than the clearing price; of those at that price as many
-    as are left, of whom nobody is preferred, so each counts by its share.
+    Who traded follows from the orders: on each side those at the best prices. Of those at the last price that trades
+    nobody is preferred, so each counts by its share.
 
     Args:
         limit: Prices of the orders, int `[M, 2 * SIDE]`, buyers first.
         worth: Values and costs, likewise.
-        price: Of the auction, `[M]`.
         volume: Units traded, `[M]`.
     """
     total = np.zeros(len(limit))
     for side, sign in ((slice(0, SIDE), 1), (slice(SIDE, None), -1)):
-        better = sign * (limit[:, side] - price[:, None])
-        inside, at = better > 0, better == 0
-        left = volume - inside.sum(1)
-        share = np.where(at.any(1), left / np.maximum(at.sum(1), 1), 0)
-        total += sign * (worth[:, side] * (inside + at * share[:, None])).sum(1) * (volume > 0)
+        offered = sign * limit[:, side]  # the best is the largest
+        last = np.take_along_axis(-np.sort(-offered, axis=1), np.maximum(volume - 1, 0)[:, None], axis=1)
+        better, at = offered > last, offered == last
+        share = (volume - better.sum(1)) / at.sum(1)
+        total += sign * (worth[:, side] * (better + at * share[:, None])).sum(1) * (volume > 0)
     return total
 
 
@@ -90,7 +89,7 @@ def measure(markets: int, auctions: int, engine: str = "auto") -> dict[tuple[str
         price.append(series["last_price"][:, 0].cpu().numpy())
         volume.append(series["volume"][:, 0].cpu().numpy())
         limit = sim.tensors["agent_memory"].cpu().numpy()  # [M, agents], as each remembers one word
-        gained.append(surplus(limit, worth, price[-1], volume[-1]))
+        gained.append(surplus(limit, worth, volume[-1]))
     found = {}
     for place, (curve, rule) in enumerate(pairs):
         rows = slice(place * markets, (place + 1) * markets)

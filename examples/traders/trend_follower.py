@@ -19,14 +19,16 @@ from kineticsim_env.studies import plots
 LAGS = 20
 
 
-@ks.agent(lookback=16, threshold=4, max_qty=4, memory={"average": "mid2"})
+@ks.agent(lookback=16, threshold=4, max_qty=4, memory={"last": "mid2", "gap": 0})
 def trend_follower(market, own, draw):
     """Buys what has risen above its own moving average, and sells what has fallen below it."""
-    own.average += (market.mid2 - own.average) // own.lookback
-    gap = market.mid2 - own.average  # in half ticks, as mid2 is twice the mid
-    if abs(gap) <= own.threshold:
+    # How far the price is above the average, in 64ths of mid2: in whole units the average would stop short of the
+    # price by what // rounds down.
+    own.gap += 64 * (market.mid2 - own.last) - own.gap // own.lookback
+    own.last = market.mid2
+    if abs(own.gap) <= 64 * own.threshold:
         return ks.no_order()
-    side = 1 if gap > 0 else -1
+    side = 1 if own.gap > 0 else -1
     return ks.order(side, market.near_mid(side), 1 + draw.below(own.max_qty), marketable=draw.chance(0.1))
 
 
