@@ -3,6 +3,7 @@
 #pragma once
 
 #include "events/market.cuh"
+#include "model/series.h"
 
 namespace ks {
 
@@ -107,9 +108,10 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     const bool has_value = p.num_fundamental > 0, plain = this->pricing.is_plain();
     const Pricing pricing = this->pricing;
+    if (has_added_agents(launch)) return take_events_of_all(until, mid, value2);
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
-      arrivals.draw(p, now, ret, key, e, count);
+      arrivals.draw<false>(p, now, ret, key, e, count, 0);
 #pragma unroll
       for (int i = 0; i < kEventBlock; ++i) {
         if (i >= count) break;
@@ -117,16 +119,47 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         const int32_t tick = plain ? order_tick<true>(pricing, mid, a.offset, a.sells, a.marketable)
                                    : order_tick<false>(pricing, mid, a.offset, a.sells, a.marketable);
-        waiting[a.sells][tick] += a.quantity;
-        occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
-        marketable[a.sells] += a.marketable ? a.quantity : 0;
-        if (!careful) continue;
-        total[a.sells] += a.quantity;
-        if (a.quantity > 0 && is_full(a.sells)) return false;
+        if (!wait(a.sells, tick, a.quantity, a.marketable)) return false;
       }
       e += count;
     }
     return true;
+  }
+
+  // The same where users have added agents.
+  KS_APART bool take_events_of_all(uint32_t until, int32_t mid, int32_t value2) {
+    ArrivalBlock arrivals;
+    AgentView view = this->view_at(g, mid, book, last_tick);
+    for (uint32_t e = (uint32_t)g; e != until;) {
+      const int count = ArrivalBlock::block(e, until - e);
+      arrivals.draw<true>(p, now, ret, key, e, count, first_added_agent(launch, p));
+      for (int i = 0; i < count; ++i) {
+        const Comer who = arrivals.comer(i);
+        if (who.place >= 0) {
+          view.t = (int32_t)(e + i);
+          const AgentOrder order = play_agent(launch, this->m, p, who.place, view, who.word);
+          const int32_t quantity = quantity_of(order);
+          if (quantity > 0 && !wait(sells(order), ks::tick_of(order, pricing, origin), quantity, order.marketable)) return false;
+          continue;
+        }
+        Arrival a = arrivals.at(i);
+        if (p.num_fundamental > 0) turn_to_value(a, now.taker_offset, value2, mid);
+        const int32_t tick = order_tick<false>(pricing, mid, a.offset, a.sells, a.marketable);
+        if (!wait(a.sells, tick, a.quantity, a.marketable)) return false;
+      }
+      e += count;
+    }
+    return true;
+  }
+
+  // An order waits. Returns false if the market has to stop.
+  KS_ON_LANE bool wait(int32_t side, int32_t tick, int32_t quantity, int32_t is_marketable) {
+    waiting[side][tick] += quantity;
+    occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
+    marketable[side] += is_marketable ? quantity : 0;
+    if (!careful) return true;
+    total[side] += quantity;
+    return quantity <= 0 || !is_full(side);
   }
 
   // Totals of both sides, waiting orders and quotes that take part included; kept up only while they may be too large.

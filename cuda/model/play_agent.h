@@ -12,6 +12,13 @@ namespace ks {
 constexpr bool kMayHaveAgents = true;
 KS_RULE bool has_added_agents(const Launch&) { return true; }
 
+// Whether some class looks at best prices or their quantities.
+template <int kNumber = 0>
+KS_RULE constexpr bool some_see_book() {
+  if constexpr (kNumber < kTraders) return Trader<kNumber>::kSeesBook || some_see_book<kNumber + 1>();
+  else return false;
+}
+
 // Agent `agent` of class `number` decides. The word is its own, or the event's.
 template <int kNumber = 0>
 KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t number, int32_t agent,
@@ -29,6 +36,7 @@ KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view)
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
 constexpr bool kMayHaveAgents = false;
+KS_RULE constexpr bool some_see_book() { return false; }
 KS_RULE bool has_added_agents(const Launch&) { return false; }
 KS_RULE AgentOrder decide(const Launch&, int64_t, const MarketParams&, int32_t, int32_t, const AgentView&, uint64_t) {
   return no_order();
@@ -38,6 +46,7 @@ KS_RULE void open_memory(const Launch&, int64_t, const AgentView&) {}
 #else
 
 constexpr bool kMayHaveAgents = true;
+KS_RULE constexpr bool some_see_book() { return true; }
 KS_RULE bool has_added_agents(const Launch& launch) { return __builtin_expect(launch.agent_classes > 0, 0); }
 KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t number, int32_t agent,
                           const AgentView& view, uint64_t word) {
