@@ -76,9 +76,7 @@ def measure(markets: int, auctions: int, engine: str = "auto") -> dict[tuple[str
     pairs = [(curve, rule) for curve in CURVES for rule in RULES]
     worth = np.repeat([np.concatenate(CURVES[curve]) for curve, _ in pairs], markets, axis=0)
     rules = np.repeat([RULES[rule] for _, rule in pairs], markets, axis=0)
-    mixture = ks.mix(
-        2 * SIDE, value=worth, buys=[1] * SIDE + [0] * SIDE, constrained=rules[:, :1], reach=rules[:, 1:]
-    )
+    mixture = ks.mix(2 * SIDE, value=worth, buys=[1] * SIDE + [0] * SIDE, constrained=rules[:, :1], reach=rules[:, 1:])
     config = ks.MarketConfig(
         num_agents=0, agents={private_value: mixture}, init_depth=0, cancel_prob=1.0, tie="mid", rounding="coin"
     )
@@ -98,10 +96,22 @@ def measure(markets: int, auctions: int, engine: str = "auto") -> dict[tuple[str
         found[curve, rule] = {
             "price": prices.mean(1) - at,
             "alpha": 100 * np.sqrt(((prices - at) ** 2).mean(1)) / at,
-            "volume": np.array(volume)[:, rows].mean(0) / units,
+            "volume": 100 * np.array(volume)[:, rows].mean(0) / units,
             "efficiency": 100 * np.array(gained)[:, rows].mean(0) / most,
         }
     return found
+
+
+def table(found: dict[tuple[str, str], dict[str, np.ndarray]]) -> str:
+    """Return the statistics of every rule under every curve, in Markdown."""
+    heads = ("curves", "orders", "price less equilibrium, ticks", "Smith's alpha, %", "units of those in equilibrium, %",
+             "efficiency, %")  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "| --- | --- |" + " ---: |" * 4]
+    for (curve, rule), values in found.items():
+        means = [statistics.mean_and_error(values[name]) for name in ("price", "alpha", "volume", "efficiency")]
+        shown = " | ".join(f"{mean.mean:.2f} ± {mean.interval():.2f}" for mean in means)
+        lines.append(f"| {curve} | {rule} | {shown} |")
+    return "\n".join(lines)
 
 
 def draw_picture(path: str, found: dict[tuple[str, str], dict[str, np.ndarray]]) -> None:
@@ -141,13 +151,10 @@ def main(arguments: list[str] | None = None) -> dict[tuple[str, str], dict[str, 
         plots.check_picture("--picture", options.picture)
 
     found = measure(options.markets, options.auctions, options.engine)
-    print(f"{options.markets} markets of each, {options.auctions} auctions; ± is half of a 95% confidence interval")
-    print("| curves | orders | mean price less equilibrium, ticks | Smith's alpha, % | units per equilibrium unit "
-          "| efficiency, % |")  # fmt: skip
-    print("| --- | --- |" + " ---: |" * 4)
-    for (curve, rule), values in found.items():
-        means = [statistics.mean_and_error(values[name]) for name in ("price", "alpha", "volume", "efficiency")]
-        print(f"| {curve} | {rule} | " + " | ".join(f"{mean.mean:.2f} ± {mean.interval():.2f}" for mean in means) + " |")
+    print(
+        f"{options.markets} markets of each kind, {options.auctions} auctions; ± is half of a 95% interval over markets"
+    )
+    print(table(found))
     if options.picture:
         draw_picture(options.picture, found)
     return found

@@ -1,7 +1,7 @@
 """Trend followers, with a memory of their own, in a market that follows a fundamental price.
 
     python examples/traders/trend_follower.py
-    python examples/traders/trend_follower.py --counts 0 20 80 --picture trend_follower.png
+    python examples/traders/trend_follower.py --counts 0 4 8 --picture trend_follower.png
 
 The same markets are played with more and more trend followers. Built-in agents draw the same random words in all of
 them, and the fundamental price takes the same path, so that differences are what trend followers make of it.
@@ -49,11 +49,24 @@ def measure(count: int, markets: int, auctions: int, engine: str = "auto") -> di
         "price": price,
         "fundamental": fundamental,
         "deviation": statistics.volatility(change),
-        "kurtosis": statistics.excess_kurtosis(change),
         "distance": np.abs(price - fundamental)[:, late].mean(1),
         "volume": volume[:, late].mean(1),
         "acf": np.stack([statistics.autocorrelation(change, lag) for lag in range(1, LAGS + 1)], axis=1),
     }
+
+
+def table(found: dict[int, dict[str, np.ndarray]]) -> str:
+    """Return the statistics by the number of trend followers, in Markdown."""
+    heads = ("trend followers", "deviation of returns, ticks", "distance from the fundamental, ticks",
+             "units per auction", "autocorrelation of returns, lag 1", "lag 2", "lag 5")  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|" + " ---: |" * len(heads)]
+    for count, values in found.items():
+        columns = [values["deviation"], values["distance"], values["volume"]]
+        columns += [values["acf"][:, lag - 1] for lag in (1, 2, 5)]
+        means = [statistics.mean_and_error(column) for column in columns]
+        shown = " | ".join(f"{mean.mean:.2f} ± {mean.interval():.2f}" for mean in means)
+        lines.append(f"| {count} | {shown} |")
+    return "\n".join(lines)
 
 
 def draw_picture(path: str, found: dict[int, dict[str, np.ndarray]]) -> None:
@@ -83,7 +96,7 @@ def draw_picture(path: str, found: dict[int, dict[str, np.ndarray]]) -> None:
 def main(arguments: list[str] | None = None) -> dict[int, dict[str, np.ndarray]]:
     """Play the markets, print a table and draw a picture if one is asked for."""
     parser = argparse.ArgumentParser(description="Trend followers in a market that follows a fundamental price.")
-    parser.add_argument("--counts", type=int, nargs="+", default=[0, 10, 20, 40], help="of trend followers per market")
+    parser.add_argument("--counts", type=int, nargs="+", default=[0, 2, 4, 6], help="of trend followers per market")
     parser.add_argument("--markets", type=int, default=256)
     parser.add_argument("--auctions", type=int, default=1000)
     parser.add_argument("--engine", default="auto")
@@ -96,15 +109,8 @@ def main(arguments: list[str] | None = None) -> dict[int, dict[str, np.ndarray]]
         count: measure(count, options.markets, options.auctions, options.engine)
         for count in tqdm(options.counts, desc="counts", delay=2, leave=False)
     }
-    print(f"{options.markets} markets, {options.auctions} auctions; ± is half of a 95% confidence interval")
-    rows = ("deviation", "kurtosis", "distance", "volume")
-    print("| trend followers | deviation of returns, ticks | excess kurtosis | distance from the fundamental, ticks "
-          "| units per auction | autocorrelation, lag 1 | lag 2 |")  # fmt: skip
-    print("| ---: |" + " ---: |" * (len(rows) + 2))
-    for count, values in found.items():
-        columns = [values[name] for name in rows] + [values["acf"][:, 0], values["acf"][:, 1]]
-        means = [statistics.mean_and_error(column) for column in columns]
-        print(f"| {count} | " + " | ".join(f"{mean.mean:.2f} ± {mean.interval():.2f}" for mean in means) + " |")
+    print(f"{options.markets} markets, {options.auctions} auctions; ± is half of a 95% interval over markets")
+    print(table(found))
     if options.picture:
         draw_picture(options.picture, found)
     return found
