@@ -104,7 +104,7 @@ def measure(markets: int, auctions: int, engine: str = "auto") -> dict[tuple[str
 
 def table(found: dict[tuple[str, str], dict[str, np.ndarray]]) -> str:
     """Return the statistics of every rule under every curve, in Markdown."""
-    heads = ("curves", "orders", "price less equilibrium, ticks", "Smith's alpha, %", "units of those in equilibrium, %",
+    heads = ("curves", "orders", "price less equilibrium, ticks", "Smith's alpha, %", "units, % of equilibrium",
              "efficiency, %")  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "| --- | --- |" + " ---: |" * 4]
     for (curve, rule), values in found.items():

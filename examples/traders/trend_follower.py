@@ -88,6 +88,7 @@ def draw_picture(path: str, found: dict[int, dict[str, np.ndarray]]) -> None:
             plots.means(axes, np.arange(1, LAGS + 1), means, shades[count], f"{count}", lw=1)
         axes.axhline(0, color="#999999", lw=0.6)
         axes.set(xlabel="lag, auctions", ylabel="autocorrelation of returns", title="By the number of trend followers")
+        axes.set_xticks(range(0, LAGS + 1, 5))
         axes.legend()
 
     plots.save_panels(path, (paths, correlations))
