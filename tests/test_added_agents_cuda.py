@@ -6,9 +6,13 @@ each, or none.
 
 import random
 
+import numpy as np
 import pytest
 from agent_classes import CLASSES, with_agents
 from build_helpers import builders, compile_kernel
+from env_helpers import check_cores_agree, environments, make_cores
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from strategies import Play, assert_moves_same, fitting_slots, make_config, open_simulator, under_levers
 from thorough import THOROUGH, examples
 
@@ -86,6 +90,42 @@ def test_where_each_agent_comes_once(against_numpy, variant, seed):
 @pytest.mark.parametrize("seed", range(examples(10)))
 def test_calls_on_the_clock(against_numpy, variant, seed):
     against_numpy(variant, play_for(variant, seed, True))
+
+
+# Environments ---------------------------------------------------------------------------------------------------------
+
+
+def row(value):
+    """Return the first market's parameter."""
+    return value if np.ndim(value) < 2 else value[0] if value.shape[1] != 1 else int(value[0, 0])
+
+
+def with_all_in(environment, seed):
+    """Return an environment's arguments with agents of `CLASSES` in its market."""
+    (config, markets, task, roles), kwargs, number, steps = environment
+    lanes = min(int(np.max(config.num_agents)), 16)
+    config = with_all(config.replace(num_agents=lanes), seed, markets)
+    alike = {  # of all markets
+        kind: ks.mix(made.count, **{name: row(value) for name, value in made.parameters.items()})
+        for kind, made in config.agents.items()
+    }
+    config = config.replace(agents=alike)
+    slots = fitting_slots(config, markets, kwargs["slots"])
+    return (config, markets, task, roles), kwargs | {"slots": slots}, number, min(steps, 8)
+
+
+@needs_compiler
+@pytest.mark.parametrize("variant", ["warp and agents", "warp with bins and agents", "warp of one slot and agents"])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_environments(kernels, monkeypatch, variant, data, seed):
+    environment = data.draw(environments(most_slots=1 if "slot" in variant else 6))
+    environment = with_all_in(environment, seed)
+    (oracle,) = make_cores(*environment[:2], ("numpy",))
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "load_cpu", lambda: kernels[variant])
+        (core,) = make_cores(*environment[:2], ("cpu",))
+    check_cores_agree([oracle, core], environment, 0.05)
 
 
 # Builders -------------------------------------------------------------------------------------------------------------

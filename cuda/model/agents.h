@@ -81,7 +81,7 @@ KS_RULE int32_t tick_of(const AgentOrder& order, const Pricing& pricing, int32_t
 }
 KS_RULE int32_t tick_of(const AgentOrder& order, int32_t levels, int32_t origin) {
   if (order.marketable) return sells(order) ? 0 : levels - 1;
-  return clamp_to(grid_tick(order.tick, origin), 0, levels - 1);
+  return clamp_to(order.tick, origin, ticks_above(origin, levels - 1)) - origin;
 }
 
 // Where the numbers of one class of one market are: of parameter i of agent a parameters[i * parameter_rows + a *
