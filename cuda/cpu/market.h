@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cpu/added_orders.h"
 #include "cpu/book.h"
 #include "cpu/orders.h"
 #include "model/auction.h"
@@ -17,6 +18,7 @@ namespace ks {
 // A thread's memory, kept from launch to launch.
 struct Scratch {
   Orders orders;
+  AddedOrders added;
   std::vector<int32_t> buy, sell;       // all interest per tick of the clearing range
   std::vector<int32_t> demand, supply;  // D[p] and S[p]
 
@@ -44,6 +46,7 @@ struct Market : Book, MarketNumbers {
   int32_t regime = 0;
   Pricing pricing;     // of this auction, with levers,
   Middle middle;       // and the mid's
+  AgentView view;      // of agents that users have added
 
   Market(const Launch& launch, int64_t m, Scratch& scratch)
       : Book(launch.bid + m * launch.levels, launch.ask + m * launch.levels, launch.levels),
@@ -101,7 +104,9 @@ struct Market : Book, MarketNumbers {
   void move_grid(int32_t shift) {
     if (shift != 0) Book::shift(shift);
   }
-  void look(const Seen&) {}
+  void look(const Seen& seen) {
+    if (has_added_agents(launch)) view = view_of_all(seen);
+  }
   void replace_quotes(const Quote* fresh) {
     for (int k = 0; k < slots; ++k) quotes[k] = kLevers ? quote_under_levers(p, fresh[k], last_tick + origin) : fresh[k];
   }
@@ -120,7 +125,7 @@ struct Market : Book, MarketNumbers {
   Auction submit_orders(const Seen& seen, int32_t value) {
     const int32_t mid2 = seen.mid2, offset = kLevers ? lever_reach(p) : order_reach(p);
     if (kLevers) price_around(mid2);
-    const int32_t near_low = lowest_order(mid2, offset), near_high = highest_order(mid2, offset);
+    int32_t near_low = lowest_order(mid2, offset), near_high = highest_order(mid2, offset);
     int32_t low = std::min(near_low, best_ask), high = std::max(near_high, best_bid);
     Auction auction = {};
     int64_t* const quoted = auction.quoted;
@@ -131,6 +136,8 @@ struct Market : Book, MarketNumbers {
     }
     Orders& orders = scratch.orders;
     if (!orders.binned) low = 0, high = levels - 1;
+    const bool has_added = has_added_agents(launch);
+    if (has_added) submit_added(near_low, near_high, low, high);
     low = low / kStep * kStep, high = high / kStep * kStep + kStep - 1;
     int32_t *buy = scratch.buy.data(), *sell = scratch.sell.data();
     copy_book(low, high);
@@ -138,6 +145,7 @@ struct Market : Book, MarketNumbers {
     orders.submit(p, key, t, kLevers ? kBinsByOffset : mid2, seen.ret, value, price, buy, sell);
     reach(near_low, near_high);
     place_orders(mid2);
+    if (has_added) add_added();
     for (int k = 0; k < slots; ++k) {
       const int32_t at_bid = bid_at(quotes[k]), at_ask = ask_at(quotes[k]);
       if (at_bid >= 0) buy[at_bid] += quotes[k].bid_qty;
@@ -187,6 +195,43 @@ struct Market : Book, MarketNumbers {
     if (best_bid >= 0 && bid[best_bid] <= 0) find_best_bid(best_bid);
     if (best_ask != kNoTick && ask[best_ask] <= 0) find_best_ask(best_ask);
     t += 1;
+  }
+
+  // Agents that users have added -------------------------------------------------------------------------------------
+
+  KS_APART AgentView view_of_all(const Seen& seen) const {
+    AgentView view = view_of(p, *this, agents_middle(p, seen.mid2, fundamental, origin, coin()), seen.mid2, seen.ret, regime,
+                             (int32_t)t);
+    const BestPrices best = best_prices();
+    if (best.bid >= 0) view.best_bid = best.bid + origin, view.best_bid_qty = bid[best.bid];
+    if (best.ask != kNoTick) view.best_ask = best.ask + origin, view.best_ask_qty = ask[best.ask];
+    for (int k = 0; k < slots; ++k) {
+      if (best.bid >= 0 && bid_at(quotes[k]) == best.bid) view.best_bid_qty += quotes[k].bid_qty;
+      if (best.ask != kNoTick && ask_at(quotes[k]) == best.ask) view.best_ask_qty += quotes[k].ask_qty;
+    }
+    return view;
+  }
+
+  // Collect their orders, and widen the range to hold them.
+  KS_APART void submit_added(int32_t& near_low, int32_t& near_high, int32_t& low, int32_t& high) {
+    AddedOrders& added = scratch.added;
+    const int size = levels;
+    const int32_t from = origin;
+    if constexpr (kLevers) {
+      const Pricing by = pricing;
+      added.submit(launch, m, p, key, t, view, [&](const AgentOrder& order) { return limit_tick_of(order, by, from); });
+    } else {
+      added.submit(launch, m, p, key, t, view, [&](const AgentOrder& order) { return limit_tick_of(order, size, from); });
+    }
+    near_low = std::min(near_low, added.low), near_high = std::max(near_high, added.high);
+    low = std::min(low, near_low), high = std::max(high, near_high);
+  }
+  KS_APART void add_added() {
+    scratch.added.add_to(scratch.buy.data(), scratch.sell.data(), levels);
+    for (int side = 0; side < 2; ++side) {
+      scratch.orders.far[side] += scratch.added.far[side];
+      scratch.orders.total[side] += scratch.added.total[side];
+    }
   }
 
   // Helpers of the above ---------------------------------------------------------------------------------------------

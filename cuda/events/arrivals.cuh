@@ -8,6 +8,7 @@
 
 #include "lane/lanes.cuh"
 #include "model/events.h"
+#include "model/play_agent.h"
 
 namespace ks {
 
@@ -17,33 +18,56 @@ constexpr int kEventBlock = 2;  // one word says who comes at two events
 constexpr int kEventBlock = 64;
 #endif
 
+// Who comes at an event, where users have added agents: the agent's place among those, below 0 of others; and the event's word.
+struct Comer {
+  int32_t place;
+  uint64_t word;
+};
+
 struct ArrivalBlock {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
   Arrival arrivals[kEventBlock];
+#ifdef KS_AGENTS
+  Comer comers[kEventBlock];
+  KS_ON_LANE Comer comer(int i) const { return i == 0 ? comers[0] : comers[1]; }
+#else
+  KS_ON_LANE Comer comer(int) const { return {-1, 0}; }
+#endif
 
   KS_ON_LANE Arrival at(int i) const { return i == 0 ? arrivals[0] : arrivals[1]; }  // in registers
 
-  // Those of `count` events from g on; a block begins at an even event, or has one event only.
-  KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count) {
+  // Those of `count` events from g on; a block begins at an even event, or has one event only. `first`: the index of the first
+  // agent that users have added, with kAdded.
+  template <bool kAdded>
+  KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count,
+                       int32_t first) {
     const uint64_t pair = random_word(key, g >> 1, kWhoWord);
 #pragma unroll
     for (int i = 0; i < kEventBlock; ++i) {
       if (i >= count) break;
       const uint32_t drawn = (g + i) & 1 ? high_half(pair) : low_half(pair);
-      arrivals[i] = arrival_at(p, now, ret, g + i, drawn, random_word(key, g + i, 0));
+      const uint64_t word = random_word(key, g + i, 0);
+      arrivals[i] = arrival_at(p, now, ret, g + i, drawn, word);
+#ifdef KS_AGENTS
+      comers[i] = {who_comes(p, drawn) - first_added, word};
+#endif
     }
   }
 #else
   static constexpr int kRoom = kEventBlock + 8;
   int32_t quantity[kRoom], offset[kRoom], sells[kRoom], marketable[kRoom], by_value[kRoom];
+  int32_t place[kRoom];  // as Comer has them
+  uint64_t word[kRoom];
 
   KS_ON_LANE Arrival at(int i) const {
     i += begin;
     return {quantity[i], offset[i], sells[i], marketable[i], by_value[i]};
   }
+  KS_ON_LANE Comer comer(int i) const { return {place[i + begin], word[i + begin]}; }
 
   // The same. Rounding up to eight spares vectorised loops their remainder; what is too much is not read.
-  KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count) {
+  KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count,
+                       bool added, int32_t first_added) {
     uint64_t words[kRoom], pairs[kRoom / 2];
     uint32_t drawn[kRoom];
     const int odd = g & 1, padded = (count + odd + 7) / 8 * 8;
@@ -60,6 +84,9 @@ struct ArrivalBlock {
       marketable[i] = a.marketable, by_value[i] = a.by_value;
     }
     begin = odd;
+    if (!added) return;
+    std::memcpy(word, words, padded * sizeof(uint64_t));
+    for (int i = 0; i < padded; ++i) place[i] = who_comes(own, drawn[i]) - first_added;
   }
   int begin;
 #endif

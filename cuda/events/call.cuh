@@ -3,6 +3,7 @@
 #pragma once
 
 #include "events/market.cuh"
+#include "model/series.h"
 
 namespace ks {
 
@@ -107,9 +108,10 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     const bool has_value = p.num_fundamental > 0, plain = this->pricing.is_plain();
     const Pricing pricing = this->pricing;
+    const bool added = has_added_agents(launch);
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
-      arrivals.draw(p, now, ret, key, e, count);
+      arrivals.draw(p, now, ret, key, e, count, added, added ? first_added_agent(launch, p) : 0);
 #pragma unroll
       for (int i = 0; i < kEventBlock; ++i) {
         if (i >= count) break;
@@ -117,16 +119,57 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         const int32_t tick = plain ? order_tick<true>(pricing, mid, a.offset, a.sells, a.marketable)
                                    : order_tick<false>(pricing, mid, a.offset, a.sells, a.marketable);
-        waiting[a.sells][tick] += a.quantity;
-        occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
-        marketable[a.sells] += a.marketable ? a.quantity : 0;
-        if (!careful) continue;
-        total[a.sells] += a.quantity;
-        if (a.quantity > 0 && is_full(a.sells)) return false;
+        if (!wait(a.sells, tick, a.quantity, a.marketable)) return false;
       }
+      if (added && !take_added(arrivals, e, count, mid)) return false;
       e += count;
     }
     return true;
+  }
+
+  // The orders of agents that users have added, at `count` events from e on. Others' have no quantity there.
+  KS_APART bool take_added(const ArrivalBlock& arrivals, uint32_t e, int count, int32_t mid) {
+    AgentView view = this->view_at(e, mid, book, last_tick);
+#if defined(KS_AGENTS) || defined(__CUDACC__) || defined(__CUDACC_RTC__)
+    for (int i = 0; i < count; ++i) {
+      const Comer who = arrivals.comer(i);
+      if (who.place < 0) continue;
+      view.t = (int32_t)(e + i);
+      if (!wait_added(play_agent(launch, this->m, p, who.place, view, who.word))) return false;
+    }
+#else  // what they see does not depend on the orders of each other: those of a class decide together
+    for (int32_t number = 0; number < launch.agent_classes; ++number) {
+      const AgentClass& kind = launch.agents[number];
+      uint64_t words[kEventBlock];
+      int32_t agents[kEventBlock], times[kEventBlock], numbers[4][kEventBlock];
+      int come = 0;
+      for (int i = 0; i < count; ++i) {
+        const Comer who = arrivals.comer(i);
+        words[come] = who.word, agents[come] = who.place - kind.first, times[come] = (int32_t)(e + i);
+        come += (uint32_t)agents[come] < (uint32_t)kind.speaking;
+      }
+      const AgentBatch batch = {&view, agent_numbers(launch, this->m, number), words, agents, times,
+                                first_agent(launch, p, number), 0, come, {numbers[0], numbers[1], numbers[2], numbers[3]}};
+      reinterpret_cast<PlayAgents>(kind.play)(&batch);
+      for (int i = 0; i < come; ++i)
+        if (!wait_added({numbers[0][i], numbers[1][i], numbers[2][i], numbers[3][i]})) return false;
+    }
+#endif
+    return true;
+  }
+  KS_ON_LANE bool wait_added(const AgentOrder& order) {
+    const int32_t quantity = quantity_of(order);
+    return quantity == 0 || wait(sells(order), ks::tick_of(order, pricing, origin), quantity, order.marketable);
+  }
+
+  // An order waits. Returns false if the market has to stop.
+  KS_ON_LANE bool wait(int32_t side, int32_t tick, int32_t quantity, int32_t is_marketable) {
+    waiting[side][tick] += quantity;
+    occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
+    marketable[side] += is_marketable ? quantity : 0;
+    if (!careful) return true;
+    total[side] += quantity;
+    return quantity <= 0 || !is_full(side);
   }
 
   // Totals of both sides, waiting orders and quotes that take part included; kept up only while they may be too large.

@@ -96,11 +96,13 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   KS_ON_LANE bool take_events(uint32_t until) {
     const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
-    return pricing.is_plain() && !careful && !counts ? take_events<true>(until) : take_events<false>(until);
+    const bool plain = pricing.is_plain() && !careful && !counts;
+    if (has_added_agents(launch)) return plain ? take_events<true, true>(until) : take_events<false, true>(until);
+    return plain ? take_events<true, false>(until) : take_events<false, false>(until);
   }
 
-  // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded.
-  template <bool kPlain>
+  // kPlain: no lever moves prices, no side can reach 2^31, and who takes is not recorded. kAdded: users have added agents.
+  template <bool kPlain, bool kAdded>
   KS_ON_LANE bool take_events(uint32_t until) {
     const RegimeParams now = this->now;
     const Pricing pricing = this->pricing;
@@ -108,13 +110,15 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     Touch touch = {book, last_tick, 0, 0};
     ArrivalBlock arrivals;
+    const int32_t first_added = kAdded ? first_added_agent(launch, p) : 0;
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
-      arrivals.draw(p, now, ret, key, e, count);
+      arrivals.draw(p, now, ret, key, e, count, kAdded, first_added);
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
       const auto take = [&](int i) {
         Arrival a = arrivals.at(i);
         const int32_t mid = mid2_of(touch);
+        if (kAdded && arrivals.comer(i).place >= 0) return take_added<kPlain>(touch, pricing, arrivals.comer(i), mid, e + i);
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         return take_order<kPlain>(touch, pricing, a, mid, a.sells);
       };
@@ -131,6 +135,10 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       for (int i = 0; i < count; ++i) {
         Arrival a = arrivals.at(i);
         const int32_t mid = mid2_of(touch);
+        if (kAdded && arrivals.comer(i).place >= 0) {
+          if (!take_added<kPlain>(touch, pricing, arrivals.comer(i), mid, e + i)) return false;
+          continue;
+        }
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         if (!(a.sells ? take_order<kPlain>(touch, pricing, a, mid, 1) : take_order<kPlain>(touch, pricing, a, mid, 0)))
           return false;
@@ -151,10 +159,25 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   // A built-in agent's order is matched, and what is left of it rests. Returns false if the market has to stop.
   template <bool kPlain>
   KS_AT_ONCE bool take_order(Touch& touch, const Pricing& pricing, const Arrival& a, int32_t mid, int32_t side) {
+    return take_at<kPlain>(touch, order_tick<kPlain>(pricing, mid, a.offset, side, a.marketable), a.quantity, a.marketable, side);
+  }
+
+  // The same of the agent that comes at an event, and that users have added.
+  template <bool kPlain>
+  KS_AT_ONCE bool take_added(Touch& touch, const Pricing& pricing, const Comer& who, int32_t mid, uint32_t event) {
+    const AgentView view = this->view_at(event, mid, touch.book, touch.last_tick);
+    const AgentOrder order = play_agent(launch, this->m, p, who.place, view, who.word);
+    const int32_t quantity = quantity_of(order);
+    if (quantity == 0) return true;
+    const int32_t tick = kPlain ? ks::tick_of(order, levels, origin) : ks::tick_of(order, pricing, origin);
+    return take_at<kPlain>(touch, tick, quantity, order.marketable, sells(order));
+  }
+
+  template <bool kPlain>
+  KS_AT_ONCE bool take_at(Touch& touch, int32_t tick, int32_t quantity, int32_t marketable, int32_t side) {
     const int32_t other = 1 - side;
-    const int32_t tick = order_tick<kPlain>(pricing, mid, a.offset, side, a.marketable);
     const int32_t last = touch.book.flip(tick, other);
-    int32_t left = a.quantity;
+    int32_t left = quantity;
     if (kSlots > 1 && slots.best.of(other) <= last) {  // a learned quote is within reach
       put_back(touch);
       left = match(tick, left, side, -1);
@@ -162,7 +185,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     } else {
       left = sweep<kPlain>(touch, last, left, side);
     }
-    if (left == 0 || a.marketable) return true;
+    if (left == 0 || marketable) return true;
     if (!kPlain && careful) {  // before it rests, as a tick that reaches 2^31 would wrap
       put_back(touch);
       if (!has_room(side, left)) return false;

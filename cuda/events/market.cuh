@@ -67,7 +67,7 @@ struct EventMarket : MarketNumbers {
 
   // What follows from the state.
   KS_ON_LANE void prepare() {
-    const int64_t largest = p.regimes > 0 ? 65535 : p.max_order_qty;
+    const int64_t largest = p.regimes > 0 || has_added_agents(launch) ? 65535 : p.max_order_qty;
     growth = (int64_t)p.interval * largest;
     now = parameters_in_force(p, launch.regimes, regime);
     g = (uint32_t)t * (uint32_t)p.interval;  // below 2^32, whatever t was made: nothing that counts events wraps then
@@ -130,6 +130,31 @@ struct EventMarket : MarketNumbers {
   KS_ON_LANE int32_t mid2() const {
     const int32_t bid = best(0), ask = best(1);
     return max_of(bid, ask) != kNoPlace ? levels - 1 - bid + ask : 2 * last_tick;
+  }
+
+  // What agents see that users have added. `touched` and `last`: the book's best prices and the last tick as they are now.
+  KS_ON_LANE AgentView view_at(uint64_t event, int32_t mid, const EventBook<Width>& touched, int32_t last) const {
+    MarketNumbers numbers = *this;
+    numbers.last_tick = last;
+    const Middle around = agents_middle(p, mid, fundamental, origin, pricing.coin);
+    AgentView view = view_of(now, numbers, around, mid, ret, regime, (int32_t)event);
+    if (!some_see_book()) return view;
+    const Resting bid = best_resting(touched, 0), ask = best_resting(touched, 1);
+    if (bid.tick >= 0) view.best_bid = bid.tick + origin, view.best_bid_qty = bid.units;
+    if (ask.tick >= 0) view.best_ask = ask.tick + origin, view.best_ask_qty = ask.units;
+    return view;
+  }
+  struct Resting {
+    int32_t tick, units;  // -1 and 0 of an empty side
+  };
+  KS_ON_LANE Resting best_resting(const EventBook<Width>& touched, int32_t side) const {
+    int32_t at = touched.best.of(side);
+    if (kSlots) at = min_of(at, slots.best.of(side));
+    if (at == kNoPlace) return {-1, 0};
+    const int32_t tick = touched.flip(at, side);
+    int32_t units = touched.resting(tick, side);
+    for (int k = 0; k < slots.count(); ++k) units += tick_of(k, side) == tick ? slots.quantity(k, side) : 0;
+    return {tick, units};
   }
 
   // A beat -----------------------------------------------------------------------------------------------------------

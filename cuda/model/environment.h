@@ -4,6 +4,7 @@
 #pragma once
 
 #include "model/compiled_in.cuh"
+#include "model/play_agent.h"
 #include "model/step.h"
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -95,6 +96,7 @@ struct ThreadEnvironment : Market {
     if (task.scenarios > 0) {
       launch.scenario[m] = opening.scenario;
       launch.params[m] = launch.scenario_params[opening.scenario];
+      enter_scenario(launch, m, opening.scenario);
       this->read_parameters();
     }
     const int64_t row = opening.bank_row;
@@ -106,6 +108,7 @@ struct ThreadEnvironment : Market {
     volume = trades = 0;
     static_cast<MarketNumbers&>(*this) = opening_numbers(launch, task, p, opening, key, error);
     if (Market::kLevers) regime = opening_regime(launch, task, p, key, row);
+    begin_memory(launch, task, m, p, regime, row);
     for (int k = 0; k < slot_count(); ++k) {
       this->clear_slot(k, opening_account(launch, slot_task(k)));
       launch.prev_value[first_row() + k] = 0;

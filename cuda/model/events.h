@@ -33,18 +33,23 @@ KS_RULE int32_t order_tick(const Pricing& pricing, int32_t mid2, int32_t offset,
 
 // Orders -------------------------------------------------------------------------------------------------------------
 
-// What comes at an event. It has no quantity where a silent agent is drawn.
+// What comes at an event. It has no quantity where a silent agent is drawn, or one that users have added.
 struct Arrival {
   int32_t quantity, offset;
   int32_t sells;       // a side
   int32_t marketable, by_value;  // 0 or 1; by_value: a fundamental agent's, whose side and offset the mid may turn
 };
 
+// The index of the agent that comes, of the 32 bits that say so.
+KS_RULE int32_t who_comes(const MarketParams& p, uint32_t drawn) {
+  return (int32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
+}
+
 // `drawn` are the 32 bits that say who comes, `word` is the order's.
 KS_RULE Arrival arrival_at(const MarketParams& p, const RegimeParams& now, int32_t ret, uint32_t g, uint32_t drawn,
                            uint64_t word) {
   const uint32_t low = low_half(word), high = high_half(word);
-  const int32_t agent = (int32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
+  const int32_t agent = who_comes(p, drawn);
   const bool noise = agent < p.num_noise;
   const bool momentum = (uint32_t)(agent - p.first_momentum) < (uint32_t)p.num_momentum;
   const bool maker = (uint32_t)(agent - p.first_maker) < (uint32_t)p.num_maker;

@@ -82,11 +82,9 @@ template <typename Market>
 __device__ __forceinline__ int32_t add_order(const Market& market, const AgentOrder& order, const AddedPlace& place) {
   const int32_t quantity = quantity_of(order);
   const bool buys = !sells(order), marketable = order.marketable;
-  AgentOrder limit = order;
-  limit.marketable = 0;
   int32_t tick;
-  if (Market::kLevers) tick = tick_of(limit, market.pricing, market.origin);
-  else tick = tick_of(limit, market.levels, market.origin);
+  if (Market::kLevers) tick = limit_tick_of(order, market.pricing, market.origin);
+  else tick = limit_tick_of(order, market.levels, market.origin);
   const uint32_t on_grid = shared_address(market.sell + tick) + (buys ? 4 * market.grid : 0) + place.rows;
   const uint32_t at = marketable ? market.marketable_address(buys) : on_grid;  // selects, so that lanes do not diverge
   if (quantity > 0) add_at(at, quantity);

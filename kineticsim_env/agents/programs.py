@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from kineticsim_env.agents.classes import AgentClass
 from kineticsim_env.agents.vocabulary import OWNED
 
+AFTER = "after"  # what compilers call the text behind a user's own C++, before the class's name
+
 
 @functools.lru_cache(maxsize=4096)
 def text_of(kind: AgentClass, number: int) -> str:
     """Return the text of a class, as `ks::Trader<number>` in namespace `ks`."""
     names = (*OWNED, *kind.parameters, *kind.memory)
     takes = "const Market& market, Own& own, const Draw& draw"
-    body = kind.program.text if kind.cxx is None else f"KS_RULE Order decision({takes}) {{\n{kind.cxx}\n}}\n"
+    # Compilers name a user's own lines by the class.
+    own = f'\n#line 1 "cxx of {kind.name}"\n{kind.cxx}\n#line 1 "{AFTER} cxx of {kind.name}"\n'
+    body = kind.program.text if kind.cxx is None else f"KS_RULE Order decision({takes}) {{{own}}}\n"
     called = kind.program.name if kind.cxx is None else "decision"
     read = [f"    own.{name} = numbers.parameters[{i} * numbers.parameter_rows + agent * numbers.parameter_stride];"
             for i, name in enumerate(kind.parameters)]  # fmt: skip

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 import numpy as np
 import torch
 
 from kineticsim_env.config import MAX_ORIGIN, MAX_QUOTE_QTY
+from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_RESET
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine, market_stopped
 from kineticsim_env.errors import EngineUnavailable, MarketError
-from kineticsim_env.runtime import build, layout
+from kineticsim_env.runtime import agent_library, build, layout
 from kineticsim_env.runtime.calls import Uninterrupted
 
 
@@ -31,6 +32,13 @@ class CpuEngine(NativeEngine):
             raise EngineUnavailable(f"layout.h: Python reads structs of {ours} bytes, the compiler of {theirs}")
         self._safe_auctions = 0
         super().__init__(device, sizes, tensors)
+
+    def set_agents(self, groups: Sequence[AgentGroup]) -> None:
+        """See `Engine.set_agents`; compiles classes that this process has not seen."""
+        found = agent_library.functions([group.kind for group in groups])
+        super().set_agents(groups)
+        for number, (play, opens) in enumerate(found):
+            self._struct.agents[number].play, self._struct.agents[number].open = play, opens
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`."""

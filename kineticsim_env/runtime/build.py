@@ -136,15 +136,19 @@ def _load(name: str, sources: Sequence[str], functions: Mapping[str, list], make
     if missing or command is None:
         raise EngineUnavailable(missing or "no C++ compiler is found")
     _mind_forks()  # now: a child may be forked while this builds
-    flags = cxx.BASE_FLAGS + cxx.extra_flags()
-    entry = key(torch.__version__, command, compiler_version(command), cxx.cpu_model(), source_hash(), *flags)
-    name = f"ks_{name}_{entry}"
+    name = f"ks_{name}_{library_key(command)}"
     paths = [cuda_dir() / source for source in sources]
     return obtain(
         f"{name}.so",
         lambda path, _: _open_library(path, functions),
         lambda folder: make(command, paths, folder, name),
     )
+
+
+def library_key(command: str, text: str = "") -> str:
+    """Return the cache key of a library that a compiler builds of our sources, and perhaps of a further text."""
+    flags = [*cxx.BASE_FLAGS, *cxx.extra_flags(), *([text] if text else ())]
+    return key(torch.__version__, command, compiler_version(command), cxx.cpu_model(), source_hash(), *flags)
 
 
 def _open_library(path: Path, functions: Mapping[str, list]) -> ctypes.CDLL:

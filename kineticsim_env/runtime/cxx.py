@@ -29,6 +29,15 @@ BASE_FLAGS = ["-O3", "-ffp-contract=off", "-fwrapv"]
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit statuses after Ctrl-C: of a program, and of a shell's
 
 
+class CompilerError(EngineUnavailable):
+    """A compiler's refusal; `output` is all that it said."""
+
+    def __init__(self, message: str, output: str) -> None:
+        """Take what users are told, and all of it."""
+        super().__init__(message)
+        self.output = output
+
+
 def find_cxx() -> str | None:
     """Return the command of the C++ compiler, quoted for a shell: CXX, else the first of c++, g++ and clang++."""
     if wanted := os.environ.get("CXX"):
@@ -113,7 +122,9 @@ def tail(text: str, lines: int = 25) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def build_library(command: str, sources: Sequence[Path], include: Path, folder: Path, name: str) -> bytes:
+def build_library(
+    command: str, sources: Sequence[Path], include: Path, folder: Path, name: str, alone: bool = False
+) -> bytes:
     """Build a library that may use torch's and return it. The sources are compiled at the same time.
 
     Args:
@@ -122,13 +133,17 @@ def build_library(command: str, sources: Sequence[Path], include: Path, folder: 
         include: Folder of its headers.
         folder: Folder to work in.
         name: Name of the library.
+        alone: Whether it uses neither torch nor OpenMP.
+
+    Raises:
+        EngineUnavailable: If it cannot be built; a CompilerError where a compiler says why.
     """
     compiler, further, installed = shlex.split(command), extra_flags(), Path(torch.__file__).parent
     try:
-        flags = ["-fPIC", *BASE_FLAGS, *_accepted_flags(command, folder)]
+        flags = ["-fPIC", *BASE_FLAGS, *_accepted_flags(command, folder, with_openmp=not alone)]
         if further:
             _try_flags([*compiler, *flags, *further], folder, command)
-        headers = [f"-I{include}", "-isystem", str(installed / "include")]
+        headers = [f"-I{include}", *([] if alone else ["-isystem", str(installed / "include")])]
         objects = [f"{source.stem}.o" for source in sources]
         _run_all(
             [
@@ -138,7 +153,7 @@ def build_library(command: str, sources: Sequence[Path], include: Path, folder: 
             folder,
             command,
         )
-        linked = [f"-L{installed / 'lib'}", "-lc10", "-ltorch_cpu"]
+        linked = [] if alone else [f"-L{installed / 'lib'}", "-lc10", "-ltorch_cpu"]
         _run_all([[*compiler, *objects, "-shared", *flags, *further, *linked, "-o", f"{name}.so"]], folder, command)
         return (folder / f"{name}.so").read_bytes()
     except OSError as error:
@@ -163,8 +178,9 @@ def _run_all(commands: Sequence[Sequence[str]], folder: Path, compiler: str) -> 
             if status in _INTERRUPTED:  # of which this thread need not have heard
                 raise KeyboardInterrupt
             if status:
-                text = tail(path.read_text(errors="replace"))
-                raise EngineUnavailable(f"{compiler} did not build the C++ engine (exit status {status}):\n{text}")
+                text = path.read_text(errors="replace")
+                said = f"{compiler} did not build the C++ engine (exit status {status}):\n{tail(text)}"
+                raise CompilerError(said, text)
     finally:
         for process in running:
             process.terminate()  # not killed: a compiler removes its temporary files
@@ -179,12 +195,13 @@ def _try_flags(build: Sequence[str], folder: Path, compiler: str) -> None:
     _run_all([[sys.executable, "-I", "-S", "-c", load, str(folder / "probe.so")]], folder, compiler)
 
 
-def _accepted_flags(command: str, folder: Path) -> list[str]:
+def _accepted_flags(command: str, folder: Path, with_openmp: bool = True) -> list[str]:
     """Return the flags that this compiler takes: not every one knows -march=native, C++20, or has OpenMP."""
     flags, newest = [], "-std=c++20"  # newer torch's headers need it, older ones and the engine C++17
     native = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
     probe = folder / "probe.cpp"
-    for flag, text in ((native, ""), (newest, ""), ("-fopenmp", "#include <omp.h>\n")):
+    openmp = (("-fopenmp", "#include <omp.h>\n"),) if with_openmp else ()
+    for flag, text in ((native, ""), (newest, ""), *openmp):
         probe.write_text(text + "int ks_probe() { return 0; }\n")
         compile_probe = [*shlex.split(command), flag, "-shared", "-fPIC", str(probe), "-o", str(folder / "probe.so")]
         if subprocess.run(compile_probe, check=False, capture_output=True).returncode == 0:

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.engines.agents import opening_memory
 from kineticsim_env.engines.numpy import beats, info, market, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
 from kineticsim_env.engines.numpy.observations import observation
 from kineticsim_env.engines.numpy.rewards import mark2, marked_value, rewards
 from kineticsim_env.engines.numpy.rules import bits
 from kineticsim_env.engines.numpy.state import Markets
+from kineticsim_env.engines.opening import seen_at_opening
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 BANK_OF_MARKET, BANK_OF_SCENARIO = 1, 2
@@ -157,6 +159,7 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool
         open_warm(args, m)
     else:
         open_cold(m)
+        remember_opening(m)
     m.beat_price = m.last_price
     zero = {"volume", "trades", "ret", "prev_value", "ended", *state.SLOT_STATE}
     for name in zero.intersection(m.names):
@@ -195,6 +198,8 @@ def draw_scenarios(args: dict[str, Any], m: Markets) -> None:
     if args.get("scenario_values") is not None:
         drawn = args["scenario_values"][m.scenario]
         args["task_values"][m.rows] = m.task_values = np.where(np.isnan(drawn), m.task_values, drawn)
+    if args.get("scenario_agent_parameters") is not None:
+        args["agent_parameters"][m.rows] = m.agent_parameters = args["scenario_agent_parameters"][m.scenario]
 
 
 def open_warm(args: dict[str, Any], m: Markets) -> None:
@@ -210,6 +215,8 @@ def open_warm(args: dict[str, Any], m: Markets) -> None:
     m.prev_mid2, m.last_tick, m.price_origin, m.fundamental_price = scalars.T.copy()
     if args.get("bank_regime") is not None:
         m.regime = args["bank_regime"][snapshot].astype(np.int64)
+    if args.get("bank_memory") is not None:
+        m.agent_memory = args["bank_memory"][snapshot].astype(np.int64)
 
 
 def open_cold(m: Markets) -> None:
@@ -219,3 +226,10 @@ def open_cold(m: Markets) -> None:
     m.ask[book, price + 1] = depth
     m.prev_mid2, m.last_tick, m.price_origin = 2 * price, price.copy(), np.zeros_like(m.price_origin)
     m.fundamental_price = m.params["fundamental_price"].copy()
+
+
+def remember_opening(m: Markets) -> None:
+    """Begin the memory of agents that users have added with what they see of the opening book."""
+    if "agent_memory" in m.names:
+        regime = m.regime if "regime" in m.names else np.zeros(len(m.rows), np.int64)
+        m.agent_memory = opening_memory(m.groups, seen_at_opening(m.params, regime)).astype(np.int64)

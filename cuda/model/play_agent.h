@@ -1,0 +1,112 @@
+// play_agent.h: whether a market has agents that users have added, the decision of one of them, and what they remember as an
+// episode begins. A kernel has the classes' text compiled in (KS_AGENTS, included before this file); the C++ engine calls them
+// through the addresses that its launch has.
+#pragma once
+
+#include "model/agents.h"
+
+namespace ks {
+
+#ifdef KS_AGENTS  // how many classes there are
+
+constexpr bool kMayHaveAgents = true;
+KS_RULE bool has_added_agents(const Launch&) { return true; }
+
+// Whether some class looks at best prices or their quantities.
+template <int kNumber = 0>
+KS_RULE constexpr bool some_see_book() {
+  if constexpr (kNumber < kTraders) return Trader<kNumber>::kSeesBook || some_see_book<kNumber + 1>();
+  else return false;
+}
+
+// Agent `agent` of class `number` decides. The word is its own, or the event's.
+template <int kNumber = 0>
+KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t number, int32_t agent,
+                          const AgentView& view, uint64_t word) {
+  if constexpr (kNumber + 1 < kTraders)
+    if (number != kNumber) return decide<kNumber + 1>(launch, m, p, number, agent, view, word);
+  return Trader<kNumber>::decide(view, {word}, first_agent(launch, p, kNumber), agent_numbers(launch, m, kNumber), agent);
+}
+template <int kNumber = 0>
+KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view) {
+  if (Trader<kNumber>::kRemembers) open_agents<Trader<kNumber>>(view, agent_numbers(launch, m, kNumber));
+  if constexpr (kNumber + 1 < kTraders) open_memory<kNumber + 1>(launch, m, view);
+}
+
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+constexpr bool kMayHaveAgents = false;
+KS_RULE constexpr bool some_see_book() { return false; }
+KS_RULE bool has_added_agents(const Launch&) { return false; }
+KS_RULE AgentOrder decide(const Launch&, int64_t, const MarketParams&, int32_t, int32_t, const AgentView&, uint64_t) {
+  return no_order();
+}
+KS_RULE void open_memory(const Launch&, int64_t, const AgentView&) {}
+
+#else
+
+constexpr bool kMayHaveAgents = true;
+KS_RULE constexpr bool some_see_book() { return true; }
+KS_RULE bool has_added_agents(const Launch& launch) { return __builtin_expect(launch.agent_classes > 0, 0); }
+KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t number, int32_t agent,
+                          const AgentView& view, uint64_t word) {
+  AgentOrder order;
+  const AgentBatch batch = {&view, agent_numbers(launch, m, number), &word, &agent, &view.t, first_agent(launch, p, number), 0, 1,
+                            {&order.side, &order.tick, &order.quantity, &order.marketable}};
+  reinterpret_cast<PlayAgents>(launch.agents[number].play)(&batch);
+  return order;
+}
+KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view) {
+  for (int32_t number = 0; number < launch.agent_classes; ++number) {
+    const AgentNumbers numbers = agent_numbers(launch, m, number);
+    reinterpret_cast<OpenAgents>(launch.agents[number].open)(&view, &numbers);
+  }
+}
+
+#endif
+
+// The order of the agent at `place` among all that are added, at an event; silent ones have none.
+KS_RULE AgentOrder play_agent(const Launch& launch, int64_t m, const MarketParams& p, int32_t place, const AgentView& view,
+                              uint64_t word) {
+  for (int32_t number = 0; number < launch.agent_classes; ++number) {
+    const int32_t agent = place - launch.agents[number].first;
+    if ((uint32_t)agent < (uint32_t)launch.agents[number].speaking)
+      return decide(launch, m, p, number, agent, view, word);
+  }
+  return no_order();
+}
+
+// Episodes -------------------------------------------------------------------------------------------------------------
+
+// What is seen of the opening book, as far as memory can begin with it.
+KS_RULE AgentView opening_view(const MarketParams& p, int32_t regime) {
+  AgentView view = {};
+  const bool rests = p.init_depth > 0;
+  view.mid2 = 2 * p.init_price, view.last_price = p.init_price;
+  view.best_bid = rests ? p.init_price - 1 : -kNoPrice, view.best_ask = rests ? p.init_price + 1 : kNoPrice;
+  view.best_bid_qty = view.best_ask_qty = p.init_depth;
+  view.fundamental = p.fundamental_price, view.regime = regime;
+  return view;
+}
+
+// Of a market that begins an episode: from its warm start's row, or from the opening book.
+KS_RULE void begin_memory(const Launch& launch, const TaskParams& task, int64_t m, const MarketParams& p, int32_t regime,
+                          int64_t bank_row) {
+  if (!has_added_agents(launch) || launch.memory_words == 0) return;
+  if (task.bank_size == 0) {
+    open_memory(launch, m, opening_view(p, regime));
+    return;
+  }
+  int32_t* const to = launch.agent_memory + m * launch.memory_words;
+  const int32_t* const from = launch.bank_memory + bank_row * launch.memory_words;
+  for (int32_t i = 0; launch.bank_memory && i < launch.memory_words; ++i) to[i] = from[i];
+}
+// Take up a scenario's parameters of these agents.
+KS_RULE void enter_scenario(const Launch& launch, int64_t m, int32_t scenario) {
+  if (!has_added_agents(launch) || !launch.scenario_agent_parameters) return;
+  const int32_t words = launch.parameter_words;
+  for (int32_t i = 0; i < words; ++i)
+    launch.agent_parameters[m * words + i] = launch.scenario_agent_parameters[(int64_t)scenario * words + i];
+}
+
+}  // namespace ks

@@ -1,0 +1,96 @@
+"""The C++ engine's libraries of agents that users have written: built just in time, each class once in a process.
+
+`functions` returns the addresses that `struct AgentClass` takes. Classes that are compiled together share a library:
+`compile_classes` makes one of hundreds, where engines then find them. Libraries are kept in the cache, as
+the engine is.
+"""
+
+import ctypes
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kineticsim_env.agents.classes import AgentClass
+from kineticsim_env.agents.programs import AFTER, library_text, text_of
+from kineticsim_env.errors import EngineUnavailable
+from kineticsim_env.runtime import build, cxx
+from kineticsim_env.runtime.cache import notice, obtain
+
+_found: dict[str, tuple[int, int]] = {}  # addresses of ks_play_N and ks_open_N, by the class's text
+_libraries: list[ctypes.CDLL] = []  # which stay open
+_locks = {"building": threading.RLock()}
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=lambda: _locks.update(building=threading.RLock()))
+
+
+def functions(kinds: Sequence[AgentClass]) -> list[tuple[int, int]]:
+    """Return what the C++ engine calls of each class: addresses of decisions, and of the memory of a new episode.
+
+    Raises:
+        EngineUnavailable: If there is no compiler.
+        ValueError: If a class's own C++ does not compile.
+    """
+    compile_classes(kinds)
+    return [_found[text_of(kind, 0)] for kind in kinds]
+
+
+def compile_classes(kinds: Iterable[AgentClass]) -> None:
+    """Compile those classes that this process has not compiled yet, in one library. Raises as `functions` does."""
+    with _locks["building"]:
+        missing = {text_of(kind, 0): kind for kind in kinds}
+        for text in _found.keys() & missing.keys():
+            del missing[text]
+        if not missing:
+            return
+        library = _load(list(missing.values()))
+        _libraries.append(library)
+        for number, text in enumerate(missing):
+            play, opens = (getattr(library, f"ks_{what}_{number}") for what in ("play", "open"))
+            _found[text] = tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (play, opens))
+
+
+def _load(kinds: Sequence[AgentClass]) -> ctypes.CDLL:
+    missing, command = cxx.cpu_unavailable(), cxx.find_cxx()
+    if missing or command is None:
+        raise EngineUnavailable(missing or "no C++ compiler is found")
+    text = library_text(kinds)
+    name = f"ks_agents_{build.library_key(command, text)}"
+    return obtain(
+        f"{name}.so",
+        lambda path, _: ctypes.CDLL(str(path)),
+        lambda folder: _build(command, kinds, text, folder, name),
+    )
+
+
+def _build(command: str, kinds: Sequence[AgentClass], text: str, folder: Path, name: str) -> bytes:
+    what = f"agents of {len(kinds)} classes" if len(kinds) > 1 else f"agents of class {kinds[0].name}"
+    notice(f"compiling {what} (cached in {folder.parent})")
+    started = time.monotonic()
+    source = folder / "agents.cpp"
+    source.write_text(text)
+    try:
+        library = cxx.build_library(command, [source], build.cuda_dir(), folder, name, alone=True)
+    except cxx.CompilerError as error:
+        if said := _said_of_a_class(error.output):
+            raise ValueError(said) from error
+        raise
+    notice(f"compiled them in {time.monotonic() - started:.1f} s")
+    return library
+
+
+def _said_of_a_class(output: str) -> str | None:
+    """Return which class's own C++ a compiler refuses, and its first word on it; None if it names none."""
+    names = re.findall(r"cxx of (\w+):\d", output)
+    if not names:
+        return None
+    who = f"cxx: class {names[0]!r} does not compile as C++"
+    first = re.search(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", output, re.MULTILINE)
+    if first is None:
+        return f"{who}: {output.strip().splitlines()[0]}"
+    if first[1].startswith(AFTER):
+        return f"{who}: a brace is not closed, or one is closed that was not opened ({first[3]})"
+    return f"{who}, line {first[2]}: {first[3]}" if first[1].startswith("cxx of ") else f"{who}: {first[3]}"
