@@ -22,7 +22,7 @@ import kineticsim_env as ks
 
 KINDS = [("each", "call"), ("clock", "call"), ("clock", "continuous")]
 NO_PRICE = 2**31 - 1  # of an empty side; bids have it with a minus
-_SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes")
+_SHARED = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes", "agents")
 
 
 def random_ensemble(
@@ -177,6 +177,13 @@ def assert_market_is(sim: ks.Simulator, m: int, market: Reference) -> None:
     for name in names.split():
         assert tensors[name] == seen[name], name
     assert tensors["fundamental_price"] == seen["fundamental"]
+    first = 0
+    for kind, made in sim.config.agents.items():  # words of a class, each of all its agents
+        memory = [one for one, agent in zip(market.memory, market.population.added, strict=True) if agent.kind == kind]
+        for name in kind.memory:
+            there = tensors.get("agent_memory", [])[first : first + made.count]
+            assert there == [one[name] for one in memory], (kind, name)
+            first += made.count
     assert ("regime" in tensors) == (sim.config.regimes is not None)
     assert ("ret" in tensors) == ("beat_price" in tensors) == sim.config.uses_clock
     assert ("queue" in tensors) == ("moments" in tensors) == sim.config.is_continuous

@@ -41,10 +41,11 @@ from kineticsim_env.evaluation import (
     evaluation_env,
     grid_search,
 )
-from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.files import replacing
 from kineticsim_env.runtime.options import Parser, exit_code, number, whole
 from kineticsim_env.studies import plots
 from scripts.pages.baselines_text import draw, page
+from scripts.pages.markdown import write_figures, write_page
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -361,13 +362,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.parts or options.rows:
             return
     found = measured(options.results or [options.runs])
-    check_folder("--output", options.output / "images")
-    (options.output / "images").mkdir(parents=True, exist_ok=True)
-    with replacing(options.output / f"{NAME}.json") as part:
-        part.write_text(json.dumps(found, indent=1, default=str) + "\n")
+    write_figures(options.output, NAME, found)
     draw(options.output / "images" / f"{NAME}.png", found)
-    (options.output / f"{NAME}.md").write_text(page(found))
-    print(f"wrote {options.output / NAME}.md")
+    write_page(options.output, NAME, page(found))
 
 
 if __name__ == "__main__":

@@ -29,11 +29,12 @@ from kineticsim_env import MarketConfig
 from kineticsim_env.engines import ENGINES
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
 from kineticsim_env.policies import Policy
-from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, changes_of, exit_code, number, whole
 from kineticsim_env.studies import plots
 from scripts.pages.continuous_learning_places import patient, worth_of_places
 from scripts.pages.continuous_learning_text import draw, page, trainings
+from scripts.pages.markdown import write_figures, write_page
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -153,19 +154,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     plots.require_matplotlib()
     check_folder("--output", options.output / "images")
-    (options.output / "images").mkdir(parents=True, exist_ok=True)
-    figures = options.output / f"{NAME}.json"
     if options.results:
         found = json.loads(options.results.read_text())
     else:
         found = measure(options)
     others = [json.loads(path.read_text()) for path in options.also]
     found |= {"trainings": [row for one in (found, *others) for row in trainings(one)]}
-    with replacing(figures) as part:
-        part.write_text(json.dumps(found, indent=1, default=str) + "\n")
+    write_figures(options.output, NAME, found)
     draw(options.output / "images" / f"{NAME}.png", found)
-    (options.output / f"{NAME}.md").write_text(page(found))
-    print(f"wrote {options.output / NAME}.md in {found['seconds']:.0f} s")
+    write_page(options.output, NAME, page(found))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
@@ -30,7 +30,7 @@ from kineticsim_env.studies.attacks import ALONE, TOGETHER, Attack, Outcome, Own
 from kineticsim_env.studies.default_market_goals import choose, judge
 from scripts.pages.default_market_search import changed
 from scripts.pages.default_market_text import draw, page
-from scripts.pages.markdown import machine
+from scripts.pages.markdown import machine, write_figures, write_page
 
 NAME, PRESET = "default_market", "news"
 SEARCH = Path(__file__).parents[2] / "docs" / "default_market_search.json"
@@ -102,16 +102,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.no_page:
         plots.require_matplotlib()
     check_folder("--output", options.output / "images")
-    (options.output / "images").mkdir(parents=True, exist_ok=True)
     found = json.loads(options.results.read_text()) if options.results else measure(options)
-    with replacing(options.output / f"{NAME}.json") as part:
-        part.write_text(json.dumps(found, indent=1) + "\n")
+    write_figures(options.output, NAME, found)
     if options.no_page:
         return
     draw(options.output / "images" / f"{NAME}.png", found, MarketConfig.preset(PRESET))
     tried = json.loads(SEARCH.read_text())
-    (options.output / f"{NAME}.md").write_text(page(found, MarketConfig.preset(PRESET), tried))
-    print(f"wrote {options.output / NAME}.md, measured in {found['seconds']:.0f} s")
+    write_page(options.output, NAME, page(found, MarketConfig.preset(PRESET), tried))
 
 
 if __name__ == "__main__":

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import platform
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from kineticsim_env.benchmarks.machine import processor
+from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.statistics import Interval, Mean
+
+
+def write_figures(folder: Path, name: str, found: Any, indent: int | None = 1) -> None:
+    """Write what a page was made of, which its `--results` reads, beside a folder for its pictures."""
+    check_folder("--output", folder / "images")
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    with replacing(folder / f"{name}.json") as part:
+        part.write_text(json.dumps(found, indent=indent, default=str) + "\n")
+
+
+def write_page(folder: Path, name: str, text: str) -> None:
+    """Write a page, and say where."""
+    (folder / f"{name}.md").write_text(text)
+    print(f"wrote {folder / name}.md")
 
 
 def wrapped(paragraph: str) -> str:

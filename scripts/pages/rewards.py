@@ -19,11 +19,11 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED
-from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies.rewards import GRIDS, Played, Verdict, judge, play, policies_of
-from scripts.pages.markdown import machine
+from scripts.pages.markdown import machine, write_figures, write_page
 from scripts.pages.rewards_text import draw, page
 
 NAME, PRESETS = "rewards", ("news", "continuous", "trading")
@@ -90,13 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     check_folder("--output", options.output)
     found = json.loads(options.results.read_text()) if options.results else measure(options)
-    with replacing(options.output / f"{NAME}.json") as part:
-        part.write_text(json.dumps(found) + "\n")
-    (options.output / "images").mkdir(exist_ok=True)
+    write_figures(options.output, NAME, found, indent=None)
     draw(options.output / "images" / f"{NAME}.png", found)
     learned = json.loads(LEARNING.read_text()) if LEARNING.exists() else None
-    (options.output / f"{NAME}.md").write_text(page(json.loads(json.dumps(found)), learned))
-    print(f"wrote {options.output / f'{NAME}.md'}")
+    write_page(options.output, NAME, page(json.loads(json.dumps(found)), learned))
 
 
 if __name__ == "__main__":

@@ -63,10 +63,12 @@ class Reference(Market):
         mid2 = self.mid2()
         self._follow(mid2)
         self.collar_price = self.last_price
+        view = self._view(self.t, mid2)
+        seen = self._numbers_seen(view, self.t)  # before fresh quotes replace those that stand
         self._replace_quotes(fresh)
         for agent, kind in enumerate(self.population.classes):
             if kind is not None:
-                self._wait(self._order(agent, kind, self.t, self.t, word(self.key, self.t, agent), mid2))
+                self._wait(self._order(agent, kind, view, self.t, word(self.key, self.t, agent), seen))
         self._auction(mid2)
 
     def _call_on_the_clock(self, fresh: Any) -> None:
@@ -118,11 +120,12 @@ class Reference(Market):
     def _order_at(self, g: int) -> Order | None:
         """The order of the agent that comes at event g; None if that agent is silent."""
         pair = word(self.key, g >> 1, WHO)
-        agent = scaled(bits(pair, 32 * (g & 1), 32), self.rules.num_agents, 32)
+        agent = scaled(bits(pair, 32 * (g & 1), 32), len(self.population.classes), 32)
         kind = self.population.classes[agent]
         if kind is None:
             return None
-        return self._order(agent, kind, g, g // self.rules.beat, word(self.key, g, 0), self.mid2())
+        view = self._view(g // self.rules.beat, self.mid2())
+        return self._order(agent, kind, view, g, word(self.key, g, 0))
 
     # The call auction -------------------------------------------------------------------------------------------------
 

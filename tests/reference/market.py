@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kineticsim_env.agents.numbers import Int32
+
 from . import words
+from .added import Agent, Seen, added_order, numbers_seen
 from .auction import Auction
 from .orders import BUY, SELL, Grid, Order, View, built_in_order, quote_price
 from .queues import Queues
@@ -47,7 +50,7 @@ class Market:
             self.episode += 1
         else:
             self.seed, self.episode = seed, 0
-            self.population = Population(rules, seed)
+            self.population = Population(rules, seed, self.market_index)
         self.key = words.episode_key(self.seed, self.episode)
         self.t = 0
         self.grid = Grid(rules.num_levels, rules.tick_size)
@@ -65,6 +68,8 @@ class Market:
         for side in (BUY, SELL):
             if rules.init_depth:
                 self._open(Order(side, rules.init_price - side, rules.init_depth, self._next_moment()))
+        seen = self._numbers_seen(self._view(0, self.mid2()), 0)
+        self.memory = [agent.opening(seen) for agent in self.population.added]
 
     def set_parameters(self, **fields: Any) -> None:
         """Change levers and parameters from the next interval on."""
@@ -74,10 +79,36 @@ class Market:
 
     # A beat -----------------------------------------------------------------------------------------------------------
 
-    def _order(self, agent: int, kind: str, number: int, b: int, drawn: int, mid2: int) -> Order:
+    def _view(self, b: int, mid2: int) -> View:
         coin = bits(word(self.key, b, words.WALK), 16, 1)
-        view = View(self.grid, self.regime, mid2, self.ret, self.fundamental, self.collar_price, coin)
-        order = built_in_order(self.rules, view, kind, agent + number, drawn, self._next_moment())
+        return View(self.grid, self.regime, mid2, self.ret, self.fundamental, self.collar_price, coin)
+
+    def _numbers_seen(self, view: View, number: int) -> dict[str, int]:
+        """What agents see that the config adds, at auction or event `number`."""
+        extra = () if isinstance(self.book, Queues) else (self._standing(),)
+        best: dict[int, tuple[int, int] | None] = {}
+        for side in (BUY, SELL):
+            price = self.book.best(side, *extra)
+            best[side] = None if price is None else (price, self._units_at(side, price))
+        return numbers_seen(self.rules, view, best, self.last_price, number)
+
+    def _units_at(self, side: int, price: int) -> int:
+        """What rests at a price, standing quotes included."""
+        if isinstance(self.book, Queues):
+            quotes = [q for q in self._standing() if q.side == side and q.quantity and q.price == price]
+        else:
+            quotes = [q for q in self._standing() if q.side == side and self.book.takes_part(q)]
+            quotes = [quote for quote in quotes if self.book.place(quote) == price]
+        return self.book.built_in(side, price) + sum(quote.quantity for quote in quotes)
+
+    def _order(self, agent: int, kind: Any, view: View, number: int, drawn: int, seen: Any = None) -> Order:
+        """The order of who comes at auction or event `number`; `seen`: what an added agent sees, if that is known."""
+        if isinstance(kind, Agent):
+            seen = Seen(self.rules, view, seen or self._numbers_seen(view, number), Int32)
+            memory = self.memory[agent - self.population.first_added]
+            order = added_order(self.rules, seen, kind, agent, memory, drawn, self._next_moment())
+        else:
+            order = built_in_order(self.rules, view, kind, agent + number, drawn, self._next_moment())
         self._note("order", order.side, order.price, order.quantity)
         return order
 

@@ -52,8 +52,9 @@ DEFAULTS: dict[str, Any] = {
     "tick_size": 1,
     "regimes": None,
     "regime_switch_prob": 0.0,
+    "agents": {},
 }
-ENSEMBLE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes")
+ENSEMBLE = ("num_levels", "population", "arrivals", "mechanism", "interval", "beat", "regimes", "agents")
 THRESHOLDS = {"market_order_prob": 1 << 24, "walk_prob": 1 << 16, "jump_prob": 1 << 16, "cancel_prob": 1 << 16}
 THRESHOLDS["regime_switch_prob"] = 1 << 16
 BY_REGIME = ("noise_spread", "max_order_qty", "market_order_prob", "maker_half_spread", "taker_offset")
@@ -71,8 +72,9 @@ class Rules:
         for name, value in self.fields.items():
             setattr(self, name, _integer(name, value))
         self.slots = (None,) * slots if isinstance(slots, int) else tuple(slots)
-        self.events = self.num_agents if self.interval is None else self.interval
-        self.beat = self.num_agents if self.beat is None else self.beat
+        self.added = sum(made.count for made in self.agents.values())
+        self.events = self.num_agents + self.added if self.interval is None else self.interval
+        self.beat = self.num_agents + self.added if self.beat is None else self.beat
         self.shares = [float(self.fields[name]) for name in CLASSES]
         if self.fundamental_price is None:
             self.fundamental_price = self.init_price
@@ -108,18 +110,28 @@ def _integer(name: str, value: Any) -> Any:
 
 
 class Population:
-    """Which class each agent index has: noise first, then momentum, makers, fundamental; the replaced are silent."""
+    """Which class each agent index has: noise first, then momentum, makers, fundamental; the replaced are silent.
 
-    def __init__(self, rules: Rules, seed: int) -> None:
+    Behind them are the agents that the config adds, each as itself.
+    """
+
+    def __init__(self, rules: Rules, seed: int, market: int = 0) -> None:
+        from .added import agents_of
+
         draw = _drawn_counts if rules.population == "multinomial" else _fixed_counts
         self.counts = draw(rules, seed)
-        self.classes: list[str | None] = []
+        self.classes: list[Any] = []
         for name, count in zip(CLASSES, self.counts, strict=True):
             silent = rules.slots.count(name)
             if rules.population == "fixed" and silent > count:
                 raise ValueError(f"{silent} slots replace a {name} agent, but there are {count}")
             speaking = max(0, count - silent)
             self.classes += [name] * speaking + [None] * (count - speaking)
+        self.added = agents_of(rules.agents, market)
+        self.first_added = len(self.classes)
+        for agent in self.added:
+            silent = rules.slots.count(agent.kind.name)
+            self.classes.append(agent if agent.place < rules.agents[agent.kind].count - silent else None)
 
 
 def _fixed_counts(rules: Rules, seed: int) -> list[int]:
