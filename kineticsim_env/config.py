@@ -54,7 +54,7 @@ class MarketConfig:
 
     Attributes:
         num_levels: Ticks of the price grid L, a power of two from 8 to 8192.
-        num_agents: Built-in agents A.
+        num_agents: Built-in agents; 0 is allowed where `agents` has some.
         noise: Share of noise agents. The four shares sum to 1; where they do within 1e-6 only, as float32 shares do,
             they are divided by their sum.
         momentum: Share of momentum agents.

@@ -35,7 +35,7 @@ PROBABILITIES = {
 }
 INTEGERS = {  # inclusive ranges; those that depend on other fields: fields_together.py
     "num_levels": (8, 8192),
-    "num_agents": (1, MAX_STEP_QTY),
+    "num_agents": (0, MAX_STEP_QTY),
     "init_price": (1, 8190),
     "init_depth": (0, 1 << 20),
     "max_order_qty": (1, 65535),

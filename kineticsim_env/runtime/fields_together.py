@@ -40,6 +40,8 @@ def check_together(config: MarketConfig) -> None:
     moves = (array("walk_prob") > 0) | ((array("jump_prob") > 0) & (array("jump_size") > 0))
     loose = moves & (array("window") == 0)
     refuse("window", loose, "a window above 0 when walk_prob or jump_prob moves the fundamental")
+    nobody = (array("num_agents") == 0) & (config.added_agents == 0)
+    refuse("num_agents", nobody, f"1 to {MAX_STEP_QTY}, or 0 where `agents` has some")
     largest = MAX_STEP_QTY
     submitted = array("num_agents").astype(np.int64) * array("max_order_qty") + config.added_agents * MAX_AGENT_QTY
     besides = f" with {MAX_AGENT_QTY} for each of {config.added_agents} added agents" if config.added_agents else ""
