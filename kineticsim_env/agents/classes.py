@@ -58,6 +58,8 @@ class AgentClass:
         """Check a declaration; see `agent`."""
         self.name, self.module = getattr(function, "__name__", show(function)), getattr(function, "__module__", "?")
         self.__doc__ = function.__doc__
+        if not self.name.isidentifier():
+            raise ValueError(f"agent: got a function called {show(self.name)}, allowed is a plain name")
         self.informed = check_flag("informed", informed)
         check_choice("role", role, ROLES)
         self.role = role
