@@ -149,6 +149,10 @@ def test_replace_takes_other_agents_for_all():
     }
     assert not config.replace(agents=None).agents
     assert config.replace(agents=None) == PRESET
+    both = PRESET.replace(agents={trend_follower: 1, copied_noise: 1})
+    assert both == PRESET.replace(agents=dict(both.agents))
+    assert both != PRESET.replace(agents=dict(reversed(both.agents.items())))
+    assert both != both.replace(agents=both.agents | {copied_noise: 2})
 
 
 # Stored ---------------------------------------------------------------------------------------------------------------
