@@ -124,6 +124,9 @@ KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
   if (fits && narrow && plain && ask.added_agents == 0 && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
 }
 
+// Whether an environment's tile has its markets' levers, and the fields after them.
+KS_RULE bool has_lever_rows(const PlanRequest& ask) { return ask.levers != 0 || ask.added_agents != 0; }
+
 // Environments per warp: as many as let all warps run at a time, and no more slots than a warp has lanes. Fewer, if shared
 // memory then holds all the warps that registers suffice for.
 KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
@@ -133,7 +136,7 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   if (ask.shared_of_multiprocessor == 0) return full;
   const int32_t room = ask.shared_of_multiprocessor / kBlocks / 4 / warps - kReserved / 4 / warps;
   const int32_t left = room - 2 * book_ints(ask.levels) - kBinInts;
-  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots, ask.levers != 0) : 0;
+  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots, has_lever_rows(ask)) : 0;
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
@@ -156,9 +159,9 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
   const int32_t tiles[3] = {tile, tile, 1}, warps[3] = {most, 1, 1};
   for (int i = 0; i < 3 && !plan.fits; ++i) {
     const int32_t per_warp = plan.lanes > 0 ? kWarpLanes : tiles[i], per_block = plan.lanes > 0 ? 1 : warps[i];
-    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes, ask.extras), environment_ints(ask.levels, 1, 1, ask.levers != 0))
+    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes, ask.extras), environment_ints(ask.levels, 1, 1, has_lever_rows(ask)))
                      : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes, ask.extras)
-                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, ask.levers != 0)
+                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, has_lever_rows(ask))
                      : ask.events     ? clock_run_ints(ask.levels)
                                       : run_ints(ask.levels);
     plan.tile = per_warp;

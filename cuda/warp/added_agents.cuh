@@ -76,28 +76,26 @@ struct AddedPlace {
   int32_t base, top;
 };
 
-// Add an order; returns whether it may trade outside the clearing range, of which no marketable order's is told.
+// Add an order. Returns by how many ticks it is beyond the clearing range on the side where it may trade there: not above 0
+// if it is within, marketable, or none.
 template <typename Market>
-__device__ __forceinline__ bool add_order(const Market& market, const AgentOrder& order, const AddedPlace& place) {
+__device__ __forceinline__ int32_t add_order(const Market& market, const AgentOrder& order, const AddedPlace& place) {
   const int32_t quantity = quantity_of(order);
-  if (quantity == 0) return false;
-  const bool buys = !sells(order);
-  if (order.marketable) {
-    add_at(market.marketable_address(buys), quantity);
-    return false;
-  }
+  const bool buys = !sells(order), marketable = order.marketable;
   int32_t tick;
-  if (Market::kLevers) tick = tick_of(order, market.pricing, market.origin);
-  else tick = tick_of(order, market.levels, market.origin);
-  add_at(shared_address((buys ? market.buy : market.sell) + tick) + place.rows, quantity);
-  return buys ? tick > place.top : tick < place.base;
+  if (Market::kLevers) tick = limit_tick_of(order, market.pricing, market.origin);
+  else tick = limit_tick_of(order, market.levels, market.origin);
+  const uint32_t on_grid = shared_address(market.sell + tick) + (buys ? 4 * market.grid : 0) + place.rows;
+  const uint32_t at = marketable ? market.marketable_address(buys) : on_grid;  // selects, so that lanes do not diverge
+  if (quantity > 0) add_at(at, quantity);
+  return marketable || quantity == 0 ? 0 : buys ? tick - place.top : place.base - tick;
 }
 
-// Every agent's order, where each comes once: a lane has every 32nd of a class. Returns what add_order does of any order of
-// this lane's.
+// Every agent's order, where each comes once: a lane has every 32nd of a class. Returns the most that add_order does of this
+// lane's orders.
 template <int kNumber = 0, typename Market>
-__device__ __forceinline__ bool submit_added(const Market& market, const AgentView& view, const AddedPlace& place) {
-  bool outside = false;
+__device__ __forceinline__ int32_t submit_added(const Market& market, const AgentView& view, const AddedPlace& place) {
+  int32_t outside = 0;
   if constexpr (kNumber < kAddedClasses) {
     const AgentNumbers numbers = agent_numbers(market.launch, market.m, kNumber);
     const int32_t first = first_agent(market.launch, market.p, kNumber);
@@ -106,17 +104,17 @@ __device__ __forceinline__ bool submit_added(const Market& market, const AgentVi
 #pragma unroll 2
     for (int32_t agent = market.lane; agent < speaking; agent += kWarpLanes, counter += Market::kRound) {
       const AgentDraw draw = {mix64(counter)};
-      outside |= add_order(market, Trader<kNumber>::decide(view, draw, first, numbers, agent), place);
+      outside = max_of(outside, add_order(market, Trader<kNumber>::decide(view, draw, first, numbers, agent), place));
     }
-    outside |= submit_added<kNumber + 1>(market, view, place);
+    outside = max_of(outside, submit_added<kNumber + 1>(market, view, place));
   }
   return outside;
 }
 
 // The order of agent `who` among all that users have added, of an event's word; none of one who is silent.
 template <int kNumber = 0, typename Market>
-__device__ __forceinline__ bool submit_one(const Market& market, const AgentView& view, int32_t who, uint64_t word,
-                                           const AddedPlace& place) {
+__device__ __forceinline__ int32_t submit_one(const Market& market, const AgentView& view, int32_t who, uint64_t word,
+                                              const AddedPlace& place) {
   if constexpr (kNumber < kAddedClasses) {
     const AgentClass& kind = market.launch.agents[kNumber];
     const int32_t agent = who - kind.first;
@@ -125,19 +123,19 @@ __device__ __forceinline__ bool submit_one(const Market& market, const AgentView
     const int32_t first = first_agent(market.launch, market.p, kNumber);
     return add_order(market, Trader<kNumber>::decide(view, AgentDraw{word}, first, numbers, agent), place);
   }
-  return false;
+  return 0;
 }
 
 // The order of the agent who comes at an event, if it is an added one: number `who` among these, or below 0. Of the events of
 // a round, one per lane, those of one agent are taken in their order, as it may remember.
 template <typename Market>
-__device__ __forceinline__ bool take_added(const Market& market, const AgentView& view, int32_t who, uint64_t word,
-                                           const AddedPlace& place) {
-  bool outside = false;
+__device__ __forceinline__ int32_t take_added(const Market& market, const AgentView& view, int32_t who, uint64_t word,
+                                              const AddedPlace& place) {
+  int32_t outside = 0;
   if constexpr (!kAddedRemember) {
     if (who >= 0) outside = submit_one(market, view, who, word, place);
   } else {
-    if (!__any_sync(kAllLanes, who >= 0)) return false;
+    if (!__any_sync(kAllLanes, who >= 0)) return 0;
     const unsigned before = (1u << market.lane) - 1u;
     const int turn = __popc(__match_any_sync(kAllLanes, who) & before);
     const int last = warp_max(who >= 0 ? turn : 0);
@@ -165,11 +163,11 @@ __device__ __forceinline__ void begin_added(const Market& market, const AgentVie
 template <typename Market>
 __device__ __forceinline__ void open_memory(const Market& market, int64_t bank_row) {
   const Launch& launch = market.launch;
-  if (launch.task.bank_size > 0 && launch.bank_memory) {
+  if (launch.task.bank_size > 0) {
     const int32_t* const from = launch.bank_memory + bank_row * launch.memory_words;
     int32_t* const to = launch.agent_memory + market.m * launch.memory_words;
 #pragma unroll 1
-    for (int32_t i = market.lane; i < launch.memory_words; i += kWarpLanes) to[i] = from[i];
+    for (int32_t i = market.lane; launch.bank_memory && i < launch.memory_words; i += kWarpLanes) to[i] = from[i];
     return;
   }
   const int32_t mid2 = mark_mid2(market.best_bid, market.best_ask, market.last_tick, 0);

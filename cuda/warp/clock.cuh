@@ -133,7 +133,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // Beats and orders. `seen` gets the mid after the last event.
   __device__ __forceinline__ bool take_events(Seen& seen) {
     far_buys = far_sells = 0;
-    this->outside = false;
+    this->outside = 0;
     int32_t from = 0;
     if (beats_are_intervals()) next_beat = 0;
     scattered = careful || (next_beat == 0 ? p.beat : next_beat) < p.interval;
@@ -289,7 +289,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       const int32_t who = agent - (p.num_agents - launch.added_agents);
       AgentView view = stretch.added;
       view.t = (int32_t)event;
-      this->outside |= take_added(*this, view, comes && who >= 0 ? who : -1, word, stretch.place);
+      const int32_t beyond = take_added(*this, view, comes && who >= 0 ? who : -1, word, stretch.place);
+      this->outside = max_of(this->outside, beyond);
     }
   }
 

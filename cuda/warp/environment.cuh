@@ -47,7 +47,7 @@ struct EnvironmentTile {
   bool idle;                     // it took no part
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
-    return environment_ints(KS_LEVELS, launch.tile, launch.slots, KS_LEVERS != 0);
+    return environment_ints(KS_LEVELS, launch.tile, launch.slots, kTileHasLevers);
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)

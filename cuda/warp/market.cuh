@@ -30,12 +30,12 @@ struct MarketOnChip : MarketState<kBins> {
   Account account;
   int64_t bought, sold;
   SeenBook seen_book;            // of agents that users have added, before quotes were replaced
-  bool outside;                  // an order of theirs may trade outside the clearing range
+  int32_t outside;               // above 0: an order of theirs may trade outside the clearing range
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
       : State(launch, m, row, book, bins), chunks(fixed(range_chunks(range_reach(), grid))), traded(0),
         signed_volume(0), quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0), seen_book{0, 0, 0, 0},
-        outside(false) {}
+        outside(0) {}
 
   // How far from the mid most orders are: under levers some may be further, and then the whole grid is cleared.
   __device__ __forceinline__ int32_t range_reach() const {
@@ -269,7 +269,7 @@ struct MarketOnChip : MarketState<kBins> {
     cleared.chunks = chunks;
     cleared.base = range_base(seen.mid2, chunks, grid);
     bool here = !auction.full && best_bid <= cleared.top() && best_ask >= cleared.base;
-    if constexpr (kAddedClasses > 0) here = here && !__any_sync(kAllLanes, outside);
+    if constexpr (kAddedClasses > 0) here = here && !__any_sync(kAllLanes, outside > 0);
     if (kLevers) here = place_marketable(auction) && here;
     const bool off_grid = auction.off_grid = kOneSlot && chunks == 1;
     if (off_grid) {
