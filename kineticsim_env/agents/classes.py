@@ -58,8 +58,6 @@ class AgentClass:
         """Check a declaration; see `agent`."""
         self.name, self.module = getattr(function, "__name__", show(function)), getattr(function, "__module__", "?")
         self.__doc__ = function.__doc__
-        if not self.name.isidentifier():
-            raise ValueError(f"agent: got a function called {show(self.name)}, allowed is a plain name")
         self.informed = check_flag("informed", informed)
         check_choice("role", role, ROLES)
         self.role = role
@@ -74,6 +72,8 @@ class AgentClass:
             raise TypeError(f"cxx: got {show(cxx)}, allowed is the text of a function's body in C++, or None")
         self.cxx = cxx
         self.program: Program = read(function, vocabulary(self.parameters, self.memory, self.informed))
+        if not self.name.isidentifier():
+            raise ValueError(f"agent: got a function called {show(self.name)}, allowed is a plain name")
 
     def _start(self, name: str, value: Any) -> int | str:
         if isinstance(value, str):
