@@ -55,7 +55,13 @@ struct AgentDraw {
     return (int32_t)(scaled(high_half(word(number)) >> 16, 2 * (uint32_t)spread + 1) - (uint32_t)spread);
   }
   // (u * n) >> 16 of a u of 16 bits, in 32 bits: a core takes more of these at a time.
-  static KS_RULE uint32_t scaled(uint32_t u, uint32_t n) { return u * (n >> 16) + ((u * (n & 0xffffu)) >> 16); }
+  static KS_RULE uint32_t scaled(uint32_t u, uint32_t n) {
+#ifdef __CUDA_ARCH__
+    return (uint32_t)(((uint64_t)u * n) >> 16);
+#else
+    return u * (n >> 16) + ((u * (n & 0xffffu)) >> 16);
+#endif
+  }
 };
 
 // What an agent returns: an absolute price; side above 0 buys, below 0 sells, 0 is no order, nor is a quantity of 0 or less.
