@@ -114,7 +114,9 @@ def test_python_blocks_run(code, tmp_path, monkeypatch):
     module = types.ModuleType("documentation")
     monkeypatch.setitem(sys.modules, "documentation", module)  # torch.compile asks for it
     try:
-        exec(compile(code, "<documentation>", "exec"), module.__dict__)
+        source = tmp_path / "documentation.py"  # a class of agents reads the source of its function
+        source.write_text(code)
+        exec(compile(code, str(source), "exec"), module.__dict__)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in OPTIONAL:
             pytest.skip(str(error))
