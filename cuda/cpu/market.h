@@ -219,9 +219,9 @@ struct Market : Book, MarketNumbers {
     const int32_t from = origin;
     if constexpr (kLevers) {
       const Pricing by = pricing;
-      added.submit(launch, m, p, key, t, view, [&](const AgentOrder& order) { return ks::tick_of(order, by, from); });
+      added.submit(launch, m, p, key, t, view, [&](const AgentOrder& order) { return limit_tick_of(order, by, from); });
     } else {
-      added.submit(launch, m, p, key, t, view, [&](const AgentOrder& order) { return ks::tick_of(order, size, from); });
+      added.submit(launch, m, p, key, t, view, [&](const AgentOrder& order) { return limit_tick_of(order, size, from); });
     }
     near_low = std::min(near_low, added.low), near_high = std::max(near_high, added.high);
     low = std::min(low, near_low), high = std::max(high, near_high);

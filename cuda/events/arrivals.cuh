@@ -49,7 +49,7 @@ struct ArrivalBlock {
       const uint64_t word = random_word(key, g + i, 0);
       arrivals[i] = arrival_at(p, now, ret, g + i, drawn, word);
 #ifdef KS_AGENTS
-      comers[i] = {who_comes(p, drawn) - first, word};
+      comers[i] = {who_comes(p, drawn) - first_added, word};
 #endif
     }
   }
@@ -66,9 +66,8 @@ struct ArrivalBlock {
   KS_ON_LANE Comer comer(int i) const { return {place[i + begin], word[i + begin]}; }
 
   // The same. Rounding up to eight spares vectorised loops their remainder; what is too much is not read.
-  template <bool kAdded>
   KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count,
-                       int32_t first_added) {
+                       bool added, int32_t first_added) {
     uint64_t words[kRoom], pairs[kRoom / 2];
     uint32_t drawn[kRoom];
     const int odd = g & 1, padded = (count + odd + 7) / 8 * 8;
@@ -85,7 +84,7 @@ struct ArrivalBlock {
       marketable[i] = a.marketable, by_value[i] = a.by_value;
     }
     begin = odd;
-    if (!kAdded) return;
+    if (!added) return;
     std::memcpy(word, words, padded * sizeof(uint64_t));
     for (int i = 0; i < padded; ++i) place[i] = who_comes(own, drawn[i]) - first_added;
   }

@@ -108,10 +108,10 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     const bool has_value = p.num_fundamental > 0, plain = this->pricing.is_plain();
     const Pricing pricing = this->pricing;
-    if (has_added_agents(launch)) return take_events_of_all(until, mid, value2);
+    const bool added = has_added_agents(launch);
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
-      arrivals.draw<false>(p, now, ret, key, e, count, 0);
+      arrivals.draw(p, now, ret, key, e, count, added, added ? first_added_agent(launch, p) : 0);
 #pragma unroll
       for (int i = 0; i < kEventBlock; ++i) {
         if (i >= count) break;
@@ -121,35 +121,45 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
                                    : order_tick<false>(pricing, mid, a.offset, a.sells, a.marketable);
         if (!wait(a.sells, tick, a.quantity, a.marketable)) return false;
       }
+      if (added && !take_added(arrivals, e, count, mid)) return false;
       e += count;
     }
     return true;
   }
 
-  // The same where users have added agents.
-  KS_APART bool take_events_of_all(uint32_t until, int32_t mid, int32_t value2) {
-    ArrivalBlock arrivals;
-    AgentView view = this->view_at(g, mid, book, last_tick);
-    for (uint32_t e = (uint32_t)g; e != until;) {
-      const int count = ArrivalBlock::block(e, until - e);
-      arrivals.draw<true>(p, now, ret, key, e, count, first_added_agent(launch, p));
+  // The orders of agents that users have added, at `count` events from e on. Others' have no quantity there.
+  KS_APART bool take_added(const ArrivalBlock& arrivals, uint32_t e, int count, int32_t mid) {
+    AgentView view = this->view_at(e, mid, book, last_tick);
+#if defined(KS_AGENTS) || defined(__CUDACC__) || defined(__CUDACC_RTC__)
+    for (int i = 0; i < count; ++i) {
+      const Comer who = arrivals.comer(i);
+      if (who.place < 0) continue;
+      view.t = (int32_t)(e + i);
+      if (!wait_added(play_agent(launch, this->m, p, who.place, view, who.word))) return false;
+    }
+#else  // what they see does not depend on the orders of each other: those of a class decide together
+    for (int32_t number = 0; number < launch.agent_classes; ++number) {
+      const AgentClass& kind = launch.agents[number];
+      uint64_t words[kEventBlock];
+      int32_t agents[kEventBlock], times[kEventBlock], numbers[4][kEventBlock];
+      int come = 0;
       for (int i = 0; i < count; ++i) {
         const Comer who = arrivals.comer(i);
-        if (who.place >= 0) {
-          view.t = (int32_t)(e + i);
-          const AgentOrder order = play_agent(launch, this->m, p, who.place, view, who.word);
-          const int32_t quantity = quantity_of(order);
-          if (quantity > 0 && !wait(sells(order), ks::tick_of(order, pricing, origin), quantity, order.marketable)) return false;
-          continue;
-        }
-        Arrival a = arrivals.at(i);
-        if (p.num_fundamental > 0) turn_to_value(a, now.taker_offset, value2, mid);
-        const int32_t tick = order_tick<false>(pricing, mid, a.offset, a.sells, a.marketable);
-        if (!wait(a.sells, tick, a.quantity, a.marketable)) return false;
+        words[come] = who.word, agents[come] = who.place - kind.first, times[come] = (int32_t)(e + i);
+        come += (uint32_t)agents[come] < (uint32_t)kind.speaking;
       }
-      e += count;
+      const AgentBatch batch = {&view, agent_numbers(launch, this->m, number), words, agents, times,
+                                first_agent(launch, p, number), 0, come, {numbers[0], numbers[1], numbers[2], numbers[3]}};
+      reinterpret_cast<PlayAgents>(kind.play)(&batch);
+      for (int i = 0; i < come; ++i)
+        if (!wait_added({numbers[0][i], numbers[1][i], numbers[2][i], numbers[3][i]})) return false;
     }
+#endif
     return true;
+  }
+  KS_ON_LANE bool wait_added(const AgentOrder& order) {
+    const int32_t quantity = quantity_of(order);
+    return quantity == 0 || wait(sells(order), ks::tick_of(order, pricing, origin), quantity, order.marketable);
   }
 
   // An order waits. Returns false if the market has to stop.

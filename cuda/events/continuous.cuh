@@ -113,7 +113,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     const int32_t first_added = kAdded ? first_added_agent(launch, p) : 0;
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
-      arrivals.draw<kAdded>(p, now, ret, key, e, count, first_added);
+      arrivals.draw(p, now, ret, key, e, count, kAdded, first_added);
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
       const auto take = [&](int i) {
         Arrival a = arrivals.at(i);

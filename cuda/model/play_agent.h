@@ -51,7 +51,7 @@ KS_RULE bool has_added_agents(const Launch& launch) { return __builtin_expect(la
 KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t number, int32_t agent,
                           const AgentView& view, uint64_t word) {
   AgentOrder order;
-  const AgentBatch batch = {&view, agent_numbers(launch, m, number), &word, first_agent(launch, p, number), agent, agent + 1,
+  const AgentBatch batch = {&view, agent_numbers(launch, m, number), &word, &agent, &view.t, first_agent(launch, p, number), 0, 1,
                             {&order.side, &order.tick, &order.quantity, &order.marketable}};
   reinterpret_cast<PlayAgents>(launch.agents[number].play)(&batch);
   return order;

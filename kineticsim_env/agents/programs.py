@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from kineticsim_env.agents.classes import AgentClass
 from kineticsim_env.agents.vocabulary import OWNED
 
+AFTER = "after"  # what compilers call the text behind a user's own C++, before the class's name
+
 
 @functools.lru_cache(maxsize=4096)
 def text_of(kind: AgentClass, number: int) -> str:
@@ -15,7 +17,7 @@ def text_of(kind: AgentClass, number: int) -> str:
     names = (*OWNED, *kind.parameters, *kind.memory)
     takes = "const Market& market, Own& own, const Draw& draw"
     # Compilers name a user's own lines by the class.
-    own = f'\n#line 1 "cxx of {kind.name}"\n{kind.cxx}\n#line 1 "{ours(number)}"\n'
+    own = f'\n#line 1 "cxx of {kind.name}"\n{kind.cxx}\n#line 1 "{AFTER} cxx of {kind.name}"\n'
     body = kind.program.text if kind.cxx is None else f"KS_RULE Order decision({takes}) {{{own}}}\n"
     called = kind.program.name if kind.cxx is None else "decision"
     read = [f"    own.{name} = numbers.parameters[{i} * numbers.parameter_rows + agent * numbers.parameter_stride];"
@@ -52,11 +54,6 @@ def text_of(kind: AgentClass, number: int) -> str:
         "};",
     ]
     return "\n".join(lines) + "\n"
-
-
-def ours(number: int) -> str:
-    """Return what compilers call the text around a user's own C++."""
-    return f"agents of class {number}"
 
 
 def sees_book(kind: AgentClass) -> bool:

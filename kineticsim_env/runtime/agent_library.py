@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kineticsim_env.agents.classes import AgentClass
-from kineticsim_env.agents.programs import library_text, text_of
+from kineticsim_env.agents.programs import AFTER, library_text, text_of
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, cxx
 from kineticsim_env.runtime.cache import notice, obtain
@@ -87,8 +87,10 @@ def _said_of_a_class(output: str) -> str | None:
     names = re.findall(r"cxx of (\w+):\d", output)
     if not names:
         return None
-    line, reason = "", output.strip().splitlines()[0]
-    if first := re.search(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", output, re.MULTILINE):
-        line = f", line {first[2]}" if first[1].startswith("cxx of ") else ""
-        reason = first[3]
-    return f"cxx: class {names[0]!r} does not compile as C++{line}: {reason}"
+    who = f"cxx: class {names[0]!r} does not compile as C++"
+    first = re.search(r"^(.*?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", output, re.MULTILINE)
+    if first is None:
+        return f"{who}: {output.strip().splitlines()[0]}"
+    if first[1].startswith(AFTER):
+        return f"{who}: a brace is not closed, or one is closed that was not opened ({first[3]})"
+    return f"{who}, line {first[2]}: {first[3]}" if first[1].startswith("cxx of ") else f"{who}: {first[3]}"
