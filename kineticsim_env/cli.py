@@ -16,6 +16,7 @@ import torch
 from tqdm import tqdm
 
 from kineticsim_env import __version__, play, statistics
+from kineticsim_env.agents.command_line import AGENTS, AGENTS_HELP, market_of
 from kineticsim_env.benchmarks import report, suite
 from kineticsim_env.config import PRESETS, MarketConfig, plain_fields
 from kineticsim_env.engines import ENGINES, choose_engine
@@ -23,7 +24,7 @@ from kineticsim_env.runtime import doctor, memory
 from kineticsim_env.runtime.checks import check_num_markets
 from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.layout import SERIES
-from kineticsim_env.runtime.options import FIELDS, Parser, changes_of, exit_code, number, place, whole
+from kineticsim_env.runtime.options import FIELDS, Parser, exit_code, number, place, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots, price_impact, price_impact_figures
 
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def simulate(options: argparse.Namespace) -> int:
     """Run an ensemble, print its statistics, save its series and a picture."""
-    config = MarketConfig.preset(options.preset, **changes_of(options.set))
+    config = market_of(options.preset, options.set, options.agents)
     _check_files({"--save": options.save, "--plot": options.plot})
     if options.auctions + options.warmup > _MOST_AUCTIONS:
         both = f"{options.auctions} auctions and {options.warmup} before them"
@@ -75,7 +76,7 @@ def simulate(options: argparse.Namespace) -> int:
     simulator.run(options.warmup)
     series, summary, seconds = _run(simulator, options.auctions, record)
     simulator.check_errors()
-    drawn = simulator.rows["interval"] if config.uses_clock else config.num_agents
+    drawn = simulator.rows["interval" if config.uses_clock else "num_agents"]
     events = np.broadcast_to(np.asarray(drawn, dtype=np.float64), (markets,)).sum() * options.auctions
     unit = plots.unit_of_time(config)
     table = summary.table(series["last_price"], series["volume"], unit)
@@ -92,7 +93,7 @@ def simulate(options: argparse.Namespace) -> int:
 
 def impact(options: argparse.Namespace) -> int:
     """Execute blocks in the same markets with and without them, print what they did, save it and a picture."""
-    config = MarketConfig.preset(options.preset, **changes_of(options.set))
+    config = market_of(options.preset, options.set, options.agents)
     _check_files({"--output": options.output, "--plot": options.plot})
     if options.output and Path(options.output).suffix not in (".json", ".csv"):
         raise ValueError(f"--output: got {options.output!r}, allowed are names that end in .json or .csv")
@@ -289,6 +290,7 @@ def _add_market(command: argparse.ArgumentParser, preset: str) -> None:
     command.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the market"
     )
+    command.add_argument("--agents", action="append", default=[], metavar=AGENTS, help=AGENTS_HELP)
 
 
 def _add_impact(commands: Any) -> None:

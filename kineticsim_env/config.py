@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.agents.classes import checked_agents, stored_agents
+from kineticsim_env.agents.mixes import repeated
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import (
     CLASSES,
@@ -189,6 +190,12 @@ class MarketConfig:
         own = {name: len(value) for name, value in self.to_dict().items() if isinstance(value, np.ndarray)}
         added = {f"agents[{kind.name}]": made.markets for kind, made in self.agents.items()}
         return own | {name: markets for name, markets in added.items() if markets is not None}
+
+    def repeated(self, times: int) -> MarketConfig:
+        """Return a config of so many times the markets, each one's repetitions beside each other."""
+        own = {name: value for name, value in self.to_dict().items() if isinstance(value, np.ndarray)}
+        fields = {name: np.repeat(value, times) for name, value in own.items()}
+        return self.replace(**fields, agents=repeated(self.agents, times))
 
     @property
     def added_agents(self) -> int:

@@ -254,7 +254,10 @@ class Simulator(LiveMarkets):
             mask: bool `[M]`, the markets that change; None is all.
             **fields: Fields of `MarketConfig`, one value for all markets or one per market, of which the masked ones
                 are taken. All may change but `num_levels`, `num_agents`, the shares of classes, `population`,
-                `arrivals`, `mechanism`, `interval`, `beat` and `regimes`. A `window` above 0 cannot become 0.
+                `arrivals`, `mechanism`, `interval`, `beat`, `regimes` and `agents`. A `window` above 0 cannot become
+                0. Parameters of agents that users have written are named by their class,
+                `**{"trend_follower.lookback": 8}`: one value, `[M, 1]` per market, or one of each agent, `[count]` or
+                `[M, count]`, where they had own ones from the start.
 
         Raises:
             TypeError, ValueError: Naming the field, what came and what is allowed; nothing has changed then.
@@ -290,6 +293,7 @@ class Simulator(LiveMarkets):
             TypeError, ValueError: If a tensor is missing, unknown, of another shape or dtype, or out of the range that
                 `docs/model.md` gives it, or if the state is of another market; the present state is untouched then.
         """
+        saved_states.check_agents(saved, self.about())
         saved_states.check_names(saved, self.tensors)
         differences = saved_states.check_about(saved, self.about(), strict)
         checked = self._checked_state(saved, self.engine.parameters())
@@ -326,14 +330,19 @@ class Simulator(LiveMarkets):
             validate=self.validate,
         )
         if self._scenarios is not None:
-            twin._set_scenarios(self._scenarios, self.engine.parameters())
+            twin._set_scenarios(self._scenarios, self.engine.parameters(), self.engine.agent_parameters())
             twin.engine.scenario_thresholds.copy_(self.engine.scenario_thresholds)
         self.check_errors()
         self.engine.check_sizes()
         twin._take_state(self.tensors, self._counts if self.config.population == "multinomial" else None)
         return twin
 
-    def _set_scenarios(self, scenarios: MarketConfig, present: torch.Tensor | None = None) -> None:
+    def _set_scenarios(
+        self,
+        scenarios: MarketConfig,
+        present: torch.Tensor | None = None,
+        agents_present: torch.Tensor | None = None,
+    ) -> None:
         """Give the engine a table of scenarios, of which environments draw one for each episode (`scenarios.py`).
 
         Markets keep their parameters until then; the first time, all get those of the first scenario. Only an
@@ -341,12 +350,15 @@ class Simulator(LiveMarkets):
 
         Args:
             scenarios: The table.
-            present: The parameters that markets have until then, checked, int32 `[M, n]`.
+            present: The parameters that markets have until then, checked, int32 `[M, n]`,
+            agents_present: and those of agents that users have added, int32 `[M, P]`.
         """
         self.engine.check_plays(scenarios)
         rows = max(scenarios.per_market.values())
         counts = class_counts(scenarios, rows)
-        self.engine.set_scenarios(parameter_rows(scenarios, rows, counts, self._replaced), present)
+        agents = parameter_table(scenarios, self._groups, rows) if self._groups else None
+        table = parameter_rows(scenarios, rows, counts, self._replaced)
+        self.engine.set_scenarios(table, present, agents, agents_present)
         self._scenarios = scenarios
 
     def specialise(self) -> None:

@@ -1,4 +1,4 @@
-"""Classes of agents that users write: `ks.agent` makes one of a function, `ks.mix` says how many of them a market has.
+"""Classes of agents that users write: `ks.agent` makes one of a function; `ks.mix` says how many of them there are.
 
     @ks.agent(lookback=16, threshold=4, memory={"average": "mid2"})
     def trend_follower(market, own, draw):
@@ -8,14 +8,15 @@
 
     config = config.replace(agents={trend_follower: ks.mix(30, lookback=range(4, 34))})
 
-What may be written: language.py; the names: vocabulary.py; how a config takes classes: `checked_agents`.
+What may be written: language.py; the names: vocabulary.py; mixes: mixes.py; how a config takes classes:
+`checked_agents`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import keyword
+import pickle
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.agents.language import Program, read
+from kineticsim_env.agents.mixes import Fixed, Mix, mix, whole32
 from kineticsim_env.agents.vocabulary import INFORMED, OWNED, STARTS, vocabulary
-from kineticsim_env.runtime.values import check_choice, check_flag, is_number, show
+from kineticsim_env.runtime.values import check_choice, check_flag, show
 
 ROLES = ("trader", "maker", "executor", "momentum", "noise", "fundamental")  # a learner's, as in tasks/base.py
-LOW, HIGH = -(2**31), 2**31 - 1
-_RESERVED = ("memory", "informed", "role", "cxx")
+_STORED = ("count",)  # what a mix has besides parameters
 
 
 class AgentClass:
@@ -56,14 +57,15 @@ class AgentClass:
         cxx: str | None,
     ) -> None:
         """Check a declaration; see `agent`."""
-        self.name, self.module, self.__doc__ = function.__name__, function.__module__, function.__doc__
+        self.name, self.module = getattr(function, "__name__", show(function)), function.__module__
+        self.__doc__ = function.__doc__
         self.informed = check_flag("informed", informed)
         check_choice("role", role, ROLES)
         self.role = role
-        self.parameters = {name: _int32(f"{self.name}.{name}", value) for name, value in parameters.items()}
-        self.memory = {name: self._start(name, value) for name, value in memory.items()}
+        self.parameters = Fixed({name: whole32(f"{self.name}.{name}", value) for name, value in parameters.items()})
+        self.memory = Fixed({name: self._start(name, value) for name, value in memory.items()})
         for name in (*self.parameters, *self.memory):
-            if not name.isidentifier() or keyword.iskeyword(name) or name in OWNED:
+            if not name.isidentifier() or keyword.iskeyword(name) or name in (*OWNED, *_STORED):
                 raise ValueError(f"{self.name}: got the name {name!r}, allowed are other plain names")
         if twice := sorted(set(self.parameters) & set(self.memory)):
             raise ValueError(f"{self.name}: got {twice[0]!r} as a parameter and in memory, allowed is one of them")
@@ -77,7 +79,7 @@ class AgentClass:
             allowed = tuple(seen for seen in STARTS if self.informed or seen not in INFORMED)
             check_choice(f"{self.name}: memory[{name!r}]", value, allowed)
             return value
-        return _int32(f"{self.name}: memory[{name!r}]", value)
+        return whole32(f"{self.name}: memory[{name!r}]", value)
 
     @property
     def path(self) -> str:
@@ -100,8 +102,24 @@ class AgentClass:
         numbers = (tuple(self.parameters.items()), tuple(self.memory.items()))
         return (self.name, self.program.text, self.cxx, *numbers, self.informed, self.role)
 
+    def __copy__(self) -> AgentClass:
+        """Return itself: nothing of it changes."""
+        return self
+
+    def __deepcopy__(self, memo: Any) -> AgentClass:
+        """Return itself."""
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as its path."""
+        """Pickle as its path, as functions are. Raises PicklingError if another class, or none, is there by now."""
+        try:
+            found = find_class(self.path)
+        except ValueError as error:
+            raise pickle.PicklingError(str(error)) from error
+        if found != self:
+            raise pickle.PicklingError(
+                f"agents: got {self.path!r}, which was declared anew since, allowed is the class that is there now"
+            )
         return find_class, (self.path,)
 
     def __call__(self, market: Any, own: Any, draw: Any) -> Any:
@@ -142,95 +160,40 @@ def agent(
     return declare
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Mix:
-    """So many agents of a class.
-
-    Attributes:
-        count: Of every market.
-        parameters: Those that are not as declared: an int, or an int32 array `[count]` of each agent, `[M, 1]` of each
-            market or `[M, count]` of each agent of each market.
-    """
-
-    count: int
-    parameters: Mapping[str, Any]
-
-    def __eq__(self, other: object) -> bool:
-        """Compare the count and every parameter."""
-        if not isinstance(other, Mix) or self.count != other.count or set(self.parameters) != set(other.parameters):
-            return False
-        return all(np.array_equal(value, other.parameters[name]) for name, value in self.parameters.items())
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def markets(self) -> int | None:
-        """How many markets it has parameters for; None if they are alike in all."""
-        given = [len(value) for value in self.parameters.values() if isinstance(value, np.ndarray) and value.ndim == 2]
-        return max(given, default=None)
-
-
-def mix(count: int, **parameters: Any) -> Mix:
-    """Return so many agents of a class, for `MarketConfig(agents={the_class: mix(...)})`.
-
-    Args:
-        count: How many, from 0.
-        **parameters: Parameters of the class that are not as declared: a whole number, or a sequence of one per agent
-            (`lookback=range(4, 34)`), or an array `[M, 1]` of one per market or `[M, count]` of one per agent of each.
-
-    Raises:
-        TypeError, ValueError: Naming the argument, what came and what is allowed.
-    """
-    if not is_number(count) or int(count) != count or not 0 <= count <= 1 << 14:
-        raise ValueError(f"count: got {show(count)}, allowed is a whole number from 0 to {1 << 14}")
-    return Mix(int(count), {name: _values(name, value, int(count)) for name, value in parameters.items()})
-
-
-def _values(name: str, given: Any, count: int) -> Any:
-    if is_number(given):
-        return _int32(name, given)
-    array = np.asarray(given.detach().cpu() if hasattr(given, "detach") else list(given) if _loose(given) else given)
-    if array.ndim == 0:
-        return _int32(name, array.item())
-    fits = array.shape == (count,) or (array.ndim == 2 and array.shape[1] in (1, count) and len(array))
-    if not fits:
-        raise ValueError(
-            f"{name}: got an array of shape {list(array.shape)}, allowed is one number, [{count}] of each agent, "
-            f"[M, 1] of each market or [M, {count}]"
-        )
-    flat = [_int32(name, value) for value in array.ravel().tolist()]
-    found = np.array(flat, dtype=np.int32).reshape(array.shape)
-    found.flags.writeable = False
-    return found
-
-
-def _loose(given: Any) -> bool:
-    return not isinstance(given, (np.ndarray, str, bytes, Mapping)) and hasattr(given, "__iter__")
-
-
-def _int32(name: str, value: Any) -> int:
-    if not is_number(value) or not np.isfinite(float(value)) or int(value) != value or not LOW <= value <= HIGH:
-        raise ValueError(f"{name}: got {show(value)}, allowed is a whole number of 32 bits")
-    return int(value)
-
-
 # In a config ----------------------------------------------------------------------------------------------------------
 
 
 def find_class(path: str) -> AgentClass:
-    """Return the class that a path `module:name` names, as configs store it.
+    """Return the class that a path `module:name` names, as configs store it, as it is declared now.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is none: what came, and how it can be found.
     """
-    module, _, name = path.partition(":")
+    module, colon, name = path.partition(":")
+    if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(f"agents: got {path!r}, allowed is module:name of a class, as in 'my_traders:trend_follower'")
     try:
         found = getattr(sys.modules.get(module) or importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"agents: got {path!r}, allowed is module:name of a class that can be imported") from error
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"agents: got {path!r}, and no module {error.name!r} is found, allowed is a class that can be imported: "
+            "put the folder of its file on sys.path (PYTHONPATH), or import the file before"
+        ) from error
+    except AttributeError as error:
+        raise ValueError(f"agents: got {path!r}, and no {name!r} is there, allowed is {_told(module)}") from error
     if not isinstance(found, AgentClass):
         raise ValueError(f"agents: got {path!r}, which is {show(found)}, allowed is what ks.agent has made")
     return found
+
+
+def _told(module: str) -> str:
+    """Say how a class is declared so that another process finds it."""
+    if module == "__main__":
+        return (
+            "a class that can be imported: this one was declared in a notebook or a script; write it into a file of "
+            "its own, such as my_traders.py, and import it from there"
+        )
+    return f"a class that {module} has at its top level, not within a function"
 
 
 def checked_agents(name: str, given: Any, most: int) -> dict[AgentClass, Mix]:
@@ -242,7 +205,9 @@ def checked_agents(name: str, given: Any, most: int) -> dict[AgentClass, Mix]:
         most: How many classes are allowed.
     """
     if given is None:
-        return {}
+        return Fixed()
+    if isinstance(given, AgentClass):
+        raise TypeError(f"{name}: got {show(given)}, allowed is a count with it, such as {{{given.name}: 30}}")
     if not isinstance(given, Mapping):
         raise TypeError(f"{name}: got {show(given)}, allowed is a mapping of classes to ks.mix(...) or counts, or None")
     found: dict[AgentClass, Mix] = {}
@@ -250,17 +215,23 @@ def checked_agents(name: str, given: Any, most: int) -> dict[AgentClass, Mix]:
         kind = find_class(key) if isinstance(key, str) else key
         if not isinstance(kind, AgentClass):
             raise TypeError(f"{name}: got {show(key)}, allowed is a class that ks.agent has made, or its module:name")
-        if any(other.name == kind.name for other in found):
-            raise ValueError(f"{name}: got two classes called {kind.name!r}, allowed are different names")
+        for other in found:
+            if other.name == kind.name:
+                raise ValueError(
+                    f"{name}: got two classes called {kind.name!r}, of {other.module} and {kind.module}, allowed are "
+                    "different names"
+                )
         found[kind] = _checked_mix(f"{name}[{kind.name}]", kind, value)
     if len(found) > most:
         raise ValueError(f"{name}: got {len(found)} classes, allowed are up to {most}")
-    return found
+    return Fixed(found)
 
 
 def _checked_mix(name: str, kind: AgentClass, given: Any) -> Mix:
     try:
         if isinstance(given, Mapping):
+            if "count" not in given or not all(isinstance(key, str) for key in given):
+                raise TypeError(f"got {show(given)}, allowed is a mapping with 'count' and parameters")
             given = mix(**given)
         made = given if isinstance(given, Mix) else mix(given)
     except (TypeError, ValueError) as error:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kineticsim_env.agents.classes import AgentClass
+from kineticsim_env.agents.mixes import Mix
 from kineticsim_env.config import MarketConfig
 
 
@@ -64,8 +65,8 @@ def agent_groups(config: MarketConfig, replaced: Mapping[str, int]) -> tuple[Age
                 f"slots: got {silent} that replace a {kind.name} agent, allowed is up to {made.count}, the number of "
                 f"{kind.name} agents in the market"
             )
-        own = any(isinstance(value, np.ndarray) and value.shape[-1] != 1 for value in made.parameters.values())
-        group = AgentGroup(kind, first, made.count, made.count - silent, parameters, int(own), memory)
+        own = int(made.of_each_agent)
+        group = AgentGroup(kind, first, made.count, made.count - silent, parameters, own, memory)
         groups.append(group)
         first += group.agents
         parameters += group.parameter_words
@@ -74,15 +75,36 @@ def agent_groups(config: MarketConfig, replaced: Mapping[str, int]) -> tuple[Age
 
 
 def parameter_table(config: MarketConfig, groups: tuple[AgentGroup, ...], num_rows: int) -> np.ndarray:
-    """Return the parameters of all classes, int32 `[num_rows, P]`."""
+    """Return the parameters of all classes, int32 `[num_rows, P]`.
+
+    Raises:
+        ValueError: If agents of a class have own parameters where engines have room for one set.
+    """
     parts = [np.zeros((num_rows, 0), np.int32)]
     for group in groups:
         made = config.agents[group.kind]
+        check_width(group.kind.name, made, bool(group.parameter_stride))
         width = group.agents if group.parameter_stride else 1
         for name, default in group.kind.parameters.items():
             value = np.asarray(made.parameters.get(name, default), dtype=np.int32)
             parts.append(np.broadcast_to(value[None] if value.ndim == 1 else value, (num_rows, width)))
     return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+
+def check_width(name: str, made: Mix, of_each_agent: bool) -> None:
+    """Refuse parameters of each agent where engines have room for those of a class."""
+    if made.of_each_agent and not of_each_agent:
+        raise ValueError(
+            f"agents[{name}]: got parameters of each agent, allowed are those of the class, one per market, as there "
+            f"were at the start; made with ks.mix({made.count}, parameter=[...]) there is one per agent"
+        )
+
+
+def place_of(groups: tuple[AgentGroup, ...], kind: str, parameter: str) -> tuple[int, int]:
+    """Return where the numbers of a parameter begin in a row of parameters, and how many there are."""
+    group = next(group for group in groups if group.kind.name == kind)
+    width = group.agents if group.parameter_stride else 1
+    return group.parameters + list(group.kind.parameters).index(parameter) * width, width
 
 
 def opening_memory(groups: tuple[AgentGroup, ...], seen: Mapping[str, np.ndarray]) -> np.ndarray:

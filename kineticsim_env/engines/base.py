@@ -223,14 +223,20 @@ class Engine:
         raise NotImplementedError
 
     def set_agent_parameters(self, table: np.ndarray) -> None:
-        """Take over their parameters, int32 `[1, P]` or `[M, P]`; before `set_parameters`."""
+        """Take over their parameters, int32 `[1, P]` or `[M, P]`, with the next `set_parameters`."""
         raise NotImplementedError
 
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
         raise NotImplementedError
 
-    def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
+    def set_scenarios(
+        self,
+        rows: Mapping[str, np.ndarray],
+        present: torch.Tensor | None = None,
+        agents: np.ndarray | None = None,
+        agents_present: torch.Tensor | None = None,
+    ) -> None:
         """Take over a table of scenarios; from then on parameters are state, and an episode that begins gets its own.
 
         All scenarios are as likely then.
@@ -239,11 +245,17 @@ class Engine:
             rows: The table, int64 `[C]` by the names of `struct MarketParams`.
             present: What markets play until their episodes end, int32 `[M, n]`, checked; if None, what they play now,
                 or, the first time, the first scenario.
+            agents: Parameters of agents that users have added, int32 `[C, P]`; None without any.
+            agents_present: The same of what markets play, int32 `[M, P]`, as `present`.
         """
         raise NotImplementedError
 
     def parameters(self) -> torch.Tensor:
         """Return the parameters of every market, or of all together: int32 `[M, n]` or `[1, n]`."""
+        raise NotImplementedError
+
+    def agent_parameters(self) -> torch.Tensor | None:
+        """Return those of agents that users have added, int32 `[M, P]`, or `[1, P]` of all; None without any."""
         raise NotImplementedError
 
     def scenario_rows(self) -> torch.Tensor:

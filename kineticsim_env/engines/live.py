@@ -10,12 +10,14 @@ from typing import Any
 import torch
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.agents import AgentGroup, place_of
 from kineticsim_env.engines.base import Engine
 from kineticsim_env.engines.native import market_stopped
+from kineticsim_env.engines.parameters import agent_fields
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import CallLock, one_at_a_time
-from kineticsim_env.runtime.values import check_choice
+from kineticsim_env.runtime.values import check_choice, is_one_of
 
 _STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
 _REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_errors has raised for it
@@ -35,6 +37,7 @@ class LiveMarkets:
     engine: Engine
     _calls: CallLock
     _config: MarketConfig
+    _groups: tuple[AgentGroup, ...]
 
     @property
     def config(self) -> MarketConfig:
@@ -134,10 +137,39 @@ class LiveMarkets:
         grid = torch.where(both, best_bid + best_ask, 2 * self.tensors["last_tick"])
         return (grid + 2 * self.tensors["price_origin"]).to(torch.int32)
 
+    @property
+    def memory(self) -> dict[str, dict[str, torch.Tensor]]:
+        """What agents that users have added remember: by class and word, int32 `[M, agents]` each, live.
+
+        `simulator.memory["trend_follower"]["average"]`; the last of a class are silent where slots replace them.
+        """
+        found: dict[str, dict[str, torch.Tensor]] = {}
+        for group in self._groups:
+            begins = [group.memory + word * group.agents for word in range(len(group.kind.memory))]
+            words = [self._words(begin, group.agents) for begin in begins]
+            found[group.kind.name] = dict(zip(group.kind.memory, words, strict=True))
+        return found
+
+    def _words(self, begin: int, agents: int) -> torch.Tensor:
+        if "agent_memory" not in self.tensors:  # of no agents
+            return torch.zeros((self.num_markets, 0), dtype=torch.int32, device=self.device)
+        return self.tensors["agent_memory"][:, begin : begin + agents]
+
     @one_at_a_time
     def parameter(self, name: str) -> torch.Tensor:
-        """Return a field of `struct MarketParams` (`cuda/model/layout.h`) as it is now: int32 `[M]`, a copy."""
-        names = list(layout.PARAMS_FIELDS)
+        """Return a field of `struct MarketParams` (`cuda/model/layout.h`) as it is now: int32 `[M]`, a copy.
+
+        A parameter of agents that users have added, `"trend_follower.lookback"`, is int32 `[M, agents]`.
+        """
+        added = agent_fields(self.config)
+        if is_one_of(name, added):
+            kind, parameter = added[name]
+            begin, width = place_of(self._groups, kind.name, parameter)
+            table = self.engine.agent_parameters()
+            assert table is not None
+            values = table[:, begin : begin + width].to(self.device)
+            return values.expand(self.num_markets, self.config.agents[kind].count).clone()
+        names = [*layout.PARAMS_FIELDS, *added]
         check_choice("name", name, names)
         column = self.engine.parameters()[:, names.index(name)]
         return column.to(self.device).expand(self.num_markets).clone()

@@ -34,6 +34,7 @@ class NativeEngine(Engine):
         self._struct = layout.Launch()
         self._struct.markets, self._struct.levels, self._struct.slots = sizes["M"], sizes["L"], sizes["K"]
         self._params: torch.Tensor | None = None
+        self._agent_table: np.ndarray | None = None  # what `set_parameters` takes over with the parameters
         self._growth = 0  # the most that an auction can add to a side; captured graphs and programs have it, too
         self._scenarios: torch.Tensor | None = None
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
@@ -71,29 +72,29 @@ class NativeEngine(Engine):
                 if hasattr(group, name):
                     setattr(self._struct.agents[number], name, getattr(group, name))
 
-    @torch.inference_mode(False)
     def set_agent_parameters(self, table: np.ndarray) -> None:
         """See `Engine.set_agent_parameters`."""
-        present = self._tensors.get("agent_parameters")
-        if present is None or present.shape != table.shape:
-            self._retired.append(present)
-            self.bind({"agent_parameters": torch.from_numpy(table).to(self.device, copy=True)})
-        else:
-            present.copy_(torch.from_numpy(table))
-        self._struct.agent_parameters_stride = int(len(table) > 1)
+        self._agent_table = table
 
     @torch.inference_mode(False)
     def set_parameters(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take over parameter rows: int64 `[1]` or `[M]` by the names of `struct MarketParams`."""
-        packed = pack(rows)
+        packed, agents = pack(rows), self._agent_table
         in_place = self._plan(rows)
+        of_agents = self.agent_parameters()
+        in_place &= agents is None or (of_agents is not None and of_agents.shape == agents.shape)
         if self._params is None or not in_place or self._params.shape != packed.shape:
             # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
-            self._retired += [] if self._params is None else [self._params]
+            self._retired += [self._params, of_agents]
             self._params = torch.empty(packed.shape, dtype=torch.int32, device=self.device)
+            if agents is not None:
+                self.bind({"agent_parameters": torch.from_numpy(agents).to(self.device, copy=True)})
+        elif of_agents is not None and agents is not None:
+            of_agents.copy_(torch.from_numpy(agents))
         self._params.copy_(torch.from_numpy(packed))
         self._struct.params = self._params.data_ptr()
         self._struct.params_stride = int(len(packed) > 1)
+        self._struct.agent_parameters_stride = int(agents is not None and len(agents) > 1)
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """Prepare for markets of these parameters; returns whether what was prepared before fits as it is."""
@@ -115,7 +116,13 @@ class NativeEngine(Engine):
         return int(max(self._regimes.get(name, ()), default=-1))
 
     @torch.inference_mode(False)
-    def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
+    def set_scenarios(
+        self,
+        rows: Mapping[str, np.ndarray],
+        present: torch.Tensor | None = None,
+        agents: np.ndarray | None = None,
+        agents_present: torch.Tensor | None = None,
+    ) -> None:
         """Take over a table of scenarios, and perhaps what markets play; see `Engine.set_scenarios`."""
         table = pack(rows)
         if present is not None:
@@ -125,17 +132,33 @@ class NativeEngine(Engine):
         else:
             playing = self.parameters().cpu().numpy()
         in_place = self._plan(unpack(np.concatenate([table, playing])))
+        tables = {} if agents is None else self._agents_of_scenarios(agents, agents_present)
         if self._scenarios is None or not in_place or self._scenarios.shape != table.shape:
             # Not in place: a CUDA graph may hold a kernel that these parameters would lead astray.
-            self._retired += [self._scenarios, self._params, self._tensors.get("scenario_thresholds")]
+            names = ("scenario_thresholds", *tables)
+            self._retired += [self._scenarios, self._params, *(self._tensors.get(name) for name in names)]
+            self.bind({name: torch.from_numpy(values).to(self.device, copy=True) for name, values in tables.items()})
             self._scenarios = torch.from_numpy(table).to(self.device)
             self._params = torch.from_numpy(playing).to(self.device, copy=True)  # `present` is another's
         else:
             self._scenarios.copy_(torch.from_numpy(table))
             self.parameters().copy_(torch.from_numpy(playing))
+            for name, values in tables.items():
+                self._tensors[name].copy_(torch.from_numpy(values))
         uniform = self._uniform_thresholds(len(table))
         self.bind({"params": self.parameters(), "scenario_params": self._scenarios, "scenario_thresholds": uniform})
-        self._struct.params_stride = 1
+        self._struct.params_stride = self._struct.agent_parameters_stride = 1
+
+    def _agents_of_scenarios(self, agents: np.ndarray, present: torch.Tensor | None) -> dict[str, np.ndarray]:
+        """Return what scenarios give agents that users have added, and what these have until then."""
+        if present is None and self._scenarios is not None:
+            present = self.agent_parameters()
+        playing = np.repeat(agents[:1], self._sizes["M"], axis=0) if present is None else present.cpu().numpy()
+        return {"scenario_agent_parameters": agents, "agent_parameters": playing}
+
+    def agent_parameters(self) -> torch.Tensor | None:
+        """See `Engine.agent_parameters`."""
+        return self._tensors.get("agent_parameters")
 
     def parameters(self) -> torch.Tensor:
         """Return the parameters of every market, or of all together; see `Engine.parameters`."""
@@ -197,8 +220,8 @@ class NativeEngine(Engine):
         names = [name for name, field in layout.LAUNCH_FIELDS.items() if field.pointer and name in tensors]
         if mode == RUN:
             names = [name for name in names if name in (*layout.RUN_STATE, "params", "regimes", "agent_parameters")]
-        read = {"scenario_params", "params"} if self._scenarios is None else {"scenario_params"}
-        read |= {name for name in names if layout.LAUNCH_FIELDS[name].constant}
+        read = {"params", "agent_parameters"} if self._scenarios is None else set()
+        read |= {"scenario_params", *(name for name in names if layout.LAUNCH_FIELDS[name].constant)}
         shape = self._shape(mode) | {"least_width": 0 if self._input == "choices" else self._action_size}
         struct = layout.Launch.from_buffer_copy(self._struct)
         struct.env_mode, struct.decisions, struct.auctions, struct.records = mode, 1, auctions, 0

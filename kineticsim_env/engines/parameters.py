@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.agents.classes import AgentClass
+from kineticsim_env.agents.mixes import Mix, mix, with_room
 from kineticsim_env.config import CLASSES, MAX_STEP_QTY, MarketConfig
+from kineticsim_env.engines.agents import check_width
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import (
     CHOICES,
@@ -153,20 +156,24 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
 
     Args:
         config: What they play.
-        fields: New values by name, one for all markets or one per market.
+        fields: New values by name, one for all markets or one per market; of agents that users have added, by
+            `class.parameter`, also one of each agent.
         chosen: bool `[M]`, the markets that change; fields become per market unless all do.
 
     Raises:
         TypeError, ValueError: Naming the field, what came and what is allowed.
     """
-    free = [name for name in config.to_dict() if name not in _FIXED]
+    of_agents = agent_fields(config)
+    free = [*(name for name in config.to_dict() if name not in _FIXED), *of_agents]
     if not fields:
         raise TypeError(f"set_parameters: got no field, allowed are {', '.join(free)}")
     for name in fields:
         if name not in free:
-            reason = ", which running markets cannot change" if name in _FIXED else ""
+            counts = [f"{kind.name}.count" for kind in config.agents]
+            reason = ", which running markets cannot change" if name in (*_FIXED, *counts) else ""
             raise ValueError(f"set_parameters: got the field {name!r}{reason}, allowed are {', '.join(free)}")
-    wanted = {name: checked(name, value) for name, value in fields.items()}
+    agents = _changed_agents(config, {name: value for name, value in fields.items() if name in of_agents}, chosen)
+    wanted = {name: checked(name, value) for name, value in fields.items() if name not in of_agents}
     for name, value in wanted.items():
         if isinstance(value, np.ndarray) and len(value) != len(chosen):
             raise ValueError(f"{name}: got {len(value)} per-market values, allowed is one, or {len(chosen)}")
@@ -177,11 +184,38 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
             wanted[name] = _fundamental_at_start(wanted[name], wanted.get("init_price", config.init_price))
             present[name] = _fundamental_at_start(present[name], config.init_price)
         wanted = {name: _where(name, chosen, value, present[name]) for name, value in wanted.items()}
-    found = config.replace(**wanted)
+    found = config.replace(**wanted, agents=agents)
     stuck = (np.asarray(config.window) > 0) & (np.asarray(found.window) == 0)
     if np.any(stuck):
         raise ValueError("window: got 0 for a market whose grid follows its price, allowed is a window above 0")
     return found
+
+
+def agent_fields(config: MarketConfig) -> dict[str, tuple[AgentClass, str]]:
+    """Return the parameters of agents that users have added, by `class.parameter`: the class and the parameter."""
+    return {f"{kind.name}.{name}": (kind, name) for kind in config.agents for name in kind.parameters}
+
+
+def _changed_agents(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray) -> dict[AgentClass, Mix]:
+    """Return the added agents of running markets after a change of some of their parameters."""
+    agents = dict(config.agents)
+    known = agent_fields(config)
+    for field, value in fields.items():
+        kind, name = known[field]
+        before = agents[kind]
+        try:
+            given = mix(before.count, **{name: value})
+        except ValueError as error:
+            raise ValueError(f"{kind.name}.{error}") from None
+        if given.markets not in (None, len(chosen)):
+            raise ValueError(f"{field}: got {given.markets} per-market values, allowed is one, or {len(chosen)}")
+        check_width(kind.name, given, before.of_each_agent)
+        now = given.parameters[name]
+        if not chosen.all():
+            there = np.asarray(before.parameters.get(name, kind.parameters[name]))
+            now = np.where(chosen[:, None], now, np.broadcast_to(there, (1, there.size)) if there.ndim < 2 else there)
+        agents[kind] = with_room({kind: Mix(before.count, {**before.parameters, name: now})}, {kind: before})[kind]
+    return agents
 
 
 def _where(name: str, chosen: np.ndarray, value: Any, present: Any) -> Any:

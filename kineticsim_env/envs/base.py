@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
 from kineticsim_env.runtime.values import check_choice, check_dict, show
@@ -139,11 +140,12 @@ def _draws(value: Any) -> bool:
     return any(isinstance(one, (gym.Space, np.random.Generator)) for one in values)
 
 
-def check_role(task: type[Task], replace: Any) -> str:
-    """Return the role of a task's learner, which takes the place of `replace`."""
+def check_role(task: type[Task], replace: Any, config: MarketConfig) -> str:
+    """Return the role of a task's learner, which takes the place of `replace`: a class of agents that has the role."""
     assert task.role is not None
     assert task.replaceable is not None
-    check_choice("replace", replace, (task.replaceable,), optional=True)
+    added = (kind.name for kind in config.agents if kind.role == task.role)
+    check_choice("replace", replace, (task.replaceable, *added), optional=True)
     return task.role
 
 

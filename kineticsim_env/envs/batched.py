@@ -5,6 +5,7 @@ The batched form of `parallel_env`, for training many learners on a GPU: one lau
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_count, check_flag
 from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, make_task
-from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
+from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
 Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
 
@@ -101,7 +102,6 @@ class BatchedParallelEnv(BaseMarketEnv):
         self.num_envs = check_count("num_envs", num_envs, 1)
         copy = check_flag("copy", copy)
         counts = DEFAULT_LEARNERS if learners is None else learners
-        own, task = own_functions(task, features, terminate, roles_in(counts), many=True)
         settings = EnvSettings(
             config=config,
             preset=preset,
@@ -116,13 +116,14 @@ class BatchedParallelEnv(BaseMarketEnv):
             validate=validate,
             final_info=final_info,
             see_fundamental=see_fundamental,
-            own=own,
         )
+        own, task = own_functions(task, features, terminate, roles_in(counts, settings.config), many=True)
+        settings = dataclasses.replace(settings, own=own)
         self.autoreset_mode = settings.autoreset_mode
         task_settings = make_task(ManyLearnersTask, task)
         self._has_mask = check_action_mask(action_mask, task_settings.action_type)
-        roles = check_learners(counts, settings.config, task_settings)
-        self.core = EnvCore(self.num_envs, task_settings, roles, slots_of(roles), settings)
+        roles, replaced = check_learners(counts, settings.config, task_settings)
+        self.core = EnvCore(self.num_envs, task_settings, roles, replaced, settings)
         self.possible_agents = agent_names(roles)
         self.groups = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
         self.group_map = {role: self.possible_agents[slots] for role, slots in self.groups.items()}

@@ -14,8 +14,10 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from kineticsim_env.agents.mixes import with_room
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
+from kineticsim_env.engines.agents import check_width
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
 from kineticsim_env.envs.opponents import DRAWN, Opponents
@@ -103,18 +105,21 @@ class EnvCore:
         if not prefer_cpu and torch.cuda._is_in_bad_fork():
             prefer_cpu = "this process was forked from one that used CUDA"
         name, device = choose_engine(settings.engine, settings.device, prefer_cpu=prefer_cpu)
+        self.config, self._slots = task.market_config(config), tuple(slots)
+        self.scenarios: MarketConfig | None = None
+        if settings.randomise is not None:
+            self.scenarios = self._make_scenarios(settings.randomise, drawn)
+            agents = with_room(self.config.agents, self.scenarios.agents)
+            self.config = self.config.replace(agents=agents)  # what scenarios differ from
         self.simulator = Simulator(
-            task.market_config(config), num_markets, engine=name, device=device, slots=slots, validate=self._validate
+            self.config, num_markets, engine=name, device=device, slots=slots, validate=self._validate
         )
         if task.horizon * self.auctions_per_step + task.forced_auctions >= self.simulator._end:
             raise ValueError(
                 f"horizon: got {task.horizon} decisions of {self.auctions_per_step} intervals, allowed are episodes of "
                 "less than 2^32 events"
             )
-        self.config = self.simulator.config  # what scenarios differ from
-        self.scenarios: MarketConfig | None = None
-        if settings.randomise is not None:
-            self.scenarios = self._make_scenarios(settings.randomise, drawn)
+        if self.scenarios is not None:
             self.simulator._set_scenarios(self.scenarios)
         self._drawn: torch.Tensor | None = None  # what scenarios draw of the task,
         self._former_drawn: list[torch.Tensor | None] = []  # and tables that captured CUDA graphs may still use
@@ -259,22 +264,26 @@ class EnvCore:
         values: TaskValues,
         fresh: dict[str, torch.Tensor],
         present: torch.Tensor | None = None,
+        agents_present: torch.Tensor | None = None,
     ) -> None:
         """Set a table with its warm starts, and perhaps the parameters of running episodes."""
         with Uninterrupted():
-            self.simulator._set_scenarios(table, present)
+            self.simulator._set_scenarios(table, present, agents_present)
             self.scenarios, self.values = table, values
             self._bind_drawn()
             self._use_bank(fresh)
 
     def _make_scenarios(self, randomise: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
         """Return the table of scenarios; settings of the task are drawn before."""
-        randomise = as_table(randomise)
+        randomise = as_table(randomise, self.config.agents)
         if isinstance(randomise, MarketConfig):
             randomise = self.task.market_config(randomise)
         settings = self.settings
         table = make_scenarios(randomise, self.config, settings.num_scenarios, settings.scenario_seed, drawn)
-        check_replaced(table, self.simulator.slots)
+        check_replaced(table, self._slots)
+        for kind, made in table.agents.items():
+            if self.scenarios is not None:  # before, there is room for whatever they have
+                check_width(kind.name, made, self.config.agents[kind].of_each_agent)
         return table
 
     def _values_of(self, randomise: Any) -> TaskValues:
@@ -313,6 +322,12 @@ class EnvCore:
         """Return the table of scenarios of a saved state, checked as one that a user gives."""
         values = self._values_of({"scenarios": fields})
         return self._make_scenarios({"scenarios": fields}, values.drawn), values
+
+    def _parameters_of_agents(self) -> torch.Tensor:
+        """Return the parameters of agents that users have added as markets have them now, int32 `[M, P]`."""
+        found = self._engine.agent_parameters()
+        assert found is not None
+        return found
 
     def _use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
         """Begin episodes from these warm starts; empty is from those that there are."""
@@ -480,6 +495,8 @@ class EnvCore:
         saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
         if self.scenarios is not None:
             saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
+            if self.simulator.sizes["P"]:
+                saved[saved_states.AGENT_PARAMETERS] = self._parameters_of_agents().clone()
             saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios, self.values.drawn))
             saved[THRESHOLDS] = self._engine.scenario_thresholds.clone()
         return saved
@@ -536,18 +553,24 @@ class EnvCore:
             TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
         """
         simulator = self.simulator
-        names = (saved_states.PARAMETERS, saved_states.SCENARIOS, THRESHOLDS)
-        of_scenarios = names if self.scenarios is not None else ()
+        names = [saved_states.PARAMETERS, saved_states.SCENARIOS, THRESHOLDS]
+        names += [saved_states.AGENT_PARAMETERS] if simulator.sizes["P"] else []
+        of_scenarios = names if self.scenarios is not None else []
         held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
         if self.opponents is not None:
             held[DRAWN] = self.opponents.drawn
+        saved_states.check_agents(saved, self.about())
         saved_states.check_names(saved, simulator.tensors, held, of_scenarios)
         differences = saved_states.check_about(saved, self.about(), strict)
         table, values, present, thresholds = self.scenarios, self.values, self._engine.parameters(), None
+        agents_present: torch.Tensor | None = None
         if of_scenarios:
             table, values = read_scenarios(saved, self._read_scenarios)
             present = saved_states.take(saved, saved_states.PARAMETERS, present)
             check_parameters(present, self.config, table)
+            if simulator.sizes["P"]:
+                like = self._parameters_of_agents()
+                agents_present = saved_states.take(saved, saved_states.AGENT_PARAMETERS, like)
             like = torch.zeros(num_rows(table), dtype=torch.int64, device=self.device)
             thresholds = saved_states.take(saved, THRESHOLDS, like).clone()
             check_thresholds(thresholds)
@@ -573,7 +596,7 @@ class EnvCore:
             bank = self._warm_starts.run(table, checked["seed"], counts)
         with Uninterrupted():  # from here on nothing can fail
             if table is not None and thresholds is not None:
-                self._use_scenarios(table, values, bank, present)
+                self._use_scenarios(table, values, bank, present, agents_present)
                 self._engine.scenario_thresholds.copy_(thresholds)
             simulator._take_state(checked, counts)
             if counts is not None:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.numpy.rules import EPISODE, GOLDEN
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.saved_states import Ranges
-from kineticsim_env.runtime.values import check_callable, check_dict, is_one_of, show
-from kineticsim_env.tasks.base import ACTION_SIZES, ROLES
-from kineticsim_env.tasks.many_learners import built_in_agents
+from kineticsim_env.runtime.values import check_callable, check_dict, show
+from kineticsim_env.tasks.base import ACTION_SIZES
+from kineticsim_env.tasks.many_learners import check_learner, check_replaceable
 
 if TYPE_CHECKING:
     from kineticsim_env.envs.core import EnvCore
@@ -44,19 +44,22 @@ class Seat:
         role: The slot's, one of `ROLES`.
         name: What errors call the list.
         policies: To draw from.
+        replaces: The class of agents whose place it takes; None of one that is added.
     """
 
     role: str
     name: str
     policies: tuple[Any, ...]
+    replaces: str | None
 
 
 def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tuple[Seat, ...]:
     """Return the slots behind the learner's, in the order of the dict; none for None.
 
     Args:
-        given: For each role a list of policies, which is one slot; or a list of such lists, one per slot.
-        config: The market, whose built-in agents some roles replace.
+        given: For each role, or class of `config.agents`, a list of policies, which is one slot; or a list of such
+            lists, one per slot.
+        config: The market, whose agents some of them replace.
         replace: The class whose place the learner takes, None if it is added.
 
     Raises:
@@ -65,21 +68,15 @@ def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tu
     if given is None:
         return ()
     seats: list[Seat] = []
-    for role, slots in check_dict("opponents", given, _DICT).items():
-        if not is_one_of(role, ROLES):
-            raise ValueError(f"opponents: got the role {show(role)}, allowed are {', '.join(map(repr, ROLES))}")
-        name = f"opponents[{role!r}]"
+    for called, slots in check_dict("opponents", given, _DICT).items():
+        role, replaced = check_learner("opponents", called, config)
+        name = f"opponents[{called!r}]"
         lists = _check_list(name, slots)
         nested = isinstance(lists[0], (list, tuple))
         named = [(f"{name}[{place}]", one) for place, one in enumerate(lists)] if nested else [(name, lists)]
-        seats += [Seat(role, of, _check_policies(of, one)) for of, one in named]
-        if config.population == "fixed" and role in CLASSES:
-            most = built_in_agents(config, role) - (role == replace)
-            if len(named) > most:
-                raise ValueError(
-                    f"{name}: got {len(named)} slots, allowed is up to {most}, the built-in {role} agents that can be "
-                    f"replaced; a config with a larger share {role!r} or more num_agents has more"
-                )
+        seats += [Seat(role, of, _check_policies(of, one), replaced) for of, one in named]
+        taken = int(replaced == replace)
+        check_replaceable(f"{name}: got {len(named)} slots", len(named), taken, replaced, config)
     most = layout.CONSTANTS["kMaxSlots"] - 1
     if not 1 <= len(seats) <= most:
         raise ValueError(f"opponents: got {len(seats)} slots, allowed is 1 to {most}, or None")
@@ -153,7 +150,7 @@ class Opponents:
         Raises:
             ValueError: If they are other slots.
         """
-        roles, known = ([seat.role for seat in each] for each in (seats, self.seats))
+        roles, known = ([seat.replaces or seat.role for seat in each] for each in (seats, self.seats))
         if roles != known:
             raise ValueError(f"opponents: got slots of the roles {roles}, allowed is {known}: markets keep their slots")
         former = self._policies()

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.values import show
 
 Function = Callable[..., torch.Tensor]
@@ -129,9 +130,12 @@ def own_functions(
     return (own if always or any(own.about().values()) else None), fields
 
 
-def roles_in(learners: Any) -> tuple[str, ...]:
-    """Return the roles that there are learners of; whoever makes the market checks the rest."""
-    return tuple(role for role, count in learners.items() if count) if isinstance(learners, Mapping) else ()
+def roles_in(learners: Any, config: MarketConfig) -> tuple[str, ...]:
+    """Return the roles that there are learners of, each once; whoever makes the market checks the rest."""
+    if not isinstance(learners, Mapping):
+        return ()
+    declared = {kind.name: kind.role for kind in config.agents}
+    return tuple(dict.fromkeys(declared.get(name, name) for name, count in learners.items() if count))
 
 
 def _each_role(name: str, value: Any, roles: Mapping[str, Any], many: bool) -> dict[str, Any]:

@@ -44,6 +44,7 @@ lost as much. An agent whose episode has ended leaves `agents`, has no quotes an
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, m
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
 from kineticsim_env.tasks.base import MARKET_FEATURES, make_task
-from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners, slots_of
+from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
 if hasattr(pettingzoo, "register"):  # from 1.27 on
     pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:parallel_env")
@@ -126,8 +127,10 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
         Args:
             learners: How many learners of each role, of `"maker"`, `"momentum"`, `"noise"`, `"executor"`,
-                `"trader"` and `"fundamental"`; 32 at most. None is two makers, a momentum and a noise learner.
-            config: The market; it must have as many built-in agents of each class that is replaced.
+                `"trader"` and `"fundamental"`; 32 at most. None is two makers, a momentum and a noise learner. The name
+                of a class of `config.agents` is so many learners in places of such agents, of the role that the class
+                declares; they come behind the other learners of that role.
+            config: The market; it must have as many agents of each class that is replaced.
             preset: The market where `config` is None, as in `MarketVectorEnv`.
             engine: As in `Simulator`; `"auto"` is the C++ engine.
             device: As in `Simulator`.
@@ -150,7 +153,6 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         """
         self.render_mode = check_render_mode(render_mode)
         counts = DEFAULT_LEARNERS if learners is None else learners
-        own, task = own_functions(task, features, terminate, roles_in(counts), many=True)
         settings = EnvSettings.of_one_market(
             config=config,
             preset=preset,
@@ -162,15 +164,16 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             scenario_seed=scenario_seed,
             final_info=final_info,
             see_fundamental=see_fundamental,
-            own=own,
         )
+        own, task = own_functions(task, features, terminate, roles_in(counts, settings.config), many=True)
+        settings = dataclasses.replace(settings, own=own)
         task_settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
         self._has_mask = check_action_mask(action_mask, task_settings.action_type)
-        roles = check_learners(counts, settings.config, task_settings)
+        roles, replaced = check_learners(counts, settings.config, task_settings)
         self.possible_agents = agent_names(roles)
         self._was_reset = False
         self._role = dict(zip(self.possible_agents, roles, strict=True))
-        self.core = EnvCore(1, task_settings, roles, slots_of(roles), settings)
+        self.core = EnvCore(1, task_settings, roles, replaced, settings)
         self._viewer = make_viewer(self.core, self.render_mode, slot=self._slot_of(render_agent))
         spaces = [self.core.observation_space(role) for role in roles]
         self.observation_spaces = dict(zip(self.possible_agents, spaces, strict=True))

@@ -8,13 +8,15 @@ starts of its own. By which weights, or which one a caller asks for: scenario_we
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from kineticsim_env.agents.classes import AgentClass
+from kineticsim_env.agents.mixes import Mix
 from kineticsim_env.config import CLASSES, TEXTS, MarketConfig, make_config, plain_fields
-from kineticsim_env.engines.parameters import class_counts
+from kineticsim_env.engines.parameters import agent_fields, class_counts
 from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS
 from kineticsim_env.runtime.values import (
     as_float,
@@ -30,7 +32,8 @@ from kineticsim_env.tasks.base import MAY_DIFFER, WHOLE, Task
 
 NUM_SCENARIOS = 256  # if nobody says
 MAX_SCENARIOS = 1 << 16
-_FIXED = (*ENSEMBLE_WIDE, "max_quote_qty", "inventory_limit")  # the ensemble's, and the task's own
+# The ensemble's, and the task's own; of agents that users have added the parameters may differ, see `_check_agents`.
+_FIXED = (*(name for name in ENSEMBLE_WIDE if name != "agents"), "max_quote_qty", "inventory_limit")
 _OF_TASK = "task."  # before the names of the task's settings
 _ROUNDED = (*(name for name in INTEGERS if name not in _FIXED), *(_OF_TASK + name for name in WHOLE))
 
@@ -45,11 +48,12 @@ def make_scenarios(
     """Return the table of scenarios as an ensemble, one value per scenario in at least one field.
 
     Args:
-        randomise: For each field of `MarketConfig` that differs (settings of the task, `"task.horizon"` and so on,
-            are `draw_task_settings`'s), a range, drawn uniformly (both ends included), or
-            values to choose from; or the table itself, as an ensemble. Where shares of classes are drawn, all four are
-            scaled to sum to 1. A range is `{"low": 8, "high": 20}`, in Python `(8, 20)` too. Values are
-            `{"values": [8, 20]}`, or a list; one of two numbers is refused, as JSON makes it of `(8, 20)`.
+        randomise: For each field of `MarketConfig` that differs, and each parameter of agents that users have written
+            (`"trend_follower.lookback"`), a range, drawn uniformly (both ends included), or values to choose from; or
+            the table itself, as an ensemble. Settings of the task, `"task.horizon"` and so on, are
+            `draw_task_settings`'s. Where shares of classes are drawn, all four are scaled to sum to 1. A range is
+            `{"low": 8, "high": 20}`, in Python `(8, 20)` too. Values are `{"values": [8, 20]}`, or a list; one of two
+            numbers is refused, as JSON makes it of `(8, 20)`.
         config: The market that scenarios differ from.
         num_scenarios: Rows to draw, up to 65536.
         seed: Of the draws.
@@ -81,6 +85,7 @@ def make_scenarios(
     for name in _FIXED:
         if name not in drawn and not np.array_equal(getattr(table, name), getattr(config, name)):
             raise ValueError(f"randomise: got another {name}, allowed is that of the config: {getattr(config, name)}")
+    _check_agents(table, config)
     if not table.per_market:
         raise ValueError("randomise: got one scenario, allowed are two or more: a field with one value per scenario")
     if num_rows(table) > MAX_SCENARIOS:
@@ -168,12 +173,21 @@ def num_rows(table: MarketConfig) -> int:
     return next(iter(table.per_market.values()))
 
 
-def as_table(randomise: Any) -> Any:
-    """Return the table where it was given itself, in the spelling that JSON keeps or as a config; else `randomise`."""
+def as_table(randomise: Any, agents: Iterable[AgentClass] = ()) -> Any:
+    """Return the table where it was given itself, in the spelling that JSON keeps or as a config; else `randomise`.
+
+    Args:
+        randomise: The argument.
+        agents: Classes whose paths need no import.
+    """
     if isinstance(randomise, Mapping) and set(randomise) == {"scenarios"}:
         allowed = "a mapping of fields of MarketConfig"
         given = check_dict("randomise['scenarios']", randomise["scenarios"], allowed)
-        return make_config({name: value for name, value in given.items() if not _is_of_task(name)})
+        fields = {name: value for name, value in given.items() if not _is_of_task(name)}
+        if isinstance(fields.get("agents"), Mapping):
+            here = {kind.path: kind for kind in agents}
+            fields["agents"] = {here.get(key, key): made for key, made in fields["agents"].items()}
+        return make_config(fields)
     return randomise
 
 
@@ -187,18 +201,38 @@ def _draw(randomise: Mapping[str, Any], config: MarketConfig, rows: int, seed: i
         raise ValueError("randomise: got an empty dict, allowed is at least one field")
     generator = np.random.default_rng(seed)
     fields: dict[str, Any] = {}
-    free = [field for field in config.to_dict() if field not in _FIXED]
+    agents, known = dict(config.agents), agent_fields(config)
+    free = [*(field for field in config.to_dict() if field not in (*_FIXED, "agents")), *known]
     for name, choice in randomise.items():
         if not is_one_of(name, free):
-            raise ValueError(f"randomise: got the field {show(name)}, allowed are {', '.join(free)}")
-        fields[name] = _values(name, choice, rows, generator)
+            counts = [f"{kind.name}.count" for kind in agents]
+            reason = ", which all scenarios have alike" if is_one_of(name, ("agents", *counts)) else ""
+            raise ValueError(f"randomise: got the field {show(name)}{reason}, allowed are {', '.join(free)}")
+        drawn = _values(name, choice, rows, generator)
+        if name not in known:
+            fields[name] = drawn
+            continue
+        kind, parameter = known[name]
+        try:
+            made = {**agents[kind].parameters, parameter: np.reshape(drawn, (rows, 1))}
+            agents[kind] = Mix(agents[kind].count, made)
+        except ValueError as error:
+            raise ValueError(f"randomise: {kind.name}.{error}") from error
     if any(name in CLASSES for name in fields):
         shares = {name: np.broadcast_to(fields.get(name, getattr(config, name)), rows) for name in CLASSES}
         total = np.sum([np.asarray(share, dtype=np.float64) for share in shares.values()], axis=0)
         if not (total > 0).all():
             raise ValueError("randomise: got shares of classes that are all 0, allowed is a positive sum")
         fields |= {name: np.asarray(share, dtype=np.float64) / total for name, share in shares.items()}
-    return config.replace(**fields)
+    return config.replace(**fields, agents=agents)
+
+
+def _check_agents(table: MarketConfig, config: MarketConfig) -> None:
+    """Refuse scenarios with other agents than the config's: classes and counts are the same in all."""
+    got, allowed = ({kind.name: (kind, made.count) for kind, made in each.agents.items()} for each in (table, config))
+    if list(got.items()) != list(allowed.items()):
+        said = (", ".join(f"{count} {name}" for name, (_, count) in each.items()) or "none" for each in (got, allowed))
+        raise ValueError("randomise: got the added agents {}, allowed are those of the config: {}".format(*said))
 
 
 def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -> Any:
@@ -208,7 +242,7 @@ def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -
         choice = (choice["low"], choice["high"])
     if isinstance(choice, tuple):
         low, high = _range(name, choice)
-        if name in _ROUNDED:
+        if _is_whole(name):
             return generator.integers(low, high, rows, endpoint=True)
         return generator.uniform(low, high, rows)
     values = choice["values"] if keys == {"values"} else choice
@@ -227,13 +261,18 @@ def _values(name: str, choice: Any, rows: int, generator: np.random.Generator) -
     raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed is (low, high), or a list of values")
 
 
+def _is_whole(name: str) -> bool:
+    """Return whether a field, a setting of the task or a parameter of added agents is a whole number."""
+    return name in _ROUNDED or ("." in name and not _is_of_task(name))
+
+
 def _range(name: str, choice: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return both ends of a range, as ints where the field is a whole number."""
     if name in TEXTS or len(choice) != 2 or not all(is_number(end) for end in choice):
         allowed = "a list of values" if name in TEXTS else "(low, high), two numbers, or a list of values"
         raise ValueError(f"randomise[{name!r}]: got {show(choice)}, allowed is {allowed}")
     low, high = choice
-    whole = name in _ROUNDED
+    whole = _is_whole(name)
     if not (-(2**31) <= low <= high < 2**31 and (not whole or (int(low) == low and int(high) == high))):
         kind = "whole numbers" if whole else "numbers"
         raise ValueError(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -73,8 +74,6 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             EngineUnavailable: If the engine asked for cannot run here.
         """
         self.render_mode = check_render_mode(render_mode)
-        self._role = check_role(self.task_type, replace)
-        own, task = own_functions(task, features, terminate, (self._role,))
         settings = EnvSettings.of_one_market(
             config=config,
             preset=preset,
@@ -86,8 +85,10 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
             scenario_seed=scenario_seed,
             final_info=final_info,
             see_fundamental=see_fundamental,
-            own=own,
         )
+        self._role = check_role(self.task_type, replace, settings.config)
+        own, task = own_functions(task, features, terminate, (self._role,))
+        settings = dataclasses.replace(settings, own=own)
         if max_episode_steps is None:
             max_episode_steps = limit_of_make(self)
         if max_episode_steps is not None:

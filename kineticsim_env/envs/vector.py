@@ -31,7 +31,6 @@ from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, check_count, check_flag, is_whole
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
-from kineticsim_env.tasks.many_learners import slots_of
 
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
@@ -58,7 +57,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         autoreset_mode: SAME_STEP (`final_obs` and `_final_obs` are in the infos of every step), NEXT_STEP, or DISABLED
             (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
         auctions_per_step: Auctions per decision.
-        replace: The class of built-in agent whose place the learner takes, as the task says; None adds the learner.
+        replace: The class of agents of which the learner takes a place: the built-in one that the task says, or one of
+            `config.agents` that has declared the learner's role; None adds the learner.
         randomise: What differs from episode to episode: for each field of `MarketConfig` a range, drawn uniformly, or
             values; or an ensemble, one value per scenario. Each episode of each market draws one of the scenarios, on
             the device, and starts from that scenario's warm starts. A range is `(8, 20)`, or as JSON keeps it
@@ -85,7 +85,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         terminate: A function of `before` and `after` that says where episodes terminate.
         opponents: Who else is in the markets, for each role a list of policies, such as `{"maker": [a, b], "trader":
             [c]}`: a slot of each role, played in each episode by one of the list, which the episode draws. Several
-            slots of a role are a list of such lists. `docs/many_learners.md` has the whole of it; see `set_opponents`.
+            slots of a role are a list of such lists; the name of a class of `config.agents` is its role, in such an
+            agent's place. `docs/many_learners.md` has the whole of it; see `set_opponents`.
         render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None. A step then also copies one market to
             the host.
         render_market: Which market is shown.
@@ -135,8 +136,6 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self.num_envs = check_count("num_envs", num_envs, 1)
         check_choice("output", output, ("numpy", "torch"))
         few = output == "numpy" and self.num_envs < _FEW_MARKETS
-        self._role = check_role(self.task_type, replace)
-        own, task = own_functions(task, features, terminate, (self._role,), always=opponents is not None)
         settings = EnvSettings(
             config=config,
             preset=preset,
@@ -152,11 +151,11 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             validate=validate,
             final_info=final_info,
             see_fundamental=see_fundamental,
-            own=own,
         )
+        self._role = check_role(self.task_type, replace, settings.config)
+        own, task = own_functions(task, features, terminate, (self._role,), always=opponents is not None)
         seats = check_opponents(opponents, settings.config, replace)
-        settings = dataclasses.replace(settings, seats=seats)
-        opponent_roles = tuple(seat.role for seat in seats)
+        settings = dataclasses.replace(settings, own=own, seats=seats)
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
@@ -165,7 +164,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             task = {**task, "horizon": max_episode_steps}
         task_settings = make_task(self.task_type, task)
         self._has_mask = check_action_mask(action_mask, task_settings.action_type)
-        roles, slots = (self._role, *opponent_roles), (replace, *slots_of(opponent_roles))
+        roles, slots = (self._role, *(seat.role for seat in seats)), (replace, *(seat.replaces for seat in seats))
         self.core = EnvCore(self.num_envs, task_settings, roles, slots, settings)
         self._viewer = make_viewer(self.core, self.render_mode, render_market)
         self.output, self._copy = output, copy

@@ -60,8 +60,9 @@ class WarmStarts:
             counts: Their agents of each class, int64 `[M, 4]`, likewise.
 
         Returns:
-            `bank_bid`, `bank_ask` int32 `[B, L]`, `bank_scalars` int32 `[B, 4]`, and with regimes `bank_regime` int32
-            `[B]`, owner after owner; empty if the task has no warm starts.
+            `bank_bid`, `bank_ask` int32 `[B, L]`, `bank_scalars` int32 `[B, 4]`, with regimes `bank_regime` int32
+            `[B]`, and where agents have memory `bank_memory` int32 `[B, Q]`, owner after owner; empty if the task has
+            no warm starts.
         """
         simulator, task = self._simulator, self._task
         owner, size = choose_owner(task, simulator.config, scenarios)
@@ -71,7 +72,7 @@ class WarmStarts:
         owners = {ALL_MARKETS: 1, EACH_MARKET: simulator.num_markets}.get(owner) or num_rows(config)
         if owner == ALL_MARKETS and config.per_market:
             config = config.replace(inventory_limit=None)  # the one that may differ then, and nobody has an inventory
-        config = config.replace(**{name: np.repeat(getattr(config, name), size) for name in config.per_market})
+        config = config.repeated(size)
         multinomial = config.population == "multinomial"
         first: int | np.ndarray = task.warm_seed
         if multinomial:  # by the market's own seed, so that its place in the batch is no matter
@@ -82,9 +83,9 @@ class WarmStarts:
             bank._take_counts(np.repeat(simulator._counts if counts is None else counts, size, axis=0))
         bank.run(task.warmup)
         bank.check_errors()  # on CUDA nobody has looked yet, and a market that has stopped is no start
-        regime = {"bank_regime": bank.tensors["regime"]} if "regime" in bank.tensors else {}
+        besides = {"bank_regime": "regime", "bank_memory": "agent_memory"}
         return {
-            **regime,
+            **{name: bank.tensors[held] for name, held in besides.items() if held in bank.tensors},
             "bank_bid": bank.bid,
             "bank_ask": bank.ask,
             "bank_scalars": torch.stack([bank.tensors[name] for name in _SCALARS], dim=1).to(torch.int32).contiguous(),

@@ -198,6 +198,11 @@ def check_slots(slots: Any, added: Sequence[str] = ()) -> tuple[str | None, ...]
     for name in names:
         if name is not None and not is_one_of(name, classes):
             raise ValueError(f"slots: got {show(name)}, allowed are None, {', '.join(map(repr, classes))}")
+        if name in CLASSES and name in added:
+            raise ValueError(
+                f"slots: got {name!r}, a class of built-in agents and one of config.agents, allowed is another name of "
+                "the latter"
+            )
     return names
 
 

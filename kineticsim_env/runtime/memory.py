@@ -54,7 +54,11 @@ def check_run(
     here = {name: size * markets * auctions for name, size in cell.items()}
     here["books"] = 2 * 4 * config.num_levels * markets
     if engine == "numpy":
-        here["orders"] = _NUMPY_ORDER_BYTES * markets * float(np.mean(config.num_agents))
+        agents = float(np.mean(config.num_agents)) + config.added_agents
+        here["orders"] = _NUMPY_ORDER_BYTES * markets * agents
+    if config.agents:
+        words = sum(made.count * (len(kind.memory) + len(kind.parameters)) for kind, made in config.agents.items())
+        here["added agents"] = 4 * markets * words
     host = {name: size * markets * auctions for name, size in host_cell.items()}
     if device.type == "cuda":
         require(got, here, device)

@@ -21,7 +21,7 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_mapping, engine_input
 from kineticsim_env.runtime.values import check_flag
 
-ABOUT, SCENARIOS, PARAMETERS = "about", "scenarios", "parameters"
+ABOUT, SCENARIOS, PARAMETERS, AGENT_PARAMETERS = "about", "scenarios", "parameters", "agent_parameters"
 _FORMAT = 1
 MAX_MONEY, _MAX_INVENTORY, _MAX_COUNT = 2**60, 2**52, 2**62
 
@@ -78,7 +78,7 @@ def _described(value: Any) -> Any:
     if isinstance(value, tuple):  # as it is read again
         return list(value)
     if isinstance(value, Mapping):  # agents of classes that users have written
-        return {kind.name: _described_agents(kind, made) for kind, made in value.items()}
+        return {kind.name: {"place": i, **_described_agents(kind, value[kind])} for i, kind in enumerate(value)}
     return digest(value) if isinstance(value, np.ndarray) else value
 
 
@@ -94,6 +94,35 @@ def digest(values: np.ndarray) -> str:
     """Return the length and the SHA-256 of an array, in short."""
     content = values.astype("U16") if values.dtype.kind == "U" else values
     return f"{len(values)} values, sha256 {hashlib.sha256(np.ascontiguousarray(content).tobytes()).hexdigest()[:16]}"
+
+
+def check_agents(saved: Any, present: Mapping[str, Any]) -> None:
+    """Refuse a state whose agents' memory has no place in `present`, naming the class, strict or not.
+
+    Whatever else is wrong with a state is said by others.
+
+    Raises:
+        ValueError: If so.
+    """
+    try:
+        theirs = _memory_words(read_about(saved))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return
+    ours = _memory_words(present)
+    if sum(theirs.values()) != sum(ours.values()):
+        for name in dict.fromkeys([*ours, *theirs]):
+            here, there = (words.get(name, 0) for words in (ours, theirs))
+            if here != there:
+                raise ValueError(
+                    f"state: got one with {there} words of memory of {name} agents, allowed is {here}, as the market "
+                    f"here has them{'' if name in ours else f': it has no agents of a class {name} that remember'}"
+                )
+
+
+def _memory_words(about: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many words the agents of each class that users have written remember."""
+    agents = about["market"].get("agents", {})
+    return {name: made["count"] * len(made["memory"]) for name, made in agents.items()}
 
 
 def check_about(saved: Mapping[str, Any], present: Mapping[str, Any], strict: bool) -> list[str]:

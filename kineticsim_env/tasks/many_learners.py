@@ -65,37 +65,83 @@ def task_of_all(task: Task, config: MarketConfig) -> ManyLearnersTask:
     return ManyLearnersTask(**shared)
 
 
-def check_learners(learners: Any, config: MarketConfig, task: ManyLearnersTask) -> tuple[str, ...]:
-    """Return the role of every slot, in the order of the dict; raise naming what is wrong.
+def check_learners(
+    learners: Any, config: MarketConfig, task: ManyLearnersTask
+) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
+    """Return the role of every slot, and the class of agents that it replaces or None; raise naming what is wrong.
+
+    The order is that of the dict, but learners of one role are together, where the first of them is.
 
     Args:
         learners: How many learners of each role; `"maker"`, `"momentum"`, `"noise"` and `"fundamental"` take the
-            places of built-in agents, `"executor"` and `"trader"` are added.
+            places of built-in agents, `"executor"` and `"trader"` are added. The name of a class of `config.agents`
+            is so many learners in their places, of the role that the class declares.
         config: The market.
         task: The task's settings.
     """
     check_dict("learners", learners, f"a dict such as {DEFAULT_LEARNERS}")
-    roles: list[str] = []
+    slots: list[tuple[str, str | None]] = []
     most_slots = CONSTANTS["kMaxSlots"]
-    for role, count in learners.items():
-        if not is_one_of(role, ROLES):
-            raise ValueError(f"learners: got the role {show(role)}, allowed are {', '.join(map(repr, ROLES))}")
+    for name, count in learners.items():
+        role, replaced = check_learner("learners", name, config)
         if not is_whole(count) or count < 0:
-            raise ValueError(f"learners[{role!r}]: got {show(count)}, allowed is a whole number from 0")
-        if config.population == "fixed" and role in CLASSES:
-            most = built_in_agents(config, role)
-            if count > most:
-                raise ValueError(
-                    f"learners[{role!r}]: got {show(count)}, allowed is up to {most}, the built-in {role} agents that "
-                    f"can be replaced; a config with a larger share {role!r} or more num_agents has more"
-                )
+            raise ValueError(f"learners[{name!r}]: got {show(count)}, allowed is a whole number from 0")
+        check_replaceable(f"learners[{name!r}]: got {show(count)}", count, 0, replaced, config)
         if count <= most_slots:  # else a list of any length
-            roles += [role] * int(count)
+            slots += [(role, replaced)] * int(count)
+    first = list(dict.fromkeys(role for role, _ in slots))
+    slots.sort(key=lambda slot: first.index(slot[0]))
+    roles = [role for role, _ in slots]
     total = sum(map(int, learners.values()))
     if not 1 <= total <= most_slots:
         raise ValueError(f"learners: got {show(total)} in all, allowed is 1 to {most_slots}")
     check_targets(task, roles, task.market_config(config))
-    return tuple(roles)
+    return tuple(roles), tuple(replaced for _, replaced in slots)
+
+
+def check_learner(what: str, name: Any, config: MarketConfig) -> tuple[str, str | None]:
+    """Return the role of a learner by its name in a dict, and the class of agents that it replaces, or None.
+
+    Args:
+        what: What errors call the dict.
+        name: A role, or the name of one of the classes of `config.agents`.
+        config: The market.
+    """
+    added = {kind.name: kind.role for kind in config.agents}
+    if not is_one_of(name, (*ROLES, *added)):
+        classes = f", and of config.agents {', '.join(map(repr, added))}" if added else ""
+        raise ValueError(f"{what}: got the role {show(name)}, allowed are {', '.join(map(repr, ROLES))}{classes}")
+    if name in ROLES and name in added:
+        raise ValueError(
+            f"{what}: got {name!r}, a role and the name of one of config.agents, allowed is another name of the latter"
+        )
+    if name in added:
+        return added[name], name
+    return name, name if name in CLASSES else None
+
+
+def check_replaceable(got: str, count: int, already: int, replaced: str | None, config: MarketConfig) -> None:
+    """Refuse learners that are more than the agents of the class that they replace.
+
+    Args:
+        got: How the message begins.
+        count: How many there are.
+        already: Agents of the class that others replace.
+        replaced: The class, None of learners that are added.
+        config: The market.
+    """
+    added = {kind.name: made.count for kind, made in config.agents.items()}
+    if replaced in added:
+        most, whose, how = added[replaced] - already, f"{replaced} agents", "larger ks.mix(...) of them"
+    elif replaced is not None and config.population == "fixed":
+        most, whose = built_in_agents(config, replaced) - already, f"built-in {replaced} agents"
+        how = f"larger share {replaced!r} or more num_agents"
+    else:
+        return
+    if count > most:
+        raise ValueError(
+            f"{got}, allowed is up to {most}, the {whose} that can be replaced; a config with a {how} has more"
+        )
 
 
 def check_targets(task: Any, roles: Sequence[str], limited: MarketConfig) -> None:
@@ -116,5 +162,5 @@ def built_in_agents(config: MarketConfig, role: str) -> int:
 
 
 def slots_of(roles: tuple[str, ...]) -> tuple[str | None, ...]:
-    """Return the class of built-in agent that each learner replaces, None for one that is added."""
+    """Return the class of built-in agent that each role's learner replaces, None for one that is added."""
     return tuple(role if role in CLASSES else None for role in roles)

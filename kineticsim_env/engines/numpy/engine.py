@@ -57,9 +57,21 @@ class NumpyEngine(Engine):
             for name in layout.PARAMS_FIELDS
         }
 
-    def set_scenarios(self, rows: Mapping[str, np.ndarray], present: torch.Tensor | None = None) -> None:
+    def set_scenarios(
+        self,
+        rows: Mapping[str, np.ndarray],
+        present: torch.Tensor | None = None,
+        agents: np.ndarray | None = None,
+        agents_present: torch.Tensor | None = None,
+    ) -> None:
         """Take over a table of scenarios, and perhaps what markets play; see `Engine.set_scenarios`."""
         table = {name: np.array(rows[name], dtype=np.int64) for name in layout.PARAMS_FIELDS}
+        if agents is not None:
+            if agents_present is not None:
+                self._args["agent_parameters"] = agents_present.cpu().numpy().astype(np.int64)
+            elif self._args.get("scenario_params") is None:
+                self._args["agent_parameters"] = np.repeat(agents[:1], self._sizes["M"], axis=0).astype(np.int64)
+            self._args["scenario_agent_parameters"] = agents.astype(np.int64)
         if present is not None:
             self._args["params"] = unpack(present.cpu().numpy())
         elif self._args.get("scenario_params") is None:
@@ -71,6 +83,11 @@ class NumpyEngine(Engine):
     def parameters(self) -> torch.Tensor:
         """Return the parameters of every market; see `Engine.parameters`."""
         return torch.from_numpy(pack(self._args["params"]))
+
+    def agent_parameters(self) -> torch.Tensor | None:
+        """See `Engine.agent_parameters`."""
+        table = self._args.get("agent_parameters")
+        return None if table is None else torch.from_numpy(table.astype(np.int32))
 
     def scenario_rows(self) -> torch.Tensor:
         """Return the table of scenarios; see `Engine.scenario_rows`."""

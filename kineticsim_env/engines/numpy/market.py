@@ -49,6 +49,8 @@ def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = No
     copies: dict[str, Any] = {name: args[name].copy() for name in written if args.get(name) is not None}
     if args["env_mode"]:  # a reset may draw new ones
         copies["params"] = {name: values.copy() for name, values in args["params"].items()}
+        if args.get("scenario_agent_parameters") is not None:
+            copies["agent_parameters"] = args["agent_parameters"].copy()
     work_on = (run, tasks.step, tasks.reset, tasks.restart_done)[args["env_mode"]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         for rows in market_blocks(args):
