@@ -191,7 +191,7 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
     if words[2] != "kineticsim_env":
         assert importlib.util.find_spec(words[2])
         return
-    arguments = [word for word in words[3:] if word != "|"]
+    arguments = [f"{ROOT}/{word}" if word.startswith("examples/") else word for word in words[3:] if word != "|"]
     if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
         assert set(arguments) <= {"doctor", "simulate", "play", "bench"}
         return
