@@ -25,7 +25,7 @@ SMALL = {
 
 
 def test_all_examples_are_tested():
-    assert {path.stem for path in FOLDER.glob("*.py")} == {*SMALL, "builtin"}
+    assert {path.stem for path in FOLDER.glob("*.py")} == {*SMALL, "builtin", "cost"}
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -41,6 +41,23 @@ def test_commands_print_a_table_and_draw_a_picture(name, tmp_path, capsys):
 def test_the_comparison_of_built_in_agents_is_a_command(capsys):
     load("builtin").main(["--preset", "news", "--markets", "2", "--auctions", "5", "--engine", "numpy"])
     assert "the same bits" in capsys.readouterr().out
+
+
+def test_the_cost_of_lines_is_a_command(capsys):
+    found = load("cost").main(["--markets", "1", "--auctions", "1", "--rounds", "1", "--engine", "numpy"])
+    assert set(found) == {"call auctions", "continuous trading"}
+    assert capsys.readouterr().out.count(" 1.00 |") >= 2
+
+
+def test_variants_of_the_noise_class_are_the_same_market():
+    """So that what is timed differs in nothing but the lines."""
+    module = load("cost")
+    config = ks.MarketConfig(num_agents=module.AGENTS, noise=1.0, momentum=0.0, maker=0.0, fundamental=0.0)
+    prices = {}
+    for name, agents in module.VARIANTS.items():
+        changed = config if agents is None else config.replace(num_agents=0, agents=agents)
+        prices[name] = ks.Simulator(changed, 2, engine="numpy").run(2, ("last_price",))["last_price"].tolist()
+    assert all(price == prices["built in"] for name, price in prices.items() if "second" not in name)
 
 
 def test_examples_run_as_scripts():
@@ -150,6 +167,7 @@ def test_the_page_is_written_by_its_command(tmp_path, monkeypatch):
     monkeypatch.setattr(traders, "AUCTIONS", 60)
     monkeypatch.setattr(traders, "PERIODS", 4)
     monkeypatch.setattr(traders, "INTERVALS", 60)
+    monkeypatch.setattr(traders, "TIMED", (1, 1, 1))
     traders.main(["--markets", "4", "--engine", "cpu", "--output", str(tmp_path)])
     text = (tmp_path / "traders.md").read_text()
     assert "python -m scripts.pages.traders --markets 4" in text and not re.search(r"\bnan\b", text)
