@@ -14,6 +14,7 @@
 //   KS_VALUES (optional)                     1: steps in which settings of the task differ
 //   KS_SCENARIOS (optional)                  1: environments whose episodes have scenarios
 //   KS_EXTRAS (optional)                     columns behind the others of an observation: of each of enum Extra, a bit
+//   KS_AGENTS (optional)                     classes of agents that users have added; their text is "added_agents.h"
 //   KS_FORCE_SHUFFLE (optional)              the path of devices before sm_80
 // By hand: nvcc -arch=sm_90 --cubin -fmad=false -std=c++17 -DKS_BINS=16 -DKS_OPTIONS=0 -DKS_SLOTS=0 -DKS_TASK=0
 //   persistent_kernel.cu
@@ -24,6 +25,10 @@
 #define KS_EVENTS 0
 #endif
 #define KS_EVENT_LANES (KS_EVENTS == 2 || (KS_EVENTS && KS_TASK))
+#ifdef KS_AGENTS
+#include "model/agents.h"
+#include "added_agents.h"
+#endif
 #if KS_EVENT_LANES
 #include "events/kernel.cuh"
 #elif KS_TASK && KS_LANES

@@ -5,8 +5,8 @@ slots at one tick, window shifts, environment steps of every role across episode
 that leave part of the last block without a market. On the clock: call auctions by warps and continuous trading by
 lanes, with beats in intervals, levers and regimes, environments, and markets whose quantities leave 16 bits on the way.
 
-Most of the time goes to compiling some 90 kernels: let several processes share the cases, after a run without sanitizer
-that has filled their cache.
+Most of the time goes to compiling some 110 kernels: let several processes share the cases, after a run without
+sanitizer that has filled their cache.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Any, cast
 import gymnasium as gym
 import torch
 
+import kineticsim_env as ks
 from kineticsim_env import MarketConfig, MarketError, Simulator
 from kineticsim_env.engines import variants
 from kineticsim_env.engines.cuda import CudaEngine
@@ -146,6 +147,39 @@ def steps_with_own_functions(markets: int, **arguments: Any) -> None:
         envs.close()
 
 
+# Agents that users add ------------------------------------------------------------------------------------------------
+
+
+@ks.agent(step=3, memory={"average": "mid2", "depths": 0})
+def follower(market, own, draw):
+    """Remembers, looks at the book, and prices beyond the grid now and then."""
+    own.average += (market.mid2 - own.average) // own.step
+    own.depths += market.best_bid_qty
+    price = market.near_mid(draw.offset(200, word=1)) if own.depths & 1 else market.best_ask
+    return ks.order(market.mid2 - own.average + draw.offset(1), price, 1 + draw.below(9), draw.chance(0.2))
+
+
+def agents_of_users(slots: int, **changes: Any) -> None:
+    """Run and reset markets with agents of a user's, and step environments over the ends of their episodes."""
+    agents = {follower: ks.mix(70, step=range(70))}
+    config = MarketConfig.preset("trading", window=8, agents=agents, **changes)
+    simulator = Simulator(config, 37, engine="cuda", slots=slots)
+    simulator.run(5)
+    simulator.reset()
+    simulator.run(2)
+    simulator.specialise()
+    simulator.run(2)
+    simulator.check_errors()
+    if not slots:
+        return
+    task = ManyLearnersTask(horizon=3, warmup=5, bank_size=4)
+    roles = ("trader",) * slots
+    core = EnvCore(37, task, roles, slots_of(roles), EnvSettings(config, engine="cuda", auctions_per_step=2))
+    core.reset(seed=3)
+    random_steps(core, 7)
+    core.close()
+
+
 # On the clock ---------------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +270,9 @@ def cases() -> Iterator[Callable[[], None]]:
     yield partial(steps_and_copies, 33)
     yield partial(steps_with_own_functions, 33, preset="trading")
     yield partial(steps_with_own_functions, 5, config=clock_config("continuous", 64, False))
+    for how in ({}, {"arrivals": "clock", "beat": 9}, {"arrivals": "clock", "mechanism": "continuous"}):
+        for slots in (0, 1, 3):
+            yield partial(agents_of_users, slots, **how)
     yield from cases_on_the_clock()
 
 

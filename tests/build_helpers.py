@@ -21,8 +21,10 @@ from unittest import mock
 
 import pytest
 import torch
+from agent_classes import CLASSES
 from torch.utils import cpp_extension
 
+from kineticsim_env.agents import programs
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, cache, nvcc, nvrtc, targets
 
@@ -69,6 +71,11 @@ HOST_KERNELS |= {
     for name, flags in HOST_KERNELS.items()
     for number, levers in ((1, "rounding"), (2, "levers"))
 }
+HOST_KERNELS |= {  # with the text of agents' classes: CLASSES of agent_classes.py, in their order
+    f"{name} and agents": [*flags, f"-DKS_AGENTS={len(CLASSES)}"]
+    for name, flags in HOST_KERNELS.items()
+    if name.startswith("warp")
+}
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 needs_compiler = pytest.mark.skipif(build.cpu_unavailable() is not None, reason=str(build.cpu_unavailable()))
@@ -83,13 +90,13 @@ def builders() -> list:
     ]
 
 
-def compile_kernel(builder: str, arch: int, defines: dict, source: str = targets.SOURCE) -> bytes:
+def compile_kernel(builder: str, arch: int, defines: dict, source: str = targets.SOURCE, agents: str = "") -> bytes:
     """Return a kernel as a builder makes it: a cubin, or a shared library. Needs no GPU, and no torch with CUDA.
 
     Such a torch's loader knows no nvcc and no CUDA libraries: nvcc is named to it, and it links without the libraries.
     """
     if builder == "nvrtc":
-        return nvrtc.compile_kernel(arch, defines, source)
+        return nvrtc.compile_kernel(arch, defines, source, agents)
     path = nvcc.find()
     assert path is not None
     with contextlib.ExitStack() as stack:
@@ -101,7 +108,7 @@ def compile_kernel(builder: str, arch: int, defines: dict, source: str = targets
                 "_import_module_from_library": lambda *_: None,
             }
             stack.enter_context(mock.patch.multiple(cpp_extension, **given))
-        return nvcc.build_kernel(arch, defines, folder, path, source)
+        return nvcc.build_kernel(arch, defines, folder, path, source, agents)
 
 
 def device_like(**changes: int) -> SimpleNamespace:
@@ -128,6 +135,8 @@ def build_kernel_on_host(name: str, folder: Path) -> Any:
     """Build one of `HOST_KERNELS` in a folder, and load it."""
     source, *flags = HOST_KERNELS[name]
     include = build.cuda_dir() if "-fno-strict-aliasing" not in flags else headers_with_fibers(folder)
+    if name.endswith("agents"):
+        (include / targets.AGENTS).write_text(programs.text_of_all(CLASSES))
     build_on_host(source, folder / "kernel.so", include, *flags)
     return build._open_library(folder / "kernel.so", build.CPU_FUNCTIONS)
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 PUBLIC = "__init__ __main__ cli config counterfactual errors simulator statistics wrappers".split()
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
-    "config runtime",
+    "agents config runtime",
     "engines statistics tasks wrappers",
     "policies simulator",
     "counterfactual",

@@ -122,6 +122,12 @@ inline unsigned __ballot_sync(unsigned, bool holds) {
   for (int i = 0; i < kWarpLanes; ++i) bits |= (unsigned)all[i] << i;
   return bits;
 }
+inline unsigned __match_any_sync(unsigned, int x) {
+  const uint64_t* all = exchange((uint32_t)x, "match");
+  unsigned same = 0;
+  for (int i = 0; i < kWarpLanes; ++i) same |= (unsigned)(all[i] == (uint32_t)x) << i;
+  return same;
+}
 inline bool __any_sync(unsigned lanes, bool holds) { return __ballot_sync(lanes, holds) != 0; }
 template <typename T>
 T __shfl_sync(unsigned, T x, int lane) {

@@ -1,6 +1,13 @@
 // warp_on_host.cpp: the CUDA kernel of a market per warp (cuda/warp/), built as a library for a CPU with the C++ engine's
 // functions; a warp's threads are fibers (warp_on_fibers.h). For tests/test_warp_on_host.py.
 #include "engine_on_host.h"
+#ifdef KS_AGENTS
+#include "warp/warp.cuh"
+
+#include "model/agents.h"
+
+#include "added_agents.h"
+#endif
 #include "warp/clock.cuh"
 #include "warp/environment.cuh"
 

@@ -80,7 +80,7 @@ KS_RULE int32_t limit_tick_of(const AgentOrder& order, const Pricing& pricing, i
   return pricing.placed(side, grid_tick(order.tick, origin) + (side ? pricing.tax : -pricing.tax));
 }
 KS_RULE int32_t limit_tick_of(const AgentOrder& order, int32_t levels, int32_t origin) {
-  return clamp_to(grid_tick(order.tick, origin), 0, levels - 1);
+  return clamp_to(order.tick, origin, ticks_above(origin, levels - 1)) - origin;
 }
 KS_RULE int32_t tick_of(const AgentOrder& order, const Pricing& pricing, int32_t origin) {
   return order.marketable ? pricing.marketable(sells(order)) : limit_tick_of(order, pricing, origin);

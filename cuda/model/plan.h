@@ -62,13 +62,14 @@ struct PlanRequest {
   int32_t slots;
   int32_t task;                   // 1: for steps of an environment
   int32_t reach;                  // the furthest offset of an order, in any regime; levers may price it further off
-  int32_t agents;                 // the most of a market, or on the clock its events in an interval
+  int32_t agents;                 // the most built-in ones of a market, or on the clock its events in an interval
   int32_t orders;                 // the most quantity that they order in an auction
   int32_t largest_quote;
   int32_t forced_auctions;        // that may follow a decision
   int32_t extras;                 // columns of an observation behind the others
   int32_t levers;                 // 0: none, 1: rounding alone, 2: others
   int32_t events;                 // KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading
+  int32_t added_agents;           // that users have added, likewise of a market
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -120,8 +121,11 @@ KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
   const int32_t room = lane_room(ask.reach);
   const bool fits = room > 0 && ask.shared_of_multiprocessor >= kLaneWarps * (kReserved + 4 * lane_ints(ask.levels, room, ask.extras));
   const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote, plain = ask.levers <= kLeversOfLanes;
-  if (fits && narrow && plain && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
+  if (fits && narrow && plain && ask.added_agents == 0 && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
 }
+
+// Whether an environment's tile has its markets' levers, and the fields after them.
+KS_RULE bool has_lever_rows(const PlanRequest& ask) { return ask.levers != 0 || ask.added_agents != 0; }
 
 // Environments per warp: as many as let all warps run at a time, and no more slots than a warp has lanes. Fewer, if shared
 // memory then holds all the warps that registers suffice for.
@@ -132,7 +136,7 @@ KS_RULE int32_t choose_tile(const PlanRequest& ask, int32_t warps) {
   if (ask.shared_of_multiprocessor == 0) return full;
   const int32_t room = ask.shared_of_multiprocessor / kBlocks / 4 / warps - kReserved / 4 / warps;
   const int32_t left = room - 2 * book_ints(ask.levels) - kBinInts;
-  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots, ask.levers != 0) : 0;
+  const int32_t fits = left > 0 ? left / tile_ints(1, ask.slots, has_lever_rows(ask)) : 0;
   return full > fits && fits >= full / 2 && fits > 0 ? fits : full;
 }
 
@@ -147,7 +151,7 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
   if (ask.events == 2 || (ask.events != 0 && ask.task)) return plan_for_events(ask);
   Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
-  else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
+  else plan.lanes = ask.task && ask.levers <= kLeversOfLanes && ask.added_agents == 0 ? ask.lanes : 0;
   plan.deadlines = plan.lanes > 0 && ask.forced_auctions > 0;
   if (plan.lanes > 0 && !plan.deadlines) plan.bins = 0;
   const int32_t most = ask.levels <= kLevelsOfFullBlocks ? kMarketsPerBlock : 1;
@@ -155,9 +159,9 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
   const int32_t tiles[3] = {tile, tile, 1}, warps[3] = {most, 1, 1};
   for (int i = 0; i < 3 && !plan.fits; ++i) {
     const int32_t per_warp = plan.lanes > 0 ? kWarpLanes : tiles[i], per_block = plan.lanes > 0 ? 1 : warps[i];
-    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes, ask.extras), environment_ints(ask.levels, 1, 1, ask.levers != 0))
+    const int ints = plan.deadlines   ? max_of(lane_ints(ask.levels, plan.lanes, ask.extras), environment_ints(ask.levels, 1, 1, has_lever_rows(ask)))
                      : plan.lanes > 0 ? lane_ints(ask.levels, plan.lanes, ask.extras)
-                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, ask.levers != 0)
+                     : ask.task       ? environment_ints(ask.levels, per_warp, ask.slots, has_lever_rows(ask))
                      : ask.events     ? clock_run_ints(ask.levels)
                                       : run_ints(ask.levels);
     plan.tile = per_warp;

@@ -133,6 +133,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // Beats and orders. `seen` gets the mid after the last event.
   __device__ __forceinline__ bool take_events(Seen& seen) {
     far_buys = far_sells = 0;
+    this->outside = 0;
     int32_t from = 0;
     if (beats_are_intervals()) next_beat = 0;
     scattered = careful || (next_beat == 0 ? p.beat : next_beat) < p.interval;
@@ -185,7 +186,14 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     uint32_t buys_before = 0, sells_before = 0;
     if (careful) buys_before = total(buy), sells_before = total(sell);
     const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, seen_mid2, origin) : 0;
-    draw(first_event() + from, until - from, {mid2, rows, ret, value});
+    Stretch stretch = {mid2, rows, ret, value};
+    if constexpr (kAddedClasses > 0) {
+      SeenBook book = {0, 0, 0, 0};
+      if constexpr (kAddedSeeBook) book = see_book(*this);
+      stretch.added = added_view(*this, seen_mid2, ret, coin_of_beat, book);
+      stretch.place = Base::added_place(seen_mid2, rows);
+    }
+    draw(first_event() + from, until - from, stretch);
     int32_t buys, sells;
     Base::price_bins(mid2, buys, sells, rows);
     far_buys = add_within_int32(far_buys, buys), far_sells = add_within_int32(far_sells, sells);
@@ -210,6 +218,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     int32_t mid2;        // that prices are around
     uint32_t rows;       // bytes from the grid to the rows that limit orders go to
     int32_t ret, value;  // directions of momentum and of fundamental agents
+    AgentView added;     // what agents see that users have added,
+    AddedPlace place;    // and where their orders go
   };
 
   // `count` events from number `event` on. One word says who comes at two events, an even one and the next: where there are
@@ -218,18 +228,22 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     const uint64_t orders = word_counter(key, 0, 0), comers = word_counter(key, 0, kWhoWord);
 #pragma unroll 1
     while (count > 0) {
-      if (p.interval >= 2 * kWarpLanes && count >= 2 * kWarpLanes && event % 2 == 0) {
+      if (!kAddedRemember && p.interval >= 2 * kWarpLanes && count >= 2 * kWarpLanes && event % 2 == 0) {
         const uint32_t mine = event + 2 * lane;
         const uint64_t pair = mix64(counter_at(comers, mine / 2));
         const uint64_t first = mix64(counter_at(orders, mine)), second = mix64(counter_at(orders, mine + 1));
         take_order(first, low_half(pair), 0, stretch, true);
         take_order(second, high_half(pair), 1, stretch, true);
+        take_added_order(first, low_half(pair), mine, stretch, true);
+        take_added_order(second, high_half(pair), mine + 1, stretch, true);
         event += 2 * kWarpLanes, count -= 2 * kWarpLanes;
       } else {
         const uint32_t mine = event + lane;
         const uint64_t pair = mix64(counter_at(comers, mine / 2)), word = mix64(counter_at(orders, mine));
         const int32_t taken = min_of(count, kWarpLanes - (int32_t)(event % 2));  // then on from an even event
-        take_order(word, mine % 2 ? high_half(pair) : low_half(pair), mine % 2, stretch, lane < taken);
+        const uint32_t drawn = mine % 2 ? high_half(pair) : low_half(pair);
+        take_order(word, drawn, mine % 2, stretch, lane < taken);
+        take_added_order(word, drawn, mine, stretch, lane < taken);
         event += taken, count -= taken;
       }
     }
@@ -265,6 +279,19 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     }
     if (p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental < p.num_agents) comes = comes && speaks(agent);
     if (comes) add_at(at, word_quantity(word, p.max_order_qty));
+  }
+
+  // The same where an agent comes that a user has added.
+  __device__ __forceinline__ void take_added_order(uint64_t word, uint32_t drawn, uint32_t event, const Stretch& stretch,
+                                                   bool comes) {
+    if constexpr (kAddedClasses > 0) {
+      const int32_t agent = (int32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
+      const int32_t who = agent - (p.num_agents - launch.added_agents);
+      AgentView view = stretch.added;
+      view.t = (int32_t)event;
+      const int32_t beyond = take_added(*this, view, comes && who >= 0 ? who : -1, word, stretch.place);
+      this->outside = max_of(this->outside, beyond);
+    }
   }
 
   // The last of each class are silent.
@@ -311,6 +338,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // What model/auction.h asks for --------------------------------------------------------------------------------------
 
+  __device__ __forceinline__ void look(const Seen&) {}  // those who come at events have
   __device__ __forceinline__ Auction submit_orders(const Seen&, int32_t) {
     Auction auction = Base::empty_auction();
     auction.full = scattered;
@@ -338,7 +366,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // The most that an interval adds to a side, its standing and its fresh quotes included.
   __device__ __forceinline__ int32_t growth() const {
-    const int64_t largest = kLevers && p.regimes > 0 ? 65535 : p.max_order_qty;
+    const int64_t largest = kAddedClasses > 0 || (kLevers && p.regimes > 0) ? 65535 : p.max_order_qty;
     const int64_t sum = p.interval * largest + (int64_t)2 * launch.slots * kMaxQuoteQty;
     return sum < 0x7fffffff ? (int32_t)sum : 0x7fffffff;
   }

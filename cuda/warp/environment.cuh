@@ -47,7 +47,7 @@ struct EnvironmentTile {
   bool idle;                     // it took no part
 
   static __device__ __forceinline__ int shared_ints(const Launch& launch) {
-    return environment_ints(KS_LEVELS, launch.tile, launch.slots, KS_LEVERS != 0);
+    return environment_ints(KS_LEVELS, launch.tile, launch.slots, kTileHasLevers);
   }
 
   __device__ __forceinline__ EnvironmentTile(const Launch& launch, int64_t first, int* shared)
@@ -293,6 +293,10 @@ struct EnvironmentTile {
     Opening opening = {0, 0, state.bank_row};
     static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, state.key, state.error);
     if (kWithLevers) market.regime = state.regime;
+    if constexpr (kAddedClasses > 0) {
+      if (task.scenarios > 0) take_agent_parameters(launch, first + i, state.scenario, lane);
+      open_memory(market, state.bank_row);
+    }
     store_in_tile(market, i);
     market.store_book();
     if (lane < 2 * kHistory + 3) state.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes

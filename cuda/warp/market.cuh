@@ -29,10 +29,13 @@ struct MarketOnChip : MarketState<kBins> {
   Quote quote;                   // of this lane's slot
   Account account;
   int64_t bought, sold;
+  SeenBook seen_book;            // of agents that users have added, before quotes were replaced
+  int32_t outside;               // above 0: an order of theirs may trade outside the clearing range
 
   __device__ __forceinline__ MarketOnChip(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
       : State(launch, m, row, book, bins), chunks(fixed(range_chunks(range_reach(), grid))), traded(0),
-        signed_volume(0), quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0) {}
+        signed_volume(0), quote{0, 0, 0, 0}, account{0, 0, 0}, bought(0), sold(0), seen_book{0, 0, 0, 0},
+        outside(0) {}
 
   // How far from the mid most orders are: under levers some may be further, and then the whole grid is cleared.
   __device__ __forceinline__ int32_t range_reach() const {
@@ -181,7 +184,9 @@ struct MarketOnChip : MarketState<kBins> {
   __device__ __forceinline__ void move_grid(int32_t shift) {
     if (shift != 0) shift_grid(shift);
   }
-  __device__ __forceinline__ void look(const Seen&) {}
+  __device__ __forceinline__ void look(const Seen&) {
+    if constexpr (kAddedSeeBook) seen_book = see_book(*this);
+  }
   __device__ __forceinline__ void replace_quotes(const Quote& fresh) {
     if (kSlots) quote = kLevers ? quote_under_levers(p, fresh, last_tick + origin) : fresh;
   }
@@ -213,11 +218,23 @@ struct MarketOnChip : MarketState<kBins> {
     if (kLevers) price_around(seen.mid2, coin());
     const int32_t mid2 = kWithCoin && !kLevers ? rounded_mid2(p, seen.mid2, coin()) : seen.mid2;
     State::submit_orders(first_word, t, mid2, seen.ret, value);
+    if constexpr (kAddedClasses > 0) {
+      AgentView view = added_view(*this, seen.mid2, seen.ret, kWithCoin ? coin() : 0, seen_book);
+      view.t = (int32_t)t;
+      outside = submit_added(*this, view, added_place(seen.mid2, 0));
+      __syncwarp();  // before marketable quantities are read
+    }
     Cleared& cleared = auction.cleared;
     State::price_bins(mid2, cleared.above, cleared.below);
     auction.far_buys = cleared.above, auction.far_sells = cleared.below;
     if (kWithSeries) signed_volume = auction.far_buys - auction.far_sells;
     return auction;
+  }
+
+  // Where orders of added agents go; see AddedPlace.
+  __device__ __forceinline__ AddedPlace added_place(int32_t seen_mid2, uint32_t rows) const {
+    const int32_t base = range_base(seen_mid2, chunks, grid);
+    return {rows, base, base + kWarpLanes * chunks - 1};
   }
 
   // Whether a quote of this lane's slot is among the ticks around the mid, at an end of the grid, where marketable orders are.
@@ -252,6 +269,7 @@ struct MarketOnChip : MarketState<kBins> {
     cleared.chunks = chunks;
     cleared.base = range_base(seen.mid2, chunks, grid);
     bool here = !auction.full && best_bid <= cleared.top() && best_ask >= cleared.base;
+    if constexpr (kAddedClasses > 0) here = here && !__any_sync(kAllLanes, outside > 0);
     if (kLevers) here = place_marketable(auction) && here;
     const bool off_grid = auction.off_grid = kOneSlot && chunks == 1;
     if (off_grid) {

@@ -2,6 +2,7 @@
 // cancellation, the grid's move, and the market's own random words. Holds no rule.
 #pragma once
 
+#include "warp/added_agents.cuh"
 #include "warp/order_flow.cuh"
 
 namespace ks {
@@ -130,7 +131,8 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
 
   // The most that an auction adds to a side. A loaded state's standing quotes may be above the cap.
   __device__ __forceinline__ int32_t growth() const {
-    return num_agent_indices(p) * p.max_order_qty + launch.slots * kMaxQuoteQty;
+    const int32_t added = kAddedClasses > 0 ? launch.added_agents * kMostAgentQty : 0;
+    return num_agent_indices(p) * p.max_order_qty + added + launch.slots * kMaxQuoteQty;
   }
 
   __device__ __forceinline__ void count_room(uint32_t total_buy, uint32_t total_sell) {

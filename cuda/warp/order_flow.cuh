@@ -85,6 +85,11 @@ struct OrderFlow {
     return shared_address(sell + limit_price(mid2, 1 - buys, offset)) + 4 * grid * buys;
   }
 
+  // Where marketable orders are summed.
+  __device__ __forceinline__ uint32_t marketable_address(uint32_t buys) const {
+    return kBins > 0 ? multiply_add(buys, side, far_bin) : shared_address(bins + buys);
+  }
+
   __device__ __forceinline__ void noise_order(uint64_t word, int32_t mid2, uint32_t lowest) {
     const uint32_t buys = word_is_buy(word);
     const bool marketable = word_is_marketable(word, p.market_order_threshold);

@@ -6,8 +6,13 @@
 
 namespace ks {
 
-// A market's parameters, without its levers where there are none: the fields up to the fee.
-constexpr int kTileParamInts = sizeof(MarketParams) / 4 - (KS_LEVERS ? 0 : kTileLeverInts);
+// A market's parameters; where there are neither levers nor added agents, the fields up to the fee.
+#ifdef KS_AGENTS
+constexpr bool kTileHasLevers = true;
+#else
+constexpr bool kTileHasLevers = KS_LEVERS != 0;
+#endif
+constexpr int kTileParamInts = sizeof(MarketParams) / 4 - (kTileHasLevers ? 0 : kTileLeverInts);
 
 struct alignas(16) TileMarket {
   int32_t prev_mid2, last_tick, origin, fundamental;
@@ -36,7 +41,7 @@ struct alignas(16) TileSlot {
   int32_t bought, sold;         // in this step
 };
 
-static_assert(sizeof(TileMarket) == 4 * (kTileMarketInts + (KS_LEVERS ? kTileLeverInts : 0)), "layout.h tells the launcher");
+static_assert(sizeof(TileMarket) == 4 * (kTileMarketInts + (kTileHasLevers ? kTileLeverInts : 0)), "layout.h tells the launcher");
 static_assert(sizeof(TileSlot) == 4 * kTileSlotInts, "layout.h tells the launcher");
 static_assert(kTileMarketInts % 4 == 0 && kTileSlotInts % 4 == 0, "rows are read by 16 bytes, and warps' memory follows");
 

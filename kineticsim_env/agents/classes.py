@@ -15,7 +15,6 @@ What may be written: language.py; the names: vocabulary.py; mixes: mixes.py; how
 from __future__ import annotations
 
 import importlib
-import keyword
 import pickle
 import sys
 from collections.abc import Callable, Mapping
@@ -57,7 +56,7 @@ class AgentClass:
         cxx: str | None,
     ) -> None:
         """Check a declaration; see `agent`."""
-        self.name, self.module = getattr(function, "__name__", show(function)), function.__module__
+        self.name, self.module = getattr(function, "__name__", show(function)), getattr(function, "__module__", "?")
         self.__doc__ = function.__doc__
         self.informed = check_flag("informed", informed)
         check_choice("role", role, ROLES)
@@ -65,8 +64,8 @@ class AgentClass:
         self.parameters = Fixed({name: whole32(f"{self.name}.{name}", value) for name, value in parameters.items()})
         self.memory = Fixed({name: self._start(name, value) for name, value in memory.items()})
         for name in (*self.parameters, *self.memory):
-            if not name.isidentifier() or keyword.iskeyword(name) or name in (*OWNED, *_STORED):
-                raise ValueError(f"{self.name}: got the name {name!r}, allowed are other plain names")
+            if name in (*OWNED, *_STORED):
+                raise ValueError(f"{self.name}: got the name {name!r}, which every agent or mix has; take another")
         if twice := sorted(set(self.parameters) & set(self.memory)):
             raise ValueError(f"{self.name}: got {twice[0]!r} as a parameter and in memory, allowed is one of them")
         if cxx is not None and not isinstance(cxx, str):

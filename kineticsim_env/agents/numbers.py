@@ -16,7 +16,7 @@ class Int32:
     """
 
     __slots__ = ("value",)
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: Any = None
 
     def __init__(self, value: Any) -> None:
         """Take the low 32 bits of any whole number."""
@@ -88,29 +88,29 @@ class Int32:
         """Return the bits that one has."""
         return Int32(self.value ^ int(other))
 
-    def __lt__(self, other: Any) -> Int32:  # type: ignore[override]
+    def __lt__(self, other: Any) -> Int32:
         """Return 1 where x < y, else 0."""
         return Int32(self.value < int(other))
 
-    def __le__(self, other: Any) -> Int32:  # type: ignore[override]
+    def __le__(self, other: Any) -> Int32:
         """Return 1 where x <= y, else 0."""
         return Int32(self.value <= int(other))
 
-    def __gt__(self, other: Any) -> Int32:  # type: ignore[override]
+    def __gt__(self, other: Any) -> Int32:
         """Return 1 where x > y, else 0."""
         return Int32(self.value > int(other))
 
-    def __ge__(self, other: Any) -> Int32:  # type: ignore[override]
+    def __ge__(self, other: Any) -> Int32:
         """Return 1 where x >= y, else 0."""
         return Int32(self.value >= int(other))
 
-    def __eq__(self, other: object) -> Int32:  # type: ignore[override]
+    def __eq__(self, other: Any) -> Any:
         """Return 1 where x = y, else 0."""
-        return Int32(self.value == int(other))  # type: ignore[call-overload]
+        return Int32(self.value == int(other))
 
-    def __ne__(self, other: object) -> Int32:  # type: ignore[override]
+    def __ne__(self, other: Any) -> Any:
         """Return 1 where x and y differ, else 0."""
-        return Int32(self.value != int(other))  # type: ignore[call-overload]
+        return Int32(self.value != int(other))
 
 
 def truth(value: Any) -> Int32:

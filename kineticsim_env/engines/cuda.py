@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from kineticsim_env.agents import programs
 from kineticsim_env.engines import operators, variants
+from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_STEP, RUN
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
@@ -39,6 +41,7 @@ class CudaEngine(NativeEngine):
         self._raw_stream = -1  # that of the last call, by its number
         self._records_further = False  # whether a run has ever recorded further series
         self._queue: torch.Tensor | None = None  # markets that lanes leave to whole warps
+        self._agents_text = ""  # what kernels include, where users have added agents
 
     @property
     def _events(self) -> int:
@@ -58,6 +61,12 @@ class CudaEngine(NativeEngine):
             stream.wait_stream(self._stream)
         self._stream, self._raw_stream = stream, stream.cuda_stream
 
+    def set_agents(self, groups: Sequence[AgentGroup]) -> None:
+        """See `Engine.set_agents`; kernels are compiled with the text of the classes, if there are agents of them."""
+        super().set_agents(groups)
+        if self._struct.added_agents:
+            self._agents_text = programs.text_of_all([group.kind for group in groups])
+
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`; a variant without options, or without levers, is used while no market has any."""
         # What a reset draws anew is no constant, else each reset would compile a kernel.
@@ -75,7 +84,8 @@ class CudaEngine(NativeEngine):
         agents = rows["interval"] if self._events else rows["first_fundamental"] + rows["num_fundamental"]
         self._agents = int(agents.max())  # that come in an interval
         self._plans = {}
-        self._work, self._work_per_auction = 0, self._sizes["M"] * self._agents
+        coming = self._agents + (0 if self._events else self._struct.added_agents)
+        self._work, self._work_per_auction = 0, self._sizes["M"] * coming
         return in_place and was == [self._definitions(mode) for mode in (0, 1)]
 
     def specialise(self) -> None:
@@ -138,6 +148,7 @@ class CudaEngine(NativeEngine):
             extras=self._task.get("extras", 0).bit_count(),
             levers=self._levers,
             events=self._events,
+            added_agents=self._struct.added_agents,
             lanes=int(self.force.get("KS_LANES", -1)),
         )
 
@@ -150,6 +161,7 @@ class CudaEngine(NativeEngine):
             "KS_TASK": int(mode > 0),
             "KS_SLOTS": min(self._sizes["K"], 2),
             **({"KS_EVENTS": self._events} if self._events else {}),
+            **({"KS_AGENTS": self._struct.agent_classes} if self._agents_text else {}),
             **({"KS_SERIES": 1} if mode == _SERIES_RUN else {}),
             **({"KS_INFO": 1} if mode > 0 and "info" in self._tensors else {}),
             **({"KS_VALUES": 1} if mode > 0 and "task_values" in self._tensors else {}),
@@ -175,7 +187,8 @@ class CudaEngine(NativeEngine):
             defines = self._definitions(mode, plan)
             self._specialised |= bool(defines.get("KS_LANES"))
             build.begin_cpu()  # operators, which are needed soon, while the kernel is compiled
-            kernel = kernels.load_kernel(torch.device("cuda", self._index), defines)
+            text = {"agents": self._agents_text} if self._agents_text else {}
+            kernel = kernels.load_kernel(torch.device("cuda", self._index), defines, **text)
             if mode > 0:
                 self._struct.tile = plan.tile
             if mode == _SERIES_RUN and not self._records_further:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from kineticsim_env.agents.classes import AgentClass
 from kineticsim_env.agents.programs import AFTER, library_text, text_of
@@ -50,7 +51,11 @@ def compile_classes(kinds: Iterable[AgentClass]) -> None:
         _libraries.append(library)
         for number, text in enumerate(missing):
             play, opens = (getattr(library, f"ks_{what}_{number}") for what in ("play", "open"))
-            _found[text] = tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (play, opens))
+            _found[text] = (_address(play), _address(opens))
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _load(kinds: Sequence[AgentClass]) -> ctypes.CDLL:

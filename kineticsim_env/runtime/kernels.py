@@ -98,7 +98,7 @@ def cuda_unavailable() -> str | None:
 
 
 def load_kernel(
-    device: torch.device, defines: Mapping[str, int | str], source: str = SOURCE, entry: str = ENTRY
+    device: torch.device, defines: Mapping[str, int | str], source: str = SOURCE, entry: str = ENTRY, agents: str = ""
 ) -> Kernel:
     """Return a variant of a kernel on a device, from this process, from the cache, or compiled now.
 
@@ -109,38 +109,41 @@ def load_kernel(
         defines: preprocessor definitions of the variant.
         source: the kernel's file below `build.cuda_dir()`.
         entry: its `extern "C"` name in there.
+        agents: the text of agents' classes, which the kernel includes; see agents/programs.py.
     """
     index = torch.cuda.current_device() if device.index is None else device.index
-    key = (index, source, entry, *sorted(defines.items()))
-    return build.loaded(key) or build.once(key, lambda: _load(index, defines, source, entry), KERNELS)
+    key = (index, source, entry, agents, *sorted(defines.items()))
+    return build.loaded(key) or build.once(key, lambda: _load(index, defines, source, entry, agents), KERNELS)
 
 
-def _load(index: int, defines: Mapping[str, int | str], source: str, entry: str) -> Kernel:
+def _load(index: int, defines: Mapping[str, int | str], source: str, entry: str, agents: str) -> Kernel:
     if missing := cuda_unavailable():
         raise EngineUnavailable(missing)
     builder = choose_builder()
     try:
-        return _load_with(builder, index, defines, source, entry)
+        return _load_with(builder, index, defines, source, entry, agents)
     except EngineUnavailable as error:
         version = nvrtc.version()
         if builder.name == "nvrtc" or version is None or os.environ.get(BUILDER_VARIABLE):
             raise
         notice(f"using NVRTC: {error}")
-        return _load_with(Builder("nvrtc", version), index, defines, source, entry)
+        return _load_with(Builder("nvrtc", version), index, defines, source, entry, agents)
 
 
-def _load_with(builder: Builder, index: int, defines: Mapping[str, int | str], source: str, entry: str) -> Kernel:
+def _load_with(
+    builder: Builder, index: int, defines: Mapping[str, int | str], source: str, entry: str, agents: str
+) -> Kernel:
     major, minor = torch.cuda.get_device_capability(index)
     arch = 10 * major + minor
     compiler = (*builder, builder.path and os.stat(builder.path).st_mtime_ns)
-    variant = (source, sorted(defines.items()))
+    variant = (source, sorted(defines.items()), *([agents] if agents else []))
     key = build.key(torch.__version__, torch.version.cuda, compiler, arch, build.source_hash(), *variant)
 
     def make(folder: Path) -> bytes:
         notice(f"compiling the CUDA kernel for sm_{arch} with {builder.name}, seconds (cached in {folder.parent})")
         if builder.name == "nvcc":
-            return nvcc.build_kernel(arch, defines, folder, builder.path, source)
-        return nvrtc.compile_kernel(arch, defines, source)
+            return nvcc.build_kernel(arch, defines, folder, builder.path, source, agents)
+        return nvrtc.compile_kernel(arch, defines, source, agents)
 
     with torch.cuda.device(index):
         torch.zeros(1, device="cuda")  # makes the device's primary context, and makes it current

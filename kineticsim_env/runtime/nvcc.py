@@ -72,7 +72,12 @@ def unsuitable() -> str | None:
 
 
 def build_kernel(
-    arch: int, defines: Mapping[str, int | str], folder: Path, nvcc: str, source: str = targets.SOURCE
+    arch: int,
+    defines: Mapping[str, int | str],
+    folder: Path,
+    nvcc: str,
+    source: str = targets.SOURCE,
+    agents: str = "",
 ) -> bytes:
     """Build a kernel for sm_`arch` as a shared library by torch's loader and return it. Needs no GPU.
 
@@ -82,6 +87,7 @@ def build_kernel(
         folder: a folder to work in.
         nvcc: which nvcc that is, to ask for its architectures.
         source: its file below `build.cuda_dir()`.
+        agents: the text of agents' classes, if any.
     """
     from torch.utils import cpp_extension
 
@@ -91,7 +97,11 @@ def build_kernel(
     # A name of its own: the loader takes a name that it has built before for built. A comma ends an option of nvcc.
     name = f"ks_kernel_{secrets.token_hex(8)}"
     flags = ["-O3", f"-gencode=arch={virtual},code={target}"]
-    flags += [quote(option.replace(",", "\\,")) for option in targets.options(defines)]
+    options = targets.options(defines)
+    if agents:
+        (folder / targets.AGENTS).write_text(agents, encoding="utf-8")
+        options.append(f"-I{folder}")
+    flags += [quote(option.replace(",", "\\,")) for option in options]
     with on_path(search_path()):
         try:
             cpp_extension.load(

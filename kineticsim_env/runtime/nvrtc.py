@@ -19,13 +19,16 @@ def version() -> tuple[int, int] | None:
     return None if int(code) else (major, minor)
 
 
-def compile_kernel(arch: int, defines: Mapping[str, int | str], source: str = targets.SOURCE) -> bytes:
+def compile_kernel(
+    arch: int, defines: Mapping[str, int | str], source: str = targets.SOURCE, agents: str = ""
+) -> bytes:
     """Compile a kernel for sm_`arch` to a cubin, or to PTX if NVRTC is too old for it. Needs no GPU.
 
     Args:
         arch: 90 for compute capability 9.0.
         defines: preprocessor definitions of the variant.
         source: its file below `build.cuda_dir()`.
+        agents: the text of agents' classes, if any.
     """
     api, path = driver.bindings()[1], build.cuda_dir() / source
 
@@ -42,7 +45,8 @@ def compile_kernel(arch: int, defines: Mapping[str, int | str], source: str = ta
 
     target = targets.target_of(arch, call("nvrtcGetSupportedArchs"), "NVRTC")
     options = [os.fsencode(option) for option in (f"--gpu-architecture={target}", *targets.options(defines))]
-    program = call("nvrtcCreateProgram", path.read_bytes(), os.fsencode(path), 0, [], [])
+    texts, names = ([agents.encode()], [targets.AGENTS.encode()]) if agents else ([], [])
+    program = call("nvrtcCreateProgram", path.read_bytes(), os.fsencode(path), len(texts), texts, names)
     try:
         (code,) = api.nvrtcCompileProgram(program, len(options), options)
         if int(code):

@@ -6,6 +6,7 @@ from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build
 
 SOURCE, ENTRY, COPY_ENTRY = "persistent_kernel.cu", "ks_market_kernel", "ks_copy_outputs"
+AGENTS = "added_agents.h"  # what kernels with KS_AGENTS include: the text of classes that users have written
 
 
 def target_of(arch: int, supported: list[int], compiler: str) -> str:
