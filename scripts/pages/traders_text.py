@@ -136,9 +136,9 @@ several runs in turn; on a CPU on one core, which had other work too, so that th
 
 {tables["cost"]}
 
-In an auction to which each agent comes, the C++ engine lets several agents of a class decide at once, where they have no
-memory and no parameters; in continuous trading each order waits for the one before it, and matching is most of the
-work. On a GPU: [performance](performance.md).
+In an auction to which each agent comes, the C++ engine lets several agents of a class decide at once, unless they have
+memory or parameters. In continuous trading each order waits for the one before it. On a GPU:
+[performance](performance.md).
 
 The command that wrote this page: `{setting["command"]}`. `tests/test_traders_examples.py` runs all of it in small.
 """
