@@ -8,6 +8,7 @@ Every variant is played in turn, several times, and the fastest run of each coun
 
 import argparse
 import time
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -15,7 +16,7 @@ from tqdm import tqdm
 import kineticsim_env as ks
 
 AGENTS = 256
-MECHANISMS = {
+MECHANISMS: dict[str, dict[str, Any]] = {
     "call auctions": {},
     "continuous trading": {"arrivals": "clock", "mechanism": "continuous", "interval": AGENTS},
 }
