@@ -63,6 +63,31 @@ def test_presets(engine, preset):
     assert_copies_are_the_same(config, 2, ("maker", None), 3, engine, (("run", auctions), MOVES[1], ("run", 2)))
 
 
+@pytest.mark.parametrize("engine", ["numpy", "cpu"])
+@pytest.mark.parametrize("preset", ["trading", "news"])
+def test_environments(engine, preset):
+    """Learners in the places of copies see, do and are paid the same; so are warm starts and the next episodes."""
+    config = ks.MarketConfig.preset(preset)
+    settings = {"num_envs": 2, "horizon": 3, "bank_size": 2, "warmup": 2, "engine": engine}
+    own = ks.BatchedParallelEnv(learners={"maker": 2, "noise": 1}, config=config, **settings)
+    copies = builtin.with_copies(config)
+    other = ks.BatchedParallelEnv(learners={"maker_agent": 2, "noise_agent": 1}, config=copies, **settings)
+    assert own.possible_agents == other.possible_agents
+    seen = [env.reset(seed=5)[0] for env in (own, other)]
+    generator = torch.Generator().manual_seed(1)
+    for step in range(7):
+        for name, value in seen[0].items():
+            assert torch.equal(value, seen[1][name]), (step, name)
+        actions = {
+            role: torch.rand((2, seen[0][role].shape[1], *space.shape), generator=generator) * 2 - 1
+            for role, space in own.single_action_spaces.items()
+        }
+        results = [env.step(actions) for env in (own, other)]
+        for role in own.groups:
+            assert torch.equal(results[0][1][role], results[1][1][role]), (step, role)
+        seen = [result[0] for result in results]
+
+
 def test_the_fundamental_copy_does_not_overflow():
     """Twice the largest fundamental price is no number of 32 bits."""
     for price in (-(2**30), 2**30):

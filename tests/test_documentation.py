@@ -114,7 +114,9 @@ def test_python_blocks_run(code, tmp_path, monkeypatch):
     module = types.ModuleType("documentation")
     monkeypatch.setitem(sys.modules, "documentation", module)  # torch.compile asks for it
     try:
-        exec(compile(code, "<documentation>", "exec"), module.__dict__)
+        source = tmp_path / "documentation.py"  # a class of agents reads the source of its function
+        source.write_text(code)
+        exec(compile(code, str(source), "exec"), module.__dict__)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in OPTIONAL:
             pytest.skip(str(error))
@@ -189,7 +191,7 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
     if words[2] != "kineticsim_env":
         assert importlib.util.find_spec(words[2])
         return
-    arguments = [word for word in words[3:] if word != "|"]
+    arguments = [f"{ROOT}/{word}" if word.startswith("examples/") else word for word in words[3:] if word != "|"]
     if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
         assert set(arguments) <= {"doctor", "simulate", "play", "bench"}
         return

@@ -86,7 +86,7 @@ def measure(markets: int, auctions: int, engine: str = "auto") -> dict[tuple[str
         series = sim.run(1, record=("last_price", "volume"))
         price.append(series["last_price"][:, 0].cpu().numpy())
         volume.append(series["volume"][:, 0].cpu().numpy())
-        limit = sim.tensors["agent_memory"].cpu().numpy()  # [M, agents], as each remembers one word
+        limit = sim.memory["private_value"]["limit"].cpu().numpy()  # [M, agents]
         gained.append(surplus(limit, worth, volume[-1]))
     found = {}
     for place, (curve, rule) in enumerate(pairs):

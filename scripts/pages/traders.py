@@ -18,10 +18,12 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "examples" / "traders"))
 
 import chiarella  # noqa: E402
+import cost  # noqa: E402
 import private_values  # noqa: E402
 import trend_follower  # noqa: E402
 
 AUCTIONS, PERIODS, INTERVALS = 1000, 500, 2000  # of trend followers, private values, chartists
+TIMED = (64, 50, 15)  # markets, auctions and rounds that are timed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -57,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "trend_follower": trend_follower.table(followers),
         "private_values": private_values.table(values),
         "chiarella": chiarella.table(mixtures),
+        "cost": cost.table(cost.measure(*TIMED, options.engine)),
     }
     write_page(options.output, "traders", page(tables, followers, values, mixtures, sizes, setting))
 

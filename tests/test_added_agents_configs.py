@@ -1,0 +1,394 @@
+"""Agents that users write, in configs: mixes, JSON, pickles, the command line, and what hostile users try."""
+
+import copy
+import json
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+
+import agent_classes
+import numpy as np
+import pytest
+import torch
+from agent_classes import at_the_best, copied_noise, trend_follower
+
+import kineticsim_env as ks
+from kineticsim_env import cli
+from kineticsim_env.config import make_config, plain_fields
+
+ENGINES = ["numpy", "cpu"]
+PRESET = ks.MarketConfig.preset("trading")
+FILE = """
+import kineticsim_env as ks
+
+@ks.agent(lookback=16, max_qty=3, memory={"average": "mid2"})
+def chartist(market, own, draw):
+    own.average += (market.mid2 - own.average) // own.lookback
+    return ks.order(market.mid2 - own.average, market.near_mid(0), 1 + draw.below(own.max_qty))
+
+@ks.agent()
+def idle(market, own, draw):
+    return None
+
+NUMBER = 3
+"""
+
+
+# Mixes ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "message"),
+    [
+        (2.5, {}, "count: got 2.5, allowed is a whole number from 0 to 16384"),
+        (-1, {}, "count: got -1"),
+        (True, {}, "count: got True"),
+        (1 << 15, {}, "count: got 32768"),
+        (float("nan"), {}, "count: got nan"),
+        (3, {"lookback": 2**31}, "lookback: got 2147483648, allowed is a whole number of 32 bits"),
+        (3, {"lookback": [1, 2]}, r"lookback: got an array of shape \[2\], allowed is one number, \[3\] of each agent"),
+        (3, {"lookback": [1, 2.5, 3]}, "lookback: got 2.5"),
+        (3, {"lookback": [1, None, 3]}, "lookback: got None"),
+        (3, {"lookback": [1, 2**70, 3]}, "lookback: got 1180591620717411303424"),
+        (3, {"lookback": [1, float("inf"), 3]}, "lookback: got inf"),
+        (3, {"lookback": [True, False, True]}, "lookback: got True"),
+        (3, {"lookback": [[1, 2, 3], [1, 2]]}, r"lookback: got \[\[1, 2, 3\], \[1, 2\]\], allowed is one number"),
+        (3, {"lookback": np.zeros((0, 3))}, r"lookback: got an array of shape \[0, 3\]"),
+        (3, {"lookback": np.zeros((2, 3, 1))}, r"lookback: got an array of shape \[2, 3, 1\]"),
+        (3, {"lookback": {1, 2, 3}}, r"lookback: got \{1, 2, 3\}"),
+        (3, {"lookback": "abc"}, "lookback: got 'abc'"),
+        (3, {"lookback": None}, "lookback: got None"),
+        (3, {"lookback": [[1], [2]], "threshold": [[1]]}, r"lookback, threshold: got \[2, 1\] markets"),
+    ],
+)
+def test_mixes_that_are_refused(count, given, message):
+    for make in (ks.mix, lambda count, **given: ks.Mix(count, given)):
+        with pytest.raises(ValueError, match=message):
+            make(count, **given)
+
+
+def test_forms_of_parameters():
+    expected = ks.mix(3, lookback=[4, 5, 6])
+    for form in (range(4, 7), (4.0, 5.0, 6.0), np.arange(4, 7, dtype=np.uint8), torch.arange(4, 7), iter([4, 5, 6])):
+        assert ks.mix(3, lookback=form) == expected
+    assert ks.mix(np.int64(3), lookback=np.float32(4)) == ks.mix(3, lookback=4)
+    assert ks.mix(3, lookback=np.array(4)) == ks.mix(3, lookback=4)
+    large = np.arange(3_000_000).reshape(100_000, 30)
+    assert ks.mix(30, lookback=large).markets == 100_000
+
+
+def test_nothing_of_a_config_changes_behind_its_back():
+    values = np.arange(3)
+    mix = ks.mix(3, lookback=values)
+    agents = {trend_follower: mix}
+    config = PRESET.replace(agents=agents)
+    values[0] = 99
+    agents.clear()
+    assert config.agents[trend_follower].parameters["lookback"].tolist() == [0, 1, 2]
+    for change in (
+        lambda: mix.parameters.update(lookback=3),
+        lambda: config.agents.pop(trend_follower),
+        lambda: trend_follower.parameters.__setitem__("lookback", 3),
+        lambda: trend_follower.memory.clear(),
+    ):
+        with pytest.raises(TypeError, match="fixed"):
+            change()
+    with pytest.raises(ValueError, match="read-only"):
+        mix.parameters["lookback"][0] = 3
+    with pytest.raises(AttributeError):
+        mix.count = 4
+
+
+def test_agents_that_configs_refuse():
+    def numbered(number):
+        def follower(market, own, draw):
+            return ks.no_order()
+
+        follower.__name__ = f"follower_{number}"
+        return ks.agent()(follower)
+
+    nine = {numbered(number): 1 for number in range(9)}
+    wrong = [
+        (trend_follower, "agents: got <agent agent_classes:trend_follower>, allowed is a count with it"),
+        ([trend_follower], "agents: got .*, allowed is a mapping of classes"),
+        ({"trend_follower": 3}, "agents: got 'trend_follower', allowed is module:name of a class, as in"),
+        ({len: 3}, "agents: got <built-in function len>, allowed is a class that ks.agent has made"),
+        ({trend_follower: {}}, r"agents\[trend_follower\]: got \{\}, allowed is a mapping with 'count' and parameters"),
+        ({trend_follower: {"count": 2, 3: 4}}, r"agents\[trend_follower\]: got .*, allowed is a mapping with 'count'"),
+        ({trend_follower: ks.mix(2, look=3)}, r"agents\[trend_follower\]: got the parameter 'look', allowed are lookb"),
+        ({trend_follower: "3"}, r"agents\[trend_follower\]: count: got '3'"),
+        (nine, "agents: got 9 classes, allowed are up to 8"),
+        ({trend_follower: 16384, copied_noise: 1}, r"num_agents: got 20, allowed is .* each of 16385 added agents"),
+    ]
+    for agents, message in wrong:
+        with pytest.raises((TypeError, ValueError), match=message):
+            PRESET.replace(agents=agents)
+    with pytest.raises(ValueError, match="per-market fields must have one length, got .*'agents.trend_follower.': 3"):
+        PRESET.replace(noise_spread=[3, 4], agents={trend_follower: ks.mix(1, lookback=[[1], [2], [3]])})
+    with pytest.raises(
+        ValueError, match=r"agents\[trend_follower\]: got 2 per-market values, allowed is num_markets = 3"
+    ):
+        ks.Simulator(PRESET.replace(agents={trend_follower: ks.mix(1, lookback=[[1], [2]])}), 3, engine="numpy")
+    with pytest.raises(ValueError, match="got 'agents', allowed are max_order_qty"):
+        PRESET.replace(regimes=[{"agents": {trend_follower: 3}}])
+    with pytest.raises(ValueError, match="got 'trend_follower.lookback', allowed are max_order_qty"):
+        PRESET.replace(agents={trend_follower: 3}, regimes=[{"trend_follower.lookback": 3}])
+    with pytest.raises(ValueError, match="got the name 'count', which every agent or mix has"):
+        ks.agent(count=3)(lambda market, own, draw: None)
+
+
+def test_replace_takes_other_agents_for_all():
+    config = PRESET.replace(agents={trend_follower: 3})
+    assert config.replace(noise_spread=5).agents == config.agents
+    assert dict(config.replace(agents={copied_noise: 2}).agents) == {copied_noise: ks.mix(2)}
+    assert dict(config.replace(agents=config.agents | {copied_noise: 2}).agents) == {
+        trend_follower: ks.mix(3),
+        copied_noise: ks.mix(2),
+    }
+    assert not config.replace(agents=None).agents
+    assert config.replace(agents=None) == PRESET
+    both = PRESET.replace(agents={trend_follower: 1, copied_noise: 1})
+    assert both == PRESET.replace(agents=dict(both.agents))
+    assert both != PRESET.replace(agents=dict(reversed(both.agents.items())))
+    assert both != both.replace(agents=both.agents | {copied_noise: 2})
+
+
+# Stored ---------------------------------------------------------------------------------------------------------------
+
+
+def test_json_pickle_and_copies():
+    config = PRESET.replace(agents={trend_follower: ks.mix(2, lookback=[[4, 5], [6, 7]]), at_the_best: 1})
+    stored = json.loads(json.dumps(plain_fields(config)))
+    assert stored["agents"]["agent_classes:trend_follower"] == {"count": 2, "lookback": [[4, 5], [6, 7]]}
+    for other in (make_config(stored), pickle.loads(pickle.dumps(config)), copy.deepcopy(config), copy.copy(config)):
+        assert other == config
+        assert list(other.agents) == [trend_follower, at_the_best]
+        with pytest.raises(ValueError, match="read-only"):
+            other.agents[trend_follower].parameters["lookback"][0] = 3
+    assert copy.deepcopy(trend_follower) is trend_follower
+
+
+def test_a_class_declared_anew_is_another(monkeypatch):
+    """Simulators go on with the class that they were made with; a pickle would be of the new one, and is refused."""
+
+    @ks.agent(memory={"times": 0})
+    def trend_follower(market, own, draw):
+        own.times += 1
+        return ks.order(1, market.near_mid(5), 3)
+
+    old = agent_classes.trend_follower
+    trend_follower.module = old.module
+    config = PRESET.replace(agents={old: 3})
+    simulator = ks.Simulator(config, 2, engine="cpu", seed=4)
+    simulator.run(5)
+    twin, saved = copy.deepcopy(config), simulator.state_dict()
+    monkeypatch.setattr(agent_classes, "trend_follower", trend_follower)
+    new = ks.Simulator(PRESET.replace(agents={trend_follower: 3}), 2, engine="cpu", seed=4)
+    new.run(5)
+    assert twin == config
+    assert not torch.equal(simulator.tensors["bid"], new.tensors["bid"])
+    with pytest.raises(ValueError, match="market.agents.trend_follower.program is "):
+        new.load_state_dict(saved)
+    other = ks.Simulator(twin, 2, engine="numpy", seed=4)
+    other.load_state_dict(saved)
+    for each in (simulator.branch(), other):
+        each.run(6)
+    simulator.run(6)
+    assert torch.equal(simulator.tensors["bid"], other.tensors["bid"])
+    with pytest.raises(pickle.PicklingError, match="got 'agent_classes:trend_follower', which was declared anew since"):
+        pickle.dumps(config)
+    with pytest.raises(ValueError, match="got two classes called 'trend_follower', of agent_classes and agent_classes"):
+        PRESET.replace(agents={old: 1, trend_follower: 1})
+
+
+def test_classes_that_nobody_can_import():
+    @ks.agent()
+    def hidden(market, own, draw):
+        return ks.no_order()
+
+    config = PRESET.replace(agents={hidden: 1})
+    ks.Simulator(copy.deepcopy(config), 1, engine="numpy").run(2)
+    stored = plain_fields(config)
+    message = "and no 'hidden' is there, allowed is a class that .*test_added_agents_configs has at its top level"
+    with pytest.raises(ValueError, match=message):
+        make_config(stored)
+    with pytest.raises(pickle.PicklingError, match=message):
+        pickle.dumps(config)
+    wrong = {
+        "__main__:nobody": "this one was declared in a notebook or a script; write it into a file of its own",
+        "nowhere:nobody": "no module 'nowhere' is found, .* put the folder of its file on sys.path",
+        "agent_classes:CLASSES": r"which is \(<agent .*, allowed is what ks.agent has made",
+        "agent_classes": "allowed is module:name of a class",
+        "a b:c": "allowed is module:name of a class",
+        ":x": "allowed is module:name of a class",
+    }
+    for path, said in wrong.items():
+        with pytest.raises(ValueError, match=said):
+            PRESET.replace(agents={path: 1})
+
+
+def test_processes_that_are_spawned(tmp_path):
+    """A script's own class, one of a file beside it, and JSON in a third process."""
+    (tmp_path / "my_traders.py").write_text(FILE)
+    script = """
+        import json, multiprocessing, pickle, sys
+        import kineticsim_env as ks
+        from kineticsim_env.config import plain_fields
+        from my_traders import chartist
+
+        @ks.agent(size=2)
+        def own_one(market, own, draw):
+            return ks.order(1, market.near_mid(1), own.size)
+
+        def volume(config):
+            return int(ks.Simulator(config, 2, engine="numpy").run(5, ["volume"])["volume"].sum())
+
+        if __name__ == "__main__":
+            config = ks.MarketConfig(agents={chartist: 3, own_one: ks.mix(2, size=[3, 4])})
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                assert pool.apply(volume, (config,)) == volume(config) > 0
+            print(json.dumps(plain_fields(config)))
+    """
+    (tmp_path / "script.py").write_text(textwrap.dedent(script))
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    stored = json.loads(done.stdout)
+    assert set(stored["agents"]) == {"my_traders:chartist", "__main__:own_one"}
+    with pytest.raises(ValueError, match="no module 'my_traders' is found"):
+        make_config(stored)
+    sys.path.append(str(tmp_path))
+    try:
+        with pytest.raises(ValueError, match="'__main__:own_one', and no 'own_one' is there.*notebook or a script"):
+            make_config(stored)
+        del stored["agents"]["__main__:own_one"]
+        assert make_config(stored).added_agents == 3
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("my_traders", None)
+
+
+# The command line -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def traders(tmp_path, monkeypatch):
+    """A file of two classes, under a name of its own, and the words before `--agents`."""
+    path = tmp_path / f"traders_of_{tmp_path.name}.py"
+    path = path.with_name(path.name.replace("-", "_"))
+    path.write_text(FILE)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield path
+    sys.modules.pop(path.stem, None)
+
+
+def run(*words):
+    """Run `simulate` on few markets of the C++ engine."""
+    return cli.main(["simulate", "--preset", "trading", "--markets", "3", "--auctions", "8", "--engine", "cpu", *words])
+
+
+def test_agents_on_the_command_line(traders, tmp_path, capsys):
+    saved = tmp_path / "run.npz"
+    words = ["--agents", f"{traders}:chartist=3,lookback=[4,5,6]", "--agents", f"{traders.stem}:idle=2"]
+    assert run(*words, "--save", str(saved)) == 0
+    config = make_config(json.loads(str(np.load(saved)["config"])))
+    assert [(kind.name, made.count) for kind, made in config.agents.items()] == [("chartist", 3), ("idle", 2)]
+    assert config.agents[next(iter(config.agents))].parameters["lookback"].tolist() == [4, 5, 6]
+    expected = ks.Simulator(config, 3, engine="numpy").run(8, ["mid2"])["mid2"].numpy()
+    assert np.array_equal(np.load(saved)["mid2"], expected)
+    impact = ["impact", "--markets", "2", "--blocks", "2", "--after", "2", "--warmup", "2", "--engine", "cpu"]
+    assert cli.main([*impact, *words]) == 0
+    with pytest.raises(SystemExit):
+        cli.main(["simulate", "--help"])
+    assert "my_traders.py:chartist=30,lookback=8" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("{folder}/none.py:x=3", "none.py', which there is not, allowed is a file of Python"),
+        ("{file}:nobody=3", "and no 'nobody' is there, .* has chartist, idle"),
+        ("{file}:NUMBER=3", "which is 3, allowed is what ks.agent has made"),
+        ("{file}:chartist", "allowed is FILE.py:NAME=COUNT or MODULE:NAME=COUNT"),
+        ("{file}:chartist=", "allowed is FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3,4", "allowed is FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3,lookback=len('abc')", "allowed is FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3)+(3", "allowed is FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3,**{{'lookback': 3}}", "allowed is FILE.py:NAME=COUNT"),
+        ("{file}:chartist=3,count=3", "chartist=3,count=3'"),
+        ("{file}:chartist=-3", "count: got -3"),
+        ("{file}:chartist=3,lookback=[1,2]", r"lookback: got an array of shape \[2\]"),
+        ("{file}:chartist=3,look=4", "got the parameter 'look', allowed are lookback, max_qty"),
+        ("{folder}/broken.py:x=3", "broken raised ZeroDivisionError: division by zero"),
+        ("{folder}/wrong.py:x=3", "wrong raised SyntaxError"),
+        ("{folder}/random.py:idle=3", "but a module 'random' is .*random.py, allowed is another name"),
+        ("{folder}/my-traders.py:idle=3", "allowed is a name that can be imported, such as my_traders.py"),
+        ("{folder}:idle=3", "which there is not, allowed is a file of Python"),
+        ("no_such_module:idle=3", "no module 'no_such_module' is found"),
+        ("a..b:idle=3", "allowed is module:name of a class"),
+        ("chartist=3", "allowed is FILE.py:NAME=COUNT"),
+    ],
+)
+def test_words_that_the_command_line_refuses(traders, word, message, capsys):
+    folder = traders.parent
+    for name, text in {"broken": "1/0", "wrong": "x =", "random": FILE, "my-traders": FILE}.items():
+        (folder / f"{name}.py").write_text(text)
+    assert run("--agents", word.format(file=traders, folder=folder)) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("error: ")
+    assert re.search(message, said), said
+
+
+def test_agents_are_given_in_one_way(traders, capsys):
+    assert run("--agents", f"{traders}:idle=1", "--agents", f"{traders}:idle=2") == 2
+    assert "--agents: got 'idle' twice" in capsys.readouterr().err
+    assert run("--agents", f"{traders}:idle=1", "--set", "agents=None") == 2
+    assert "got both --set agents=... and --agents" in capsys.readouterr().err
+
+
+# Strange markets ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["trading", "news"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"agents": {trend_follower: 0, at_the_best: 0}},
+        {"agents": {trend_follower: ks.mix(0, lookback=[]), copied_noise: 2}},
+        {"agents": {trend_follower: 9, copied_noise: 9}, "num_agents": 1},
+        {"agents": {trend_follower: ks.mix(2, lookback=[[3], [4], [5]])}, "noise_spread": [3, 4, 5]},
+        {"agents": {trend_follower: 3}, "population": "multinomial"},
+        {"agents": {trend_follower: ks.mix(1, lookback=[7]), copied_noise: ks.mix(3)}, "population": "multinomial"},
+        {"agents": {trend_follower: 2}, "num_agents": [5, 6, 7]},
+    ],
+)
+def test_engines_agree_on_strange_mixes(preset, changes):
+    config = ks.MarketConfig.preset(preset).replace(**changes)
+    states = []
+    for engine in ENGINES:
+        simulator = ks.Simulator(config, 3, engine=engine, seed=2, slots=1)
+        simulator.run(12)
+        simulator.reset([5, 6, 7])
+        simulator.run(12)
+        other = ks.Simulator(config, 3, engine=engine, slots=1)
+        other.load_state_dict(simulator.state_dict())
+        other.run(3)
+        simulator.branch()
+        simulator.run(3)
+        states.append(simulator.tensors)
+        for name, tensor in other.tensors.items():
+            assert torch.equal(tensor, simulator.tensors[name]), name
+        memory = simulator.memory["trend_follower"]["average"]
+        assert memory.shape == (3, config.agents[trend_follower].count)
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name]), name
+
+
+def test_the_clock_counts_added_agents():
+    config = ks.MarketConfig(arrivals="clock", num_agents=7, agents={trend_follower: 3})
+    assert ks.Simulator(config, 1, engine="numpy").parameter("interval").tolist() == [10]
+    with pytest.raises(ValueError, match="interval: got None, allowed is a number where num_agents differs"):
+        config.replace(num_agents=[7, 8])
+    with pytest.raises(ValueError, match="interval: got None, allowed is a number up to 65535"):
+        ks.MarketConfig(arrivals="clock", num_agents=65533, max_order_qty=1, agents={trend_follower: 3})
