@@ -177,9 +177,11 @@ class MarketConfig:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def __eq__(self, other: object) -> bool:
-        """Compare field by field."""
+        """Compare field by field; the order of agents is part of what a market is."""
         if not isinstance(other, MarketConfig):
             return NotImplemented
+        if list(self.agents) != list(other.agents):
+            return False
         return all(np.array_equal(value, other.to_dict()[name]) for name, value in self.to_dict().items())
 
     __hash__ = None  # type: ignore[assignment]

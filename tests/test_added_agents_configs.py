@@ -135,7 +135,7 @@ def test_agents_that_configs_refuse():
         PRESET.replace(regimes=[{"agents": {trend_follower: 3}}])
     with pytest.raises(ValueError, match="got 'trend_follower.lookback', allowed are max_order_qty"):
         PRESET.replace(agents={trend_follower: 3}, regimes=[{"trend_follower.lookback": 3}])
-    with pytest.raises(ValueError, match="count: got 'count', allowed|got the name 'count', allowed are other"):
+    with pytest.raises(ValueError, match="got the name 'count', which every agent or mix has"):
         ks.agent(count=3)(lambda market, own, draw: None)
 
 
@@ -149,6 +149,10 @@ def test_replace_takes_other_agents_for_all():
     }
     assert not config.replace(agents=None).agents
     assert config.replace(agents=None) == PRESET
+    both = PRESET.replace(agents={trend_follower: 1, copied_noise: 1})
+    assert both == PRESET.replace(agents=dict(both.agents))
+    assert both != PRESET.replace(agents=dict(reversed(both.agents.items())))
+    assert both != both.replace(agents=both.agents | {copied_noise: 2})
 
 
 # Stored ---------------------------------------------------------------------------------------------------------------

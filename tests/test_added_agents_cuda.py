@@ -16,7 +16,7 @@ from build_helpers import builders, compile_kernel, device_like
 from env_helpers import check_agreement, check_cores_agree, clock_environments, environments, make_cores
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import Play, assert_moves_same, fitting_slots, make_config, open_simulator, play_together, under_levers
+from strategies import Play, fitting_slots, make_config, play_together, play_twice, under_levers
 from thorough import THOROUGH, examples
 
 import kineticsim_env as ks
@@ -75,29 +75,18 @@ def play_for(variant: str, seed: int, clock: bool) -> Play:
     return random_play(f"{variant} {seed} {clock}", "bins" in variant, levers, clock)
 
 
-@pytest.fixture
-def against_numpy(kernels, monkeypatch):
-    """A function that makes the moves of a play with a kernel of `HOST_KERNELS` and with NumPy, and compares."""
-
-    def check(variant, play):
-        monkeypatch.setattr(build, "load_cpu", lambda: kernels[variant])
-        assert_moves_same(open_simulator("numpy", play), open_simulator("cpu", play), play)
-
-    return check
+@needs_compiler
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_where_each_agent_comes_once(twice, variant, seed):
+    play_twice(twice, variant, play_for(variant, seed, False))
 
 
 @needs_compiler
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("seed", range(examples(12)))
-def test_where_each_agent_comes_once(against_numpy, variant, seed):
-    against_numpy(variant, play_for(variant, seed, False))
-
-
-@needs_compiler
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("seed", range(examples(10)))
-def test_calls_on_the_clock(against_numpy, variant, seed):
-    against_numpy(variant, play_for(variant, seed, True))
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_calls_on_the_clock(twice, variant, seed):
+    play_twice(twice, variant, play_for(variant, seed, True))
 
 
 # Environments ---------------------------------------------------------------------------------------------------------

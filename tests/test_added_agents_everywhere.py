@@ -43,7 +43,7 @@ def play(envs, steps, seed=0):
     seen = []
     for _ in range(steps):
         actions = 2 * torch.rand((envs.num_envs, 2), generator=generator) - 1
-        observation, reward, *_ = envs.step(actions)
+        observation, reward, *_ = envs.step(actions.to(envs.core.device))
         seen += [observation.clone(), reward.clone()]
     return seen
 
@@ -54,7 +54,7 @@ def assert_same(one, other):
         assert one.keys() == other.keys()
         one, other = list(one.values()), [other[name] for name in one]
     for a, b in zip(one, other, strict=True):
-        assert torch.equal(a, b)
+        assert torch.equal(a.cpu(), b.cpu())
 
 
 # Learners in their places ---------------------------------------------------------------------------------------------
@@ -222,24 +222,30 @@ def test_scenarios_draw_parameters_of_agents(engine, preset, replace):
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("of_each_agent", [False, True])
-def test_engines_agree_on_environments_with_added_agents(preset, of_each_agent):
+@pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_engines_agree_on_environments_with_added_agents(engine, preset, of_each_agent):
+    """Scenarios; warm starts or cold ones; a learner in an agent's place; saved on one engine, played on by another."""
     lookback = np.arange(2, 26).reshape(8, 3)
     mixes = {extreme: 3, trend_follower: ks.mix(3, lookback=lookback if of_each_agent else lookback[:, :1])}
     base = ks.MarketConfig.preset(preset).replace(agents={extreme: 3, trend_follower: 3})
     for settings in ({"bank_size": 0}, {"autoreset_mode": "next_step"}, {"replace": "extreme"}):
-        states = []
-        for engine in ENGINES:
-            envs = trading(engine, base, randomise=base.replace(agents=mixes), **settings)
+        both = [trading(each, base, randomise=base.replace(agents=mixes), **settings) for each in ("numpy", engine)]
+        seen = []
+        for envs in both:
             envs.reset(seed=9)
-            seen = play(envs, 12)
-            states.append(envs.state_dict() | {f"seen {i}": part for i, part in enumerate(seen)})
+            seen.append(play(envs, 12))
+        assert_same(*seen)
+        states = [envs.state_dict() for envs in both]
         assert_same(*states)
         assert len(states[0]["agent_parameters"].unique(dim=0)) > 1
+        both[1].reset(seed=4)
+        both[1].load_state_dict(states[0])
+        assert_same(*(play(envs, 7) for envs in both))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_scenarios_of_a_table_are_saved_loaded_and_cloned(engine):
-    base = market("news")
+    base = market("trading" if engine == "numpy" else "news")  # the oracle takes its time
     mixes = base.agents | {trend_follower: ks.mix(5, lookback=np.arange(40).reshape(8, 5) + 2)}
     table = base.replace(agents=mixes)
     envs, other = (trading(engine, base, randomise=table) for _ in range(2))
@@ -263,6 +269,20 @@ def test_scenarios_of_a_table_are_saved_loaded_and_cloned(engine):
         each.reset(seed=4)
     assert (envs.simulator.parameter(LOOKBACK) <= 5).all()
     assert_same(play(envs, 7), play(other, 7))
+
+
+def test_a_state_with_scenarios_of_a_class_that_nobody_can_import():
+    @ks.agent(size=3)
+    def local(market, own, draw):
+        return ks.order(1 if draw.coin() else -1, market.near_mid(draw.offset(4)), own.size)
+
+    config = ks.MarketConfig.preset("trading").replace(agents={local: 2})
+    one, other = (trading("numpy", config, randomise={"local.size": values}) for values in ([1, 2, 3], [7, 8, 9]))
+    one.reset(seed=0)
+    other.reset(seed=4)
+    other.load_state_dict(one.state_dict())
+    assert_same(play(one, 8), play(other, 8))
+    assert (other.simulator.parameter("local.size") <= 3).all()
 
 
 def test_classes_and_counts_are_those_of_all_scenarios():

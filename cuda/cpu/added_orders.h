@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include "cpu/orders.h"
@@ -13,6 +15,7 @@ namespace ks {
 struct AddedOrders {
   static constexpr int kCopiedLevels = 512;
   static constexpr int32_t kBatch = 256;  // agents that decide together; their orders stay in the first cache
+  static_assert(kBatch % kPadding == 0);
   alignas(64) uint64_t words[kBatch];
   alignas(64) int32_t side[kBatch], tick[kBatch], quantity[kBatch], marketable[kBatch];
   std::vector<int32_t> bins;  // limit orders, copies x 2 sides x ticks of the grid; 0 but between submit and add_to
@@ -20,25 +23,30 @@ struct AddedOrders {
   int64_t far[2], total[2];   // of marketable orders, and of all
   int32_t low, high;          // ticks between which limit orders lie
 
-  // All agents' orders; place(order) is the tick of one that is not marketable.
+  // All agents' orders. `place` is null where no lever is on, else place(order) is the tick of one that is not marketable.
   template <typename Place>
   void submit(const Launch& launch, int64_t m, const MarketParams& p, uint64_t key, int64_t t, const AgentView& view,
-              const Place& place) {
+              int32_t origin, const Place& place) {
+    constexpr bool kPlaces = !std::is_same_v<Place, std::nullptr_t>;
     const int levels = launch.levels;
     copies = levels <= kCopiedLevels ? kCopies : 1;
     if (bins.size() < (size_t)copies * 2 * levels) bins.resize((size_t)copies * 2 * levels);
-    far[0] = far[1] = total[0] = total[1] = 0;
+    for (int of = 0; of < 2; ++of) far[of] = total[of] = 0;
     low = levels - 1, high = 0;
     for (int32_t number = 0; number < launch.agent_classes; ++number) {
       const AgentClass& kind = launch.agents[number];
       const int32_t first = first_agent(launch, p, number);
-      AgentBatch batch = {&view, agent_numbers(launch, m, number), words, nullptr, nullptr, first, 0, 0,
-                          {side, tick, quantity, marketable}};
+      AgentGrid grid = {levels, origin, {}};
+      AgentBatch batch = {&view, agent_numbers(launch, m, number), words, first, 0, 0,
+                          {side, tick, quantity, marketable}, kPlaces ? nullptr : &grid};
       for (int32_t begin = 0; begin < kind.speaking; begin += kBatch) {
         batch.begin = begin, batch.count = std::min(kind.speaking - begin, kBatch);
+        grid.sums = {low, high, 0, 0, 0, 0};
         draw(word_counter(key, t, first + begin), batch.count);
-        reinterpret_cast<PlayAgents>(kind.play)(&batch);
-        take(batch.count, levels, place);
+        functions_of(kind).play(batch);
+        if constexpr (kPlaces) place_all(batch.count, levels, place, grid.sums);
+        take(grid.sums);
+        put(batch.count, levels);
       }
     }
   }
@@ -49,41 +57,43 @@ struct AddedOrders {
     if (low > high) return;
     int32_t* const to[2] = {buy, sell};
     for (int of = 0; of < 2; ++of) {
-      int32_t *__restrict row = to[of], *__restrict mine = bins.data() + of * levels;
-      for (int copy = 1; copy < copies; ++copy) {
-        int32_t* __restrict other = mine + 2 * copy * levels;
-        for (int i = from; i < end; ++i) mine[i] += other[i], other[i] = 0;
+      for (int first = from; first < end; first += kLanes) {
+        int32_t sums[kLanes] = {};
+        for (int copy = 0; copy < copies; ++copy) {
+          int32_t* const mine = bins.data() + (2 * copy + of) * levels + first;
+          for (int i = 0; i < kLanes; ++i) sums[i] += mine[i];
+          for (int i = 0; i < kLanes; ++i) mine[i] = 0;
+        }
+        for (int i = 0; i < kLanes; ++i) to[of][first + i] += sums[i];
       }
-      for (int i = from; i < end; ++i) row[i] += mine[i], mine[i] = 0;
     }
   }
 
  private:
   void draw(uint64_t counter, int count) {
-    const int padded = (count + 7) & -8;  // spares the vectorised loop its remainder
-    for (int i = 0; i < padded; ++i) words[i] = mix64(counter + (uint64_t)i * kGolden);
+    const int padded = (count + kPadding - 1) & -kPadding;  // spares the vectorised loop its remainder
+    for (int i = 0; i < padded; ++i, counter += kGolden) words[i] = mix64(counter);
   }
 
-  // One pass finds ticks and quantities, several agents at a time. A second adds quantities to bins; it is not vectorised, as
-  // several orders may have the same bin.
   template <typename Place>
-  void take(int count, int levels, const Place& place) {
-    int32_t lowest = low, highest = high;
-    int32_t units_all = 0, sold_all = 0, units_far = 0, sold_far = 0;
+  void place_all(int count, int levels, const Place& place, AgentSums& of_all) {
+    AgentSums sums = of_all;
     for (int i = 0; i < count; ++i) {
-      const AgentOrder order = {side[i], tick[i], quantity[i], 0};
-      const int32_t at = place(order), units = quantity_of(order), sold = units & -sells(order);
-      const int32_t is_limit = -(int32_t)(marketable[i] == 0), limit = units & is_limit;
-      units_all += units, sold_all += sold;
-      units_far += units & ~is_limit, sold_far += sold & ~is_limit;
-      const int32_t none = ((limit - 1) >> 31);  // all bits where nothing rests at its tick
-      lowest = min_of(lowest, (at & ~none) | (levels & none)), highest = max_of(highest, at & ~none);
-      tick[i] = at + (levels & -sells(order));
-      quantity[i] = limit;
+      const AgentOrder order = {side[i], tick[i], quantity[i], marketable[i]};
+      const PlacedOrder placed = add_order(sums, order, place(order), levels, true);
+      tick[i] = placed.at, quantity[i] = placed.units;
     }
-    low = lowest, high = highest;
-    total[0] += units_all - sold_all, total[1] += sold_all;
-    far[0] += units_far - sold_far, far[1] += sold_far;
+    of_all = sums;
+  }
+
+  void take(const AgentSums& sums) {
+    low = sums.low, high = sums.high;
+    total[0] += sums.units - sums.sold, total[1] += sums.sold;
+    far[0] += sums.units_far - sums.sold_far, far[1] += sums.sold_far;
+  }
+
+  // Orders go to bins; not vectorised, as several may have the same one.
+  void put(int count, int levels) {
     static_assert(kCopies == 4);
     const int row = copies > 1 ? 2 * levels : 0;
     int32_t *b0 = bins.data(), *b1 = b0 + row, *b2 = b1 + row, *b3 = b2 + row;

@@ -105,7 +105,7 @@ struct Market : Book, MarketNumbers {
     if (shift != 0) Book::shift(shift);
   }
   void look(const Seen& seen) {
-    if (has_added_agents(launch)) view = view_of_all(seen);
+    if (has_added_agents(launch)) look_for_all(seen);
   }
   void replace_quotes(const Quote* fresh) {
     for (int k = 0; k < slots; ++k) quotes[k] = kLevers ? quote_under_levers(p, fresh[k], last_tick + origin) : fresh[k];
@@ -199,9 +199,10 @@ struct Market : Book, MarketNumbers {
 
   // Agents that users have added -------------------------------------------------------------------------------------
 
-  KS_APART AgentView view_of_all(const Seen& seen) const {
-    AgentView view = view_of(p, *this, agents_middle(p, seen.mid2, fundamental, origin, coin()), seen.mid2, seen.ret, regime,
-                             (int32_t)t);
+  KS_APART void look_for_all(const Seen& seen) {
+    view = view_of(p, *this, agents_middle(p, seen.mid2, fundamental, origin, coin()), seen.mid2, seen.ret, regime,
+                   (int32_t)t);
+    if (!some_see_book(launch)) return;
     const BestPrices best = best_prices();
     if (best.bid >= 0) view.best_bid = best.bid + origin, view.best_bid_qty = bid[best.bid];
     if (best.ask != kNoTick) view.best_ask = best.ask + origin, view.best_ask_qty = ask[best.ask];
@@ -209,19 +210,17 @@ struct Market : Book, MarketNumbers {
       if (best.bid >= 0 && bid_at(quotes[k]) == best.bid) view.best_bid_qty += quotes[k].bid_qty;
       if (best.ask != kNoTick && ask_at(quotes[k]) == best.ask) view.best_ask_qty += quotes[k].ask_qty;
     }
-    return view;
   }
 
   // Collect their orders, and widen the range to hold them.
   KS_APART void submit_added(int32_t& near_low, int32_t& near_high, int32_t& low, int32_t& high) {
     AddedOrders& added = scratch.added;
-    const int size = levels;
-    const int32_t from = origin;
     if constexpr (kLevers) {
       const Pricing by = pricing;
-      added.submit(launch, m, p, key, t, view, [&](const AgentOrder& order) { return limit_tick_of(order, by, from); });
+      const int32_t from = origin;
+      added.submit(launch, m, p, key, t, view, origin, [&](const AgentOrder& order) { return limit_tick_of(order, by, from); });
     } else {
-      added.submit(launch, m, p, key, t, view, [&](const AgentOrder& order) { return limit_tick_of(order, size, from); });
+      added.submit(launch, m, p, key, t, view, origin, nullptr);
     }
     near_low = std::min(near_low, added.low), near_high = std::max(near_high, added.high);
     low = std::min(low, near_low), high = std::max(high, near_high);

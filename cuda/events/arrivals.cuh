@@ -36,10 +36,11 @@ struct ArrivalBlock {
 
   KS_ON_LANE Arrival at(int i) const { return i == 0 ? arrivals[0] : arrivals[1]; }  // in registers
 
-  // Those of `count` events from g on; a block begins at an even event, or has one event only. `first_added`: the index of the
-  // first agent that users have added, if there are any.
+  // Those of `count` events from g on; a block begins at an even event, or has one event only. `first`: the index of the first
+  // agent that users have added, with kAdded.
+  template <bool kAdded>
   KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count,
-                       bool, int32_t first_added) {
+                       int32_t first) {
     const uint64_t pair = random_word(key, g >> 1, kWhoWord);
 #pragma unroll
     for (int i = 0; i < kEventBlock; ++i) {

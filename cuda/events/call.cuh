@@ -129,32 +129,13 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
 
   // The orders of agents that users have added, at `count` events from e on. Others' have no quantity there.
   KS_APART bool take_added(const ArrivalBlock& arrivals, uint32_t e, int count, int32_t mid) {
-    AgentView view = this->view_at(e, mid, book, last_tick);
-#if defined(KS_AGENTS) || defined(__CUDACC__) || defined(__CUDACC_RTC__)
+    LiveAgents agents(launch, this->m, p, this->view_at(e, mid, book, last_tick));
     for (int i = 0; i < count; ++i) {
       const Comer who = arrivals.comer(i);
       if (who.place < 0) continue;
-      view.t = (int32_t)(e + i);
-      if (!wait_added(play_agent(launch, this->m, p, who.place, view, who.word))) return false;
+      agents.view.t = (int32_t)(e + i);
+      if (!wait_added(agents.play(who.place, who.word))) return false;
     }
-#else  // what they see does not depend on the orders of each other: those of a class decide together
-    for (int32_t number = 0; number < launch.agent_classes; ++number) {
-      const AgentClass& kind = launch.agents[number];
-      uint64_t words[kEventBlock];
-      int32_t agents[kEventBlock], times[kEventBlock], numbers[4][kEventBlock];
-      int come = 0;
-      for (int i = 0; i < count; ++i) {
-        const Comer who = arrivals.comer(i);
-        words[come] = who.word, agents[come] = who.place - kind.first, times[come] = (int32_t)(e + i);
-        come += (uint32_t)agents[come] < (uint32_t)kind.speaking;
-      }
-      const AgentBatch batch = {&view, agent_numbers(launch, this->m, number), words, agents, times,
-                                first_agent(launch, p, number), 0, come, {numbers[0], numbers[1], numbers[2], numbers[3]}};
-      reinterpret_cast<PlayAgents>(kind.play)(&batch);
-      for (int i = 0; i < come; ++i)
-        if (!wait_added({numbers[0][i], numbers[1][i], numbers[2][i], numbers[3][i]})) return false;
-    }
-#endif
     return true;
   }
   KS_ON_LANE bool wait_added(const AgentOrder& order) {

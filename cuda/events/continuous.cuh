@@ -110,15 +110,17 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));
     Touch touch = {book, last_tick, 0, 0};
     ArrivalBlock arrivals;
-    const int32_t first_added = kAdded ? first_added_agent(launch, p) : 0;
+    if constexpr (kAdded) {
+      LiveAgents agents(launch, this->m, p, this->view_at(g, mid2_of(touch), touch.book, touch.last_tick));
+      return take_events_of_all<kPlain>(until, touch, pricing, value2, agents);
+    }
     for (uint32_t e = (uint32_t)g; e != until;) {
       const int count = ArrivalBlock::block(e, until - e);
-      arrivals.draw(p, now, ret, key, e, count, kAdded, first_added);
+      arrivals.draw(p, now, ret, key, e, count, false, 0);
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
       const auto take = [&](int i) {
         Arrival a = arrivals.at(i);
         const int32_t mid = mid2_of(touch);
-        if (kAdded && arrivals.comer(i).place >= 0) return take_added<kPlain>(touch, pricing, arrivals.comer(i), mid, e + i);
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         return take_order<kPlain>(touch, pricing, a, mid, a.sells);
       };
@@ -135,15 +137,51 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       for (int i = 0; i < count; ++i) {
         Arrival a = arrivals.at(i);
         const int32_t mid = mid2_of(touch);
-        if (kAdded && arrivals.comer(i).place >= 0) {
-          if (!take_added<kPlain>(touch, pricing, arrivals.comer(i), mid, e + i)) return false;
-          continue;
-        }
         if (has_value) turn_to_value(a, now.taker_offset, value2, mid);
         if (!(a.sells ? take_order<kPlain>(touch, pricing, a, mid, 1) : take_order<kPlain>(touch, pricing, a, mid, 0)))
           return false;
       }
 #endif
+      e += count;
+    }
+    put_back(touch);
+    return true;
+  }
+
+  // The same where users have added agents.
+  template <bool kPlain>
+  KS_AT_ONCE bool take_events_of_all(uint32_t until, Touch& touch, const Pricing& pricing, int32_t value2, LiveAgents& agents) {
+    const int32_t first_added = first_added_agent(launch, p);
+    ArrivalBlock arrivals;
+    for (uint32_t e = (uint32_t)g; e != until;) {
+      const int count = ArrivalBlock::block(e, until - e);
+      arrivals.draw(p, now, ret, key, e, count, true, first_added);
+#pragma unroll 1
+      for (int i = 0; i < count; ++i) {
+        const Comer who = arrivals.comer(i);
+        const int32_t mid = mid2_of(touch);
+        int32_t tick, quantity, side, marketable;
+        if (who.place >= 0) {
+          const Middle around = kPlain ? middle_of(mid, pricing.even, pricing.coin)
+                                       : agents_middle(p, mid, fundamental, origin, pricing.coin);
+          this->look_again(agents.view, e + i, mid, around, touch.book, touch.last_tick, agents.sees_book);
+          const AgentOrder order = agents.play(who.place, who.word);
+          quantity = quantity_of(order), side = sells(order), marketable = order.marketable;
+          tick = kPlain ? ks::tick_of(order, levels, origin) : ks::tick_of(order, pricing, origin);
+        } else {
+          Arrival a = arrivals.at(i);
+          if (p.num_fundamental > 0) turn_to_value(a, now.taker_offset, value2, mid);
+          quantity = a.quantity, side = a.sells, marketable = a.marketable;
+          tick = order_tick<kPlain>(pricing, mid, a.offset, side, marketable);
+        }
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+        if (!take_at<kPlain>(touch, tick, quantity, marketable, side)) return false;
+#else
+        if (!(side ? take_at<kPlain>(touch, tick, quantity, marketable, 1)
+                   : take_at<kPlain>(touch, tick, quantity, marketable, 0)))
+          return false;
+#endif
+      }
       e += count;
     }
     put_back(touch);
@@ -160,17 +198,6 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   template <bool kPlain>
   KS_AT_ONCE bool take_order(Touch& touch, const Pricing& pricing, const Arrival& a, int32_t mid, int32_t side) {
     return take_at<kPlain>(touch, order_tick<kPlain>(pricing, mid, a.offset, side, a.marketable), a.quantity, a.marketable, side);
-  }
-
-  // The same of the agent that comes at an event, and that users have added.
-  template <bool kPlain>
-  KS_AT_ONCE bool take_added(Touch& touch, const Pricing& pricing, const Comer& who, int32_t mid, uint32_t event) {
-    const AgentView view = this->view_at(event, mid, touch.book, touch.last_tick);
-    const AgentOrder order = play_agent(launch, this->m, p, who.place, view, who.word);
-    const int32_t quantity = quantity_of(order);
-    if (quantity == 0) return true;
-    const int32_t tick = kPlain ? ks::tick_of(order, levels, origin) : ks::tick_of(order, pricing, origin);
-    return take_at<kPlain>(touch, tick, quantity, order.marketable, sells(order));
   }
 
   template <bool kPlain>

@@ -134,15 +134,20 @@ struct EventMarket : MarketNumbers {
 
   // What agents see that users have added. `touched` and `last`: the book's best prices and the last tick as they are now.
   KS_ON_LANE AgentView view_at(uint64_t event, int32_t mid, const EventBook<Width>& touched, int32_t last) const {
-    MarketNumbers numbers = *this;
-    numbers.last_tick = last;
     const Middle around = agents_middle(p, mid, fundamental, origin, pricing.coin);
-    AgentView view = view_of(now, numbers, around, mid, ret, regime, (int32_t)event);
-    if (!some_see_book()) return view;
-    const Resting bid = best_resting(touched, 0), ask = best_resting(touched, 1);
-    if (bid.tick >= 0) view.best_bid = bid.tick + origin, view.best_bid_qty = bid.units;
-    if (ask.tick >= 0) view.best_ask = ask.tick + origin, view.best_ask_qty = ask.units;
+    AgentView view = view_of(now, *this, around, mid, ret, regime, 0);
+    look_again(view, event, mid, around, touched, last, some_see_book(launch));
     return view;
+  }
+  // What an order before it may have changed.
+  KS_ON_LANE void look_again(AgentView& view, uint64_t event, int32_t mid, const Middle& around, const EventBook<Width>& touched,
+                             int32_t last, bool sees_book) const {
+    view.mid2 = mid + 2 * origin, view.last_price = last + origin, view.t = (int32_t)event;
+    view.around = around;
+    if (!sees_book) return;
+    const Resting bid = best_resting(touched, 0), ask = best_resting(touched, 1);
+    view.best_bid = bid.tick >= 0 ? bid.tick + origin : -kNoPrice, view.best_bid_qty = bid.units;
+    view.best_ask = ask.tick >= 0 ? ask.tick + origin : kNoPrice, view.best_ask_qty = ask.units;
   }
   struct Resting {
     int32_t tick, units;  // -1 and 0 of an empty side

@@ -55,7 +55,13 @@ struct AgentDraw {
     return (int32_t)(scaled(high_half(word(number)) >> 16, 2 * (uint32_t)spread + 1) - (uint32_t)spread);
   }
   // (u * n) >> 16 of a u of 16 bits, in 32 bits: a core takes more of these at a time.
-  static KS_RULE uint32_t scaled(uint32_t u, uint32_t n) { return u * (n >> 16) + ((u * (n & 0xffffu)) >> 16); }
+  static KS_RULE uint32_t scaled(uint32_t u, uint32_t n) {
+#ifdef __CUDA_ARCH__
+    return (uint32_t)(((uint64_t)u * n) >> 16);
+#else
+    return u * (n >> 16) + ((u * (n & 0xffffu)) >> 16);
+#endif
+  }
 };
 
 // What an agent returns: an absolute price; side above 0 buys, below 0 sells, 0 is no order, nor is a quantity of 0 or less.
@@ -120,46 +126,94 @@ struct AgentOrders {
   int32_t *side, *tick, *quantity, *marketable;
 };
 
-// What the C++ engine calls of a class: some decisions, and the memory of a new episode. Agents come in a row from `begin` on;
-// or at events, `agents[i]` at event `times[i]`, one after another.
+// What orders of a call auction come to: the ticks between which those lie that are not marketable; all units and those that are
+// sold, of all orders and of marketable ones.
+struct AgentSums {
+  int32_t low, high, units, sold, units_far, sold_far;
+};
+
+// Where an order that is not marketable goes, and how many units; sells are `levels` behind buys. Nothing goes to `at` of others.
+// Without branches, so that a core takes several orders at a time. One that does not count has no units.
+struct PlacedOrder {
+  int32_t at, units;
+};
+KS_RULE PlacedOrder add_order(AgentSums& sums, const AgentOrder& order, int32_t limit_tick, int32_t levels, bool counts) {
+  const int32_t units = quantity_of(order) & -(int32_t)counts, sells_it = -sells(order), sold = units & sells_it;
+  const int32_t waits = -(int32_t)(order.marketable == 0), limit = units & waits;
+  const int32_t none = (limit - 1) >> 31;  // all bits where nothing goes to the tick
+  sums.units += units, sums.sold += sold;
+  sums.units_far += units & ~waits, sums.sold_far += sold & ~waits;
+  sums.low = min_of(sums.low, (limit_tick & ~none) | (levels & none)), sums.high = max_of(sums.high, limit_tick & ~none);
+  return {limit_tick + (levels & sells_it), limit};
+}
+
+// A grid without levers on which orders of a call auction are placed at once.
+struct AgentGrid {
+  int32_t levels, origin;
+  AgentSums sums;
+};
+
+// Decisions of agents in a row, from `begin` on. All rows have room for a multiple of kPadding.
+constexpr int32_t kPadding = 16;
 struct AgentBatch {
   const AgentView* market;
   AgentNumbers numbers;
   const uint64_t* words;   // word 0 of each agent, [count]
-  const int32_t *agents, *times;  // [count] or null
   int32_t first;           // index of the class's first agent
   int32_t begin, count;
   AgentOrders orders;      // [count]
+  AgentGrid* grid;         // null, or orders become PlacedOrders: at in `tick`, units in `quantity`
 };
-using PlayAgents = void (*)(const AgentBatch*);
-using OpenAgents = void (*)(const AgentView*, const AgentNumbers*);
 
-// What follows from the text of a class: `Trader` has decide() and begin() for one agent.
+// What the C++ engine calls of a class: decisions of some agents, and of one at an event; the memory of a new episode.
+struct AgentFunctions {
+  void (*play)(const AgentBatch&);
+  AgentOrder (*decide)(const AgentView&, const AgentNumbers&, uint64_t word, int32_t first, int32_t agent);
+  void (*open)(const AgentView&, const AgentNumbers&);
+  int32_t sees_book;       // whether it looks at best prices or their quantities
+};
+
+// What follows from the text of a class, a `Trader`. Locals, as the compiler must assume that what is written aliases all else.
 template <typename Trader>
 KS_RULE void play_agents(const AgentBatch& batch) {
-  AgentView market = *batch.market;  // locals, as the compiler must assume that what is written aliases them
+  const AgentView market = *batch.market;
   const AgentNumbers numbers = batch.numbers;
   const AgentOrders to = batch.orders;
   const uint64_t* const words = batch.words;
   const int32_t first = batch.first, begin = batch.begin, count = batch.count;
-  if (batch.agents) {
-    for (int32_t i = 0; i < count; ++i) {
-      market.t = batch.times[i];
-      const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, batch.agents[i]);
-      to.side[i] = order.side, to.tick[i] = order.tick;
-      to.quantity[i] = order.quantity, to.marketable[i] = order.marketable;
+  // Without remainders that are no multiple, where an agent that there is not is like any other.
+  const bool alike = !Trader::kRemembers && numbers.parameter_stride == 0;
+  const int32_t padded = alike ? (count + kPadding - 1) & -kPadding : count;
+  if (batch.grid) {
+    const int32_t levels = batch.grid->levels, origin = batch.grid->origin;
+    AgentSums sums = batch.grid->sums;
+    for (int32_t i = 0; i < padded; ++i) {
+      const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, begin + i);
+      const PlacedOrder placed = add_order(sums, order, limit_tick_of(order, levels, origin), levels, i < count);
+      to.tick[i] = placed.at, to.quantity[i] = placed.units;
     }
+    batch.grid->sums = sums;
     return;
   }
-  for (int32_t i = 0; i < count; ++i) {
+  for (int32_t i = 0; i < padded; ++i) {
     const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, begin + i);
     to.side[i] = order.side, to.tick[i] = order.tick;
     to.quantity[i] = order.quantity, to.marketable[i] = order.marketable;
   }
 }
 template <typename Trader>
+KS_RULE AgentOrder decide_at_event(const AgentView& market, const AgentNumbers& numbers, uint64_t word, int32_t first,
+                                   int32_t agent) {
+  return Trader::decide(market, {word}, first, numbers, agent);
+}
+template <typename Trader>
 KS_RULE void open_agents(const AgentView& market, const AgentNumbers& numbers) {
   for (int32_t agent = 0; agent < numbers.agents; ++agent) Trader::begin(market, numbers, agent);
 }
+#if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+template <typename Trader>
+inline constexpr AgentFunctions kFunctionsOf = {play_agents<Trader>, decide_at_event<Trader>, open_agents<Trader>,
+                                                Trader::kSeesBook};
+#endif
 
 }  // namespace ks

@@ -161,8 +161,7 @@ struct RegimeParams {
 
 // A class of agents that a user has written (model/agents.h), alike in all markets but for its parameters.
 struct AgentClass {
-  int64_t play;                    // PlayAgents and OpenAgents of the C++ engine
-  int64_t open;
+  int64_t functions;               // AgentFunctions of the C++ engine
   int32_t first;                   // its first agent, counted from the first that users have added
   int32_t agents;                  // silent ones too
   int32_t speaking;                // all but the last, which slots replace

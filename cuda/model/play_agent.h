@@ -14,8 +14,8 @@ KS_RULE bool has_added_agents(const Launch&) { return true; }
 
 // Whether some class looks at best prices or their quantities.
 template <int kNumber = 0>
-KS_RULE constexpr bool some_see_book() {
-  if constexpr (kNumber < kTraders) return Trader<kNumber>::kSeesBook || some_see_book<kNumber + 1>();
+KS_RULE constexpr bool some_see_book(const Launch& launch) {
+  if constexpr (kNumber < kTraders) return Trader<kNumber>::kSeesBook || some_see_book<kNumber + 1>(launch);
   else return false;
 }
 
@@ -36,7 +36,7 @@ KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view)
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
 constexpr bool kMayHaveAgents = false;
-KS_RULE constexpr bool some_see_book() { return false; }
+KS_RULE constexpr bool some_see_book(const Launch&) { return false; }
 KS_RULE bool has_added_agents(const Launch&) { return false; }
 KS_RULE AgentOrder decide(const Launch&, int64_t, const MarketParams&, int32_t, int32_t, const AgentView&, uint64_t) {
   return no_order();
@@ -46,35 +46,63 @@ KS_RULE void open_memory(const Launch&, int64_t, const AgentView&) {}
 #else
 
 constexpr bool kMayHaveAgents = true;
-KS_RULE constexpr bool some_see_book() { return true; }
 KS_RULE bool has_added_agents(const Launch& launch) { return __builtin_expect(launch.agent_classes > 0, 0); }
-KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t number, int32_t agent,
-                          const AgentView& view, uint64_t word) {
-  AgentOrder order;
-  const AgentBatch batch = {&view, agent_numbers(launch, m, number), &word, &agent, &view.t, first_agent(launch, p, number), 0, 1,
-                            {&order.side, &order.tick, &order.quantity, &order.marketable}};
-  reinterpret_cast<PlayAgents>(launch.agents[number].play)(&batch);
-  return order;
+inline const AgentFunctions& functions_of(const AgentClass& kind) {
+  return *reinterpret_cast<const AgentFunctions*>(kind.functions);
 }
-KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view) {
-  for (int32_t number = 0; number < launch.agent_classes; ++number) {
-    const AgentNumbers numbers = agent_numbers(launch, m, number);
-    reinterpret_cast<OpenAgents>(launch.agents[number].open)(&view, &numbers);
-  }
+inline bool some_see_book(const Launch& launch) {
+  bool some = false;
+  for (int32_t number = 0; number < launch.agent_classes; ++number) some |= functions_of(launch.agents[number]).sees_book != 0;
+  return some;
+}
+inline void open_memory(const Launch& launch, int64_t m, const AgentView& view) {
+  for (int32_t number = 0; number < launch.agent_classes; ++number)
+    functions_of(launch.agents[number]).open(view, agent_numbers(launch, m, number));
 }
 
 #endif
 
-// The order of the agent at `place` among all that are added, at an event; silent ones have none.
-KS_RULE AgentOrder play_agent(const Launch& launch, int64_t m, const MarketParams& p, int32_t place, const AgentView& view,
-                              uint64_t word) {
-  for (int32_t number = 0; number < launch.agent_classes; ++number) {
-    const int32_t agent = place - launch.agents[number].first;
-    if ((uint32_t)agent < (uint32_t)launch.agents[number].speaking)
-      return decide(launch, m, p, number, agent, view, word);
+// Agents that decide one at a time, at events. `view` is what they see; who calls them keeps it up to date.
+struct LiveAgents {
+  AgentView view;
+  const Launch& launch;
+  const int64_t m;
+  const MarketParams& p;
+  const bool sees_book;
+#if defined(KS_AGENTS) || defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+  KS_RULE LiveAgents(const Launch& launch, int64_t m, const MarketParams& p, const AgentView& view)
+      : view(view), launch(launch), m(m), p(p), sees_book(some_see_book(launch)) {}
+
+  // The order of the agent at `place` among all that are added; silent ones have none.
+  KS_RULE AgentOrder play(int32_t place, uint64_t word) const {
+    for (int32_t number = 0; number < launch.agent_classes; ++number) {
+      const int32_t agent = place - launch.agents[number].first;
+      if ((uint32_t)agent < (uint32_t)launch.agents[number].speaking)
+        return decide(launch, m, p, number, agent, view, word);
+    }
+    return no_order();
   }
-  return no_order();
-}
+#else
+  AgentNumbers numbers[kMostAgentClasses];
+  int32_t first_added;
+
+  LiveAgents(const Launch& launch, int64_t m, const MarketParams& p, const AgentView& seen)
+      : view(seen), launch(launch), m(m), p(p), sees_book(some_see_book(launch)), first_added(first_added_agent(launch, p)) {
+    for (int32_t number = 0; number < launch.agent_classes; ++number) numbers[number] = agent_numbers(launch, m, number);
+  }
+
+  AgentOrder play(int32_t place, uint64_t word) const {
+    for (int32_t number = 0; number < launch.agent_classes; ++number) {
+      const AgentClass& kind = launch.agents[number];
+      const int32_t agent = place - kind.first;
+      if ((uint32_t)agent < (uint32_t)kind.speaking)
+        return functions_of(kind).decide(view, numbers[number], word, first_added + kind.first, agent);
+    }
+    return no_order();
+  }
+#endif
+};
 
 // Episodes -------------------------------------------------------------------------------------------------------------
 

@@ -88,7 +88,9 @@ __device__ __forceinline__ int32_t add_order(const Market& market, const AgentOr
   const uint32_t on_grid = shared_address(market.sell + tick) + (buys ? 4 * market.grid : 0) + place.rows;
   const uint32_t at = marketable ? market.marketable_address(buys) : on_grid;  // selects, so that lanes do not diverge
   if (quantity > 0) add_at(at, quantity);
-  return marketable || quantity == 0 ? 0 : buys ? tick - place.top : place.base - tick;
+  const int32_t mirror = order.side >> 31;  // -1 of sells, below which ticks count downwards
+  const int32_t edge = place.top ^ ((place.top ^ ~place.base) & mirror);
+  return ((tick ^ mirror) - edge) & (marketable || quantity == 0 ? 0 : -1);
 }
 
 // Every agent's order, where each comes once: a lane has every 32nd of a class. Returns the most that add_order does of this

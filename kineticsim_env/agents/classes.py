@@ -72,6 +72,8 @@ class AgentClass:
             raise TypeError(f"cxx: got {show(cxx)}, allowed is the text of a function's body in C++, or None")
         self.cxx = cxx
         self.program: Program = read(function, vocabulary(self.parameters, self.memory, self.informed))
+        if not self.name.isidentifier():
+            raise ValueError(f"agent: got a function called {show(self.name)}, allowed is a plain name")
 
     def _start(self, name: str, value: Any) -> int | str:
         if isinstance(value, str):

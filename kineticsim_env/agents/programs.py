@@ -72,12 +72,9 @@ def text_of_all(kinds: Sequence[AgentClass]) -> str:
 
 
 def library_text(kinds: Sequence[AgentClass]) -> str:
-    """Return the source of a library for the C++ engine, which has `ks_play_N` and `ks_open_N` of every class."""
+    """Return the source of a library for the C++ engine: `ks_functions_N` are the `AgentFunctions` of every class."""
     functions = "".join(
-        f'extern "C" void ks_play_{number}(const ks::AgentBatch* batch) {{\n'
-        f"  ks::play_agents<ks::Trader<{number}>>(*batch);\n}}\n"
-        f'extern "C" void ks_open_{number}(const ks::AgentView* market, const ks::AgentNumbers* numbers) {{\n'
-        f"  ks::open_agents<ks::Trader<{number}>>(*market, *numbers);\n}}\n"
+        f'extern "C" const ks::AgentFunctions ks_functions_{number} = ks::kFunctionsOf<ks::Trader<{number}>>;\n'
         for number in range(len(kinds))
     )
     return f'#include <cstdint>\n#include "model/agents.h"\n{text_of_all(kinds)}{functions}'

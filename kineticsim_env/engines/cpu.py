@@ -37,8 +37,8 @@ class CpuEngine(NativeEngine):
         """See `Engine.set_agents`; compiles classes that this process has not seen."""
         found = agent_library.functions([group.kind for group in groups])
         super().set_agents(groups)
-        for number, (play, opens) in enumerate(found):
-            self._struct.agents[number].play, self._struct.agents[number].open = play, opens
+        for number, address in enumerate(found):
+            self._struct.agents[number].functions = address
 
     def _plan(self, rows: Mapping[str, np.ndarray]) -> bool:
         """See `NativeEngine._plan`."""

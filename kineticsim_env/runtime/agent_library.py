@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from kineticsim_env.agents.classes import AgentClass
 from kineticsim_env.agents.programs import AFTER, library_text, text_of
@@ -20,7 +19,7 @@ from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, cxx
 from kineticsim_env.runtime.cache import notice, obtain
 
-_found: dict[str, tuple[int, int]] = {}  # addresses of ks_play_N and ks_open_N, by the class's text
+_found: dict[str, int] = {}  # addresses of ks_functions_N, by the class's text
 _libraries: list[ctypes.CDLL] = []  # which stay open
 _locks = {"building": threading.RLock()}
 
@@ -28,8 +27,8 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=lambda: _locks.update(building=threading.RLock()))
 
 
-def functions(kinds: Sequence[AgentClass]) -> list[tuple[int, int]]:
-    """Return what the C++ engine calls of each class: addresses of decisions, and of the memory of a new episode.
+def functions(kinds: Sequence[AgentClass]) -> list[int]:
+    """Return the address of each class's `AgentFunctions`, which the C++ engine calls.
 
     Raises:
         EngineUnavailable: If there is no compiler.
@@ -50,12 +49,7 @@ def compile_classes(kinds: Iterable[AgentClass]) -> None:
         library = _load(list(missing.values()))
         _libraries.append(library)
         for number, text in enumerate(missing):
-            play, opens = (getattr(library, f"ks_{what}_{number}") for what in ("play", "open"))
-            _found[text] = (_address(play), _address(opens))
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+            _found[text] = ctypes.addressof(ctypes.c_byte.in_dll(library, f"ks_functions_{number}"))
 
 
 def _load(kinds: Sequence[AgentClass]) -> ctypes.CDLL:

@@ -106,7 +106,7 @@ def check_agents(saved: Any, present: Mapping[str, Any]) -> None:
     """
     try:
         theirs = _memory_words(read_about(saved))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return
     ours = _memory_words(present)
     if sum(theirs.values()) != sum(ours.values()):
@@ -122,7 +122,7 @@ def check_agents(saved: Any, present: Mapping[str, Any]) -> None:
 def _memory_words(about: Mapping[str, Any]) -> dict[str, int]:
     """Return how many words the agents of each class that users have written remember."""
     agents = about["market"].get("agents", {})
-    return {name: made["count"] * len(made["memory"]) for name, made in agents.items()}
+    return {name: int(made["count"]) * len(made["memory"]) for name, made in agents.items()}
 
 
 def check_about(saved: Mapping[str, Any], present: Mapping[str, Any], strict: bool) -> list[str]:
