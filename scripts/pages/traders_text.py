@@ -138,8 +138,8 @@ of continuous trading varied by half, shares by 0.1.
 {tables["cost"]}
 
 In an auction to which each agent comes, the C++ engine lets several agents of a class decide at once, unless they have
-memory or parameters. In continuous trading each order waits for the one before it. On a GPU:
-[performance](performance.md).
+memory or parameters. In continuous trading each order waits for the one before it. On a GPU: `--engine cuda --markets
+8192`.
 
 The command that wrote this page: `{setting["command"]}`. `tests/test_traders_examples.py` runs all of it in small.
 """
