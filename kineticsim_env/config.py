@@ -205,6 +205,11 @@ class MarketConfig:
         return sum(made.count for made in self.agents.values())
 
     @property
+    def added_quantity(self) -> int:
+        """How many units they order at most, if each of them comes once."""
+        return sum(made.count * kind.largest_order for kind, made in self.agents.items())
+
+    @property
     def uses_clock(self) -> bool:
         """Whether agents are drawn by a clock of events."""
         return self.arrivals == "clock"

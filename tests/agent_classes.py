@@ -18,7 +18,7 @@ def trend_follower(market, own, draw):
     return ks.order(side, market.near_mid(side), 1 + draw.below(own.max_qty), marketable=draw.chance(0.1))
 
 
-@ks.agent()
+@ks.agent(largest_order=4)
 def copied_noise(market, own, draw):
     """The built-in class, without memory or parameters."""
     side = 1 if draw.coin() else -1
@@ -27,7 +27,7 @@ def copied_noise(market, own, draw):
     return ks.order(side, price, quantity, marketable=draw.chance(market.market_order_prob))
 
 
-@ks.agent(depth=0)
+@ks.agent(depth=0, largest_order=3)
 def at_the_best(market, own, draw):
     """Joins the larger of the best queues, where there are some."""
     if market.best_bid_qty == 0 and market.best_ask_qty == 0:

@@ -72,12 +72,12 @@ def test_random_plays_on_the_clock(seed, mechanism):
     config = make_config(seed, levels, agents, options, markets, bool(rng.random() < 0.5))
     if rng.random() < 0.6:
         config = under_levers(config, seed)
-    fields = {"interval": int(rng.choice([1, 2, 5, 17, 70])), "beat": int(rng.choice([1, 2, 7, 40]))}
+    fields: dict[str, Any] = {"interval": int(rng.choice([1, 2, 5, 17, 70])), "beat": int(rng.choice([1, 2, 7, 40]))}
     if mechanism == "continuous":
         fields |= {"quote_latency": int(rng.choice([0, 1, 5])), "tie": "lowest", "residue": "rest"}
     config = with_agents(config.replace(arrivals="clock", mechanism=mechanism, **fields), seed, markets)
     slots = fitting_slots(config, markets, [None, "noise", None][: int(rng.integers(0, 4))])
-    moves = [("run", int(rng.integers(1, 7))), ("run", 3)]
+    moves: list[tuple] = [("run", int(rng.integers(1, 7))), ("run", 3)]
     moves += [("step", 3, "near", 5), ("rollout", 2, 2, "wide", 7)] if slots else []
     moves += [("reset", "many seeds", True, 5), ("run", 3), ("reload",), ("run", 2)]
     play_together(Play(config, markets, with_slots_of_them(config, slots, seed), seed, tuple(moves)), BOTH)

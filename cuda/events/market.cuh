@@ -67,8 +67,7 @@ struct EventMarket : MarketNumbers {
 
   // What follows from the state.
   KS_ON_LANE void prepare() {
-    const int64_t largest = p.regimes > 0 || has_added_agents(launch) ? 65535 : p.max_order_qty;
-    growth = (int64_t)p.interval * largest;
+    growth = (int64_t)p.interval * largest_order(launch, p);
     now = parameters_in_force(p, launch.regimes, regime);
     g = (uint32_t)t * (uint32_t)p.interval;  // below 2^32, whatever t was made: nothing that counts events wraps then
     beat = (int64_t)((g + p.beat - 1) / (uint32_t)p.beat);

@@ -73,8 +73,6 @@ KS_RULE AgentOrder order_of(int32_t side, int32_t tick, int32_t quantity, int32_
 }
 KS_RULE AgentOrder no_order() { return {0, 0, 0, 0}; }
 
-constexpr int32_t kMostAgentQty = 65535;
-
 KS_RULE int32_t quantity_of(const AgentOrder& order) {
   return clamp_to(order.quantity, 0, kMostAgentQty) & -(int32_t)(order.side != 0);
 }

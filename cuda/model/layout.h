@@ -35,7 +35,8 @@ constexpr int kNoPrice = 2147483647;  // of a side of the book where nothing res
 constexpr int kMarketInfos = 6;       // of enum MarketInfo,
 constexpr int kSlotInfos = 9;         // of enum SlotInfo
 constexpr int kTaskValues = 11;       // of enum TaskValue
-constexpr int kMostAgentClasses = 8;  // that users have written, of a market
+constexpr int kMostAgentClasses = 8;  // that users have written, of a market,
+constexpr int kMostAgentQty = 65535;  // and units of an order of theirs
 
 // The CUDA kernel's shared memory, which its launcher needs too, in ints.
 constexpr int kMarketsPerBlock = 4;   // at most, one warp each
@@ -225,6 +226,7 @@ struct Launch {
   // Classes of agents that users have written.
   int32_t agent_classes;           // how many
   int32_t added_agents;            // of all these classes; their indices follow those of built-in agents
+  int32_t largest_added_order;     // units, of any of these classes
   int32_t agent_parameters_stride; // rows from one market's parameters to the next: 0 or 1
   int32_t parameter_words;         // P
   int32_t memory_words;            // Q

@@ -74,6 +74,13 @@ KS_RULE RegimeParams parameters_in_force(const MarketParams& row, const RegimePa
   return row.regimes > 0 ? parameters_in_regime(row, regimes, number) : own_parameters(row);
 }
 
+// The most units of any agent's order, in any regime; `row` is as no regime has changed it.
+KS_RULE int32_t largest_order(const Launch& launch, const MarketParams& row) {
+  int32_t largest = max_of(row.max_order_qty, launch.largest_added_order);
+  for (int32_t i = 0; i < row.regimes; ++i) largest = max_of(largest, launch.regimes[i].max_order_qty);
+  return largest;
+}
+
 // Put one of the regimes in force: `p` was a copy of the market's row, perhaps under another regime.
 KS_RULE void enter_regime(const RegimeParams* regimes, int32_t number, const MarketParams& row, MarketParams& p) {
   const RegimeParams now = parameters_in_regime(row, regimes, number);

@@ -366,7 +366,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // The most that an interval adds to a side, its standing and its fresh quotes included.
   __device__ __forceinline__ int32_t growth() const {
-    const int64_t largest = kAddedClasses > 0 || (kLevers && p.regimes > 0) ? 65535 : p.max_order_qty;
+    const int64_t largest = kLevers && p.regimes > 0 ? 65535 : max_of(p.max_order_qty, launch.largest_added_order);
     const int64_t sum = p.interval * largest + (int64_t)2 * launch.slots * kMaxQuoteQty;
     return sum < 0x7fffffff ? (int32_t)sum : 0x7fffffff;
   }

@@ -131,7 +131,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
 
   // The most that an auction adds to a side. A loaded state's standing quotes may be above the cap.
   __device__ __forceinline__ int32_t growth() const {
-    const int32_t added = kAddedClasses > 0 ? launch.added_agents * kMostAgentQty : 0;
+    const int32_t added = kAddedClasses > 0 ? launch.added_agents * launch.largest_added_order : 0;
     return num_agent_indices(p) * p.max_order_qty + added + launch.slots * kMaxQuoteQty;
   }
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from kineticsim_env.agents.language import Program, read
 from kineticsim_env.agents.mixes import Fixed, Mix, mix, whole32
-from kineticsim_env.agents.vocabulary import INFORMED, OWNED, STARTS, vocabulary
+from kineticsim_env.agents.vocabulary import INFORMED, MOST_UNITS, OWNED, STARTS, vocabulary
 from kineticsim_env.runtime.values import check_choice, check_flag, show
 
 ROLES = ("trader", "maker", "executor", "momentum", "noise", "fundamental")  # a learner's, as in tasks/base.py
@@ -40,6 +40,7 @@ class AgentClass:
         parameters: Defaults by name, int32.
         memory: What each word begins an episode with: a number, or a name of what is seen.
         informed: Whether it sees the fundamental price and the regime.
+        largest_order: Units that orders are cut to.
         role: Of a learner that takes the place of such an agent.
         program: The function as C++ and as itself on numbers that wrap.
         cxx: The body in C++ that engines play instead of the program's; None without one.
@@ -52,6 +53,7 @@ class AgentClass:
         memory: Mapping[str, Any],
         *,
         informed: bool,
+        largest_order: int,
         role: str,
         cxx: str | None,
     ) -> None:
@@ -59,6 +61,9 @@ class AgentClass:
         self.name, self.module = getattr(function, "__name__", show(function)), getattr(function, "__module__", "?")
         self.__doc__ = function.__doc__
         self.informed = check_flag("informed", informed)
+        self.largest_order = whole32("largest_order", largest_order)
+        if not 1 <= self.largest_order <= MOST_UNITS:
+            raise ValueError(f"largest_order: got {show(largest_order)}, allowed is 1 to {MOST_UNITS}")
         check_choice("role", role, ROLES)
         self.role = role
         self.parameters = Fixed({name: whole32(f"{self.name}.{name}", value) for name, value in parameters.items()})
@@ -101,7 +106,7 @@ class AgentClass:
 
     def _what(self) -> tuple[Any, ...]:
         numbers = (tuple(self.parameters.items()), tuple(self.memory.items()))
-        return (self.name, self.program.text, self.cxx, *numbers, self.informed, self.role)
+        return (self.name, self.program.text, self.cxx, *numbers, self.informed, self.largest_order, self.role)
 
     def __copy__(self) -> AgentClass:
         """Return itself: nothing of it changes."""
@@ -132,6 +137,7 @@ def agent(
     *,
     memory: Mapping[str, Any] | None = None,
     informed: bool = False,
+    largest_order: int = MOST_UNITS,
     role: str = "trader",
     cxx: str | None = None,
     **parameters: int,
@@ -145,6 +151,8 @@ def agent(
         memory: What each agent remembers, int32 words by name, with what they begin an episode with: a number, or the
             name of what is seen (`"mid2"`). `own.name` reads and writes them.
         informed: Whether such agents see `market.fundamental` and `market.regime`.
+        largest_order: Units that orders are cut to, at most 65535. Say it where orders are small: in continuous trading
+            a GPU counts in half the memory then, as long as no side holds more than 32767.
         role: Of a learner that replaces such an agent, as in `slots=("name",)`.
         cxx: The text of the function's body in C++, which compiled engines play instead of the translation; the Python
             function is what they are compared with. Nothing checks what it reads or writes.
@@ -156,7 +164,8 @@ def agent(
     """
 
     def declare(function: Callable[..., Any]) -> AgentClass:
-        return AgentClass(function, parameters, dict(memory or {}), informed=informed, role=role, cxx=cxx)
+        said = {"informed": informed, "largest_order": largest_order, "role": role, "cxx": cxx}
+        return AgentClass(function, parameters, dict(memory or {}), **said)
 
     return declare
 

@@ -18,7 +18,6 @@ from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_RESTART, ENV_STEP, RUN, Engine, pack, unpack
 from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.fields import MAX_AGENT_QTY
 
 INT32_LIMIT = 2**31
 _FURTHER = frozenset(f"series_{name}" for name in layout.FURTHER_SERIES)
@@ -66,6 +65,7 @@ class NativeEngine(Engine):
         self._groups = tuple(groups)
         self._struct.agent_classes = len(self._groups)
         self._struct.added_agents = sum(group.agents for group in self._groups)
+        self._struct.largest_added_order = max((group.kind.largest_order for group in self._groups), default=0)
         self._struct.parameter_words, self._struct.memory_words = self._sizes.get("P", 0), self._sizes.get("Q", 0)
         for number, group in enumerate(self._groups):
             for name in layout.AGENT_CLASS_FIELDS:
@@ -100,13 +100,13 @@ class NativeEngine(Engine):
         """Prepare for markets of these parameters; returns whether what was prepared before fits as it is."""
         self._launchers = {}
         self._rows = rows
-        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
-            submitted, added = rows["interval"], rows["interval"] * bool(self._groups)
-        else:
-            submitted = rows["first_fundamental"] + rows["num_fundamental"]
-            added = np.asarray(self._struct.added_agents)
         largest = np.maximum(rows["max_order_qty"], self._largest_in_regimes("max_order_qty"))
-        self._orders = int((submitted * largest + added * MAX_AGENT_QTY).max())  # of an auction, at most
+        if self._struct.arrivals == layout.ENUMS["Arrivals"]["clock"]:
+            ordered = rows["interval"] * np.maximum(largest, self._struct.largest_added_order)
+        else:
+            ordered = (rows["first_fundamental"] + rows["num_fundamental"]) * largest
+            ordered = ordered + self._struct.added_agents * self._struct.largest_added_order
+        self._orders = int(ordered.max())  # of an auction, at most
         before = self._growth
         self._growth = max(before, self._orders + self._sizes["K"] * MAX_QUOTE_QTY)  # of a side
         return self._growth == before

@@ -19,7 +19,7 @@ from kineticsim_env.engines.parameters import parameter_ranges
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.fields import INTEGERS, MAX_AGENT_QTY
+from kineticsim_env.runtime.fields import INTEGERS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
 from kineticsim_env.tasks.base import WHOLE, Task
 
@@ -192,7 +192,7 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
     total = row["first_fundamental"] + row["num_fundamental"]
     built_in = row["num_agents"] - config.added_agents  # indices of silent ones, too
     disorder += [total > built_in]
-    most = built_in * row["max_order_qty"] + config.added_agents * MAX_AGENT_QTY
+    most = built_in * row["max_order_qty"] + config.added_quantity
     if any(bool(bad.any()) for bad in disorder) or bool((most > MAX_STEP_QTY).any()):
         raise ValueError(f"state[{PARAMETERS!r}]: got counts of agents that no population has, allowed are a config's")
     loose = ((row["walk_threshold"] > 0) | ((row["jump_threshold"] > 0) & (row["jump_size"] > 0))) & (

@@ -18,7 +18,6 @@ CLASSES = ("noise", "momentum", "maker", "fundamental")
 MAX_PRICE = layout.CONSTANTS["kMaxPrice"]
 MAX_ORIGIN = layout.CONSTANTS["kMaxOrigin"]  # how far a grid may move
 MAX_QUOTE_QTY = layout.CONSTANTS["kMaxQuoteQty"]
-MAX_AGENT_QTY = 65535  # of an order of an agent that a user has written
 MAX_STEP_QTY = 1 << 30  # what all agents of a market may submit in one auction
 
 CHOICES = {

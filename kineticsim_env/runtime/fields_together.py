@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_AGENT_QTY, MAX_STEP_QTY
+from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_STEP_QTY
 
 if TYPE_CHECKING:
     from kineticsim_env.config import MarketConfig
@@ -43,8 +43,8 @@ def check_together(config: MarketConfig) -> None:
     nobody = (array("num_agents") == 0) & (config.added_agents == 0)
     refuse("num_agents", nobody, f"1 to {MAX_STEP_QTY}, or 0 where `agents` has some")
     largest = MAX_STEP_QTY
-    submitted = array("num_agents").astype(np.int64) * array("max_order_qty") + config.added_agents * MAX_AGENT_QTY
-    besides = f" with {MAX_AGENT_QTY} for each of {config.added_agents} added agents" if config.added_agents else ""
+    submitted = array("num_agents").astype(np.int64) * array("max_order_qty") + config.added_quantity
+    besides = f" with {config.added_quantity} of added agents" if config.added_quantity else ""
     refuse("num_agents", submitted > largest, f"num_agents * max_order_qty{besides} up to {largest}")
     refuse("tick_size", array("tick_size") > levels, f"1 to num_levels = {levels}")
     _check_clock(config, refuse)

@@ -87,7 +87,8 @@ def _described_agents(kind: Any, made: Any) -> dict[str, Any]:
     program = hashlib.sha256((kind.program.text + (kind.cxx or "")).encode()).hexdigest()[:16]
     numbers = {name: made.parameters.get(name, default) for name, default in kind.parameters.items()}
     own = {name: digest(value) if isinstance(value, np.ndarray) else value for name, value in numbers.items()}
-    return {"count": made.count, "program": program, "memory": kind.memory, **own}
+    known = {"count": made.count, "program": program, "largest_order": kind.largest_order, "memory": kind.memory}
+    return known | own
 
 
 def digest(values: np.ndarray) -> str:

@@ -11,7 +11,6 @@ from .rules import Rules
 from .words import G, bits, mix64, scaled
 
 NONE = 2**31 - 1  # the best price of an empty side; bids have it with a minus
-MOST = 65535
 FAR = 1 << 29  # ticks from the grid's first that an order's price is cut to
 
 
@@ -132,5 +131,5 @@ def added_order(rules: Rules, seen: Seen, agent: Agent, index: int, memory: dict
         price = grid.high if side == BUY else grid.low
     price = within_collar(rules, side, price, view.collar_price)
     price = grid.nearest(grid.on_tick(side, price))
-    quantity = min(max(quantity, 0), MOST) if way else 0
+    quantity = min(max(quantity, 0), agent.kind.largest_order) if way else 0
     return Order(side, price, quantity, moment, None, bool(marketable))

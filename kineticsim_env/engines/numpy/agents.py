@@ -163,7 +163,7 @@ def decide(m: Markets, i: int, group: Any, a: int, index: int, seen: Seen, word:
     if order is None:
         return 0, 0, 0, 0
     side, price, quantity, fired = (int(Int32(number)) for number in order)
-    return side, price, quantity, int(fired != 0)
+    return side, price, min(quantity, group.kind.largest_order), int(fired != 0)
 
 
 def placed(m: Markets, raw: np.ndarray, view: View) -> tuple[np.ndarray, ...]:
