@@ -133,7 +133,7 @@ issues", Quantitative Finance 1 (2001): 223-236):
 
 Markets of 256 noise agents, built in and as classes: the same orders, and what else a trader may do. The fastest of
 several runs in turn; on a CPU on one core. The machine had other work meanwhile: from one measurement to the next rates
-of continuous trading varied by half, shares by 0.1.
+of continuous trading varied by half.
 
 {tables["cost"]}
 
