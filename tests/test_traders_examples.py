@@ -14,6 +14,7 @@ from strategies import every_engine
 
 import kineticsim_env as ks
 from kineticsim_env import statistics
+from kineticsim_env.agents.language import ProgramError
 from kineticsim_env.agents.numbers import Int32
 
 ROOT = FOLDER.parent.parent
@@ -185,3 +186,35 @@ def test_pages_show_functions_that_are_there():
             assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
             shown += 1
     assert shown == 8
+
+
+REFUSED = {  # what the page says is refused, and a line of it
+    "`x / 2`": "x = x / 2",
+    "`x ** 2`, `2 ** n`": "x = x ** 2",
+    "`0.5 * x`": "x = 0.5 * x",
+    "`~x`": "x = ~x",
+    "`while`, `break`, `continue`": "while x: x -= 1",
+    "`range(own.lookback)`": "for i in range(own.lookback): x += 1",
+    "a list, a tuple, a dict": "y = [x]",
+    "`a, b = 1, 2`": "a, b = 1, 2",
+    "`own.lookback = 3`": "own.lookback = 3",
+    "`market.mid2 = 3`": "market.mid2 = 3",
+    "`print(x)`": "print(x)",
+    "`math.sqrt(x)`, `np.abs(x)`": "x = math.sqrt(x)",
+    "`draw.below(own.n, word=i)`": "for i in range(3): x = draw.below(9, word=i)",
+    "`y` where only one branch gave it a value": "if x: y = 1\n    x = y",
+    "`return x`": "return x",
+    "a lambda, a nested `def`, `*`, defaults, `async`": "f = lambda: x",
+}
+
+
+def test_the_page_names_what_is_refused(tmp_path):
+    page = (ROOT / "docs" / "your_own_trader.md").read_text().partition("## What is refused")[2].partition("```")[0]
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", page, re.MULTILINE)[1:]
+    assert rows == list(REFUSED)
+    for number, line in enumerate(REFUSED.values()):
+        file = tmp_path / f"refused_{number}.py"
+        head = "import math\nimport kineticsim_env as ks\n\n@ks.agent(lookback=3)\ndef trader(market, own, draw):\n"
+        file.write_text(f"{head}    x = market.mid2\n    {line}\n    return ks.order(1, x, 1)\n")
+        with pytest.raises(ProgramError, match="trader: "):
+            exec(compile(file.read_text(), str(file), "exec"), {"__name__": "refused"})
