@@ -241,6 +241,42 @@ def test_what_becomes_of_an_order(kind, engine):
         )
 
 
+@ks.agent(largest_order=7, wanted=0)
+def modest(market, own, draw):
+    return ks.order(1, 20, own.wanted)
+
+
+@ks.agent(largest_order=7, wanted=0, cxx="return order_of(1, 20, own.wanted, 0);")
+def modest_in_cxx(market, own, draw):
+    return ks.order(1, 20, own.wanted)
+
+
+@ENGINE
+@KIND
+@pytest.mark.parametrize("of", [modest, modest_in_cxx], ids=["translated", "cxx"])
+def test_orders_are_cut_to_what_the_class_says(kind, engine, of):
+    wanted = [-1, 0, 6, 7, 8, 65535, 2**31 - 1, -(2**31)]
+    agents = {of: ks.mix(1, wanted=[[number] for number in wanted])}
+    sim = only(agents, kind, engine, len(wanted), **({} if kind == "each" else {"interval": 2}))
+    sim.run(1)
+    events = [1] * len(wanted)
+    if kind != "each":
+        events = [sum(agent == 1 for agent in _first_two(3 + m)) for m in range(len(wanted))]
+    rests = [min(max(number, 0), 7) * times for number, times in zip(wanted, events, strict=True)]
+    assert sim.tensors["bid"][:, 20].tolist() == rests and int(sim.tensors["bid"].sum()) == sum(rests)
+
+
+def _first_two(seed):
+    """Return which of two agents come at the first two events."""
+    return list(_who_comes(seed, 2, 2))
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 65536, 2.5, "4", None, True])
+def test_other_sizes_are_refused(wrong):
+    with pytest.raises((TypeError, ValueError), match="largest_order: got"):
+        ks.agent(largest_order=wrong)(modest.program.play)
+
+
 @ENGINE
 def test_prices_are_absolute_and_the_grid_may_have_moved(engine):
     """The window moves the grid by 20 ticks first, up or down."""
@@ -281,8 +317,8 @@ def test_memory_counts_every_event(kind, engine):
         assert times == [words.count(agent) for agent in (1, 2, 3)]
 
 
-def _who_comes(seed, events):
-    """Return the agents, of four, that come in the first episode of a market of that seed, as docs/model.md says."""
+def _who_comes(seed, events, agents=4):
+    """Return the agents that come in the first episode of a market of that seed, as docs/model.md says."""
     golden, mask = 0x9E3779B97F4A7C15, 2**64 - 1
 
     def mix(z):
@@ -293,7 +329,7 @@ def _who_comes(seed, events):
     key = mix((seed + golden) & mask)
     for g in range(events):
         word = mix((key + (((g // 2) << 32) + 2**31 + 2**29 + 1) * golden) & mask)
-        yield ((word >> 32 if g % 2 else word) & 0xFFFFFFFF) * 4 >> 32
+        yield ((word >> 32 if g % 2 else word) & 0xFFFFFFFF) * agents >> 32
 
 
 @ENGINE

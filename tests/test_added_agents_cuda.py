@@ -11,7 +11,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from agent_classes import CLASSES, copied_noise, trend_follower, with_agents
+from agent_classes import CLASSES, at_the_best, copied_noise, trend_follower, with_agents
 from build_helpers import builders, compile_kernel, device_like
 from env_helpers import check_agreement, check_cores_agree, clock_environments, environments, make_cores
 from hypothesis import HealthCheck, given, settings
@@ -133,6 +133,8 @@ KERNELS = {
     "each": EACH,
     "each, with levers": {**EACH, "KS_BINS": 0, "KS_LEVERS": 2, "KS_SLOTS": 2},
     "calls on the clock": {**EACH, "KS_EVENTS": 1},
+    "calls on the clock, environments": {**EACH, "KS_EVENTS": 1, "KS_TASK": 1},
+    "continuous": {**EACH, "KS_EVENTS": 2},
     "environments": {**EACH, "KS_TASK": 1},
 }
 
@@ -281,6 +283,27 @@ def test_environments_on_a_gpu(environment, seed):
 def test_environments_on_the_clock_on_a_gpu(environment, seed):
     environment = with_all_in(environment, seed)
     check_agreement(environment, 0.05, ("cpu", "cuda"))
+
+
+SMALL = (copied_noise, at_the_best)  # whose classes say how large their orders can be
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("depth", [8, 31000, 40000])
+@pytest.mark.parametrize("regimes", [None, [{"max_order_qty": 9}, {}]], ids=["", "regimes"])
+def test_small_orders_on_lanes(depth, regimes):
+    """Numbers of 16 bits suffice, until a side holds 32767 units: on the way, or from the beginning on."""
+    config = ks.MarketConfig(
+        agents={kind: 9 for kind in SMALL}, num_agents=9, init_depth=depth, regimes=regimes, arrivals="clock",
+        mechanism="continuous", interval=150, regime_switch_prob=0.5 if regimes else 0.0,
+    )  # fmt: skip
+    sims = [ks.Simulator(config, 70, engine=engine, seed=3, slots=1) for engine in ("cpu", "cuda")]
+    for intervals in (1, 30, 60):
+        for sim in sims:
+            sim.run(intervals)
+        for name, tensor in sims[0].tensors.items():
+            assert torch.equal(sims[1].tensors[name].cpu(), tensor), name
+    assert depth != 31000 or int(sims[0].bid.sum(1).max()) > 2**15
 
 
 @pytest.mark.gpu

@@ -172,19 +172,29 @@ struct AgentFunctions {
 };
 
 // What follows from the text of a class, a `Trader`. Locals, as the compiler must assume that what is written aliases all else.
-template <typename Trader>
-KS_RULE void play_agents(const AgentBatch& batch) {
+// kStride is the batch's parameter_stride. What an agent decides touches no other's numbers, which a compiler cannot know.
+#if defined(__clang__)
+#define KS_APART_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define KS_APART_LOOP _Pragma("GCC ivdep")
+#else
+#define KS_APART_LOOP
+#endif
+template <typename Trader, int32_t kStride>
+KS_RULE void play_row(const AgentBatch& batch) {
   const AgentView market = *batch.market;
-  const AgentNumbers numbers = batch.numbers;
+  const AgentNumbers given = batch.numbers;
+  const AgentNumbers numbers = {given.parameters, kStride ? given.parameter_rows : 1, kStride, given.memory, given.agents};
   const AgentOrders to = batch.orders;
   const uint64_t* const words = batch.words;
   const int32_t first = batch.first, begin = batch.begin, count = batch.count;
   // Without remainders that are no multiple, where an agent that there is not is like any other.
-  const bool alike = !Trader::kRemembers && numbers.parameter_stride == 0;
+  const bool alike = !Trader::kRemembers && kStride == 0;
   const int32_t padded = alike ? (count + kPadding - 1) & -kPadding : count;
   if (batch.grid) {
     const int32_t levels = batch.grid->levels, origin = batch.grid->origin;
     AgentSums sums = batch.grid->sums;
+    KS_APART_LOOP
     for (int32_t i = 0; i < padded; ++i) {
       const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, begin + i);
       const PlacedOrder placed = add_order(sums, order, limit_tick_of(order, levels, origin), levels, i < count);
@@ -193,11 +203,17 @@ KS_RULE void play_agents(const AgentBatch& batch) {
     batch.grid->sums = sums;
     return;
   }
+  KS_APART_LOOP
   for (int32_t i = 0; i < padded; ++i) {
     const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, begin + i);
     to.side[i] = order.side, to.tick[i] = order.tick;
     to.quantity[i] = order.quantity, to.marketable[i] = order.marketable;
   }
+}
+template <typename Trader>
+KS_RULE void play_agents(const AgentBatch& batch) {
+  if (batch.numbers.parameter_stride) play_row<Trader, 1>(batch);
+  else play_row<Trader, 0>(batch);
 }
 template <typename Trader>
 KS_RULE AgentOrder decide_at_event(const AgentView& market, const AgentNumbers& numbers, uint64_t word, int32_t first,

@@ -23,14 +23,22 @@ MECHANISMS: dict[str, dict[str, Any]] = {
 
 
 @ks.agent()
-def plain(market, own, draw):
-    """The built-in noise class."""
+def of_any_size(market, own, draw):
+    """The built-in noise class; nothing is said of how large its orders can be."""
     side = 1 if draw.coin() else -1
     price = market.near_mid(draw.offset(market.noise_spread))
     return ks.order(side, price, 1 + draw.below(market.max_order_qty), draw.chance(market.market_order_prob))
 
 
-@ks.agent()
+@ks.agent(largest_order=4)
+def plain(market, own, draw):
+    """The same, of up to four units."""
+    side = 1 if draw.coin() else -1
+    price = market.near_mid(draw.offset(market.noise_spread))
+    return ks.order(side, price, 1 + draw.below(market.max_order_qty), draw.chance(market.market_order_prob))
+
+
+@ks.agent(largest_order=4)
 def second_word(market, own, draw):
     """The same with a second random word."""
     side = 1 if draw.coin() else -1
@@ -38,7 +46,7 @@ def second_word(market, own, draw):
     return ks.order(side, price, 1 + draw.below(market.max_order_qty), draw.chance(market.market_order_prob))
 
 
-@ks.agent()
+@ks.agent(largest_order=4)
 def sees_the_book(market, own, draw):
     """The same, and it looks at the best prices."""
     side = 1 if draw.coin() else -1
@@ -46,7 +54,7 @@ def sees_the_book(market, own, draw):
     return ks.order(side, price, 1 + draw.below(market.max_order_qty), draw.chance(market.market_order_prob))
 
 
-@ks.agent()
+@ks.agent(largest_order=4)
 def loops(market, own, draw):
     """The same after eight turns of a loop."""
     x = market.t
@@ -57,7 +65,7 @@ def loops(market, own, draw):
     return ks.order(side, price, 1 + draw.below(market.max_order_qty), draw.chance(market.market_order_prob))
 
 
-@ks.agent(max_qty=4)
+@ks.agent(max_qty=4, largest_order=4)
 def parameter(market, own, draw):
     """The same with a parameter of its own."""
     side = 1 if draw.coin() else -1
@@ -65,7 +73,7 @@ def parameter(market, own, draw):
     return ks.order(side, price, 1 + draw.below(own.max_qty), draw.chance(market.market_order_prob))
 
 
-@ks.agent(memory={"decisions": 0})
+@ks.agent(memory={"decisions": 0}, largest_order=4)
 def remembers(market, own, draw):
     """The same with a word of memory, which it writes every time."""
     own.decisions += 1
@@ -77,6 +85,7 @@ def remembers(market, own, draw):
 VARIANTS = {
     "built in": None,
     "the same, written as a class": {plain: AGENTS},
+    "without `largest_order=4`": {of_any_size: AGENTS},
     "with a second random word": {second_word: AGENTS},
     "looks at best prices": {sees_the_book: AGENTS},
     "with eight turns of a loop": {loops: AGENTS},
