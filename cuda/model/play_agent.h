@@ -19,13 +19,17 @@ KS_RULE constexpr bool some_see_book(const Launch& launch) {
   else return false;
 }
 
-// Agent `agent` of class `number` decides. The word is its own, or the event's.
+// The order of the agent at `place` among all that are added, of an event's word; silent ones have none.
 template <int kNumber = 0>
-KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t number, int32_t agent,
-                          const AgentView& view, uint64_t word) {
-  if constexpr (kNumber + 1 < kTraders)
-    if (number != kNumber) return decide<kNumber + 1>(launch, m, p, number, agent, view, word);
-  return Trader<kNumber>::decide(view, {word}, first_agent(launch, p, kNumber), agent_numbers(launch, m, kNumber), agent);
+KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t place, const AgentView& view,
+                          uint64_t word) {
+  if constexpr (kNumber < kTraders) {
+    const int32_t agent = place - launch.agents[kNumber].first;
+    if ((uint32_t)agent >= (uint32_t)launch.agents[kNumber].speaking)
+      return decide<kNumber + 1>(launch, m, p, place, view, word);
+    return Trader<kNumber>::decide(view, {word}, first_agent(launch, p, kNumber), agent_numbers(launch, m, kNumber), agent);
+  }
+  return no_order();
 }
 template <int kNumber = 0>
 KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view) {
@@ -38,7 +42,7 @@ KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view)
 constexpr bool kMayHaveAgents = false;
 KS_RULE constexpr bool some_see_book(const Launch&) { return false; }
 KS_RULE bool has_added_agents(const Launch&) { return false; }
-KS_RULE AgentOrder decide(const Launch&, int64_t, const MarketParams&, int32_t, int32_t, const AgentView&, uint64_t) {
+KS_RULE AgentOrder decide(const Launch&, int64_t, const MarketParams&, int32_t, const AgentView&, uint64_t) {
   return no_order();
 }
 KS_RULE void open_memory(const Launch&, int64_t, const AgentView&) {}
@@ -74,15 +78,7 @@ struct LiveAgents {
   KS_RULE LiveAgents(const Launch& launch, int64_t m, const MarketParams& p, const AgentView& view)
       : view(view), launch(launch), m(m), p(p), sees_book(some_see_book(launch)) {}
 
-  // The order of the agent at `place` among all that are added; silent ones have none.
-  KS_RULE AgentOrder play(int32_t place, uint64_t word) const {
-    for (int32_t number = 0; number < launch.agent_classes; ++number) {
-      const int32_t agent = place - launch.agents[number].first;
-      if ((uint32_t)agent < (uint32_t)launch.agents[number].speaking)
-        return decide(launch, m, p, number, agent, view, word);
-    }
-    return no_order();
-  }
+  KS_RULE AgentOrder play(int32_t place, uint64_t word) const { return decide(launch, m, p, place, view, word); }
 #else
   AgentNumbers numbers[kMostAgentClasses];
   int32_t first_added;
