@@ -150,7 +150,7 @@ def steps_with_own_functions(markets: int, **arguments: Any) -> None:
 # Agents that users add ------------------------------------------------------------------------------------------------
 
 
-@ks.agent(step=3, memory={"average": "mid2", "depths": 0})
+@ks.agent(step=3, largest_order=9, memory={"average": "mid2", "depths": 0})
 def follower(market, own, draw):
     """Remembers, looks at the book, and prices beyond the grid now and then."""
     own.average += (market.mid2 - own.average) // own.step
