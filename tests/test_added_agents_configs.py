@@ -12,7 +12,7 @@ import agent_classes
 import numpy as np
 import pytest
 import torch
-from agent_classes import at_the_best, copied_noise, trend_follower
+from agent_classes import at_the_best, copied_noise, extreme, trend_follower
 
 import kineticsim_env as ks
 from kineticsim_env import cli
@@ -120,7 +120,8 @@ def test_agents_that_configs_refuse():
         ({trend_follower: ks.mix(2, look=3)}, r"agents\[trend_follower\]: got the parameter 'look', allowed are lookb"),
         ({trend_follower: "3"}, r"agents\[trend_follower\]: count: got '3'"),
         (nine, "agents: got 9 classes, allowed are up to 8"),
-        ({trend_follower: 16384, copied_noise: 1}, r"num_agents: got 20, allowed is .* each of 16385 added agents"),
+        ({trend_follower: 16384, copied_noise: 20000}, r"copied_noise.*: count: got 20000"),
+        ({trend_follower: 16384, extreme: 1}, r"num_agents: got 20, allowed is .* with 1073790975 of added agents"),
     ]
     for agents, message in wrong:
         with pytest.raises((TypeError, ValueError), match=message):

@@ -83,7 +83,7 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--set", "agents=3"], "unknown field 'agents', allowed are num_levels, num_agents"),
+        (["--set", "agent=3"], "unknown field 'agent', allowed are num_levels, num_agents"),
         (["--set", "num_levels=100"], "--set num_levels: got 100"),
         (["--set", "num_agents"], "--set: got 'num_agents', allowed is field=value"),
         (["--set", "num_agents=3", "--set", "num_agents=4"], "--set: got 'num_agents' twice"),

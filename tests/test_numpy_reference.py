@@ -219,8 +219,8 @@ def test_quantity_is_conserved_and_books_never_cross(options, monkeypatch):
     submitted = []
     submit = auction.submit_orders
 
-    def spy(m, view):
-        waiting = submit(m, view)
+    def spy(m, view, seen):
+        waiting = submit(m, view, seen)
         submitted.append(waiting.quantity.sum(axis=2))
         return waiting
 

@@ -105,6 +105,8 @@ def check_agents(saved: Any, present: Mapping[str, Any]) -> None:
     Raises:
         ValueError: If so.
     """
+    if not isinstance(saved, Mapping):
+        return
     try:
         theirs = _memory_words(read_about(saved))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
