@@ -398,6 +398,12 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
         ("Execution", {"randomise": {"task.max_qty": (2, 9)}}, r"forced_qty: got 4, allowed is 1 to max_qty = "),
         ("Execution", {"randomise": {"task.block_qty": (5, 9)}, "block_qty": [1, 2, 3]}, r"block_qty: got an array"),
         ("MarketMaking", {"randomise": {"task.block_qty": (5, 9)}}, r"got the field 'task.block_qty', allowed"),
+        (
+            "MarketMaking",
+            {"inventory_penalty": torch.nested.nested_tensor([torch.zeros(2)])},
+            r"inventory_penalty: got",
+        ),
+        ("MarketMaking", {"inventory_penalty": np}, r"inventory_penalty: got <module 'numpy'"),
     ],
 )
 def test_bad_settings_are_refused(task, settings, message):

@@ -313,7 +313,8 @@ def settings_of(kind: type[Task]) -> list[str]:
 
 def _is_array(value: Any) -> bool:
     """Say whether a value has several numbers, or should have."""
-    return isinstance(value, (list, tuple)) or (hasattr(value, "shape") and getattr(value, "ndim", 0) > 0)
+    axes = getattr(value, "ndim", 0)  # a nested tensor has no shape; of other objects it may be anything
+    return isinstance(value, (list, tuple)) or (isinstance(axes, int) and axes > 0)
 
 
 def forced_auctions_of(block_qty: Any, forced_qty: int) -> Any:
