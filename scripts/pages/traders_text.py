@@ -132,14 +132,13 @@ issues", Quantitative Finance 1 (2001): 223-236):
 ## What lines cost
 
 Markets of 256 noise agents, built in and as classes: the same orders, and what else a trader may do. The fastest of
-several runs in turn; on a CPU on one core. The machine had other work meanwhile: from one measurement to the next rates
-of continuous trading varied by half.
+several runs in turn; on a CPU on one core.
 
 {tables["cost"]}
 
-In an auction to which each agent comes, the C++ engine lets several agents of a class decide at once, unless they have
-memory or parameters. In continuous trading each order waits for the one before it. On a GPU: `--engine cuda --markets
-8192`.
+In an auction to which each agent comes, the C++ engine lets several agents of a class decide at once; parameters of each agent
+and memory are read, and memory is written, on the way. In continuous trading each order waits for the one before it. On
+a GPU: `--engine cuda --markets 8192`; there `largest_order` counts in continuous trading.
 
 The command that wrote this page: `{setting["command"]}`. `tests/test_traders_examples.py` runs all of it in small.
 """
