@@ -209,6 +209,8 @@ def test_what_another_thread_cannot_build_is_said_when_it_is_needed(sources):
 
 
 INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would all below
 try:
     build.load_cpu()
 except KeyboardInterrupt:
