@@ -17,7 +17,7 @@ from env_helpers import check_agreement, check_cores_agree, clock_environments, 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import Play, fitting_slots, make_config, play_together, play_twice, under_levers
-from thorough import THOROUGH, examples
+from thorough import THOROUGH, examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.agents import programs
@@ -75,6 +75,7 @@ def play_for(variant: str, seed: int, clock: bool) -> Play:
     return random_play(f"{variant} {seed} {clock}", "bins" in variant, levers, clock)
 
 
+@slow
 @needs_compiler
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("seed", range(examples(60)))
@@ -82,6 +83,7 @@ def test_where_each_agent_comes_once(twice, variant, seed):
     play_twice(twice, variant, play_for(variant, seed, False))
 
 
+@slow
 @needs_compiler
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("seed", range(examples(60)))
@@ -111,6 +113,7 @@ def with_all_in(environment, seed):
     return (config, markets, task, roles), kwargs | {"slots": slots}, number, min(steps, 8)
 
 
+@slow
 @needs_compiler
 @pytest.mark.parametrize("variant", ["warp and agents", "warp with bins and agents", "warp of one slot and agents"])
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -139,6 +142,7 @@ KERNELS = {
 }
 
 
+@slow
 @pytest.mark.parametrize("builder", builders())
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_compile_with_the_text_of_classes(builder, name):
