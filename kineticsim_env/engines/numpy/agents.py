@@ -10,12 +10,10 @@ import numpy as np
 
 from kineticsim_env.agents.language import as_chance
 from kineticsim_env.agents.numbers import Int32
-from kineticsim_env.engines.numpy.orders import View, limited, marketable_ticks, on_grid
-from kineticsim_env.engines.numpy.rules import GOLDEN, best_prices, bits, mix64
-from kineticsim_env.engines.numpy.state import Markets
+from kineticsim_env.engines.numpy.orders import View, placed_ticks
+from kineticsim_env.engines.numpy.rules import GOLDEN, best_with_quotes, bits, mix64
+from kineticsim_env.engines.numpy.state import NO_PRICE, Markets
 
-NO_PRICE = 2**31 - 1
-MOST = 65535  # units of an order
 FAR = 2**29  # ticks off the grid's first, beyond which an order's price is cut
 
 
@@ -91,9 +89,7 @@ def look(m: Markets, view: View, t: np.ndarray, quoted: tuple[np.ndarray, ...]) 
     if not m.groups:
         return []
     bid_tick, bid_qty, ask_tick, ask_qty = quoted
-    best_bid, best_ask = best_prices(m.bid, m.ask)
-    best_bid = np.maximum(best_bid, np.max(np.where(bid_qty > 0, bid_tick, -1), axis=1, initial=-1))
-    best_ask = np.minimum(best_ask, np.min(np.where(ask_qty > 0, ask_tick, m.num_levels), axis=1, initial=m.num_levels))
+    best_bid, best_ask = best_with_quotes(m.bid, m.ask, quoted)
     no_bid, no_ask = best_bid < 0, best_ask >= m.num_levels
     each = np.arange(len(m.rows))
     units = []
@@ -129,7 +125,7 @@ def added_orders(m: Markets, view: View, seen: Sequence[Seen]) -> tuple[np.ndarr
     for group in m.groups:
         for a in range(group.speaking):
             place = group.first + a
-            index = m.params["num_agents"] - shape[1] + place
+            index = m.first_added + place
             words = m.words(index[:, None])[:, 0]
             for i in range(shape[0]):
                 raw[:, i, place] = decide(m, i, group, a, int(index[i]), seen[i], int(words[i]))
@@ -141,8 +137,7 @@ def added_order_at(
 ) -> tuple[np.ndarray, ...]:
     """Return the order of agent [m], of an event's word [m], where users have added it: as `orders.order_at`."""
     raw = np.zeros((4, len(m.rows), 1), np.int64)
-    first = m.params["num_agents"] - sum(group.agents for group in m.groups)
-    for i, place in enumerate(agent - first):
+    for i, place in enumerate(agent - m.first_added):
         for group in m.groups:
             if group.first <= place < group.first + group.speaking:
                 raw[:, i, 0] = decide(m, i, group, int(place) - group.first, int(agent[i]), seen[i], int(word[i]))
@@ -171,7 +166,5 @@ def placed(m: Markets, raw: np.ndarray, view: View) -> tuple[np.ndarray, ...]:
     side, price, quantity, fired = raw
     sells = side < 0
     tick = np.clip(price - m.price_origin[:, None], -FAR, FAR) - np.sign(side) * m.params["tax"][:, None]
-    tick = on_grid(m, limited(m, tick, sells, view.collar_price))
-    ends = marketable_ticks(m, view.collar_price)
-    tick = np.where(fired != 0, np.where(sells, ends[:, 1:], ends[:, :1]), tick)
-    return sells, tick, np.where(side != 0, np.clip(quantity, 0, MOST), 0), fired != 0
+    tick = placed_ticks(m, tick, sells, fired != 0, view.collar_price)
+    return sells, tick, np.where(side != 0, np.maximum(quantity, 0), 0), fired != 0

@@ -15,7 +15,7 @@ from kineticsim_env.engines.numpy.orders import (
     on_grid,
     to_multiple,
 )
-from kineticsim_env.engines.numpy.rules import best_prices, bits, clear_auction, ration, scatter
+from kineticsim_env.engines.numpy.rules import best_with_quotes, bits, clear_auction, ration, scatter
 from kineticsim_env.engines.numpy.state import CLASSES, WORD_RATIONING, WORD_WALK, Markets
 
 
@@ -36,10 +36,7 @@ def quotes_on_grid(m: Markets) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
 
 def observed_mid2(m: Markets) -> np.ndarray:
     """The doubled mid of the resting book and the standing quotes, on the grid."""
-    best_bid, best_ask = best_prices(m.bid, m.ask)
-    bid_tick, bid_qty, ask_tick, ask_qty = quotes_on_grid(m)
-    best_bid = np.maximum(best_bid, np.max(np.where(bid_qty > 0, bid_tick, -1), axis=1, initial=-1))
-    best_ask = np.minimum(best_ask, np.min(np.where(ask_qty > 0, ask_tick, m.num_levels), axis=1, initial=m.num_levels))
+    best_bid, best_ask = best_with_quotes(m.bid, m.ask, quotes_on_grid(m))
     return np.where((best_bid >= 0) & (best_ask < m.num_levels), best_bid + best_ask, 2 * m.last_tick)
 
 

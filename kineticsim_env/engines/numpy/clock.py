@@ -35,8 +35,7 @@ def coming_order(m: Markets, g: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, 
     if not m.groups:
         return built_in
     added = added_order_at(m, agent, word, view, look(m, view, g, quotes_on_grid(m)))
-    is_added = agent >= m.params["num_agents"] - sum(group.agents for group in m.groups)
-    return tuple(np.where(is_added, one, other) for one, other in zip(added, built_in, strict=True))
+    return tuple(np.where(agent >= m.first_added, one, other) for one, other in zip(added, built_in, strict=True))
 
 
 def call_on_the_clock(m: Markets, fresh: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

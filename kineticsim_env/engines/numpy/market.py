@@ -19,9 +19,16 @@ from kineticsim_env.engines.numpy.clock import call_on_the_clock
 from kineticsim_env.engines.numpy.continuous import continuous_interval
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
 from kineticsim_env.engines.numpy.rules import best_prices
-from kineticsim_env.engines.numpy.state import CLASSES, ENV_STATE, ERROR_STOPPED, MARKET_STATE, SLOT_STATE, Markets
+from kineticsim_env.engines.numpy.state import (
+    CLASSES,
+    ENV_STATE,
+    ERROR_STOPPED,
+    MARKET_STATE,
+    NO_PRICE,
+    SLOT_STATE,
+    Markets,
+)
 
-NO_PRICE = 2**31 - 1  # of a side where nothing rests; bids have it with a minus
 BLOCK_CELLS = 2**15  # agents or ticks in one block of markets: its temporaries stay in the L2 cache
 
 SERIES = (

@@ -119,6 +119,14 @@ def limit_ticks(m: Markets, side: np.ndarray, offset: np.ndarray, view: View) ->
     return tick - side * p["tax"] if p["tax"].any() else tick
 
 
+def placed_ticks(
+    m: Markets, tick: np.ndarray, sells: np.ndarray, fired: np.ndarray, collar_price: np.ndarray
+) -> np.ndarray:
+    """Return where orders go, [m, n]: those priced at `tick`, tax and all, and marketable ones, which have `fired`."""
+    tick = np.where(fired, np.where(sells, 0, m.num_levels - 1), tick)
+    return on_grid(m, limited(m, tick, sells, collar_price))
+
+
 def orders_of(
     m: Markets, word: np.ndarray, side: np.ndarray, offset: np.ndarray, takes: np.ndarray | bool, view: View
 ) -> tuple[np.ndarray, ...]:
@@ -126,9 +134,8 @@ def orders_of(
     sells = side < 0
     quantity = 1 + (bits(word, 32, 16) * m.now["max_order_qty"][:, None] >> 16)
     fired = takes & (bits(word, 0, 24) < m.now["market_order_threshold"][:, None])
-    tick = limit_ticks(m, side, offset, view)
-    tick = np.where(fired, np.where(sells, 0, m.num_levels - 1), tick)
-    return on_grid(m, limited(m, tick, sells, view.collar_price)), quantity, fired
+    tick = placed_ticks(m, limit_ticks(m, side, offset, view), sells, fired, view.collar_price)
+    return tick, quantity, fired
 
 
 def class_orders(m: Markets, kind: str, view: View) -> tuple[np.ndarray, ...]:

@@ -63,6 +63,15 @@ def best_prices(bid: np.ndarray, ask: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return best_bid, best_ask
 
 
+def best_with_quotes(bid: np.ndarray, ask: np.ndarray, quoted: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same of books and quotes together; `quoted`: tick and quantity of bids, then of asks, [m, K] each."""
+    levels, (best_bid, best_ask) = bid.shape[1], best_prices(bid, ask)
+    bid_tick, bid_qty, ask_tick, ask_qty = quoted
+    best_bid = np.maximum(best_bid, np.max(np.where(bid_qty > 0, bid_tick, -1), axis=1, initial=-1))
+    best_ask = np.minimum(best_ask, np.min(np.where(ask_qty > 0, ask_tick, levels), axis=1, initial=levels))
+    return best_bid, best_ask
+
+
 def clear_auction(
     buy: np.ndarray, sell: np.ndarray, target: np.ndarray | int = -1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

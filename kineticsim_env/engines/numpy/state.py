@@ -20,6 +20,7 @@ WORD_SLOT, WORD_CANCEL = 2**30 + 64, 2**31
 WORD_WHO = 2**31 + 2**29
 
 MAX_PRICE, MAX_ORIGIN = 2**30, 2**29
+NO_PRICE = 2**31 - 1  # of a side where nothing rests; bids have it with a minus
 CLOCK, CONTINUOUS = 1, 1  # of enums Arrivals and Mechanism
 
 MARKET_STATE = (
@@ -50,7 +51,8 @@ class Markets:
         task_values: Settings of the task as slots have them, double [m, K, 11] in the order of `TASK_VALUES`; None
             where all have the same.
         groups: Classes of agents that users have added, with where their numbers are.
-        agent_parameters: Their parameters, [m, P].
+        agent_parameters: Their parameters, [m, P], where there are any classes;
+        first_added: and the index of the first such agent, [m].
         signed_volume: Of the last auction or interval, [m]: what takers bought less what they sold; in a call the
             marketable quantity, buys less sells. No state.
     """
@@ -105,6 +107,7 @@ class Markets:
             self.agent_parameters = np.broadcast_to(
                 args["agent_parameters"], (args["markets"], args["agent_parameters"].shape[1])
             )[rows]
+            self.first_added = self.params["num_agents"] - sum(group.agents for group in self.groups)
         self.signed_volume = np.zeros(len(rows), np.int64)
         values = args.get("task_values")
         self.task_values = None if values is None else values[rows]
