@@ -34,12 +34,18 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory):
-    """The CUDA kernels built for a CPU when first asked for, as libraries with the C++ engine's functions, by name."""
-    from build_helpers import build_kernel_on_host
+    """The CUDA kernels built for a CPU when first asked for, as libraries with the C++ engine's functions, by name.
+
+    Workers share what is built.
+    """
+    from build_helpers import kernel_on_host
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
     class Built(dict):
         def __missing__(self, name):
-            self[name] = build_kernel_on_host(name, tmp_path_factory.mktemp("kernel"))
+            self[name] = kernel_on_host(name, folder / "kernels")
             return self[name]
 
     return Built()
