@@ -6,7 +6,7 @@ import os
 
 import pytest
 import torch
-from thorough import THOROUGH
+from thorough import THOROUGH, mark_what_covers_nothing_new
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
@@ -24,7 +24,9 @@ else:
     settings.load_profile("kineticsim")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items):
+    mark_what_covers_nothing_new(items)
     if not torch.cuda.is_available():
         skip = pytest.mark.skip(reason="torch sees no CUDA GPU")
         for item in items:
