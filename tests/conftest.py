@@ -2,6 +2,7 @@
 open on no screen; each of several workers (pytest-xdist) has a thread of its own.
 """
 
+import gc
 import os
 
 import pytest
@@ -32,6 +33,11 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(skip)
+
+
+def pytest_collection_finish():
+    """A collection of garbage takes half a second where it goes through all modules and thousands of tests."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

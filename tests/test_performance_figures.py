@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from thorough import slow
 
 from scripts.pages import performance
 
@@ -69,7 +68,6 @@ def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
     assert by_name["fast"] == own | {"run": by_name["two makers, 1024 markets"]["run"]}
 
 
-@slow
 def test_markets_on_the_clock_are_measured_in_small_and_beside_what_was_there(script, tmp_path, monkeypatch):
     path = tmp_path / "figures.json"
     words = ["performance_figures.py", "--output", str(path), "--scale", str(1 << 18), "--seconds", "0", "--groups"]
