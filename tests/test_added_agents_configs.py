@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from agent_classes import at_the_best, copied_noise, extreme, trend_follower
-from thorough import slow
+from thorough import covering, slow
 
 import kineticsim_env as ks
 from kineticsim_env import cli
@@ -353,6 +353,7 @@ def test_agents_are_given_in_one_way(traders, capsys):
 # Strange markets ------------------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("preset", ["trading", "news"])
 @pytest.mark.parametrize(
     "changes",
