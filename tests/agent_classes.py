@@ -67,10 +67,32 @@ def extreme(market, own, draw):
 CLASSES = (trend_follower, copied_noise, at_the_best, insider, extreme)
 
 
-def with_agents(config, seed, markets):
-    """Return a config with some of `CLASSES`, a few agents of each; parameters may differ by agent and by market."""
+@ks.agent(spread=40, shift=0, side=0, quantity=40, memory={"orders": 7, "before": "mid2"}, largest_order=40)
+def anywhere(market, own, draw):
+    """Orders of both sides at any tick, in the other side's best price too and off the grid; some where the mid was."""
+    own.orders += 1
+    price = market.near_mid(own.shift + draw.offset(own.spread))
+    price = own.before // 2 if own.orders % 5 == 0 else price
+    own.before = market.mid2
+    side = own.side if own.side else draw.offset(1, word=2)
+    return ks.order(side, price, own.quantity - draw.below(own.quantity // 2), draw.chance(0.05, word=3))
+
+
+@ks.agent(patience=3, informed=True, largest_order=9)
+def careful(market, own, draw):
+    """Orders far from the mid that get nearer with time, on the fundamental price's side."""
+    side = 1 if 2 * market.fundamental > market.mid2 else -1
+    near = market.t % max(own.patience, 1)
+    return ks.order(side, market.last_price - side * (30 - near) // (1 + draw.below(30)), 1 + draw.below(9, word=1))
+
+
+SMALL_CLASSES = (anywhere, copied_noise, at_the_best, careful)  # which say how large their orders can be
+
+
+def with_agents(config, seed, markets, kinds=CLASSES):
+    """Return a config with some of `kinds`, a few agents of each; parameters may differ by agent and by market."""
     rng = np.random.default_rng(seed)
-    chosen = [kind for kind in CLASSES if rng.random() < 0.5] or [CLASSES[rng.integers(len(CLASSES))]]
+    chosen = [kind for kind in kinds if rng.random() < 0.5] or [kinds[rng.integers(len(kinds))]]
     rng.shuffle(chosen)
     agents = {}
     for kind in chosen:

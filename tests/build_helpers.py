@@ -21,7 +21,7 @@ from unittest import mock
 
 import pytest
 import torch
-from agent_classes import CLASSES
+from agent_classes import CLASSES, SMALL_CLASSES
 from filelock import FileLock
 from torch.utils import cpp_extension
 
@@ -72,10 +72,14 @@ HOST_KERNELS |= {
     for name, flags in HOST_KERNELS.items()
     for number, levers in ((1, "rounding"), (2, "levers"))
 }
-HOST_KERNELS |= {  # with the text of agents' classes: CLASSES of agent_classes.py, in their order
-    f"{name} and agents": [*flags, f"-DKS_AGENTS={len(CLASSES)}"]
+HOST_KERNELS["lanes of a warp"] = [flag for flag in HOST_KERNELS["lanes and deadlines"] if "DEADLINES" not in flag]
+HOST_KERNELS["lanes of a warp and rounding"] = [*HOST_KERNELS["lanes of a warp"], "-DKS_LEVERS=1"]
+ADDED = {"agents": CLASSES, "small agents": SMALL_CLASSES}  # of agent_classes.py, in their order
+HOST_KERNELS |= {  # with the text of agents' classes
+    f"{name} and {kinds}": [*flags, f"-DKS_AGENTS={len(ADDED[kinds])}"]
     for name, flags in HOST_KERNELS.items()
-    if name.startswith("warp")
+    for kinds in ADDED
+    if "-fno-strict-aliasing" in flags
 }
 OTHER = 12345  # another user
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -136,8 +140,8 @@ def build_kernel_on_host(name: str, folder: Path) -> Path:
     """Build one of `HOST_KERNELS` in a folder."""
     source, *flags = HOST_KERNELS[name]
     include = build.cuda_dir() if "-fno-strict-aliasing" not in flags else headers_with_fibers(folder)
-    if name.endswith("agents"):
-        (include / targets.AGENTS).write_text(programs.text_of_all(CLASSES))
+    if (kinds := ADDED.get(name.rpartition(" and ")[2])) is not None:
+        (include / targets.AGENTS).write_text(programs.text_of_all(kinds))
     build_on_host(source, folder / "kernel.so", include, *flags)
     return folder / "kernel.so"
 

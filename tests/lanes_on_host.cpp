@@ -1,16 +1,55 @@
 // lanes_on_host.cpp: the CUDA environment step of a market per lane (cuda/lane/environment.cuh), built as a library for a
-// CPU: a warp has one lane there, or a thread per lane (lanes_on_threads.cuh), or, with a queue of deadlines, a fiber per
-// lane (lanes_on_fibers.h). Runs without steps are the C++ engine's. For tests/test_lane_environment.py and
-// tests/test_lane_races.py.
+// CPU: a warp has one lane there, or a thread per lane (lanes_on_threads.cuh), or, with a queue of deadlines or the text of
+// agents' classes (KS_AGENTS), a fiber per lane (lanes_on_fibers.h). Runs without steps are the C++ engine's, or, with such a
+// text, a warp's. For tests/test_lane_environment.py, tests/test_added_agents_lanes.py and tests/test_lane_races.py.
 #include <cmath>
 #include <cstdlib>
 #include <vector>
 
+#ifdef KS_AGENTS
+#include "warp/warp.cuh"
+
+#include "model/agents.h"
+
+#include "added_agents.h"
+
+#include "warp/market.cuh"
+#else
 #include "cpu/environment.h"
+#endif
 #include "engine_on_host.h"
 #include "lane/environment.cuh"
 
 namespace {
+
+#ifdef KS_AGENTS
+
+template <bool kOptions, int kSlots>
+void run(const ks::Launch& launch, int64_t m) {
+  using Market = ks::MarketOnChip<KS_BINS, kOptions, kSlots>;
+  static std::vector<ks::Four> shared;
+  shared.resize(Market::shared_ints(launch) / 4 + 1);
+  int* const begin = &shared[0].a;
+  ks::on_all_lanes(begin, [&launch, m, begin] {
+    Market market(launch, m, launch.params[m * launch.params_stride], begin, begin + Market::book_ints(launch));
+    ks::run_market(market);
+  });
+}
+void run(const ks::Launch& launch, int64_t m, bool options) {
+  if (launch.levels > ks::kMostLevels) std::abort();
+  if (launch.slots == 0) options ? run<true, 0>(launch, m) : run<false, 0>(launch, m);
+  else options ? run<true, 1>(launch, m) : run<false, 1>(launch, m);
+}
+
+#else
+
+void run(const ks::Launch& launch, int64_t m, bool) {
+  static thread_local ks::Scratch scratch;
+  scratch.fit(launch.levels);
+  ks::Environment<KS_LEVERS != 0>(launch, m, scratch).run();
+}
+
+#endif
 
 template <bool kOptions>
 void play(const ks::Launch& launch, int64_t first) {
@@ -23,7 +62,7 @@ void play(const ks::Launch& launch, int64_t first) {
   const auto act = [&launch, first, warps, begin] { ks::step_environments<kOptions>(launch, first, warps, begin); };
 #ifdef KS_THREADS
   ks::on_all_lanes(act);
-#elif KS_DEADLINES
+#elif KS_DEADLINES || defined(KS_AGENTS)
   ks::on_all_lanes(begin, act);
 #else
   act();
@@ -44,13 +83,11 @@ int64_t ks_cpu_launch(const ks::Launch* given) {
   static thread_local std::vector<int32_t> queue;
   queue.assign(ks::kDeadlineCounts + launch->markets, 0);
   copy.deadline_queue = queue.data();
-  static thread_local ks::Scratch scratch;
-  scratch.fit(launch->levels);
   bool options = false;
   for (int64_t m = 0; m < (launch->params_stride ? launch->markets : 1); ++m) options |= has_options(launch->params[m]);
   for (int32_t i = 0; i < launch->task.scenarios; ++i) options |= has_options(launch->scenario_params[i]);
   for (int64_t m = 0; m < launch->markets; ++m) {
-    if (launch->env_mode == ks::kLaunchModeRun) ks::Environment<KS_LEVERS != 0>(*launch, m, scratch).run();
+    if (launch->env_mode == ks::kLaunchModeRun) run(*launch, m, options);
     else if (m % ks::kLaneCount == 0) options ? play<true>(*launch, m) : play<false>(*launch, m);
   }
   for (const int32_t left : queue)

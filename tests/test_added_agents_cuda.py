@@ -7,11 +7,13 @@ each, or none.
 import contextlib
 import dataclasses
 import random
+import re
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
-from agent_classes import CLASSES, at_the_best, copied_noise, trend_follower, with_agents
+from agent_classes import CLASSES, anywhere, at_the_best, copied_noise, trend_follower, with_agents
 from build_helpers import builders, compile_kernel, device_like
 from env_helpers import check_agreement, check_cores_agree, clock_environments, environments, make_cores
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +25,7 @@ import kineticsim_env as ks
 from kineticsim_env.agents import programs
 from kineticsim_env.config import CLASSES as BUILT_IN
 from kineticsim_env.engines import variants
-from kineticsim_env.engines.agents import agent_groups
+from kineticsim_env.engines.agents import agent_groups, parameter_table
 from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.runtime import build, layout
@@ -34,10 +36,10 @@ VARIANTS = [f"warp{bins}{levers} and agents" for bins in ("", " with bins") for 
 VARIANTS.append("warp with bins and rounding and agents")
 
 
-def with_all(config: ks.MarketConfig, seed: int, markets: int) -> ks.MarketConfig:
-    """Return a config with agents of some of `CLASSES` and none of the others, in the order that kernels have."""
-    chosen = with_agents(config, seed, markets).agents
-    return with_agents(config, seed, markets).replace(agents={kind: chosen.get(kind, ks.mix(0)) for kind in CLASSES})
+def with_all(config: ks.MarketConfig, seed: int, markets: int, kinds: Sequence = CLASSES) -> ks.MarketConfig:
+    """Return a config with agents of some of `kinds` and none of the others, in the order that kernels have."""
+    found = with_agents(config, seed, markets, kinds)
+    return found.replace(agents={kind: found.agents.get(kind, ks.mix(0)) for kind in kinds})
 
 
 def random_play(seed: str, bins: bool, levers: str, clock: bool, markets: int = 0) -> Play:
@@ -139,6 +141,8 @@ KERNELS = {
     "calls on the clock, environments": {**EACH, "KS_EVENTS": 1, "KS_TASK": 1},
     "continuous": {**EACH, "KS_EVENTS": 2},
     "environments": {**EACH, "KS_TASK": 1},
+    "environments on lanes": {**EACH, "KS_TASK": 1, "KS_BINS": 0, "KS_LANES": 30},
+    "and at deadlines": {**EACH, "KS_TASK": 1, "KS_LANES": 30, "KS_DEADLINES": 1, "KS_LEVERS": 1},
 }
 
 
@@ -171,7 +175,10 @@ def prepared(config: ks.MarketConfig, markets: int, mode: int) -> CudaEngine:
     """Return an engine that has asked for its kernel, of one slot, for a mode."""
     engine = CudaEngine(torch.device("cpu"), {"M": markets, "L": config.num_levels, "K": 1}, {})
     engine.set_ensemble(config)
-    engine.set_agents(agent_groups(config, {}))
+    groups = agent_groups(config, {})
+    engine.set_agents(groups)
+    if any(np.ndim(value) == 2 for made in config.agents.values() for value in made.parameters.values()):
+        engine.set_agent_parameters(parameter_table(config, groups, markets))
     engine.set_parameters(parameter_rows(config, 1, class_counts(config, 1), {}))
     engine.prepare(mode)
     return engine
@@ -190,20 +197,45 @@ def test_kernels_have_the_text_of_classes_if_there_are_agents_of_them(asked):
 
 
 @needs_compiler
-def test_environments_with_added_agents_have_no_lane_each_and_the_memory_of_whole_rows(asked):
-    config = ks.MarketConfig.preset("trading").replace(rounding="even")
-    shared = []
-    for agents in ({}, {copied_noise: 2}):
-        engine = prepared(config.replace(agents=agents), 65536, 1)
-        shared.append(engine._plans[1][-1])
-        assert ("KS_LANES" in asked[-1][0]) == (not agents)
-    assert variants.plan_on_host(request(65536, 0)).lanes > 0 == variants.plan_on_host(request(65536, 2)).lanes
+def test_environments_on_warps_have_the_memory_of_whole_rows(asked):
     tiles = [variants.plan_on_host(request(6000, added)) for added in (0, 2)]
     levers = layout.CONSTANTS["kTileLeverInts"]
     assert tiles[0].tile == tiles[1].tile and tiles[1].shared - tiles[0].shared == 16 * levers * tiles[0].tile
 
 
-def request(markets: int, added_agents: int):
+EACH_MARKET = {"shift": [[0]] * 65535 + [[1]]}  # of which every agent reads four parameters of its market's own
+ON_LANES = {
+    "without memory": ({copied_noise: 500}, True),
+    "whose orders need more than 16 bits": ({at_the_best: 1, trend_follower: 1}, False),
+    "with as much memory as lanes may have": ({anywhere: 32}, True),
+    "with more": ({anywhere: 33}, False),
+    "silent, as there are none": ({trend_follower: 0}, True),
+    "with parameters of each market, too": ({anywhere: ks.mix(16, **EACH_MARKET)}, True),
+    "and a few more agents": ({anywhere: ks.mix(17, **EACH_MARKET)}, False),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("who", ON_LANES)
+def test_environments_of_added_agents_have_a_lane_each(asked, who):
+    """Where they would without such agents, unless these read or write much that is their market's own."""
+    agents, on_lanes = ON_LANES[who]
+    config = ks.MarketConfig.preset("trading")
+    engine = prepared(config.replace(agents=agents), 65536, 1)
+    assert ("KS_LANES" in asked[-1][0]) == on_lanes
+    if on_lanes:
+        assert engine._plans[1] == prepared(config, 65536, 1)._plans[1]  # as many lanes and as much shared memory
+
+
+@needs_compiler
+def test_a_plan_counts_what_is_a_markets_own():
+    most = int(re.search(r"kMostOwnNumbers = (\d+);", variants._TEXT)[1])
+    assert variants.plan_on_host(request(16895, 2)).lanes == 0 < variants.plan_on_host(request(16896, 2)).lanes
+    plans = [variants.plan_on_host(request(65536, 2, own)) for own in (0, most, most + 1)]
+    assert [plan.lanes > 0 for plan in plans] == [True, True, False]
+
+
+def request(markets: int, added_agents: int, own_numbers: int = 0):
     """Return the request of a step of environments on an H200."""
     device = device_like()
     return variants.Request(
@@ -215,6 +247,7 @@ def request(markets: int, added_agents: int):
         agents=20,
         orders=80,
         added_agents=added_agents,
+        own_numbers=own_numbers,
         lanes=-1,
         multiprocessors=device.multi_processor_count,
         shared_of_block=device.shared_memory_per_block_optin,

@@ -46,16 +46,17 @@ struct LaneEnvironment : LaneStep {
   Market market;
 
   // A market for each lane, from `first` on, but for the lanes in `without`.
-  KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, unsigned without, int* shared)
+  KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, unsigned without, int* shared, Interest* outlying)
       : launch(launch), tile(launch, first, 0, shared), task(task_of(launch)), role(role_of(launch, 0)),
         exists(first + tile.lane < launch.markets && !(without >> tile.lane & 1)),
-        m(exists ? first + tile.lane : first), market(params(), tile) {}
+        m(exists ? first + tile.lane : first), market(params(), tile, outlying) {}
 
   // Go on with the markets of some lanes, from `first_lane` on, whose books are in global memory.
-  KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, const LaneState& from, int first_lane, int* shared)
+  KS_ON_LANE LaneEnvironment(const Launch& launch, int64_t first, const LaneState& from, int first_lane, int* shared,
+                             Interest* outlying)
       : LaneStep(from), launch(launch), tile(launch, first + first_lane, first_lane, shared), task(task_of(launch)),
         role(role_of(launch, 0)), exists(tile.has_market && from.exists), m(exists ? first + tile.lane : first),
-        market(from.params, tile) {
+        market(from.params, tile, outlying) {
     static_cast<LaneMarketState&>(market) = from.market;
     trades &= exists;
   }
@@ -227,7 +228,9 @@ struct LaneEnvironment : LaneStep {
     if (task.scenarios > 0) {
       launch.scenario[m] = opening.scenario;
       launch.params[m] = launch.scenario_params[opening.scenario];
+      enter_scenario(launch, m, opening.scenario);
     }
+    begin_memory(launch, task, m, market.p, 0, opening.bank_row);
     market.measure();
     market.change(0, market.levels - 1);
     market.quote = Quote{0, 0, 0, 0};
@@ -288,11 +291,12 @@ struct LaneEnvironment : LaneStep {
 // Half of a warp's environments at a time. A function that is called, so that what it takes over is in registers as long
 // as all fit in 16 bits.
 template <bool kOptions>
-KS_CALLED_ON_LANE void end_step_in_halves(const Launch& launch, int64_t first, const LaneState& state, int* shared) {
+KS_CALLED_ON_LANE void end_step_in_halves(const Launch& launch, int64_t first, const LaneState& state, int* shared,
+                                          Interest* outlying) {
 #pragma unroll 1
   for (int first_lane = 0; first_lane < kLaneCount; first_lane += kWideLanes) {
     sync_warp();
-    LaneEnvironment<kOptions, true> half(launch, first, state, first_lane, shared);
+    LaneEnvironment<kOptions, true> half(launch, first, state, first_lane, shared, outlying);
     Part part = half.exists ? state.part : Part{false, false, true, state.part.judged};
     end_step(half, part);
   }
@@ -302,12 +306,13 @@ KS_CALLED_ON_LANE void end_step_in_halves(const Launch& launch, int64_t first, c
 // where they do not, half of them at a time.
 template <bool kOptions>
 KS_ON_LANE void step_lanes(const Launch& launch, int64_t first, unsigned without, int* shared) {
-  LaneEnvironment<kOptions, false> all(launch, first, without, shared);
+  OutlyingRow outlying;
+  LaneEnvironment<kOptions, false> all(launch, first, without, shared, outlying);
   Part part = begin_step(all);
   if (end_step(all, part)) return;
   all.tile.store_books(all.market);
   const LaneState state = {all, all.market, all.market.p, part, all.exists};
-  end_step_in_halves<kOptions>(launch, first, state, shared);
+  end_step_in_halves<kOptions>(launch, first, state, shared, outlying);
 }
 
 // The same, and markets at a block's deadline with all lanes. `warps` are all that the launch has.

@@ -26,34 +26,45 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
   using Orders::best_ask, Orders::best_bid, Orders::levels, Orders::low, Orders::near_high, Orders::near_low, Orders::p,
       Orders::resting, Orders::row, Orders::width;
   using Orders::add, Orders::asks, Orders::bids, Orders::change, Orders::find_best, Orders::moved, Orders::ordered,
-      Orders::place_orders;
+      Orders::outlying, Orders::place_orders;
 
   static constexpr bool kLevers = false;  // rounding alone: see model/plan.h
 
   const LaneTile<kWide> tile;
   int64_t added;                   // to either side by orders since the row was looked at, at most
+  BestPrices seen_best;            // that added agents see, and what is there
+  Interest seen_units;
 
-  KS_ON_LANE LaneMarket(const MarketParams& p, const LaneTile<kWide>& tile)
-      : Orders(p, tile.levels, tile.row_of(tile.place), tile.bins + tile.place), tile(tile), added(0) {
+  KS_ON_LANE LaneMarket(const MarketParams& p, const LaneTile<kWide>& tile, Interest* outlying)
+      : Orders(p, tile.levels, tile.row_of(tile.place), tile.bins + tile.place, outlying), tile(tile), added(0) {
     volume = bought = sold = 0, trades = 0;
   }
 
+  KS_ON_LANE int64_t m() const { return tile.first + tile.place; }
   KS_ON_LANE bool stopped() const { return market_has_stopped(error); }
   KS_ON_LANE int32_t mark() const { return mark_mid2(best_bid, best_ask, last_tick, origin); }
+
+  // What all agents of an auction order at most.
+  KS_ON_LANE int64_t most_units() const {
+    return (int64_t)num_agent_indices(p) * p.max_order_qty + added_units(tile.launch);
+  }
 
   // Whether 16 bits suffice for an auction's quantities, if they do for the row's.
   KS_ON_LANE bool is_narrow(int32_t largest_quote) const {
     const int32_t largest = max_of(max_of(quote.bid_qty, quote.ask_qty), largest_quote);
-    return num_agent_indices(p) * p.max_order_qty <= kNarrowOrders && largest <= kNarrowQuote;
+    return most_units() <= kNarrowOrders && largest <= kNarrowQuote;
   }
 
   // Whether both totals stay below 2^31. Exact only where a bound cannot tell.
   KS_ON_LANE bool has_room(int at_bid, int at_ask) {
-    added += (int64_t)num_agent_indices(p) * p.max_order_qty + kMaxQuoteQty;
+    added += most_units() + kMaxQuoteQty;
     if (resting + added < (int64_t)1 << 31) return true;
     uint32_t total_buy = at_bid >= 0 ? quote.bid_qty : 0, total_sell = at_ask != kNoTick ? quote.ask_qty : 0;
     for (int place = 0; place <= width; ++place) total_buy += ordered(place).buy, total_sell += ordered(place).sell;
-    for (int tick = 0; tick < levels; ++tick) total_buy += bids()[tick], total_sell += asks()[tick];
+    for (int tick = 0; tick < levels; ++tick) {
+      const Interest beyond = outlying.here(tick);
+      total_buy += bids()[tick] + beyond.buy, total_sell += asks()[tick] + beyond.sell;
+    }
     return !overflows(total_buy, total_sell);
   }
 
@@ -78,8 +89,9 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
       if (tick == 0) here.sell += ordered(width).sell;
       return here;
     }
-    return {bids()[tick] + (tick == at_bid ? quote.bid_qty : 0) + (tick == levels - 1 ? ordered(width).buy : 0),
-            asks()[tick] + (tick == at_ask ? quote.ask_qty : 0) + (tick == 0 ? ordered(width).sell : 0)};
+    const Interest beyond = outlying.here(tick);
+    return {bids()[tick] + beyond.buy + (tick == at_bid ? quote.bid_qty : 0) + (tick == levels - 1 ? ordered(width).buy : 0),
+            asks()[tick] + beyond.sell + (tick == at_ask ? quote.ask_qty : 0) + (tick == 0 ? ordered(width).sell : 0)};
   }
 
   // The clearing range, from low to high, and what is known of it. Demand falls and supply rises, so the clearing prices
@@ -120,8 +132,8 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
   // as much demand; or else the range reaches the grid's end, where marketable orders are.
   KS_ON_LANE bool clear_near(int at_bid, int at_ask, Cleared& cleared) {
     const int32_t top = levels - 1;
-    const int32_t above = ordered(width).buy + (at_bid > near_high ? quote.bid_qty : 0);
-    const int32_t below = ordered(width).sell + (at_ask < near_low ? quote.ask_qty : 0);
+    const int32_t above = ordered(width).buy + outlying.buy + (at_bid > near_high ? quote.bid_qty : 0);
+    const int32_t below = ordered(width).sell + outlying.sell + (at_ask < near_low ? quote.ask_qty : 0);
     int32_t demand = above, supply = below, volume = 0;
 #pragma unroll 2
     for (int tick = near_low; tick <= near_high; ++tick) demand += near_interest(tick).buy;
@@ -135,7 +147,7 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
     }
     int32_t first = near_low, last = near_high;
     if (max_of(volume, 1) <= max_of(above, below)) {
-      if (at_bid > near_high || at_ask < near_low) return false;
+      if (at_bid > near_high || at_ask < near_low || outlying.any()) return false;
       while (supply < above && last < top) supply += asks_beyond(++last, at_ask);
       while (all_demand < below && first > 0) all_demand += bids_beyond(--first, at_bid);
       volume = max_of(volume, max_of(min_of(above, supply), min_of(below, all_demand)));
@@ -206,15 +218,35 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
     tile.shift_books(shift);
     if (shift != 0) moved(shift);
   }
-  KS_ON_LANE void look(const Seen&) {}  // no kernel of lanes has agents that users have added
+  KS_ON_LANE void look(const Seen&) {
+    if (!kAddedSeeBook) return;
+    seen_best = best_prices(), seen_units = {0, 0};
+    const int32_t bid = seen_best.bid, ask = seen_best.ask;
+    if (bid >= 0) seen_units.buy = agent::add(bids()[bid], bid == bid_tick(quote, origin, levels) ? quote.bid_qty : 0);
+    if (ask != kNoTick) seen_units.sell = agent::add(asks()[ask], ask == ask_tick(quote, origin, levels) ? quote.ask_qty : 0);
+  }
+  KS_ON_LANE AgentView view(const Seen& seen, int32_t coin) const {
+    const Middle around = agents_middle(p, seen.mid2, this->fundamental, origin, coin);
+    AgentView view = view_of(p, *this, around, seen.mid2, seen.ret, 0, (int32_t)t);
+    if (!kAddedSeeBook) return view;
+    if (seen_best.bid >= 0) view.best_bid = seen_best.bid + origin, view.best_bid_qty = seen_units.buy;
+    if (seen_best.ask != kNoTick) view.best_ask = seen_best.ask + origin, view.best_ask_qty = seen_units.sell;
+    return view;
+  }
+  KS_ON_LANE bool add_near(const AgentOrder& order) const { return Orders::add_near(order, origin); }
+  KS_ON_LANE void add_outlying(const AgentOrder& order) { Orders::add_outlying(order, origin); }
   KS_ON_LANE void replace_quotes(const Quote& fresh) { quote = fresh; }
 
-  // The orders are drawn already, see LaneOrders.
+  // Built-in orders are drawn already, see LaneOrders.
   KS_ON_LANE Auction submit_orders(const Seen& seen, int32_t value) {
     Auction auction;
     auction.at_bid = bid_tick(quote, origin, levels), auction.at_ask = ask_tick(quote, origin, levels);
-    const int32_t mid2 = kWithCoin ? rounded_mid2(p, seen.mid2, word_coin(walk_word())) : seen.mid2;
-    place_orders(mid2, seen.ret, value, t);
+    const int32_t coin = kWithCoin ? word_coin(walk_word()) : 0;
+    place_orders(kWithCoin ? rounded_mid2(p, seen.mid2, coin) : seen.mid2, seen.ret, value, t);
+    if (kAgentsOnLanes) {
+      outlying.clear();
+      play_added(*this, view(seen, coin));
+    }
     return auction;
   }
 
@@ -229,7 +261,7 @@ struct LaneMarket : LaneOrders<kWide>, LaneMarketState {
     auction.totals = {at_bid >= 0 ? interest(at_bid, at_bid, at_ask).buy : 0,
                       at_ask != kNoTick ? interest(at_ask, at_bid, at_ask).sell : 0};
     const bool shared = (at_bid == levels - 1 && near_high == at_bid) || (at_ask == 0 && near_low == at_ask);
-    const bool near = best_bid <= near_high && best_ask >= near_low && !shared;
+    const bool near = best_bid <= near_high && best_ask >= near_low && !shared && !outlying.any_behind();
     if (!near || !clear_near(at_bid, at_ask, auction.cleared)) clear_all(at_bid, at_ask, auction.cleared);
     return true;
   }

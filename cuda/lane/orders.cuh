@@ -1,18 +1,18 @@
-// orders.cuh: what the built-in agents of a lane's market submit in one auction. Loops only: the rules are
-// model/market.h's, and memory is lane/book.cuh's.
+// orders.cuh: what the agents of a lane's market submit in one auction. Loops only: the rules are model/market.h's, and memory
+// is lane/book.cuh's.
 //
 // Hashing needs neither the book nor its mid, so it comes first: noise agents' orders are summed in bins by their offset,
 // the others' into a few sums. Once the mid is known, prices and sides are found for sums, not for orders.
 #pragma once
 
-#include "lane/book.cuh"
+#include "lane/added_agents.cuh"
 
 namespace ks {
 
 template <bool kWide>
 struct LaneOrders : LaneBook<kWide> {
   using Book = LaneBook<kWide>;
-  using Book::add, Book::add_order, Book::levels, Book::ordered, Book::put;
+  using Book::add, Book::add_order, Book::change, Book::levels, Book::ordered, Book::put, Book::row;
 
   // Quantities of momentum or fundamental agents: what they buy if they follow their coin, and what all of them order.
   struct Directed {
@@ -25,9 +25,10 @@ struct LaneOrders : LaneBook<kWide> {
   int32_t near_low, near_high;     // first and last tick of the bins that are on the grid
   Directed momentum, fundamentals;  // their side is not known yet
   int32_t made, made_other;        // makers' orders: on the first maker's side, and on the other
+  OutlyingOrders outlying;         // of added agents
 
-  KS_ON_LANE LaneOrders(const MarketParams& p, int levels, typename Book::Cell* row, int32_t* bins)
-      : Book(levels, row, bins), p(p), reach(order_reach(p)), width(2 * reach + 2) {}
+  KS_ON_LANE LaneOrders(const MarketParams& p, int levels, typename Book::Cell* row, int32_t* bins, Interest* outlying)
+      : Book(levels, row, bins), p(p), reach(order_reach(p)), width(2 * reach + 2), outlying(outlying) {}
 
   KS_ON_LANE Directed draw_directed(uint64_t counter, int count) const {
     Directed sums = {0, 0, 0, 0};
@@ -99,6 +100,25 @@ struct LaneOrders : LaneBook<kWide> {
     add(price_near_mid(mid2, 1, levels) - low, bought - bought_far, 0);
     add(price_near_mid(mid2, -1, levels) - low, 0, sold - sold_far);
     add(width, bought_far, sold_far);
+  }
+
+  // Add an order of an added agent, after those of built-in ones. Returns false, and has added nothing, if it lies beyond the bins.
+  KS_ON_LANE bool add_near(const AgentOrder& order, int32_t origin) const {
+    const int32_t tick = limit_tick_of(order, levels, origin), qty = quantity_of(order);
+    const bool marketable = order.marketable, near = tick >= near_low && tick <= near_high, adds = marketable || near;
+    add_order(near && !marketable ? tick - low : width, !sells(order), adds ? qty : 0);  // selects, so that lanes do not diverge
+    return adds || qty == 0;
+  }
+  // One that lies there. With numbers of 32 bits a market may have to stop, and its book then stays as it was.
+  KS_ON_LANE void add_outlying(const AgentOrder& order, int32_t origin) {
+    const int32_t tick = limit_tick_of(order, levels, origin), qty = quantity_of(order), here = row[tick];
+    const bool buys = !sells(order), crosses = buys == (tick > near_high);
+    if (kWide || crosses || (buys ? here < 0 : here > 0)) {
+      outlying.add(levels, tick, buys, qty, crosses);
+    } else {
+      row[tick] = (typename Book::Cell)(here + (buys ? qty : -qty));
+      change(tick, tick);
+    }
   }
 };
 

@@ -57,8 +57,10 @@ KS_RULE int extra_columns(const Launch& launch) {
       row.tick_size, row.quote_latency, row.regimes, row.regime_threshold, row.interval, row.beat,          \
       row.num_agents, row.unused_1, row.unused_2, row.unused_3
 #define KS_LEVELS launch.levels
+constexpr int kMostLevels = 1024;  // of a market on a lane; others have any number
 constexpr int kUnroll = 1;
 #else
+constexpr int kMostLevels = KS_LEVELS;
 constexpr int kUnroll = 8;  // the rounds of an auction are known: hashes of several overlap
 #endif
 

@@ -13,6 +13,11 @@ constexpr int kMostLaneRoom = 64;          // ticks: with more, a lane's loops o
 constexpr int kLaneWarps = 8;              // with a market per lane, at least so many should fit on a multiprocessor,
 constexpr int kLaneMarkets = 128;          // and so many markets for each multiprocessor: with fewer, lanes are slower
 constexpr int kLeversOfLanes = 1;          // rounding alone: the others would move orders out of a lane's bins
+// How often added agents of a market on a lane may read or write a number of their market's own in an auction: memory, and
+// parameters that differ from market to market. The 32 markets of a warp have them in 32 rows, so that each time 32 lines of
+// memory take a turn of the cache, where a warp that shares a market has neighbours in one line. What all markets share is one
+// line for both, and classes without memory need no more. So many take about half as long as all else that a step does.
+constexpr int kMostOwnNumbers = 128;
 constexpr int kLevelsOfFullBlocks = 1024;  // with more, a block is one warp, so that as many books as fit are resident
 
 // Sizes, in ints of shared memory -------------------------------------------------------------------------------------
@@ -70,6 +75,7 @@ struct PlanRequest {
   int32_t levers;                 // 0: none, 1: rounding alone, 2: others
   int32_t events;                 // KS_EVENTS: 0 where each agent comes once, 1 for calls on the clock, 2 for continuous trading
   int32_t added_agents;           // that users have added, likewise of a market
+  int32_t own_numbers;            // that these read and write in an auction, see kMostOwnNumbers
   int32_t lanes;                  // -1: to be chosen; else the room that a market per lane has, 0 for none
   int32_t multiprocessors;
   int32_t shared_of_block;        // bytes, at most
@@ -121,7 +127,8 @@ KS_RULE void choose_form(const PlanRequest& ask, Plan& plan) {
   const int32_t room = lane_room(ask.reach);
   const bool fits = room > 0 && ask.shared_of_multiprocessor >= kLaneWarps * (kReserved + 4 * lane_ints(ask.levels, room, ask.extras));
   const bool narrow = ask.orders <= kNarrowOrders && ask.largest_quote <= kNarrowQuote, plain = ask.levers <= kLeversOfLanes;
-  if (fits && narrow && plain && ask.added_agents == 0 && ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors) plan.lanes = room;
+  const bool shares = ask.own_numbers <= kMostOwnNumbers, many = ask.markets >= (int64_t)kLaneMarkets * ask.multiprocessors;
+  if (fits && narrow && plain && shares && many) plan.lanes = room;
 }
 
 // Whether an environment's tile has its markets' levers, and the fields after them.
@@ -151,7 +158,7 @@ KS_RULE Plan plan_for(const PlanRequest& ask) {
   if (ask.events == 2 || (ask.events != 0 && ask.task)) return plan_for_events(ask);
   Plan plan = {0, 0, 0, 0, 1, bins_for(ask.reach, ask.agents), 0, 0, 0, 0};
   if (ask.lanes < 0) choose_form(ask, plan);
-  else plan.lanes = ask.task && ask.levers <= kLeversOfLanes && ask.added_agents == 0 ? ask.lanes : 0;
+  else plan.lanes = ask.task && ask.levers <= kLeversOfLanes ? ask.lanes : 0;
   plan.deadlines = plan.lanes > 0 && ask.forced_auctions > 0;
   if (plan.lanes > 0 && !plan.deadlines) plan.bins = 0;
   const int32_t most = ask.levels <= kLevelsOfFullBlocks ? kMarketsPerBlock : 1;

@@ -7,8 +7,6 @@
 
 namespace ks {
 
-#if defined(KS_AGENTS) || defined(__CUDACC__) || defined(__CUDACC_RTC__)
-
 // Templates of a class's number below go on with the next class; NVRTC takes no lambda whose argument is of any type.
 template <int kNumber>
 struct Trader;
@@ -17,10 +15,8 @@ constexpr int kAddedClasses = kTraders;
 #else
 constexpr int kAddedClasses = 0;
 #endif
-constexpr bool kMayHaveAgents = kAddedClasses > 0;
-KS_RULE bool has_added_agents(const Launch&) { return kMayHaveAgents; }
 
-// Whether some class has memory, and whether some looks at best prices or their quantities.
+// Whether some class that is compiled in has memory, and whether some looks at best prices or their quantities.
 template <int kNumber = 0>
 KS_RULE constexpr bool some_remember() {
   if constexpr (kNumber < kAddedClasses) return Trader<kNumber>::kRemembers || some_remember<kNumber + 1>();
@@ -32,6 +28,11 @@ KS_RULE constexpr bool some_look() {
   return false;
 }
 constexpr bool kAddedRemember = some_remember(), kAddedSeeBook = some_look();
+
+#if defined(KS_AGENTS) || defined(__CUDACC__) || defined(__CUDACC_RTC__)
+
+constexpr bool kMayHaveAgents = kAddedClasses > 0;
+KS_RULE bool has_added_agents(const Launch&) { return kMayHaveAgents; }
 KS_RULE constexpr bool some_see_book(const Launch&) { return kAddedSeeBook; }
 
 // The order of the agent at `place` among all that are added, of an event's word; silent ones have none.

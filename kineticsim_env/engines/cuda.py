@@ -133,6 +133,11 @@ class CudaEngine(NativeEngine):
                 defines["KS_ROLE"] = int(value[0])
         return defines | ({"KS_TASK_CONSTANTS": ",".join(constants)} if "KS_ROLE" in defines else {})
 
+    def _own_numbers(self) -> int:
+        """Return how many numbers of its own a market's added agents read and write in an auction."""
+        stride = self._struct.agent_parameters_stride
+        return sum((2 * len(g.kind.memory) + stride * len(g.kind.parameters)) * g.agents for g in self._groups)
+
     def _plan_for(self, mode: int) -> Any:
         """Return the variant and the shape for a mode, a `struct Plan`."""
         largest = max(self._task.get("max_qty", 0), self._task.get("forced_qty", 0))
@@ -149,6 +154,7 @@ class CudaEngine(NativeEngine):
             levers=self._levers,
             events=self._events,
             added_agents=self._struct.added_agents,
+            own_numbers=self._own_numbers(),
             lanes=int(self.force.get("KS_LANES", -1)),
         )
 
