@@ -89,6 +89,22 @@ def test_lanes_agree_in_the_trading_market(make_pair, role):
     assert ended > 0
 
 
+@pytest.mark.parametrize("bank_size", [0, 4])
+def test_episodes_begin_with_parameters_of_scenarios_and_with_memory(make_pair, bank_size):
+    """Of warm starts, or of the opening book."""
+    (config, _, _, roles), kwargs = trading_market("trader")
+    config = config.replace(agents={anywhere: 3, copied_noise: 2, at_the_best: 2, careful: 4})
+    task = ManyLearnersTask(horizon=4, bank_size=bank_size, warmup=5)
+    kwargs |= {"randomise": RANDOMISE, "num_scenarios": 5}
+    cores = make_pair((config, 40, task, roles), kwargs, "lanes and deadlines and rounding and small agents")
+    played = set()
+    for _ in steps_alike(cores, 11, 5, 14):
+        first, second = (core.simulator.engine.agent_parameters() for core in cores)
+        assert torch.equal(first, second)
+        played |= {tuple(row) for row in first.tolist()}
+    assert len(played) == 5 and "agent_memory" in cores[0].simulator.tensors
+
+
 # Orders beyond the bins -----------------------------------------------------------------------------------------------
 
 BELOW, ABOVE = -30, 30  # ticks from the mid, of which bins hold three either way
