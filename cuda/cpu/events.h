@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "cpu/comers.h"
 #include "events/environment.cuh"
 
 namespace ks {
@@ -13,19 +14,23 @@ struct EventScratch {
   std::vector<int32_t> row, buys, sells;
   std::vector<uint64_t> bits, waiting_bits;
 
-  EventMemory<WideColumns> fit(int levels) {
+  void fit(int levels) {
     for (auto* numbers : {&row, &buys, &sells})
       if (numbers->size() < (std::size_t)levels) numbers->resize(levels);
     const std::size_t most = 2 * (std::size_t)words_of_bits(levels, 64);
     for (auto* words : {&bits, &waiting_bits})
       if (words->size() < most) words->resize(most);
+  }
+  template <typename Width>
+  EventMemory<Width> memory() {
     return {row.data(), bits.data(), {buys.data(), sells.data()}, waiting_bits.data(), nullptr};
   }
 };
 
-template <bool kContinuous, int kSlots>
-void play_on_clock(const Launch& launch, int64_t m, const EventMemory<WideColumns>& memory) {
-  using Market = typename EventMarketOf<kContinuous, kSlots, WideColumns>::type;
+template <bool kContinuous, int kSlots, typename Width>
+void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
+  using Market = typename EventMarketOf<kContinuous, kSlots, Width>::type;
+  const EventMemory<Width> memory = scratch.memory<Width>();
   RunPlace start = {0, 0};
   StepPlace step = {};
   if (launch.env_mode == kLaunchModeRun) EventRun<Market>(launch, m, memory).run(start);
@@ -33,16 +38,17 @@ void play_on_clock(const Launch& launch, int64_t m, const EventMemory<WideColumn
 }
 
 template <int kSlots>
-void play_on_clock(const Launch& launch, int64_t m, const EventMemory<WideColumns>& memory) {
-  if (launch.mechanism == kMechanismContinuous) play_on_clock<true, kSlots>(launch, m, memory);
-  else play_on_clock<false, kSlots>(launch, m, memory);
+void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
+  if (launch.mechanism == kMechanismContinuous) play_on_clock<true, kSlots, WideColumns>(launch, m, scratch);
+  else if (has_added_agents(launch)) play_on_clock<false, kSlots, AddedColumns>(launch, m, scratch);
+  else play_on_clock<false, kSlots, WideColumns>(launch, m, scratch);
 }
 
 inline void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
-  const EventMemory<WideColumns> memory = scratch.fit(launch.levels);
-  if (launch.slots == 0) play_on_clock<0>(launch, m, memory);
-  else if (launch.slots == 1) play_on_clock<1>(launch, m, memory);
-  else play_on_clock<2>(launch, m, memory);
+  scratch.fit(launch.levels);
+  if (launch.slots == 0) play_on_clock<0>(launch, m, scratch);
+  else if (launch.slots == 1) play_on_clock<1>(launch, m, scratch);
+  else play_on_clock<2>(launch, m, scratch);
 }
 
 }  // namespace ks

@@ -79,33 +79,50 @@ KS_RULE int32_t quantity_of(const AgentOrder& order) {
 KS_RULE int32_t sells(const AgentOrder& order) { return order.side < 0; }  // a side: 0 buys, 1 sells
 
 // The tick on the grid of an order that is not marketable, under levers and without them; and of any order.
+KS_RULE int32_t price_under_tax(const AgentOrder& order, const Pricing& pricing, int32_t origin) {
+  return grid_tick(order.tick, origin) + (sells(order) ? pricing.tax : -pricing.tax);
+}
 KS_RULE int32_t limit_tick_of(const AgentOrder& order, const Pricing& pricing, int32_t origin) {
-  const int32_t side = sells(order);
-  return pricing.placed(side, grid_tick(order.tick, origin) + (side ? pricing.tax : -pricing.tax));
+  return pricing.placed(sells(order), price_under_tax(order, pricing, origin));
 }
 KS_RULE int32_t limit_tick_of(const AgentOrder& order, int32_t levels, int32_t origin) {
   return clamp_to(order.tick, origin, ticks_above(origin, levels - 1)) - origin;
 }
 KS_RULE int32_t tick_of(const AgentOrder& order, const Pricing& pricing, int32_t origin) {
+#ifdef __CUDA_ARCH__
   return order.marketable ? pricing.marketable(sells(order)) : limit_tick_of(order, pricing, origin);
+#else  // no CPU can predict who takes: the grid's end is placed as a price is
+  const int32_t takes = -(int32_t)(order.marketable != 0), end = (pricing.levels - 1) & (sells(order) - 1);
+  return pricing.placed(sells(order), (price_under_tax(order, pricing, origin) & ~takes) | (end & takes));
+#endif
 }
 KS_RULE int32_t tick_of(const AgentOrder& order, int32_t levels, int32_t origin) {
   const int32_t limit = limit_tick_of(order, levels, origin);
 #ifdef __CUDA_ARCH__
   return order.marketable ? (sells(order) ? 0 : levels - 1) : limit;
-#else  // no CPU can predict who takes
+#else
   const int32_t takes = -(int32_t)(order.marketable != 0);
   return (limit & ~takes) | (takes & (levels - 1) & (sells(order) - 1));
 #endif
 }
 
-// Where the numbers of one class of one market are: of parameter i of agent a parameters[i * parameter_rows + a *
-// parameter_stride], of word i of its memory memory[i * agents + a].
+// Where the numbers of one class of one market are.
 struct AgentNumbers {
   const int32_t* parameters;
   int32_t parameter_rows, parameter_stride;
   int32_t* memory;
   int32_t agents;
+
+#ifdef __CUDA_ARCH__
+  using Place = int32_t;
+#else
+  using Place = int64_t;  // as numbers of 32 bits may wrap, a core would load agents in a row one by one
+#endif
+  // Parameter i of an agent, and word i of its memory.
+  KS_RULE int32_t parameter(Place i, int32_t agent) const {
+    return parameters[i * parameter_rows + (Place)agent * parameter_stride];
+  }
+  KS_RULE int32_t& word(Place i, int32_t agent) const { return memory[i * agents + agent]; }
 };
 KS_RULE AgentNumbers agent_numbers(const Launch& launch, int64_t m, int32_t number) {
   const AgentClass& kind = launch.agents[number];
@@ -168,9 +185,24 @@ struct Share {
   int32_t first, stride;
 };
 
-// What the C++ engine calls of a class: decisions of some agents, and of one at an event; the memory of a new episode.
+// Decisions at some events between which nothing changes but memory, in their order. All rows have room for a multiple of
+// kPadding; what is too much of `agents` are agents that there are.
+struct AgentComers {
+  const AgentView* market;  // but for t
+  AgentNumbers numbers;
+  int32_t first;            // index of the class's first agent
+  int32_t count;
+  const uint64_t* words;    // the events', [count]
+  const int32_t* agents;    // who comes, [count]
+  const int32_t* events;    // which t is, [count]
+  AgentOrders orders;       // [count]
+};
+
+// What the C++ engine calls of a class: decisions of some agents, of some at events, and of one at an event; the memory of a
+// new episode.
 struct AgentFunctions {
   void (*play)(const AgentBatch&);
+  void (*come)(const AgentComers&);
   AgentOrder (*decide)(const AgentView&, const AgentNumbers&, uint64_t word, int32_t first, int32_t agent);
   void (*open)(const AgentView&, const AgentNumbers&, const Share&);
   int32_t sees_book;       // whether it looks at best prices or their quantities
@@ -188,11 +220,13 @@ struct AgentFunctions {
 template <typename Trader, int32_t kStride>
 KS_RULE void play_row(const AgentBatch& batch) {
   const AgentView market = *batch.market;
-  const AgentNumbers given = batch.numbers;
-  const AgentNumbers numbers = {given.parameters, kStride ? given.parameter_rows : 1, kStride, given.memory, given.agents};
+  const AgentNumbers all = batch.numbers;
+  // From the batch's first agent on.
+  const int32_t first = batch.first + batch.begin, count = batch.count;
+  const AgentNumbers numbers = {all.parameters + (int64_t)batch.begin * kStride, kStride ? all.parameter_rows : 1, kStride,
+                                Trader::kRemembers ? all.memory + batch.begin : nullptr, all.agents};
   const AgentOrders to = batch.orders;
   const uint64_t* const words = batch.words;
-  const int32_t first = batch.first, begin = batch.begin, count = batch.count;
   // Without remainders that are no multiple, where an agent that there is not is like any other.
   const bool alike = !Trader::kRemembers && kStride == 0;
   const int32_t padded = alike ? (count + kPadding - 1) & -kPadding : count;
@@ -201,7 +235,7 @@ KS_RULE void play_row(const AgentBatch& batch) {
     AgentSums sums = batch.grid->sums;
     KS_APART_LOOP
     for (int32_t i = 0; i < padded; ++i) {
-      const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, begin + i);
+      const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, i);
       const PlacedOrder placed = add_order(sums, order, limit_tick_of(order, levels, origin), levels, i < count);
       to.tick[i] = placed.at, to.quantity[i] = placed.units;
     }
@@ -210,7 +244,7 @@ KS_RULE void play_row(const AgentBatch& batch) {
   }
   KS_APART_LOOP
   for (int32_t i = 0; i < padded; ++i) {
-    const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, begin + i);
+    const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, i);
     to.side[i] = order.side, to.tick[i] = order.tick;
     to.quantity[i] = order.quantity, to.marketable[i] = order.marketable;
   }
@@ -219,6 +253,35 @@ template <typename Trader>
 KS_RULE void play_agents(const AgentBatch& batch) {
   if (batch.numbers.parameter_stride) play_row<Trader, 1>(batch);
   else play_row<Trader, 0>(batch);
+}
+template <typename Trader, int32_t kStride>
+KS_RULE void come_row(const AgentComers& comers) {
+  const AgentView market = *comers.market;
+  const AgentNumbers all = comers.numbers;
+  const AgentNumbers numbers = {all.parameters, kStride ? all.parameter_rows : 1, kStride, all.memory, all.agents};
+  const AgentOrders to = comers.orders;
+  const uint64_t* const words = comers.words;
+  const int32_t *const agents = comers.agents, *const events = comers.events;
+  const int32_t first = comers.first, count = comers.count;
+  const auto come = [&](int32_t i) {
+    AgentView seen = market;
+    seen.t = events[i];
+    const AgentOrder order = Trader::decide(seen, {words[i]}, first, numbers, agents[i]);
+    to.side[i] = order.side, to.tick[i] = order.tick;
+    to.quantity[i] = order.quantity, to.marketable[i] = order.marketable;
+  };
+  if (Trader::kRemembers) {  // one after another, as an agent may come twice
+    for (int32_t i = 0; i < count; ++i) come(i);
+    return;
+  }
+  const int32_t padded = (count + kPadding - 1) & -kPadding;
+  KS_APART_LOOP
+  for (int32_t i = 0; i < padded; ++i) come(i);
+}
+template <typename Trader>
+KS_RULE void come_agents(const AgentComers& comers) {
+  if (comers.numbers.parameter_stride) come_row<Trader, 1>(comers);
+  else come_row<Trader, 0>(comers);
 }
 template <typename Trader>
 KS_RULE AgentOrder decide_at_event(const AgentView& market, const AgentNumbers& numbers, uint64_t word, int32_t first,
@@ -231,8 +294,8 @@ KS_RULE void open_agents(const AgentView& market, const AgentNumbers& numbers, c
 }
 #if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 template <typename Trader>
-inline constexpr AgentFunctions kFunctionsOf = {play_agents<Trader>, decide_at_event<Trader>, open_agents<Trader>,
-                                                Trader::kSeesBook};
+inline constexpr AgentFunctions kFunctionsOf = {play_agents<Trader>, come_agents<Trader>, decide_at_event<Trader>,
+                                                open_agents<Trader>, Trader::kSeesBook};
 #endif
 
 }  // namespace ks

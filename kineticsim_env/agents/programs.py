@@ -20,9 +20,8 @@ def text_of(kind: AgentClass, number: int) -> str:
     own = f'\n#line 1 "cxx of {kind.name}"\n{kind.cxx}\n#line 1 "{AFTER} cxx of {kind.name}"\n'
     body = kind.program.text if kind.cxx is None else f"KS_RULE Order decision({takes}) {{{own}}}\n"
     called = kind.program.name if kind.cxx is None else "decision"
-    read = [f"    own.{name} = numbers.parameters[{i} * numbers.parameter_rows + agent * numbers.parameter_stride];"
-            for i, name in enumerate(kind.parameters)]  # fmt: skip
-    words = [(name, f"numbers.memory[{i} * numbers.agents + agent]") for i, name in enumerate(kind.memory)]
+    read = [f"    own.{name} = numbers.parameter({i}, agent);" for i, name in enumerate(kind.parameters)]
+    words = [(name, f"numbers.word({i}, agent)") for i, name in enumerate(kind.memory)]
     starts = [
         f"    {place} = {start if isinstance(start, int) else f'market.{start}'};"
         for (_, place), start in zip(words, kind.memory.values(), strict=True)

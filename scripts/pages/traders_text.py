@@ -137,8 +137,9 @@ several runs in turn; on a CPU on one core.
 {tables["cost"]}
 
 In an auction to which each agent comes, the C++ engine lets several agents of a class decide at once; parameters of
-each agent and memory are read, and memory is written, on the way. In continuous trading each order waits for the one
-before it. On a GPU: `--engine cuda --markets 8192`; there `largest_order` counts in continuous trading.
+each agent and memory are read, and memory is written, on the way. In call auctions on the clock it does so with those
+who come between two beats. In continuous trading each order waits for the one before it. On a GPU: `--engine cuda
+--markets 8192`; there `largest_order` counts in continuous trading.
 
 The command that wrote this page: `{setting["command"]}`. `tests/test_traders_examples.py` runs all of it in small.
 """
