@@ -266,6 +266,7 @@ def cases() -> Iterator[Callable[[], None]]:
     yield partial(environment, "liquidation", 512)
     yield partial(environments_on_lanes, 128)
     yield partial(environments_on_lanes, 8, noise_spread=2)
+    yield partial(environments_on_lanes, 128, agents={follower: ks.mix(9, step=range(9))})
     yield partial(environments_on_lanes, 256, max_order_qty=4000)  # numbers that do not fit in 16 bits
     yield partial(steps_and_copies, 33)
     yield partial(steps_with_own_functions, 33, preset="trading")
