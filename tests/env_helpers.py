@@ -211,7 +211,7 @@ def steps_alike(cores, seed, actions_seed, steps):
     for t in range(steps):
         actions = draw_actions(cores[0], generator, 0.0)
         for core in cores:
-            core.step(**actions)
+            core.step(**{name: tensor.to(core.device) for name, tensor in actions.items()})
         assert_same(cores, f"after step {t}")
         yield t
 
