@@ -63,7 +63,8 @@ def check_tape(sim, tape, quotes=None):
             prices = mine["price"][trades & (mine["interval"] == first + i)]
             last = int(prices[-1]) if len(prices) else last
             assert last == series["last_price"][m, i]
-        check_book(branch, m, orders)
+        moved = set(mine["agent"][(mine["agent_class"] == "slot") & (mine["reason"] == "left the grid")].tolist())
+        check_book(branch, m, orders, moved)
 
 
 def check_orders(mine, continuous):
@@ -98,15 +99,21 @@ def check_orders(mine, continuous):
 ROWS = "type order_id counterparty_id agent_class agent side price quantity remaining reason marketable".split()
 
 
-def check_book(branch, m, orders):
-    """Compare the orders that are left with a market's book and standing quotes."""
+def check_book(branch, m, orders, moved):
+    """Compare the orders that are left with a market's book, standing quotes and their places in queues.
+
+    A slot of `moved` has had a quote that took the price of the grid's end, and so a place in the midst of a queue.
+    """
     left, quoted = defaultdict(int), {}
-    for who, agent, side, price, units, _ in orders.values():
-        if who == "slot":
-            assert (agent, side) not in quoted
-            quoted[agent, side] = (price, units)
-        else:
-            left[side, price - int(branch.price_origin[m])] += units
+    for who, agent, side, price, units, _ in (found for _, found in sorted(orders.items())):
+        tick = price - int(branch.price_origin[m])
+        if who != "slot":
+            left[side, tick] += units
+            continue
+        assert (agent, side) not in quoted
+        quoted[agent, side] = (price, units)
+        if branch.config.is_continuous and agent not in moved:
+            assert left.get((side, tick), 0) == int(branch.queue[m, agent, int(side == "sell")])
     for side, book in (("buy", branch.bid[m]), ("sell", branch.ask[m])):
         there = {(side, tick): int(book[tick]) for tick in torch.nonzero(book)[:, 0].tolist()}
         assert there == {place: units for place, units in left.items() if place[0] == side}

@@ -15,7 +15,10 @@ namespace ks::tape {
 class Queue {
  public:
   void push(const Order& order) {
-    if (head_ > 16 && 2 * head_ > orders_.size()) orders_.erase(orders_.begin(), orders_.begin() + (std::ptrdiff_t)head_), head_ = 0;
+    if (head_ > 16 && 2 * head_ > orders_.size()) {
+      orders_.erase(orders_.begin(), orders_.begin() + (std::ptrdiff_t)head_);
+      head_ = 0;
+    }
     orders_.push_back(order);
   }
   void clear() { orders_.clear(), head_ = 0; }
@@ -39,8 +42,8 @@ class Queue {
   }
   // Forget orders of which nothing is left.
   void drop_empty() {
-    orders_.erase(std::remove_if(orders_.begin() + (std::ptrdiff_t)head_, orders_.end(), [](const Order& order) { return order.left == 0; }),
-                  orders_.end());
+    const auto is_empty = [](const Order& order) { return order.left == 0; };
+    orders_.erase(std::remove_if(orders_.begin() + (std::ptrdiff_t)head_, orders_.end(), is_empty), orders_.end());
   }
 
  private:

@@ -153,7 +153,8 @@ struct CallTape : TapeMarket {
       uint32_t before = 0;
       for (int k = 0; k < slots && traded > 0; ++k) {
         if (quote_tick(k, side) != tick) continue;
-        const int32_t asked = quantity(k, side), units = ration(before, (uint32_t)asked, (uint32_t)traded, (uint32_t)total, u32);
+        const int32_t asked = quantity(k, side);
+        const int32_t units = ration(before, (uint32_t)asked, (uint32_t)traded, (uint32_t)total, u32);
         before += (uint32_t)asked;
         rest -= units;
         shares[side][k] = units;

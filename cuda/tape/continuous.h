@@ -102,8 +102,9 @@ struct ContinuousTape : TapeMarket {
 
   // Take what is oldest at a tick: agents' orders before the next quote, or that quote.
   int32_t take_next(int32_t tick, int32_t most, int side, int64_t taker) {
-    const int k = next_quote(tick, side);
-    const int32_t there = book.units[side][(std::size_t)tick], first = std::min(most, k < 0 ? there : std::min(there, aheads[k][side]));
+    const int k = next_quote(side, [&](int j) { return quote_tick(j, side) == tick; });
+    const int32_t there = book.units[side][(std::size_t)tick];
+    const int32_t first = std::min(most, k < 0 ? there : std::min(there, aheads[k][side]));
     const int32_t price = tick + origin;
     if (first == 0) {
       const int32_t units = std::min(most, quantity(k, side));
@@ -117,18 +118,6 @@ struct ContinuousTape : TapeMarket {
       if (quote_tick(j, side) == tick) aheads[j][side] = std::max(0, aheads[j][side] - first);
     return first;
   }
-  // Of the quotes at a tick that with the least ahead, or the earliest of several; -1: there is none.
-  int next_quote(int32_t tick, int side) const {
-    int next = -1;
-    for (int k = 0; k < slots; ++k) {
-      if (quote_tick(k, side) != tick) continue;
-      const bool sooner = next < 0 || aheads[k][side] < aheads[next][side] ||
-                          (aheads[k][side] == aheads[next][side] && moments[k][side] < moments[next][side]);
-      if (sooner) next = k;
-    }
-    return next;
-  }
-
   // Fresh quotes arrive, each with its pre-trade limits as the account then is.
   void take_quotes(const Quote* fresh) {
     for (int turn = 0; turn < slots; ++turn) {

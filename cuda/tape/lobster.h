@@ -24,7 +24,7 @@ class Lobster {
   // So many levels; a tick is so many units of price, and tick 0 is `base` ticks above 0.
   Lobster(int64_t levels, int64_t unit, int64_t base) : levels_(levels), unit_(unit), base_(base) {}
 
-  // Turn rows into messages and books [messages, 4 * levels]; there is room for a message per row and one more. Returns how many.
+  // Turn rows into messages and books [messages, 4 * levels], which have room for one per row and one more. Returns how many.
   int64_t add(const Row* rows, int64_t count, Message* messages, int64_t* books) {
     messages_ = messages, books_ = books, written_ = 0;
     for (const Row* row = rows; row != rows + count; ++row) {

@@ -82,27 +82,30 @@ struct TapeMarket : MarketNumbers {
     pricing = pricing_of(p, levels, origin, fundamental, last, coin);
   }
 
-  // What rests as the tape begins: one order per tick, cut where quotes have their places; and standing quotes.
+  // What rests as the tape begins: of agents one order per tick, cut where quotes have their places; numbered as they queue.
   void open(const int32_t* bid, const int32_t* ask) {
     begin_interval();
     if (!on_clock()) set_pricing(last_tick, t);
     for (int side = 0; side < 2; ++side) {
-      for (int i = 0; i < levels; ++i) {
-        const int32_t tick = side ? i : levels - 1 - i;
-        int32_t left = (side ? ask : bid)[tick], taken = 0;
-        while (left > 0) {
-          int32_t part = left;
-          for (int k = 0; k < slots; ++k)
-            if (quote_tick(k, side) == tick && aheads[k][side] > taken) part = std::min(part, aheads[k][side] - taken);
-          const Order order = {++rows.orders, t, -1, part, kResting, 0};
-          rows.submit(order, side, tick + origin);
-          book.rest(side, tick, order);
-          left -= part, taken += part;
-        }
-      }
+      for (int32_t i = 0; i < levels; ++i) open_tick(side, side ? i : levels - 1 - i, side ? ask : bid);
+      for (int k = 0; k < slots; ++k)
+        if (ids[k][side] == 0) submit_quote(k, side);  // off the grid
     }
-    for (int k = 0; k < slots; ++k)
-      for (int side = 0; side < 2; ++side) submit_quote(k, side);
+  }
+  void open_tick(int side, int32_t tick, const int32_t* row) {
+    int32_t left = row[tick];
+    const int32_t all = left;
+    for (int k = 0; k >= 0;) {
+      k = next_quote(side, [&](int j) { return ids[j][side] == 0 && quote_tick(j, side) == tick; });
+      const int32_t part = k < 0 ? left : std::min(left, std::max(0, aheads[k][side] - (all - left)));
+      if (part > 0) {
+        const Order order = {++rows.orders, t, -1, part, kResting, 0};
+        rows.submit(order, side, tick + origin);
+        book.rest(side, tick, order);
+        left -= part;
+      }
+      if (k >= 0) submit_quote(k, side);
+    }
   }
 
   // Quotes -----------------------------------------------------------------------------------------------------------
@@ -128,6 +131,19 @@ struct TapeMarket : MarketNumbers {
     const int32_t at = price(k, side);
     set_quantity(k, side, quantity(k, side) - units);
     rows.cancel(quote_order(k, side), side, at, units, reason);
+  }
+
+  // Of the quotes that `among` holds for that with the least ahead, or the earliest of several; -1: there is none.
+  template <typename Among>
+  int next_quote(int side, const Among& among) const {
+    int next = -1;
+    for (int k = 0; k < slots; ++k) {
+      if (!among(k)) continue;
+      const bool sooner = next < 0 || aheads[k][side] < aheads[next][side] ||
+                          (aheads[k][side] == aheads[next][side] && moments[k][side] < moments[next][side]);
+      if (sooner) next = k;
+    }
+    return next;
   }
 
   // The tick at which a standing quote takes part, or -1.

@@ -1,5 +1,5 @@
-// tape.cpp: plays a market order by order and writes its tape; a library of its own (kineticsim_env/tapes/library.py). Beside it
-// the C++ engine plays the same market: after every interval both have to be the same to the last bit.
+// tape.cpp: plays a market order by order and writes its tape; a library of its own (kineticsim_env/tapes/library.py). Beside
+// it the C++ engine plays the same market: after every interval both have to be the same to the last bit.
 #include <cstdint>
 #include <memory>
 
