@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _FURTHEST = layout.CONSTANTS["kMaxOrigin"]
 _SIDES = ("bids", "asks")
+_ROUNDED = 0.01  # of a tick: what is left of a price that was a float32, or was divided
 
 
 # A book ---------------------------------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
         if size == 0:
             continue
         ticks = price / tick
-        if not abs(ticks) <= _FURTHEST or abs(ticks - round(ticks)) > 1e-6 * max(1.0, abs(ticks)) ** 0.5:
+        if not abs(ticks) <= _FURTHEST or abs(ticks - round(ticks)) > _ROUNDED:
             raise ValueError(
                 f"{name}: got the price {price:g}, allowed are multiples of tick = {tick:g} within 2^29 of them"
             )

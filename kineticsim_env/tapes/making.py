@@ -73,7 +73,7 @@ def check_path(name: str, given: Any, markets: int, intervals: int) -> np.ndarra
     most = layout.CONSTANTS["kMaxPrice"]
     if path.size and not -most <= int(path.min()) <= int(path.max()) <= most:
         raise ValueError(f"{name}: got {int(path.min())} to {int(path.max())}, allowed is -2^30 to 2^30")
-    return np.ascontiguousarray(np.broadcast_to(path, (markets, intervals)))
+    return np.array(np.broadcast_to(path, (markets, intervals)), order="C")
 
 
 def _quotes(quotes: Any, markets: int, slots: int, intervals: int) -> np.ndarray:
