@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
-from agent_classes import CLASSES
+from agent_classes import CLASSES, at_the_best, copied_noise, trend_follower
 from ensembles import KINDS
 from tape_checks import check_tape, random_case
 from thorough import examples, slow
@@ -146,6 +146,60 @@ def test_what_cancellation_takes_of_each_order(preset):
             if row.type == "trade":
                 units[row.counterparty_id] -= row.quantity
     assert checked > 100
+
+
+@pytest.mark.parametrize("preset", ["trading", "continuous"])
+def test_whose_orders_they_are(preset):
+    """Agents, quantities and whether orders are marketable, out of the random words."""
+    made, sim = tape_of(preset)
+    rows = made.to_pandas()
+    rows = rows[(rows.type == "submit") & (rows.agent >= 0)]
+    p = {name: int(values[0]) for name, values in sim.rows.items()}
+    key = episode_key(np.array([int(sim.tensors["seed"][0])]), np.array([0]))
+    event = rows.event.to_numpy()
+    if sim.config.uses_clock:
+        half = random_words(key, event >> 1, np.array([2**31 + 2**29]))
+        drawn = np.where(event & 1, bits(half, 32, 32), bits(half, 0, 32)) * p["num_agents"] >> 32
+        assert np.array_equal(rows.agent, drawn) and len(rows) == 40 * p["interval"]
+        word = random_words(key, event, np.array([0]))
+    else:
+        assert rows.agent.tolist() == [*range(p["num_agents"])] * 40
+        word = random_words(key, event, rows.agent.to_numpy())
+    first = np.array([p[f"first_{name}"] for name in ("momentum", "maker", "fundamental")])
+    kinds = np.array(["noise", "momentum", "maker", "fundamental"])
+    assert np.array_equal(rows.agent_class, kinds[(rows.agent.to_numpy()[:, None] >= first).sum(1)])
+    assert np.array_equal(rows.quantity, 1 + (bits(word, 32, 16) * p["max_order_qty"] >> 16))
+    fired = (bits(word, 0, 24) < p["market_order_threshold"]) & (rows.agent_class != "maker")
+    assert np.array_equal(rows.marketable, fired) and fired.any()
+    noise = rows.agent_class == "noise"
+    assert np.array_equal(rows.side[noise] == "buy", bits(word, 31, 1)[noise] == 1)
+
+
+def test_orders_of_agents_that_users_write():
+    agents = {copied_noise: 4, at_the_best: 3, trend_follower: 0}
+    sim = ks.Simulator(ks.MarketConfig.preset("trading", agents=agents), 1, engine="cpu", slots=("at_the_best",))
+    rows = sim.tape(0, 30).to_pandas()
+    rows = rows[(rows.type == "submit") & (rows.agent >= 20)]
+    assert rows.agent.tolist() == [20, 21, 22, 23, 24, 25] * 30  # the last one is replaced
+    assert rows.agent_class.tolist() == (["copied_noise"] * 4 + ["at_the_best"] * 2) * 30
+
+
+def test_residue_takes_marketable_orders_first():
+    made, _ = tape_of("trading", intervals=200, collar=3)  # so that they end up where others rest
+    rows = made.to_pandas()
+    left = {row.order_id: row.quantity for row in rows[rows.type == "submit"].itertuples()}
+    for order, gone in rows[rows.type != "submit"].groupby("order_id").quantity.sum().items():
+        left[order] -= gone
+    for order, gone in rows[rows.type == "trade"].groupby("counterparty_id").quantity.sum().items():
+        left[order] -= gone
+    assert not any(left[order] for order in rows[rows.marketable].order_id)
+    residue = rows[rows.reason == "residue"]
+    assert residue.marketable.any() and not residue.marketable.all()
+    for _, some in residue.groupby(["interval", "side"], observed=True):
+        taken = some.marketable.tolist()
+        assert taken == sorted(taken, reverse=True)
+        others = some[~some.marketable].order_id.tolist()
+        assert others == sorted(others, reverse=True)
 
 
 def test_orders_at_a_price_trade_in_the_order_in_which_they_came():
