@@ -278,8 +278,8 @@ class Simulator(LiveMarkets):
         Args:
             markets: Their numbers.
             intervals: How many, or auctions where there is no clock.
-            quotes: int32 `[T, m, K, 4]`, quotes of T decisions of `intervals / T` intervals each; None keeps the
-                standing ones.
+            quotes: int32 `[T, m, K, 4]`, quotes of T decisions of `intervals / T` intervals each, as in `rollout`; None
+                keeps the standing ones.
             fundamental: int32 `[intervals]` or `[m, intervals]`: the fundamental price as each interval begins; None
                 leaves it to its walk.
             progress: True or False shows or hides the bar, None shows it on what takes over two seconds.

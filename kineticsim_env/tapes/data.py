@@ -15,7 +15,7 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
 from kineticsim_env.runtime.checks import check_mask
 from kineticsim_env.runtime.values import as_float, check_count, check_progress, is_number, show
-from kineticsim_env.tapes.making import check_path
+from kineticsim_env.tapes.making import check_path, on_host
 
 if TYPE_CHECKING:
     from kineticsim_env.simulator import Simulator
@@ -65,11 +65,10 @@ def set_book(
 
 def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
     """Return units by price in ticks; levels without units, with which tables are filled up, are left out."""
-    try:
-        table = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: got {show(given)}, allowed are prices and sizes, [n, 2]") from error
-    table = table.reshape(0, 2) if table.size == 0 else table
+    array = on_host(name, given, "prices and sizes, [n, 2]")
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name}: got {show(given)}, allowed are prices and sizes, [n, 2]")
+    table = array.astype(np.float64).reshape(0, 2) if array.size == 0 else array.astype(np.float64)
     if table.ndim != 2 or table.shape[1] != 2:
         raise ValueError(f"{name}: got an array of shape {list(table.shape)}, allowed are prices and sizes, [n, 2]")
     found: dict[int, int] = {}
@@ -145,11 +144,8 @@ def follow(
     simulator: Simulator, path: Any, record: Sequence[str], progress: bool | None, reach: int
 ) -> dict[str, torch.Tensor]:
     """Run with a given fundamental price; arguments and errors are those of `Simulator.follow`."""
-    array = path.detach().cpu().numpy() if isinstance(path, torch.Tensor) else np.asarray(path)
-    if array.ndim not in (1, 2) or not array.size:
-        raise ValueError(f"path: got an array of shape {list(array.shape)}, allowed are prices [S] or [M, S]")
-    length = array.shape[-1]
-    prices = torch.from_numpy(check_path("path", array, simulator.num_markets, length)).to(simulator.device)
+    prices = torch.from_numpy(check_path("path", path, simulator.num_markets)).to(simulator.device)
+    length = prices.shape[1]
     reach, progress = check_count("reach", reach, 0), check_progress(progress)
     series = simulator._new_series(record, length)
     tensors = simulator.tensors
