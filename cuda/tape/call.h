@@ -9,6 +9,7 @@ namespace ks::tape {
 struct CallTape : TapeMarket {
   OrderBook waiting;
   int64_t marketable[2] = {0, 0};  // units of the interval's marketable orders
+  std::vector<int64_t> all[2];     // of an auction, by tick: orders and quotes
 
   explicit CallTape(const Launch& of) : TapeMarket(of), waiting(of.levels) {}
 
@@ -108,17 +109,16 @@ struct CallTape : TapeMarket {
   void clear(int32_t mid) {
     for (int side = 0; side < 2; ++side) {
       for (int32_t tick = 0; tick < levels; ++tick) {
+        if (waiting.units[side][(std::size_t)tick] == 0) continue;
         for (const Order& order : waiting.queues[side][(std::size_t)tick]) book.rest(side, tick, order);
         waiting.queues[side][(std::size_t)tick].clear();
         waiting.units[side][(std::size_t)tick] = 0;
       }
     }
     waiting.best[0] = -1, waiting.best[1] = kNoTick;
-    const std::size_t ticks = (std::size_t)levels;
-    std::vector<int64_t> all[2] = {std::vector<int64_t>(ticks), std::vector<int64_t>(ticks)};
     int64_t demand = 0;
     for (int side = 0; side < 2; ++side) {
-      for (std::size_t tick = 0; tick < ticks; ++tick) all[side][tick] = book.units[side][tick];
+      all[side].assign(book.units[side].begin(), book.units[side].end());
       for (int k = 0; k < slots; ++k)
         if (quote_tick(k, side) >= 0) all[side][(std::size_t)quote_tick(k, side)] += quantity(k, side);
     }
@@ -136,18 +136,18 @@ struct CallTape : TapeMarket {
       last_tick = clearing_price_under_levers(p, levels, origin, mid, t, lowest, highest);
       volume += most, trades += 1;
       const uint64_t word = random_word(key, t, kRationWord);
-      report(fill(0, most, all[0], low_half(word)), fill(1, most, all[1], high_half(word)));
+      report(fill(0, most, low_half(word)), fill(1, most, high_half(word)));
     }
     if (p.residue == kResidueCancel) cancel_residue();
     t += 1;
   }
 
   // Fill a side's orders: better prices first, at a tick the quotes' shares and then the oldest orders.
-  std::vector<Fill> fill(int side, int64_t left, const std::vector<int64_t>& all, uint32_t u32) {
+  std::vector<Fill> fill(int side, int64_t left, uint32_t u32) {
     std::vector<Fill> fills;
     for (int32_t i = 0; i < levels && left > 0; ++i) {
       const int32_t tick = side ? i : levels - 1 - i;
-      const int64_t total = all[(std::size_t)tick], traded = std::min(left, total);
+      const int64_t total = all[side][(std::size_t)tick], traded = std::min(left, total);
       left -= traded;
       int64_t rest = traded;
       uint32_t before = 0;
