@@ -67,6 +67,16 @@ def test_presets(preset):
     assert np.all(made.columns["remaining"] >= 0)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("preset", ["trading", "news"])
+def test_markets_on_a_gpu(preset):
+    config = ks.MarketConfig.preset(preset, agents={trend_follower: 3})
+    sim = ks.Simulator(config, 40, engine="cuda", seed=3, slots=1)
+    sim.run(20)
+    quotes = torch.tensor([60, 5, 70, 5], dtype=torch.int32, device=sim.device).expand(4, 40, 1, 4).contiguous()
+    check_tape(sim, sim.tape([33, 2], 20, quotes=quotes[:, [33, 2]]), quotes)
+
+
 def test_an_environments_markets():
     """Its scenarios give each market parameters of its own."""
     import gymnasium as gym
