@@ -194,6 +194,19 @@ def test_orders_of_agents_that_users_write():
     assert rows.agent_class.tolist() == (["copied_noise"] * 4 + ["at_the_best"] * 2) * 30
 
 
+@ks.agent()
+def resting(market, own, draw):
+    return ks.order(1, market.near_mid(-3), 1)
+
+
+def test_a_class_that_is_called_as_others_are():
+    sim = ks.Simulator(ks.MarketConfig.preset("trading", agents={resting: 1}), 1, engine="cpu")
+    made = sim.tape(0, 3)
+    pytest.importorskip("pandas")
+    assert made.to_pandas().agent_class.cat.categories[-1] == f"{__name__}:resting"
+    assert (made.columns["agent_class"] == f"{__name__}:resting").sum() >= 3
+
+
 def test_residue_takes_marketable_orders_first():
     made, _ = tape_of("trading", intervals=200, collar=3)  # so that they end up where others rest
     rows = made.to_pandas()

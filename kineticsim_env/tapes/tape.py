@@ -70,7 +70,7 @@ class Tape:
         self._branch = check_instance("branch", branch, Branch)
         self._script, self._progress = script, progress
         self._library = library.load()
-        classes = [kind.name for kind in branch.config.agents]
+        classes = [kind.path if kind.name in library.WHO else kind.name for kind in branch.config.agents]
         self._texts = {"agent_class": (*library.WHO, *classes), "type": library.KINDS,
                        "side": library.SIDES, "reason": library.REASONS}  # fmt: skip
 
@@ -161,10 +161,8 @@ class Tape:
     @functools.cached_property
     def columns(self) -> dict[str, np.ndarray]:
         """All columns by name, NumPy arrays `[n]`; texts as `U` arrays. Played once, and kept."""
-        rows = np.concatenate([np.empty(0, library.ROW), *(part.rows for part in self._parts)])
-        markets = np.repeat([part.market for part in self._parts], [len(part.rows) for part in self._parts])
-        found = self._columns_of(markets.astype(np.int64), rows)
-        return {name: np.array(self._texts[name])[x] if name in _CODED else x for name, x in found.items()}
+        coded = self._coded()
+        return {name: np.array(self._texts[name])[x] if name in _CODED else x for name, x in coded.items()}
 
     def __len__(self) -> int:
         """Return how many rows there are."""
@@ -174,9 +172,7 @@ class Tape:
         """Return a table, columns of few texts as categories. Needs pandas (`pip install "kineticsim-env[data]"`)."""
         import pandas
 
-        rows = np.concatenate([np.empty(0, library.ROW), *(part.rows for part in self._parts)])
-        markets = np.repeat([part.market for part in self._parts], [len(part.rows) for part in self._parts])
-        found: dict[str, Any] = dict(self._columns_of(markets.astype(np.int64), rows))
+        found: dict[str, Any] = self._coded()
         for name, texts in self._texts.items():
             found[name] = pandas.Categorical.from_codes(found[name], list(texts))
         return pandas.DataFrame(found)
@@ -204,6 +200,12 @@ class Tape:
 
         return lobster.write(self, folder, **options)
 
+    def _coded(self) -> dict[str, np.ndarray]:
+        """Return all columns; those of few texts as numbers of texts."""
+        rows = np.concatenate([np.empty(0, library.ROW), *(part.rows for part in self._parts)])
+        markets = np.repeat([part.market for part in self._parts], [len(part.rows) for part in self._parts])
+        return self._columns_of(markets.astype(np.int64), rows)
+
     def _table(self, part: Part) -> pyarrow.Table:
         import pyarrow
 
@@ -213,7 +215,7 @@ class Tape:
         return pyarrow.table(found)
 
     def _columns_of(self, markets: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Return columns of rows; those of few texts as numbers of texts."""
+        """Return columns of rows, coded likewise."""
         event = rows["event"]
         found = {"interval": rows["interval"], "event": event, "time": self.time(event), "market": markets,
                  "order_id": rows["order"], "agent": rows["agent"]}  # fmt: skip
