@@ -110,7 +110,9 @@ def test_a_difference_from_the_engine_is_an_error(monkeypatch):
 # Rules ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["trading", "continuous", "news", "calls on the clock"])
+@pytest.mark.parametrize(
+    "preset", ["continuous", "calls on the clock", *(pytest.param(name, marks=slow) for name in ("trading", "news"))]
+)
 def test_what_cancellation_takes_of_each_order(preset):
     """The k-th order of a queue loses F(C_k) - F(C_(k-1)), F(x) = floor((loss * x + r) / q)."""
     changes = {"arrivals": EVENTS, "interval": 30, "beat": 7} if preset == "calls on the clock" else {}
