@@ -13,6 +13,7 @@ import kineticsim_env as ks
 from kineticsim_env.tapes import lobster
 
 pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
 
 
 def test_random_markets(tmp_path):

@@ -29,6 +29,12 @@ def tape_of(preset="continuous", intervals=40, markets=(0,), run=10, **changes):
     return sim.tape(markets, intervals), sim
 
 
+def table_of(made):
+    """Return a tape as a table, where there is pandas."""
+    pytest.importorskip("pandas")
+    return made.to_pandas()
+
+
 # Against engines ------------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +123,7 @@ def test_what_cancellation_takes_of_each_order(preset):
     """The k-th order of a queue loses F(C_k) - F(C_(k-1)), F(x) = floor((loss * x + r) / q)."""
     changes = {"arrivals": EVENTS, "interval": 30, "beat": 7} if preset == "calls on the clock" else {}
     made, sim = tape_of("trading" if changes else preset, **changes)
-    rows = made.to_pandas()
+    rows = table_of(made)
     key = episode_key(np.array([int(sim.tensors["seed"][0])]), np.array([int(sim.tensors["episode"][0])]))
     beat = sim.rows["beat"][0] if sim.config.uses_clock else 1
     queues, units, lost, checked = defaultdict(dict), {}, {}, 0
@@ -164,7 +170,7 @@ def test_what_cancellation_takes_of_each_order(preset):
 def test_whose_orders_they_are(preset):
     """Agents, quantities and whether orders are marketable, out of the random words."""
     made, sim = tape_of(preset)
-    rows = made.to_pandas()
+    rows = table_of(made)
     rows = rows[(rows.type == "submit") & (rows.agent >= 0)]
     p = {name: int(values[0]) for name, values in sim.rows.items()}
     key = episode_key(np.array([int(sim.tensors["seed"][0])]), np.array([0]))
@@ -190,7 +196,7 @@ def test_whose_orders_they_are(preset):
 def test_orders_of_agents_that_users_write():
     agents = {copied_noise: 4, at_the_best: 3, trend_follower: 0}
     sim = ks.Simulator(ks.MarketConfig.preset("trading", agents=agents), 1, engine="cpu", slots=("at_the_best",))
-    rows = sim.tape(0, 30).to_pandas()
+    rows = table_of(sim.tape(0, 30))
     rows = rows[(rows.type == "submit") & (rows.agent >= 20)]
     assert rows.agent.tolist() == [20, 21, 22, 23, 24, 25] * 30  # the last one is replaced
     assert rows.agent_class.tolist() == (["copied_noise"] * 4 + ["at_the_best"] * 2) * 30
@@ -204,14 +210,13 @@ def resting(market, own, draw):
 def test_a_class_that_is_called_as_others_are():
     sim = ks.Simulator(ks.MarketConfig.preset("trading", agents={resting: 1}), 1, engine="cpu")
     made = sim.tape(0, 3)
-    pytest.importorskip("pandas")
-    assert made.to_pandas().agent_class.cat.categories[-1] == f"{__name__}:resting"
+    assert table_of(made).agent_class.cat.categories[-1] == f"{__name__}:resting"
     assert (made.columns["agent_class"] == f"{__name__}:resting").sum() >= 3
 
 
 def test_residue_takes_marketable_orders_first():
     made, _ = tape_of("trading", intervals=200, collar=3)  # so that they end up where others rest
-    rows = made.to_pandas()
+    rows = table_of(made)
     left = {row.order_id: row.quantity for row in rows[rows.type == "submit"].itertuples()}
     for order, gone in rows[rows.type != "submit"].groupby("order_id").quantity.sum().items():
         left[order] -= gone
@@ -231,7 +236,7 @@ def test_orders_at_a_price_trade_in_the_order_in_which_they_came():
     made, _ = tape_of("news")
     waiting = defaultdict(list)
     left = {}
-    for row in made.to_pandas().itertuples():
+    for row in table_of(made).itertuples():
         if row.type == "submit":
             waiting[row.side, row.price].append(row.order_id)
             left[row.order_id] = row.quantity
@@ -248,7 +253,7 @@ def test_auctions_fill_by_price_and_then_by_time(preset):
     """All that trades comes before all that does not; every trade of an auction is at its one price."""
     made, _ = tape_of(preset, intervals=15)
     orders = {}
-    for _, rows in made.to_pandas().groupby("interval"):
+    for _, rows in table_of(made).groupby("interval"):
         filled = {"buy": [], "sell": []}
         for row in rows.itertuples():
             if row.type == "submit":
@@ -276,7 +281,7 @@ def test_a_market_by_hand():
                              interval=1, num_levels=16, init_price=8, init_depth=5, market_order_prob=0)  # fmt: skip
     sim = ks.Simulator(config, 1, engine="cpu", seed=0, slots=3)
     quotes = torch.tensor([[[7, 2, 0, 0], [7, 3, 0, 0], [0, 0, 7, 9]]], dtype=torch.int32)
-    rows = sim.tape(0, 1, quotes=quotes[None]).to_pandas()
+    rows = table_of(sim.tape(0, 1, quotes=quotes[None]))
     trades = rows[rows.type == "trade"]
     slots = rows[(rows.type == "submit") & (rows.agent_class == "slot")].order_id.tolist()
     assert trades.order_id.tolist()[:3] == [1, slots[0], slots[1]]  # the opening's five units at 7, then the slots
@@ -290,7 +295,7 @@ def test_a_market_by_hand():
 def test_columns_tables_and_parquet_are_the_same(tmp_path):
     pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
     made, _ = tape_of("news", markets=(1, 0))
-    table = made.to_pandas()
+    table = table_of(made)
     assert list(table) == list(made.columns) and len(table) == len(made) == len(made.columns["time"])
     for name, values in made.columns.items():
         assert np.array_equal(table[name].to_numpy(), values), name
@@ -303,11 +308,11 @@ def test_chunks_change_nothing(tmp_path, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet")
     for preset in ("trading", "news"):
         made, sim = tape_of(preset, intervals=60, markets=(0, 1))
-        whole = made.to_pandas()
+        whole = table_of(made)
         monkeypatch.setattr(tape, "_CHUNK", 100)
         pieces = sim.tape([0, 1], 60)
         assert sum(1 for _ in pieces.parts()) > 10
-        assert pieces.to_pandas().equals(whole)
+        assert table_of(pieces).equals(whole)
         pieces.to_parquet(tmp_path / "tape.parquet")
         assert parquet.read_table(tmp_path / "tape.parquet").to_pandas().equals(whole)
         assert parquet.ParquetFile(tmp_path / "tape.parquet").num_row_groups > 10
