@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from kineticsim_env.runtime.checks import (
     check_slots,
 )
 from kineticsim_env.runtime.values import check_flag, check_instance, check_progress
+
+if TYPE_CHECKING:
+    from kineticsim_env.tapes.tape import Tape
 
 DEPTH_REACH = layout.CONSTANTS["kDepth"]  # of recorded depths unless one is given: as far as observations see
 
@@ -238,6 +241,58 @@ class Simulator(LiveMarkets):
             open_books(tensors, self._opening, chosen, len(self.config.regimes or ()), memory)
             self.engine.state_changed()
 
+    @one_at_a_time
+    def follow(
+        self, path: Any, record: Sequence[str] = (), progress: bool | None = None, *, reach: int = DEPTH_REACH
+    ) -> dict[str, torch.Tensor]:
+        """Run an interval per price of a path that the fundamental price follows, such as one from data.
+
+        Args:
+            path: int32 `[S]` or `[M, S]`, absolute ticks: the fundamental price as each interval begins. Its own walk
+                and jumps, if the market has any, go on from there.
+            record: Series to record, as in `run`.
+            progress: As in `run`.
+            reach: Of the depths, as in `run`.
+
+        Returns:
+            The recorded series, int32 `[M, S]` each.
+        """
+        from kineticsim_env.tapes.data import follow
+
+        return follow(self, path, record, progress, reach)
+
+    def tape(
+        self,
+        markets: int | Sequence[int],
+        intervals: int,
+        *,
+        quotes: Any = None,
+        fundamental: Any = None,
+        progress: bool | None = None,
+    ) -> Tape:
+        """Play a branch of some markets on the C++ engine, and return every order, cancellation and trade.
+
+        This simulator stays as it is: the tape is of the intervals that a `run` would play next. It plays when its
+        rows are asked for, and again for each file. Needs a C++ compiler, whatever the engine here.
+
+        Args:
+            markets: Their numbers.
+            intervals: How many, or auctions where there is no clock.
+            quotes: int32 `[T, m, K, 4]`, quotes of T decisions of `intervals / T` intervals each, as in `rollout`; None
+                keeps the standing ones.
+            fundamental: int32 `[intervals]` or `[m, intervals]`: the fundamental price as each interval begins; None
+                leaves it to its walk.
+            progress: True or False shows or hides the bar, None shows it on what takes over two seconds.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed.
+            EngineUnavailable: If there is no C++ compiler.
+            MarketError: If a market has stopped, or the episode is too long.
+        """
+        from kineticsim_env.tapes.making import make_tape
+
+        return make_tape(self, markets, intervals, quotes, fundamental, progress)
+
     # Changing the market ----------------------------------------------------------------------------------------------
 
     @one_at_a_time
@@ -277,6 +332,37 @@ class Simulator(LiveMarkets):
             self._config = config
             self._take_counts(counts)
             self.engine.renew_launchers()
+
+    @one_at_a_time
+    def set_book(
+        self,
+        bids: Any,
+        asks: Any,
+        *,
+        tick: float = 1,
+        last_price: Any = None,
+        fundamental: Any = None,
+        mask: Any = None,
+    ) -> None:
+        """Put a book of prices and sizes into markets, such as a snapshot of level 2 data.
+
+        The grid is laid around its mid. Quotes that stand are withdrawn; accounts and the time stay; what agents of
+        users' classes remember begins anew. A reset restores the opening book of the config.
+
+        Args:
+            bids: Prices and sizes, `[n, 2]`, an array or a table; levels of size 0 are left out.
+            asks: Likewise; above all bids.
+            tick: What a tick is worth: prices are multiples of it.
+            last_price: The last price; None is the mid, rounded down.
+            fundamental: The fundamental price; None is the last price.
+            mask: bool `[M]`, the markets that get it; None is all.
+
+        Raises:
+            TypeError, ValueError: Naming the argument, what came and what is allowed; nothing has changed then.
+        """
+        from kineticsim_env.tapes.data import set_book
+
+        set_book(self, bids, asks, tick, last_price, fundamental, mask)
 
     # State ------------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "errors",
     "agents config runtime",
     "engines statistics tasks wrappers",
-    "policies simulator",
+    "policies simulator tapes",
     "counterfactual",
     "envs render",
     "adapters evaluation",

@@ -43,6 +43,19 @@ CPU_FUNCTIONS: dict[str, list] = {  # all return int64
 }
 PLAN_SOURCES = ("plan.cpp",)
 PLAN_FUNCTIONS: dict[str, list] = {"ks_plan": [_ADDRESS, _ADDRESS]}
+TAPE_SOURCES = ("tape/tape.cpp",)
+TAPE_FUNCTIONS: dict[str, list] = {
+    "ks_tape_open": [_ADDRESS, _ADDRESS],
+    "ks_tape_play": [_ADDRESS, _ADDRESS, _INT, _ADDRESS],
+    "ks_tape_count": [_ADDRESS],
+    "ks_tape_rows": [_ADDRESS],
+    "ks_tape_forget": [_ADDRESS],
+    "ks_tape_difference": [_ADDRESS],
+    "ks_tape_close": [_ADDRESS],
+    "ks_lobster_open": [_INT, _INT, _INT],
+    "ks_lobster_add": [_ADDRESS, _ADDRESS, _INT, _ADDRESS, _ADDRESS],
+    "ks_lobster_close": [_ADDRESS],
+}
 
 _loaded: dict = {}
 _failed: dict = {}
@@ -123,6 +136,11 @@ def begin_cpu() -> None:
 def load_plan() -> ctypes.CDLL:
     """Return the library of cuda/plan.cpp, likewise. Raises EngineUnavailable."""
     return _loaded.get("plan") or once("plan", lambda: _load("plan", PLAN_SOURCES, PLAN_FUNCTIONS, _build))
+
+
+def load_tape() -> ctypes.CDLL:
+    """Return the library of cuda/tape/, likewise. Raises EngineUnavailable."""
+    return _loaded.get("tape") or once("tape", lambda: _load("tape", TAPE_SOURCES, TAPE_FUNCTIONS, _build))
 
 
 @functools.cache

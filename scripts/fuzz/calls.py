@@ -48,7 +48,15 @@ ALSO = {
     "make": ("envs", "policy"),
 }
 _SIGNATURE = re.compile(r"unexpected keyword argument|missing \d+ required|positional argument|multiple values for")
-_CHANGES_FOR_GOOD = ("set_task", "set_scenarios", "set_parameters", "load_state_dict", "step_async", "specialise")
+_CHANGES_FOR_GOOD = (
+    "set_task",
+    "set_scenarios",
+    "set_parameters",
+    "set_book",
+    "load_state_dict",
+    "step_async",
+    "specialise",
+)
 _worlds: dict[str, tuple[World, list[Target]]] = {}
 
 

@@ -145,6 +145,8 @@ def _by_target(target: Target, name: str, w: World) -> Any:
     if name == "agent":
         return "maker_0"
     if name == "quotes":
+        if short == "tape":
+            return np.zeros((1, 1, 2, 4), np.int32) if "without slots" not in owner else None
         return np.zeros((2, MARKETS, 2, 4) if short == "rollout" else (MARKETS, 2, 4), np.int32)
     if name == "mask" and owner == "RunningMeanStd":
         return torch.ones(MARKETS, dtype=torch.bool)
@@ -202,6 +204,11 @@ _BY_NAME: dict[str, Callable[[World], Any]] = {
     "after": lambda w: 4,
     "decisions": lambda w: 1,
     "seed": lambda w: 5,
+    "markets": lambda w: [0],
+    "intervals": lambda w: 3,
+    "path": lambda w: [60, 61],
+    "bids": lambda w: [[60, 3]],
+    "asks": lambda w: [[62, 3]],
     "config": lambda w: small_config(),
     "num_scenarios": lambda w: 3,
     "bank_size": lambda w: 2,

@@ -1,0 +1,170 @@
+"""Data into markets: a book of prices and sizes, and a path of prices that the fundamental price follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from kineticsim_env.engines.agents import opening_memory
+from kineticsim_env.engines.opening import seen_at_opening
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.calls import Uninterrupted
+from kineticsim_env.runtime.checks import check_mask
+from kineticsim_env.runtime.values import as_float, check_count, check_progress, is_number, show
+from kineticsim_env.tapes.making import check_path, on_host
+
+if TYPE_CHECKING:
+    from kineticsim_env.simulator import Simulator
+
+_FURTHEST = layout.CONSTANTS["kMaxOrigin"]
+_SIDES = ("bids", "asks")
+_ROUNDED = 0.01  # of a tick: what is left of a price that was a float32, or was divided
+
+
+# A book ---------------------------------------------------------------------------------------------------------------
+
+
+def set_book(
+    simulator: Simulator, bids: Any, asks: Any, tick: float, last_price: Any, fundamental: Any, mask: Any
+) -> None:
+    """Put a book into markets; arguments and errors are those of `Simulator.set_book`."""
+    if not is_number(tick) or not 0 < as_float(tick) < np.inf:
+        raise ValueError(f"tick: got {show(tick)}, allowed is a number above 0")
+    tables = [_levels(name, given, tick) for name, given in zip(_SIDES, (bids, asks), strict=True)]
+    chosen = check_mask("mask", mask, simulator.num_markets, simulator.device)
+    middle2 = _middle2(*tables)
+    last = _price("last_price", last_price, tick, middle2 // 2)
+    value = _price("fundamental", fundamental, tick, last)
+    levels = simulator.config.num_levels
+    origin = (middle2 >> 1) - levels // 2
+    rows = [_row(name, table, origin, levels) for name, table in zip(_SIDES, tables, strict=True)]
+    if not 0 <= last - origin < levels:
+        ends = f"{origin * tick:g} to {(origin + levels - 1) * tick:g}"
+        raise ValueError(f"last_price: got {last * tick:g}, allowed is {ends}, the grid around the mid")
+    mid2 = middle2 if all(tables) else 2 * last  # as agents see it
+    simulator.check_errors()
+    state = {name: tensor.clone() for name, tensor in simulator.tensors.items()}
+    numbers = {"prev_mid2": mid2 - 2 * origin, "last_tick": last - origin, "price_origin": origin,
+               "fundamental_price": value, "beat_price": last, "ret": 0}  # fmt: skip
+    for name, row in zip(("bid", "ask"), rows, strict=True):
+        state[name][chosen] = torch.from_numpy(row).to(simulator.device)
+    for name in numbers.keys() & state.keys():
+        state[name][chosen] = numbers[name]
+    for name in {"quotes", *layout.QUEUE_STATE} & state.keys():
+        state[name][chosen] = 0
+    if "agent_memory" in state:
+        seen = {"mid2": mid2, "last_price": last, "fundamental": value} | _best_seen(tables)
+        state["agent_memory"][chosen] = _memory(simulator, state, seen)[chosen]
+    checked = simulator._checked_state(state, simulator.engine.parameters())
+    simulator._take_state(checked, simulator._draw_counts(checked["seed"]))
+
+
+def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
+    """Return units by price in ticks; levels without units, with which tables are filled up, are left out."""
+    array = on_host(name, given, "prices and sizes, [n, 2]")
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name}: got {show(given)}, allowed are prices and sizes, [n, 2]")
+    table = array.astype(np.float64).reshape(0, 2) if array.size == 0 else array.astype(np.float64)
+    if table.ndim != 2 or table.shape[1] != 2:
+        raise ValueError(f"{name}: got an array of shape {list(table.shape)}, allowed are prices and sizes, [n, 2]")
+    found: dict[int, int] = {}
+    for price, size in table:
+        if not 0 <= size < 2**31 or size != int(size):
+            raise ValueError(f"{name}: got the size {size:g}, allowed is a whole number from 0 to 2^31 - 1")
+        if size == 0:
+            continue
+        ticks = price / tick
+        if not abs(ticks) <= _FURTHEST or abs(ticks - round(ticks)) > _ROUNDED:
+            raise ValueError(
+                f"{name}: got the price {price:g}, allowed are multiples of tick = {tick:g} within 2^29 of them"
+            )
+        found[round(ticks)] = found.get(round(ticks), 0) + int(size)
+    return found
+
+
+def _middle2(bids: dict[int, int], asks: dict[int, int]) -> int:
+    """Return the doubled mid; of a single side twice its best price."""
+    ends = [max(bids)] if bids else []
+    ends += [min(asks)] if asks else []
+    if not ends:
+        raise ValueError("bids and asks: got no units on either side, allowed is a book with some")
+    if len(ends) == 2 and ends[0] >= ends[1]:
+        raise ValueError(f"bids: got one at {ends[0]} ticks and an ask at {ends[1]}, allowed are bids below all asks")
+    return ends[0] + ends[-1]
+
+
+def _price(name: str, given: Any, tick: float, default: int) -> int:
+    if given is None:
+        return default
+    if not is_number(given) or not abs(as_float(given) / tick) <= _FURTHEST:
+        raise ValueError(f"{name}: got {show(given)}, allowed is a price within 2^29 ticks, or None")
+    return round(float(given) / tick)
+
+
+def _row(name: str, table: dict[int, int], origin: int, levels: int) -> np.ndarray:
+    """Return units by tick of the grid, int32 `[L]`."""
+    row = np.zeros(levels, np.int64)
+    for price, units in table.items():
+        if not 0 <= price - origin < levels:
+            raise ValueError(
+                f"{name}: got a price {price - origin - levels // 2:+d} ticks from the mid, allowed is "
+                f"{-(levels // 2)} to {levels // 2 - 1}, the grid of {levels} ticks; leave far levels out, or take "
+                "more num_levels"
+            )
+        row[price - origin] = units
+    if row.sum() >= 2**31:
+        raise ValueError(f"{name}: got {row.sum()} units in all, allowed are up to 2^31 - 1")
+    return row.astype(np.int32)
+
+
+def _best_seen(tables: Sequence[dict[int, int]]) -> dict[str, int]:
+    none = layout.CONSTANTS["kNoPrice"]
+    bid, ask = max(tables[0], default=-none), min(tables[1], default=none)
+    return {"best_bid": bid, "best_ask": ask, "best_bid_qty": tables[0].get(bid, 0),
+            "best_ask_qty": tables[1].get(ask, 0)}  # fmt: skip
+
+
+def _memory(simulator: Simulator, state: dict[str, torch.Tensor], seen: dict[str, int]) -> torch.Tensor:
+    """Return what agents remember as an episode begins with that book, int32 `[M, Q]`."""
+    regime = state["regime"].cpu().numpy() if "regime" in state else np.zeros(simulator.num_markets, np.int64)
+    at_opening = seen_at_opening(simulator.rows, regime)
+    values = {name: np.broadcast_to(np.asarray(seen.get(name, value)), (simulator.num_markets,))
+              for name, value in at_opening.items()}  # fmt: skip
+    return torch.from_numpy(opening_memory(simulator._groups, values)).to(simulator.device)
+
+
+# A path ---------------------------------------------------------------------------------------------------------------
+
+
+def follow(
+    simulator: Simulator, path: Any, record: Sequence[str], progress: bool | None, reach: int
+) -> dict[str, torch.Tensor]:
+    """Run with a given fundamental price; arguments and errors are those of `Simulator.follow`."""
+    prices = torch.from_numpy(check_path("path", path, simulator.num_markets)).to(simulator.device)
+    length = prices.shape[1]
+    reach, progress = check_count("reach", reach, 0), check_progress(progress)
+    series = simulator._new_series(record, length)
+    tensors = simulator.tensors
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    bar = tqdm(total=length, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
+    try:
+        with bar:
+            for i in range(length):
+                tensors["fundamental_price"].copy_(prices[:, i])
+                now = simulator._new_series(record, 1)
+                results = {f"series_{name}": part for name, part in now.items()}
+                simulator._advance(1, 1, results, progress=False, reach=reach)
+                for name, part in now.items():
+                    series[name][:, i] = part[:, 0]
+                bar.update()
+    except BaseException:
+        with Uninterrupted():
+            for name, tensor in before.items():
+                tensors[name].copy_(tensor)
+            simulator.engine.state_changed()
+        raise
+    return series

@@ -1,0 +1,141 @@
+"""LOBSTER's files of a tape: what happened to a book, message by message, and the book after each.
+
+The format: https://lobsterdata.com/info/DataStructure.php. cuda/tape/lobster.h makes messages and books of rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.values import check_count, is_number, show
+from kineticsim_env.tapes import library
+
+if TYPE_CHECKING:
+    from kineticsim_env.tapes.tape import Tape
+
+UNITS = 10_000  # of a price, per dollar
+_COLUMNS = ("type", "order", "size", "price", "direction")  # of a message, after its time
+_SLICE = 1 << 16  # rows at a time: a message has 40 bytes, its book 32 per level
+
+
+def write(
+    tape: Tape,
+    folder: str | Path,
+    *,
+    levels: int = 10,
+    tick: float = 0.01,
+    base: int = 0,
+    interval_seconds: float = 1.0,
+    opens: float = 34_200.0,
+    date: datetime.date | str = "2000-01-03",
+    ticker: str = "MARKET",
+) -> list[tuple[str, str]]:
+    """Write a message and an orderbook file for each market, as the tape plays.
+
+    They are called TICKER<market>_DATE_START_END_message_LEVELS.csv and ..._orderbook_LEVELS.csv. What rests as the
+    tape begins comes as submissions. An order that trades as it comes shows as executions of those it met; what is left
+    of it is submitted then. Messages are of the whole book, of which the second file shows the best levels.
+
+    Args:
+        tape: Of continuous trading.
+        folder: Where the files go; made if it is not there.
+        levels: Of each side in the orderbook file.
+        tick: What a tick is worth, a multiple of 1/10000.
+        base: Ticks added to every price: a market that begins at 64 may come to negative ones.
+        interval_seconds: How long an interval is.
+        opens: When the episode began, in seconds after midnight.
+        date: For the files' names.
+        ticker: Likewise.
+
+    Returns:
+        The paths of the two files of each market.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed.
+    """
+    if not tape.is_continuous:
+        raise ValueError(
+            "to_lobster: got a tape of call auctions, allowed is one of mechanism='continuous': LOBSTER has no "
+            "message for an auction's single price; to_parquet writes any tape"
+        )
+    levels, unit = check_count("levels", levels, 1, 8192), _units(tick)
+    base = check_count("base", base, -(2**30), 2**30)
+    for name, value in (("interval_seconds", interval_seconds), ("opens", opens)):
+        if not is_number(value) or not 0 <= value < 1e9 or (name != "opens" and value == 0):
+            raise ValueError(f"{name}: got {show(value)}, allowed is a number of seconds")
+    check_folder("folder", folder)
+
+    def seconds(event: np.ndarray) -> np.ndarray:
+        return np.round(opens + tape.time(event) * interval_seconds, 9)
+
+    paths = []
+    for number, market in enumerate(tape.markets):
+        begins = opens + tape.begins[number] * interval_seconds
+        times = f"{round(1000 * begins)}_{round(1000 * (begins + tape.intervals * interval_seconds))}"
+        name = f"{ticker}{market}_{date}_{times}"
+        pair = [Path(folder, f"{name}_{kind}_{levels}.csv") for kind in ("message", "orderbook")]
+        with replacing(pair[0]) as message, replacing(pair[1]) as orderbook:
+            with closing(_Files(message, orderbook, levels, unit, base)) as files:
+                for rows in chain(tape.rows(number), [np.empty(0, library.ROW)]):
+                    files.add(rows, seconds)
+        paths.append((str(pair[0]), str(pair[1])))
+    return paths
+
+
+def _units(tick: Any) -> int:
+    """Return how many units of LOBSTER's prices a tick is."""
+    if (
+        not is_number(tick)
+        or not 0 < tick < 1e5
+        or abs(tick * UNITS - round(tick * UNITS)) > 1e-6
+        or tick * UNITS < 0.5
+    ):
+        raise ValueError(f"tick: got {show(tick)}, allowed is a multiple of 1/10000, at least that")
+    return round(tick * UNITS)
+
+
+class _Files:
+    """The two files of a market while its tape plays."""
+
+    def __init__(self, message: Path, orderbook: Path, levels: int, unit: int, base: int) -> None:
+        import pyarrow
+        from pyarrow import csv
+
+        names = [f"{side}_{what}_{level}" for level in range(levels) for side in "ab" for what in "ps"]
+        plain = csv.WriteOptions(include_header=False, quoting_style="none")
+        book = pyarrow.schema([(name, pyarrow.int64()) for name in names])
+        messages = pyarrow.schema([("time", pyarrow.float64()), *((name, pyarrow.int64()) for name in _COLUMNS)])
+        self._levels, self._library = levels, library.load()
+        self._of = self._library.ks_lobster_open(levels, unit, base)
+        self._message = csv.CSVWriter(message, messages, write_options=plain)
+        self._book = csv.CSVWriter(orderbook, book, write_options=plain)
+        self._schemas = messages, book
+
+    def add(self, rows: np.ndarray, seconds: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Write what comes of rows; no rows end the files."""
+        import pyarrow
+
+        for begin in range(0, max(len(rows), 1), _SLICE):
+            some = np.ascontiguousarray(rows[begin : begin + _SLICE])
+            messages: np.ndarray = np.empty(len(some) + 1, library.MESSAGE)
+            books = np.empty((len(some) + 1, 4 * self._levels), np.int64)
+            places = [array.ctypes.data for array in (some, messages, books)]
+            count = self._library.ks_lobster_add(self._of, places[0], len(some), *places[1:])
+            found = messages[:count]
+            columns = [seconds(found["event"]), *(found[name].astype(np.int64) for name in _COLUMNS)]
+            self._message.write_table(pyarrow.table(columns, schema=self._schemas[0]))
+            self._book.write_table(pyarrow.table(list(np.ascontiguousarray(books[:count].T)), schema=self._schemas[1]))
+
+    def close(self) -> None:
+        """Close both files."""
+        self._library.ks_lobster_close(self._of)
+        self._message.close()
+        self._book.close()

@@ -1,0 +1,89 @@
+"""What `Simulator.tape` is called with, checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.checks import check_quotes, host_array
+from kineticsim_env.runtime.values import check_count, check_progress, show
+from kineticsim_env.tapes.branches import Branch
+from kineticsim_env.tapes.tape import Script, Tape
+
+if TYPE_CHECKING:
+    from kineticsim_env.simulator import Simulator
+
+_STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
+
+
+def make_tape(
+    simulator: Simulator, markets: Any, intervals: int, quotes: Any, fundamental: Any, progress: bool | None
+) -> Tape:
+    """Return a tape of some markets of a simulator; arguments and errors are those of `Simulator.tape`."""
+    numbers = check_markets(markets, simulator.num_markets)
+    intervals, progress = check_count("intervals", intervals, 1), check_progress(progress)
+    with simulator._calls:
+        simulator.check_errors()
+        branch = Branch(simulator, numbers)
+    if bool(((branch["error"] & _STOPPED) != 0).any()):
+        raise MarketError("tape: got a market that has stopped, allowed are others; reset it first")
+    latest = int(branch["t"].max())
+    if latest + intervals >= simulator._end:
+        raise MarketError(
+            f"intervals: got {intervals} at t = {latest}, allowed is t below {simulator._end}; reset first"
+        )
+    given = None if quotes is None else _quotes(quotes, len(numbers), len(simulator.slots), intervals, simulator.device)
+    path = None if fundamental is None else check_path("fundamental", fundamental, len(numbers), intervals)
+    if path is not None and given is not None and len(given) < intervals and branch.parameter("quote_latency").any():
+        raise ValueError(
+            f"fundamental: got one beside quotes of {len(given)} decisions that arrive after a quote_latency, allowed "
+            "is one interval per decision: a decision under way cannot be cut"
+        )
+    return Tape(branch, Script(intervals, given, path), progress)
+
+
+def check_markets(markets: Any, num_markets: int) -> list[int]:
+    """Return numbers of markets as a list."""
+    allowed = "the number of a market, or some of them"
+    array = on_host("markets", markets, allowed)
+    if array.ndim > 1 or not array.size or array.dtype.kind not in "iu":
+        raise TypeError(f"markets: got {show(markets)}, allowed is {allowed}")
+    numbers = array.reshape(-1).tolist()
+    for number in numbers:
+        if not 0 <= number < num_markets:
+            raise ValueError(f"markets: got {number}, allowed is 0 to {num_markets - 1}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"markets: got {show(markets)}, allowed is each market once")
+    return numbers
+
+
+def on_host(name: str, given: Any, allowed: str) -> np.ndarray:
+    """Return what a user hands over as an array, whatever it holds; refuse what is none."""
+    try:
+        return given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
+    except Exception as error:  # ragged sequences, sparse or meta tensors, whatever strange objects raise
+        raise TypeError(f"{name}: got {type(given).__name__}, which is no array, allowed is {allowed}") from error
+
+
+def check_path(name: str, given: Any, markets: int, intervals: int | None = None) -> np.ndarray:
+    """Return prices as int32 `[markets, intervals]`, of one row if given so; as many intervals as come if None."""
+    array = on_host(name, given, "prices, one per interval")
+    if array.ndim not in (1, 2) or not array.size:
+        raise ValueError(f"{name}: got an array of shape {list(array.shape)}, allowed are prices, one per interval")
+    intervals = array.shape[-1] if intervals is None else intervals
+    path = host_array(name, array, torch.int32, (intervals,) if array.ndim == 1 else (markets, intervals))
+    most = layout.CONSTANTS["kMaxPrice"]
+    if not -most <= int(path.min()) <= int(path.max()) <= most:
+        raise ValueError(f"{name}: got {int(path.min())} to {int(path.max())}, allowed is -2^30 to 2^30")
+    return np.array(np.broadcast_to(path, (markets, intervals)), order="C")
+
+
+def _quotes(quotes: Any, markets: int, slots: int, intervals: int, device: torch.device) -> np.ndarray:
+    given = check_quotes(quotes, (None, markets, slots, 4), device).cpu().numpy()
+    if not len(given) or intervals % len(given):
+        raise ValueError(f"quotes: got {len(given)} decisions, allowed is a number of them that divides {intervals}")
+    return given.copy()
