@@ -15,6 +15,7 @@ from scripts.pages import (
     default_market,
     mechanisms,
     price_impact,
+    realistic,
     rewards,
     rewards_learning,
     rewards_text,
@@ -108,6 +109,14 @@ def test_rewards(tmp_path, monkeypatch):
     assert "| `news` | executor | " in text and "| **edge, fundamental** |" in text
     rewards.main(["--results", str(tmp_path / "rewards.json"), "--output", str(tmp_path)])
     assert (tmp_path / "rewards.md").read_text() == text
+
+
+def test_realistic(tmp_path):
+    few = ["--intervals", "400", "--points", "2", "--points-markets", "4"]
+    text = written(lambda words: realistic.main(words + few), tmp_path, "realistic")
+    assert all(asked.text in text for asked in realistic.study.ASKED.values()) and "5 markets with" in text
+    realistic.main(["--results", str(tmp_path / "realistic.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "realistic.md").read_text() == text
 
 
 def test_rewards_learning(tmp_path, monkeypatch):

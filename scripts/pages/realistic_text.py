@@ -75,8 +75,8 @@ def page(found: Mapping[str, Any]) -> str:
         "it was made for learners.",
         '```python\nimport kineticsim_env as ks\n\nsim = ks.Simulator(ks.MarketConfig.preset("realistic"), '
         "num_markets=16, seed=1)\nsim.run(200)\n```",
-        f"It differs from the defaults in {changed_fields(preset)}, has eight regimes and, besides its built-in agents, "
-        "four of the class `kineticsim_env.traders.order_splitter`, which is written [as users write "
+        f"It differs from the defaults in {changed_fields(preset)}, has eight regimes and, besides its built-in "
+        "agents, four of the class `kineticsim_env.traders.order_splitter`, which is written [as users write "
         "theirs](your_own_trader.md).",
         "## What makes it so",
         '- *White returns.* Orders are around the fundamental price (`reference="fundamental"`), not around the mid, '
@@ -86,8 +86,8 @@ def page(found: Mapping[str, Any]) -> str:
         "returns has fat tails, which fade as long spans mix regimes; and where prices jump far, more resting orders "
         "are taken.\n"
         "- *Memory of signs, and concave impact.* Large orders come in many parts on one side, and the quantities of "
-        "the parts have a Pareto tail. The largest volumes are theirs, and they do not pay more than two ticks beyond the "
-        "mid, so that a large volume moves the price less than a small one would make believe.",
+        "the parts have a Pareto tail. The largest volumes are theirs, and they do not pay more than two ticks beyond "
+        "the mid, so that a large volume moves the price less than a small one would make believe.",
         "## What is asked, and what was measured",
         facts(found),
         f"Means over {found['markets']:,} markets of {found['intervals']:,} intervals after {study.WARM_UP}; standard "
