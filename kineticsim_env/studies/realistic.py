@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import qmc
+import torch
 
 from kineticsim_env.agents.mixes import mix
 from kineticsim_env.config import MarketConfig
@@ -113,13 +113,13 @@ def market_of(point: Point) -> MarketConfig:
 
 
 def points(number: int, around: Point | None = None, seed: int = 0) -> list[Point]:
-    """Return the first points of a scrambled Sobol sequence (scipy) between LOW and HIGH, or in a quarter of that."""
+    """Return the first points of a scrambled Sobol sequence (torch) between LOW and HIGH, or in a quarter of that."""
     low, high = np.array(LOW), np.array(HIGH)
     if around is not None:
         reach = (high - low) / 8
         low, high = np.maximum(low, around - reach), np.minimum(high, around + reach)
-    drawn = qmc.Sobol(len(LOW), rng=seed).random_base2(math.ceil(math.log2(max(number, 1))))[:number]
-    return [Point(*map(float, row)) for row in qmc.scale(drawn, low, high)]
+    drawn = torch.quasirandom.SobolEngine(len(LOW), scramble=True, seed=seed).draw(number, dtype=torch.float64)
+    return [Point(*row) for row in (low + drawn.numpy() * (high - low)).tolist()]
 
 
 def rounded(point: Point) -> Point:
