@@ -11,6 +11,7 @@ from kineticsim_env.envs.counterfactual import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.runtime.seeds import run_seed
+from kineticsim_env.scorecard import Scorecard, scorecard
 from kineticsim_env.simulator import Rollout, Simulator
 from kineticsim_env.statistics import Measured, measure
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
@@ -31,6 +32,7 @@ __all__ = [
     "Measured",
     "Mix",
     "Rollout",
+    "Scorecard",
     "Simulator",
     "TradingTask",
     "__version__",
@@ -44,6 +46,7 @@ __all__ = [
     "order",
     "parallel_env",
     "run_seed",
+    "scorecard",
 ]
 
 for _task in ("MarketMaking", "Execution", "Trading"):

@@ -8,7 +8,7 @@ __all__ = ["order_splitter"]
 # The shape of both tails: `scale * 65536 // (1 + draw.below(65535))` is `scale` times a Pareto number of exponent 1.
 
 
-@agent(size=12, largest=1000, parts=16, most_parts=400, reach=2, memory={"side": 0, "left": 0}, largest_order=4096)
+@agent(size=20, largest=1000, parts=16, most_parts=400, reach=2, memory={"side": 0, "left": 0}, largest_order=4096)
 def order_splitter(market, own, draw):
     """Trades large orders in many parts, all on one side, and pays at most `reach` ticks more.
 

@@ -81,14 +81,14 @@ ASKED = {
 class Point(NamedTuple):
     """Eight numbers of a market."""
 
-    switch: float = 0.004  # probability per beat that the regime is drawn anew
-    spread_of_jumps: float = 0.7  # deviation of the logarithm of a regime's jump size
-    jump_prob: float = 0.3
-    jump_size: float = 7.0  # its median over regimes, ticks
+    switch: float = 0.003  # probability per beat that the regime is drawn anew
+    spread_of_jumps: float = 0.8  # deviation of the logarithm of a regime's jump size
+    jump_prob: float = 0.25
+    jump_size: float = 8.0  # its median over regimes, ticks
     splitters: float = 4.0
-    size: float = 12.0  # least quantity of their parts
+    size: float = 20.0  # least quantity of their parts
     noise: float = 0.5  # share of noise agents; the others are makers
-    cancel: float = 0.3  # probability per beat
+    cancel: float = 0.4  # probability per beat
 
 
 LOW = Point(0.002, 0.4, 0.1, 3.0, 0.0, 4.0, 0.3, 0.2)

@@ -31,6 +31,12 @@ def _bounds(asked: study.Asked) -> str:
     return f"above {low}" if asked.high == 1.0 and asked.low > 0 else f"{low} to {high}"
 
 
+def _lasts() -> float:
+    """Return how many intervals a regime lasts in the mean; one that is drawn anew may be the same."""
+    preset, others = MarketConfig.preset("realistic"), 1 - 1 / study.REGIMES
+    return preset.beat / preset.interval / (preset.regime_switch_prob * others)
+
+
 def facts(found: Mapping[str, Any]) -> str:
     """Return the table of what is asked for and what both presets show."""
     presets = found["presets"]
@@ -82,7 +88,7 @@ def page(found: Mapping[str, Any]) -> str:
         '- *White returns.* Orders are around the fundamental price (`reference="fundamental"`), not around the mid, '
         "so the price follows what moves that: steps and jumps that nobody can foresee.\n"
         "- *Clusters, tails, and volume with volatility.* A hidden regime says how far jumps go; the eight sizes are "
-        "quantiles of a lognormal distribution, and a regime lasts for 125 intervals in the mean. A mixture of normal "
+        f"quantiles of a lognormal distribution, and a regime lasts for {_lasts():.0f} intervals in the mean. A mixture of normal "
         "returns has fat tails, which fade as long spans mix regimes; and where prices jump far, more resting orders "
         "are taken.\n"
         "- *Memory of signs, and concave impact.* Large orders come in many parts on one side, and the quantities of "
