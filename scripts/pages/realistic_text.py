@@ -88,9 +88,9 @@ def page(found: Mapping[str, Any]) -> str:
         '- *White returns.* Orders are around the fundamental price (`reference="fundamental"`), not around the mid, '
         "so the price follows what moves that: steps and jumps that nobody can foresee.\n"
         "- *Clusters, tails, and volume with volatility.* A hidden regime says how far jumps go; the eight sizes are "
-        f"quantiles of a lognormal distribution, and a regime lasts for {_lasts():.0f} intervals in the mean. A mixture of normal "
-        "returns has fat tails, which fade as long spans mix regimes; and where prices jump far, more resting orders "
-        "are taken.\n"
+        f"quantiles of a lognormal distribution, and a regime lasts for {_lasts():.0f} intervals in the mean. A "
+        "mixture of normal returns has fat tails, which fade as long spans mix regimes; and where prices jump far, "
+        "more resting orders are taken.\n"
         "- *Memory of signs, and concave impact.* Large orders come in many parts on one side, and the quantities of "
         "the parts have a Pareto tail. The largest volumes are theirs, and they do not pay more than two ticks beyond "
         "the mid, so that a large volume moves the price less than a small one would make believe.",
