@@ -11,7 +11,9 @@ from kineticsim_env.envs.counterfactual import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.runtime.seeds import run_seed
+from kineticsim_env.scorecard import Scorecard, scorecard
 from kineticsim_env.simulator import Rollout, Simulator
+from kineticsim_env.statistics import Measured, measure
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
 __version__ = "0.1.0"
@@ -27,8 +29,10 @@ __all__ = [
     "MarketConfig",
     "MarketError",
     "MarketMakingTask",
+    "Measured",
     "Mix",
     "Rollout",
+    "Scorecard",
     "Simulator",
     "TradingTask",
     "__version__",
@@ -36,11 +40,13 @@ __all__ = [
     "block_impact",
     "counterfactual",
     "env_counterfactual",
+    "measure",
     "mix",
     "no_order",
     "order",
     "parallel_env",
     "run_seed",
+    "scorecard",
 ]
 
 for _task in ("MarketMaking", "Execution", "Trading"):

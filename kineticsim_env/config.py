@@ -154,10 +154,10 @@ class MarketConfig:
         """Return a named market with some fields changed.
 
         Args:
-            name: `"news"` (the default market of the environments: orders trade as they come, an interval is 48 orders,
-                and a hidden regime decides whether there is news that only some know), `"trading"` (call auctions),
-                `"continuous"` (orders trade as they come; an interval is 20 orders) or `"paper"` (the published
-                evaluation's market).
+            name: `"news"` (the default market of the environments: orders trade as they come, an interval is 48
+                orders, and a hidden regime decides whether there is news that only some know), `"trading"` (call
+                auctions), `"continuous"` (orders trade as they come; an interval is 20 orders), `"realistic"` (returns,
+                volumes and trades are like real ones) or `"paper"` (the published evaluation's market).
             **changes: Fields of `MarketConfig` that differ from the preset.
 
         Raises:
@@ -262,7 +262,7 @@ def make_config(fields: Mapping[str, Any]) -> MarketConfig:
 
 
 # How they were chosen, and what they measure: docs/default_market.md ("news", the environments' default, as
-# envs/settings.py says), docs/trading_preset.md and docs/continuous_preset.md.
+# envs/settings.py says), docs/trading_preset.md, docs/continuous_preset.md and docs/realistic.md.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "trading": {
@@ -323,5 +323,27 @@ PRESETS: dict[str, dict[str, Any]] = {
         "rounding": "coin",
         "regimes": ({"jump_prob": 0.0}, {"jump_prob": 0.0}, {"jump_prob": 0.6, "jump_size": 9}),
         "regime_switch_prob": 0.05,
+    },
+    "realistic": {
+        "arrivals": "clock",
+        "mechanism": "continuous",
+        "interval": 48,
+        "beat": 24,
+        "num_agents": 40,
+        "noise": 0.5,
+        "momentum": 0.0,
+        "maker": 0.5,
+        "max_order_qty": 10,
+        "noise_spread": 12,
+        "maker_half_spread": 4,
+        "market_order_prob": 0.01,
+        "cancel_prob": 0.4,
+        "walk_prob": 0.3,
+        "window": 16,
+        "rounding": "coin",
+        "reference": "fundamental",
+        "regimes": tuple({"jump_prob": 0.25, "jump_size": size} for size in (2, 4, 5, 7, 9, 12, 16, 27)),
+        "regime_switch_prob": 0.003,
+        "agents": {"kineticsim_env.traders:order_splitter": {"count": 4, "size": 20}},
     },
 }

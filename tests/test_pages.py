@@ -9,6 +9,7 @@ from thorough import slow
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import evaluation_env
+from kineticsim_env.statistics.facts import FACTS
 from kineticsim_env.studies import rewards as reward_study
 from kineticsim_env.studies import trading_preset as makers
 from scripts.pages import (
@@ -16,9 +17,11 @@ from scripts.pages import (
     default_market,
     mechanisms,
     price_impact,
+    realistic,
     rewards,
     rewards_learning,
     rewards_text,
+    scorecard,
     stylised_facts,
     trading_preset,
 )
@@ -42,6 +45,13 @@ def test_stylised_facts(tmp_path, monkeypatch):
     monkeypatch.setattr(stylised_facts.measure, "__defaults__", (60, 20, "cpu"))
     text = written(stylised_facts.main, tmp_path, "stylised_facts")
     assert "60 auctions from the opening book" in text
+
+
+def test_scorecard(tmp_path, monkeypatch):
+    monkeypatch.setattr(scorecard, "PRESETS", {name: {} for name in ("paper", "news")})
+    text = written(lambda words: scorecard.main([*words, "--intervals", "200"]), tmp_path, "scorecard")
+    assert "16 markets of each preset, 200 intervals" in " ".join(text.split())
+    assert all(fact.source in text for fact in FACTS)
 
 
 def test_price_impact(tmp_path, monkeypatch):
@@ -112,6 +122,15 @@ def test_rewards(tmp_path, monkeypatch):
     assert "| `news` | executor | " in text and "| **edge, fundamental** |" in text
     rewards.main(["--results", str(tmp_path / "rewards.json"), "--output", str(tmp_path)])
     assert (tmp_path / "rewards.md").read_text() == text
+
+
+@slow
+def test_realistic(tmp_path):
+    few = ["--intervals", "400", "--points", "2", "--points-markets", "4"]
+    text = written(lambda words: realistic.main(words + few), tmp_path, "realistic")
+    assert all(asked.text in text for asked in realistic.study.ASKED.values()) and "5 markets with" in text
+    realistic.main(["--results", str(tmp_path / "realistic.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "realistic.md").read_text() == text
 
 
 @slow

@@ -1,0 +1,163 @@
+"""A market whose prices and trades are like real ones: what is asked of it, and the search for it.
+
+Orders trade as they come. They are around a fundamental price that jumps, and a hidden regime says how far, so that
+volatility comes in clusters; `traders.order_splitter` trades large orders in parts. `POINT` are eight numbers of it;
+`search` tries others, to be ranked by how far inside its bounds the worst of `ASKED` is.
+`scripts/pages/realistic.py` writes docs/realistic.md with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from kineticsim_env.agents.mixes import mix
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.seeds import run_seed
+from kineticsim_env.statistics import measure
+from kineticsim_env.traders import order_splitter
+
+REGIMES = 8
+INTERVALS, WARM_UP = 4000, 300
+SEED = run_seed(31)
+SPANS = (1, 10, 100)  # of the kurtosis
+SIGN_LAGS = (1, 2, 5, 10, 20, 50)
+MEASURED = {
+    "white": "autocorrelation",
+    "ratio": "variance_ratio(span=100)",
+    "clusters": "abs_autocorrelation",
+    **{f"tails {span}": f"kurtosis(span={span})" for span in SPANS},
+    "with volume": "volume_volatility",
+    "signs": f"sign_autocorrelation(lag={list(SIGN_LAGS)})",
+    "impact": "impact_exponent",
+    "curve": "impact_curve",
+    "volatility": "volatility",
+    "spread": "spread",
+}
+
+
+class Asked(NamedTuple):
+    """A fact that is asked for: a number of a market that has to be above `low` and below `high`."""
+
+    text: str
+    low: float
+    high: float
+    scale: float  # what counts as far inside
+    read: Callable[[Mapping[str, np.ndarray]], float]
+
+    def inside(self, found: Mapping[str, np.ndarray]) -> float:
+        """Return how far inside the number is, in scales; below 0 it is outside."""
+        number = self.read(found)
+        return -math.inf if math.isnan(number) else min(number - self.low, self.high - number) / self.scale
+
+
+def _at(name: str, *places: int) -> Callable[[Mapping[str, np.ndarray]], float]:
+    return lambda found: float(np.min(found[name][list(places)]) if places else found[name])
+
+
+ASKED = {
+    "white": Asked("largest autocorrelation of returns in size, lags 1 to 200", -1.0, 0.05, 0.02,
+                   lambda found: float(np.abs(found["white"]).max())),
+    "ratio": Asked("variance ratio at 100 intervals", 0.8, 1.2, 0.1, _at("ratio")),
+    "clusters": Asked("autocorrelation of absolute returns, lag 20", 0.1, 1.0, 0.02, _at("clusters", 19)),
+    "slowly": Asked("what is left of it at lag 100", 0.25, 1.0, 0.2,
+                    lambda found: float(found["clusters"][99] / found["clusters"][19])),
+    "tails": Asked("excess kurtosis of returns", 3.0, 10.0, 1.0, _at("tails 1")),
+    "aggregated": Asked("what is left of it over 10, and of that over 100 intervals (the larger)", 0.0, 1.0, 0.2,
+                        lambda found: float(max(found["tails 10"] / found["tails 1"],
+                                                found["tails 100"] / found["tails 10"]))),
+    "with volume": Asked("correlation of volume and absolute return", 0.0, 1.0, 0.1, _at("with volume")),
+    "signs": Asked("autocorrelation of the signs of takers' volume, lags 1 to 50 (the smallest)", 0.0, 1.0, 0.03,
+                   _at("signs", *range(len(SIGN_LAGS)))),
+    "impact": Asked("exponent of the move by size", 0.0, 1.0, 0.1, _at("impact")),
+}  # fmt: skip
+
+
+class Point(NamedTuple):
+    """Eight numbers of a market."""
+
+    switch: float = 0.003  # probability per beat that the regime is drawn anew
+    spread_of_jumps: float = 0.8  # deviation of the logarithm of a regime's jump size
+    jump_prob: float = 0.25
+    jump_size: float = 8.0  # its median over regimes, ticks
+    splitters: float = 4.0
+    size: float = 20.0  # least quantity of their parts
+    noise: float = 0.5  # share of noise agents; the others are makers
+    cancel: float = 0.4  # probability per beat
+
+
+LOW = Point(0.002, 0.4, 0.1, 3.0, 0.0, 4.0, 0.3, 0.2)
+HIGH = Point(0.02, 0.9, 0.7, 12.0, 8.0, 24.0, 0.7, 0.6)
+POINT = Point()
+
+
+def market_of(point: Point) -> MarketConfig:
+    """Return the market of a point; its regimes' jump sizes are quantiles of a lognormal distribution."""
+    normal = NormalDist()
+    quantiles = [normal.inv_cdf((i + 0.5) / REGIMES) for i in range(REGIMES)]
+    sizes = [max(1, round(point.jump_size * math.exp(point.spread_of_jumps * each))) for each in quantiles]
+    splitters = {order_splitter: mix(round(point.splitters), size=round(point.size))}
+    return MarketConfig.preset("realistic").replace(
+        regimes=tuple({"jump_prob": point.jump_prob, "jump_size": size} for size in sizes),
+        regime_switch_prob=point.switch,
+        noise=point.noise,
+        maker=1.0 - point.noise,
+        cancel_prob=point.cancel,
+        agents=splitters if round(point.splitters) else None,
+    )
+
+
+def points(number: int, around: Point | None = None, seed: int = 0) -> list[Point]:
+    """Return the first points of a scrambled Sobol sequence (torch) between LOW and HIGH, or in a quarter of that."""
+    low, high = np.array(LOW), np.array(HIGH)
+    if around is not None:
+        reach = (high - low) / 8
+        low, high = np.maximum(low, around - reach), np.minimum(high, around + reach)
+    drawn = torch.quasirandom.SobolEngine(len(LOW), scramble=True, seed=seed).draw(number, dtype=torch.float64)
+    return [Point(*row) for row in (low + drawn.numpy() * (high - low)).tolist()]
+
+
+def rounded(point: Point) -> Point:
+    """Return a point as `market_of` takes it: whole agents and quantities."""
+    return point._replace(splitters=float(round(point.splitters)), size=float(round(point.size)))
+
+
+class Found(NamedTuple):
+    """What a market showed: a value and its standard error by name of `MEASURED`, and how far inside each fact is."""
+
+    value: dict[str, np.ndarray]
+    error: dict[str, np.ndarray]
+    inside: dict[str, float]
+
+    @property
+    def worst(self) -> float:
+        """How far inside the worst fact is; at 0 or above all are met."""
+        return min(self.inside.values())
+
+
+def look(config: MarketConfig, markets: int, intervals: int = INTERVALS, **options: Any) -> Found:
+    """Measure what is asked for, over all markets together.
+
+    Args:
+        config: The market.
+        markets: M.
+        intervals: After a warm-up.
+        **options: `engine`, `device`, `progress` of `ks.measure`.
+    """
+    found = measure(config, intervals, MEASURED, markets=markets, warm_up=WARM_UP, group=None, seed=SEED, **options)
+    value = {name: found[name].value[0] for name in MEASURED}
+    error = {name: found[name].error[0] for name in MEASURED}
+    return Found(value, error, {name: asked.inside(value) for name, asked in ASKED.items()})
+
+
+def search(
+    tried: list[Point], markets: int, intervals: int = INTERVALS, **options: Any
+) -> Iterator[tuple[Point, Found]]:
+    """Look at points, one after another."""
+    for point in tried:
+        yield point, look(market_of(point), markets, intervals, progress=False, **options)
