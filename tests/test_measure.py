@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import statistics
@@ -146,7 +147,7 @@ def test_skewness_and_kurtosis_are_scipys():
 # What no result may depend on -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 100, 399])
+@pytest.mark.parametrize("chunk", [pytest.param(1, marks=slow), 41, 100, 399])
 def test_results_do_not_depend_on_where_a_run_is_cut(chunk):
     series = some_series()
     same(measure_series(series, OF_SERIES), measure_series(series, OF_SERIES, chunk=chunk))
@@ -522,6 +523,7 @@ def test_what_cannot_be_measured_is_refused():
         lambda: ks.measure(SHORT, 0, ["kurtosis"]),
         lambda: ks.measure("trading", 10, ["kurtosis"]),
         lambda: ks.measure(ks.Simulator(SHORT, 2, engine="cpu"), 10, ["kurtosis"], markets=3),
+        lambda: ks.measure(ks.Simulator(SHORT, 2, engine="cpu"), 10, ["kurtosis"], seed=1),
         lambda: ks.measure(SHORT, 10, ["kurtosis"], markets=3, group=2),
     ):
         with pytest.raises((TypeError, ValueError), match="got"):
