@@ -15,10 +15,10 @@ import pytest
 from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parent.parent
-PUBLIC = "__init__ __main__ cli config counterfactual errors scorecard simulator".split()
+PUBLIC = "__init__ __main__ cli config counterfactual errors scorecard simulator traders".split()
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
-    "agents config runtime",
+    "agents config runtime traders",
     "engines tasks wrappers",
     "policies simulator tapes",
     "statistics",

@@ -34,7 +34,7 @@ def _bounds(asked: study.Asked) -> str:
 def _lasts() -> float:
     """Return how many intervals a regime lasts in the mean; one that is drawn anew may be the same."""
     preset, others = MarketConfig.preset("realistic"), 1 - 1 / study.REGIMES
-    return preset.beat / preset.interval / (preset.regime_switch_prob * others)
+    return int(preset.beat or 0) / int(preset.interval or 1) / (preset.regime_switch_prob * others)
 
 
 def facts(found: Mapping[str, Any]) -> str:
