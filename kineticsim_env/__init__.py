@@ -12,6 +12,7 @@ from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Rollout, Simulator
+from kineticsim_env.statistics import Measured, measure
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ __all__ = [
     "MarketConfig",
     "MarketError",
     "MarketMakingTask",
+    "Measured",
     "Mix",
     "Rollout",
     "Simulator",
@@ -36,6 +38,7 @@ __all__ = [
     "block_impact",
     "counterfactual",
     "env_counterfactual",
+    "measure",
     "mix",
     "no_order",
     "order",

@@ -15,12 +15,13 @@ import pytest
 from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parent.parent
-PUBLIC = "__init__ __main__ cli config counterfactual errors simulator statistics wrappers".split()
+PUBLIC = "__init__ __main__ cli config counterfactual errors simulator wrappers".split()
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
     "agents config runtime",
-    "engines statistics tasks wrappers",
+    "engines tasks wrappers",
     "policies simulator",
+    "statistics",
     "counterfactual",
     "envs render",
     "adapters evaluation",

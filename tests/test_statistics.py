@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kineticsim_env import statistics
+from kineticsim_env.statistics import over_markets, recorded
 
 
 def test_mean_and_error_leaves_out_nan():
@@ -79,7 +80,7 @@ def test_a_bootstrap_is_seeded_and_its_blocks_do_not_show(monkeypatch):
     once = statistics.bootstrap_interval(values, resamples=333)
     assert once == statistics.bootstrap_interval(values, resamples=333)
     assert once != statistics.bootstrap_interval(values, resamples=333, seed=1)
-    monkeypatch.setattr(statistics, "_DRAWN", 7 * 50)
+    monkeypatch.setattr(over_markets, "_DRAWN", 7 * 50)
     assert once == statistics.bootstrap_interval(values, resamples=333)
 
 
@@ -153,7 +154,7 @@ def test_a_large_level_changes_nothing(monkeypatch):
     changes = np.random.default_rng(2).integers(-5, 6, (7, 1000))
     names = ("volatility", "excess_kurtosis", "autocorrelation")
     expected = [getattr(statistics, name)(changes) for name in names]
-    monkeypatch.setattr(statistics, "_BLOCK", 3000)  # three rows at a time
+    monkeypatch.setattr(recorded, "_BLOCK", 3000)  # three rows at a time
     for name, want in zip(names, expected, strict=True):
         np.testing.assert_allclose(getattr(statistics, name)(changes + 2**50), want, rtol=1e-12)
         np.testing.assert_allclose(

@@ -1,0 +1,50 @@
+"""Statistics of markets: of recorded series, and of runs whose series are reduced as they come.
+
+`measure` runs markets and takes statistics of each, or of groups of them, with errors. The functions of recorded
+arrays, and means with their errors, are used by the command line and the studies.
+"""
+
+from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
+from kineticsim_env.statistics.measured import Measured, Value
+from kineticsim_env.statistics.measuring import check_statistics, measure, measure_series
+from kineticsim_env.statistics.over_markets import (
+    Interval,
+    Mean,
+    bootstrap_interval,
+    deviation_and_error,
+    mean_and_error,
+)
+from kineticsim_env.statistics.plans import Plan, of_series
+from kineticsim_env.statistics.recorded import (
+    autocorrelation,
+    best_prices,
+    excess_kurtosis,
+    returns,
+    spread,
+    volatility,
+)
+from kineticsim_env.statistics.summary import RunSummary
+
+__all__ = (
+    "DEFAULT",
+    "STATISTICS",
+    "Interval",
+    "Mean",
+    "Measured",
+    "Plan",
+    "RunSummary",
+    "Value",
+    "autocorrelation",
+    "best_prices",
+    "bootstrap_interval",
+    "check_statistics",
+    "deviation_and_error",
+    "excess_kurtosis",
+    "mean_and_error",
+    "measure",
+    "measure_series",
+    "of_series",
+    "returns",
+    "spread",
+    "volatility",
+)

@@ -1,0 +1,206 @@
+"""`measure`: run markets and take their statistics on the device, nothing kept that grows with the run.
+
+Series are recorded some intervals at a time, and reduced to sums per market where they are (`gathering.py`), from which
+the statistics are read at the end (`catalogue.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.checks import check_series
+from kineticsim_env.runtime.values import check_count, check_dict, check_progress, show
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
+from kineticsim_env.statistics.chunks import Feed
+from kineticsim_env.statistics.gathering import Accumulator, Books
+from kineticsim_env.statistics.measured import Measured, value_of
+from kineticsim_env.statistics.plans import Plan, Whole
+from kineticsim_env.statistics.plans import check_statistics as plans_of
+
+BOOK_EVERY = 100  # intervals between two looks at the books
+_RECORDED = {"cuda": 1 << 24, "cpu": 1 << 22}  # values of a series that are held at a time,
+_SHORTEST = 256  # but at least so many intervals
+
+
+def check_statistics(statistics: Any) -> dict[str, Plan]:
+    """Return the plans of statistics by name, before anything is run; see `measure`."""
+    return plans_of(statistics, STATISTICS)
+
+
+def measure(
+    market: Simulator | MarketConfig,
+    intervals: int,
+    statistics: Any = DEFAULT,
+    *,
+    markets: int | None = None,
+    warm_up: int = 0,
+    group: int | None = 1,
+    seed: Any = 0,
+    engine: str = "auto",
+    device: Any = None,
+    progress: bool | None = None,
+    chunk: int | None = None,
+) -> Measured:
+    """Run markets, and return statistics of each or of groups of them.
+
+    Series are reduced on the device as they are recorded. What is summed are whole numbers, so that up to sums of 2^53
+    nothing depends on the device or on where the run was cut but the last digits of what is made of these sums.
+
+    Args:
+        market: A simulator, which goes on from where it is; or a config.
+        intervals: How many are measured: auctions, or on the clock intervals.
+        statistics: What is measured: a sequence of texts that say how a function of `statistics.STATISTICS` is called,
+            such as `"kurtosis"`, `"kurtosis(span=10)"` or `"autocorrelation(lag=[1, 20])"`, and of functions that
+            return a `Plan`; or a mapping of your own names to these.
+        markets: M, with a config.
+        warm_up: Intervals that are run before.
+        group: Consecutive markets that are a group, such as the replicates of a point of a sweep; None is all. A
+            group's value is the mean over its markets.
+        seed: With a config, as in `Simulator`.
+        engine: Likewise.
+        device: Likewise.
+        progress: True or False shows or hides the bar; None shows it on runs of over two seconds.
+        chunk: Intervals that are recorded at a time; no result depends on it.
+
+    Returns:
+        `Measured`, by name.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed; nothing was run then.
+        MarketError: If a market stopped.
+    """
+    plans = check_statistics(statistics)
+    intervals = check_count("intervals", intervals, 1)
+    warm_up = check_count("warm_up", warm_up, 0)
+    check_progress(progress)
+    if isinstance(market, MarketConfig):
+        simulator = Simulator(market, markets, engine=engine, device=device, seed=seed)
+    elif isinstance(market, Simulator):
+        if markets is not None and markets != market.num_markets:
+            raise ValueError(f"markets: got {show(markets)} with a simulator of {market.num_markets}, allowed is None")
+        simulator = market
+    else:
+        raise TypeError(f"market: got {show(market)}, allowed is a Simulator or a MarketConfig")
+    gathering = _Gathering(plans, simulator.num_markets, group, simulator.device)
+    size = max(_SHORTEST, _RECORDED[simulator.device.type] // simulator.num_markets)
+    size = min(size if chunk is None else check_count("chunk", chunk, 1), intervals)
+    books = [part for part in gathering.accumulators.values() if isinstance(part, Books)]
+    with tqdm(total=warm_up + intervals, unit="interval", desc="measure", delay=0 if progress else 2,
+              disable=progress is False, leave=False) as bar:  # fmt: skip
+        for _, step in _pieces(warm_up, size, False):
+            simulator.run(step, progress=False)
+            bar.update(step)
+        for done, step in _pieces(intervals, size, bool(books)):
+            gathering.add(simulator.run(step, gathering.record, progress=False))
+            if books and (done + step) % BOOK_EVERY == 0:
+                for part in books:
+                    part.look(simulator.bid, simulator.ask)
+            bar.update(step)
+    simulator.check_errors()
+    return gathering.measured(intervals)
+
+
+def measure_series(
+    series: Mapping[str, Any], statistics: Any, *, group: int | None = 1, chunk: int | None = None
+) -> Measured:
+    """Return statistics of series that exist already, by the same formulas: real ones, or recorded ones.
+
+    Args:
+        series: Whole numbers `[M, S]` (or `[S]`, of one market), below 2^31 in size, by the names of `Simulator.run`:
+            prices in ticks. Tensors are measured on their device.
+        statistics: As in `measure`.
+        group: As in `measure`.
+        chunk: Intervals that are looked at together; no result depends on it.
+    """
+    plans = check_statistics(statistics)
+    given = _checked_series(series)
+    shape, device = next(iter(given.values())).shape, next(iter(given.values())).device
+    gathering = _Gathering(plans, shape[0], group, device)
+    if any(isinstance(part, Books) for part in gathering.accumulators.values()):
+        raise ValueError("statistics: got book_shape, which looks at books, allowed are statistics of series")
+    for name in gathering.record:
+        if name not in given:
+            raise ValueError(f"series: got {', '.join(given)}, allowed is with {name!r}, which the statistics need")
+    size = max(_SHORTEST, _RECORDED[device.type] // shape[0]) if chunk is None else check_count("chunk", chunk, 1)
+    for begin in range(0, shape[1], size):
+        gathering.add({name: given[name][:, begin : begin + size] for name in gathering.record})
+    return gathering.measured(shape[1])
+
+
+class _Gathering:
+    """What plans gather together, and the markets they gather it of."""
+
+    def __init__(self, plans: dict[str, Plan], markets: int, group: int | None, device: torch.device) -> None:
+        size = markets if group is None else check_count("group", group, 1)
+        if markets % size:
+            raise ValueError(f"group: got {size} with {markets} markets, allowed are divisors of {markets}, and None")
+        self.plans, self.markets, self.group = plans, markets, size
+        self.accumulators: dict[Hashable, Accumulator] = {}
+        for part in (part for plan in plans.values() for part in plan.accumulators):
+            shared = self.accumulators.setdefault(part.key(), part)
+            shared.join(part)
+        self.record = check_series(
+            tuple(dict.fromkeys(name for part in self.accumulators.values() for name in part.record))
+        )
+        for part in self.accumulators.values():
+            part.open(markets, device)
+        self.feed = Feed(markets, max(part.history for part in self.accumulators.values()))
+
+    def add(self, series: Mapping[str, torch.Tensor]) -> None:
+        """Take the next intervals."""
+        if not series:
+            return
+        for chunk in self.feed.chunks(series):
+            for part in self.accumulators.values():
+                part.update(chunk)
+
+    def measured(self, intervals: int) -> Measured:
+        """Read the statistics."""
+        for part in self.accumulators.values():
+            if isinstance(part, Whole):
+                part.close()
+        groups, found = self.markets // self.group, {}
+        for name, plan in self.plans.items():
+            sums = tuple(self.accumulators[part.key()].sums for part in plan.accumulators)
+            found[name] = value_of(plan, sums, self.markets, groups)
+        return Measured(found, intervals, groups, self.group)
+
+
+def _pieces(intervals: int, size: int, books: bool) -> list[tuple[int, int]]:
+    """Return beginnings and lengths of runs of at most `size` intervals; with books they end at every look, too."""
+    stops = set(range(size, intervals, size)) | {intervals}
+    if books:
+        stops |= set(range(BOOK_EVERY, intervals, BOOK_EVERY))
+    ordered = sorted(stops) if intervals else []
+    return [(begin, end - begin) for begin, end in zip([0, *ordered], ordered, strict=False)]
+
+
+def _checked_series(series: Any) -> dict[str, torch.Tensor]:
+    allowed = "whole numbers [M, S] by the names of series"
+    found: dict[str, torch.Tensor] = {}
+    for name in check_series(check_dict("series", series, f"a mapping: {allowed}")):
+        values = series[name]
+        tensor = values if isinstance(values, torch.Tensor) else torch.from_numpy(np.array(values))
+        whole = tensor.dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+        if not whole and tensor.dtype in (torch.float32, torch.float64):
+            whole = bool((tensor == tensor.round()).all())
+        if not whole or tensor.dim() not in (1, 2) or not tensor.numel():
+            raise TypeError(f"series: got {name!r} of {tensor.dtype} {list(tensor.shape)}, allowed are {allowed}")
+        found[name] = tensor.reshape(-1, tensor.shape[-1]).long()
+        if int(found[name].abs().max()) >= 2**31:
+            raise ValueError(f"series: got {name!r} with numbers from 2^31 in size, allowed are smaller ones")
+        first = next(iter(found.values()))
+        if found[name].shape != first.shape or found[name].device != first.device:
+            raise ValueError(
+                f"series: got shapes {list(first.shape)} and {list(found[name].shape)}, allowed is one shape"
+            )
+    if not found:
+        raise ValueError(f"series: got none, allowed are {allowed}")
+    return found

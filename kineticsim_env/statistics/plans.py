@@ -1,0 +1,177 @@
+"""What a statistic is: what it gathers, and how its value is read from that; and how a text names one."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kineticsim_env.runtime.checks import check_series
+from kineticsim_env.runtime.values import is_number, is_whole, show
+from kineticsim_env.statistics.chunks import Chunk, Recorded
+from kineticsim_env.statistics.gathering import Accumulator, Sums
+
+Make = Callable[..., "Plan"]  # a statistic: its parameters -> its plan
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A statistic whose parameters are set.
+
+    Attributes:
+        accumulators: What it gathers.
+        read: Of the sums of each accumulator, `[m, ...]`: the value of each market, float64 `[m]`, or `[m, n]`.
+        axis: What the n values of a market are told apart by: the name of a parameter; None is one value.
+        labels: Its n values.
+        unit: Of the value.
+        pooled: Whether a group's value is read from the sums of all its markets together; else it is the mean of the
+            markets' values.
+    """
+
+    accumulators: tuple[Accumulator, ...]
+    read: Callable[..., torch.Tensor]
+    axis: str | None = None
+    labels: tuple[Any, ...] | None = None
+    unit: str = ""
+    pooled: bool = False
+
+    @property
+    def record(self) -> tuple[str, ...]:
+        """The series that have to be recorded."""
+        return tuple(dict.fromkeys(name for part in self.accumulators for name in part.record))
+
+
+class Whole(Accumulator):
+    """Series as they are, all of them: memory grows with time."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.record, self.parts = tuple(names), {}
+
+    def open(self, markets: int, device: torch.device) -> None:
+        """See `Accumulator`; what came is joined when it is read."""
+        self.sums, self.parts = {}, {}
+
+    def update(self, chunk: Chunk) -> None:
+        """See `Accumulator`."""
+        for name in self.record:
+            rows = self.parts.setdefault(name, {}).setdefault(chunk.rows.start, [])
+            rows.append(chunk.window(Recorded(name)).clone())
+
+    def close(self) -> None:
+        """Join what came."""
+        for name, blocks in self.parts.items():
+            self.sums[name] = torch.cat([torch.cat(blocks[begin], 1) for begin in sorted(blocks)])
+        self.parts = {}
+
+
+def of_series(function: Callable[..., torch.Tensor], *names: str) -> Make:
+    """Return a statistic that is a function of whole series. They are kept, so memory grows with time.
+
+    Args:
+        function: Of the series, float64 tensors `[m, S]` in the order of their names; returns the value of each market,
+            `[m]`, or several, `[m, n]`.
+        *names: Series, as in `Simulator.run`.
+    """
+    checked = check_series(names)
+
+    def statistic() -> Plan:
+        return Plan((Whole(checked),), lambda sums: function(*(sums[name] for name in checked)))
+
+    return statistic
+
+
+def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Plan]:
+    """Return the plans of statistics by name.
+
+    Args:
+        statistics: A sequence of texts such as `"kurtosis"` or `"autocorrelation(lag=[1, 20])"` and of functions that
+            return a `Plan`; or a mapping of names to these.
+        known: The statistics that texts can name.
+    """
+    allowed = "a sequence of names and functions, or a mapping of names to them"
+    if isinstance(statistics, str) or not isinstance(statistics, Iterable):
+        raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}")
+    items = statistics.items() if isinstance(statistics, Mapping) else ((None, given) for given in statistics)
+    plans: dict[str, Plan] = {}
+    for name, given in items:
+        called = given.strip() if isinstance(given, str) else getattr(given, "__name__", None)
+        name = called if name is None else name
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"statistics: got {show(given)}, allowed is {allowed}")
+        if name in plans:
+            raise ValueError(f"statistics: got {name!r} twice, allowed is once, or under another name")
+        plans[name] = _plan_of(given, known)
+    if not plans:
+        raise ValueError("statistics: got none, allowed is one or more")
+    return plans
+
+
+def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
+    if callable(given):
+        plan = given()
+    else:
+        name, parameters = _parsed(given, known)
+        plan = known[name](**parameters)
+    if not isinstance(plan, Plan):
+        raise TypeError(
+            f"statistics: got {show(given)}, which returns {show(plan)}; allowed is a function that returns a Plan"
+        )
+    return plan
+
+
+def _parsed(text: Any, known: Mapping[str, Make]) -> tuple[str, dict[str, Any]]:
+    """Return the name and the parameters of a text such as `"kurtosis(span=10)"`."""
+    listed = ", ".join(known)
+    refused = f"statistics: got {show(text)}, allowed are {listed}; with parameters as in 'kurtosis(span=10)'"
+    if not isinstance(text, str):
+        raise TypeError(refused)
+    try:
+        found = ast.parse(text.strip(), mode="eval").body
+        keywords = []
+        if isinstance(found, ast.Call) and not found.args:
+            found, keywords = found.func, found.keywords
+        if not isinstance(found, ast.Name) or found.id not in known:
+            raise ValueError(refused)
+        parameters = {str(word.arg): ast.literal_eval(word.value) for word in keywords}
+    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(refused) from error
+    takes = inspect.signature(known[found.id]).parameters
+    for parameter in parameters:
+        if parameter not in takes:
+            raise ValueError(f"statistics: got {text!r}, allowed parameters are {', '.join(takes) or 'none'}")
+    return found.id, parameters
+
+
+def check_labels(name: str, given: Any, low: float, high: float, whole: bool = True) -> tuple[tuple[Any, ...], bool]:
+    """Return the numbers of a parameter, one or several, and whether it was one alone."""
+    kind = "whole numbers" if whole else "numbers"
+    allowed = f"{kind} from {low:g} to {high:g}, one or a list"
+    alone = is_number(given)
+    if not alone and (isinstance(given, (str, Mapping)) or not isinstance(given, Iterable)):
+        raise TypeError(f"{name}: got {show(given)}, allowed are {allowed}")
+    values = (given,) if alone else tuple(given)
+    good = values and all((is_whole(v) if whole else is_number(v)) and low <= v <= high for v in values)
+    if not good or len(set(values)) < len(values):
+        raise ValueError(f"{name}: got {show(given)}, allowed are {allowed}")
+    return tuple(int(v) if whole else float(v) for v in values), alone
+
+
+def curve(
+    read: Callable[..., torch.Tensor],
+    axis: str,
+    labels: tuple[Any, ...],
+    alone: bool,
+    *gathered: Accumulator,
+    unit: str = "",
+) -> Plan:
+    """Return the plan of a statistic that has one value per label, or one value if the label was given alone."""
+    if alone:
+        return Plan(gathered, lambda *sums: read(*sums)[:, 0], unit=unit)
+    return Plan(gathered, read, axis, labels, unit)
+
+
+__all__ = ("Make", "Plan", "Sums", "check_labels", "check_statistics", "curve", "of_series")
