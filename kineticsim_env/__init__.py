@@ -13,6 +13,7 @@ from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketErro
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Rollout, Simulator
 from kineticsim_env.statistics import Measured, measure
+from kineticsim_env.sweeps import Sweep, open_sweep, sweep
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ __all__ = [
     "Mix",
     "Rollout",
     "Simulator",
+    "Sweep",
     "TradingTask",
     "__version__",
     "agent",
@@ -41,9 +43,11 @@ __all__ = [
     "measure",
     "mix",
     "no_order",
+    "open_sweep",
     "order",
     "parallel_env",
     "run_seed",
+    "sweep",
 ]
 
 for _task in ("MarketMaking", "Execution", "Trading"):

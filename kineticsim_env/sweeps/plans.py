@@ -1,0 +1,320 @@
+"""`Plan`: a whole sweep, before anything is run: which points, which markets each of them is, and what is measured.
+
+A plan takes no more memory for more points. `about` is the same as plain numbers and texts: what a store keeps, and by
+which two sweeps are compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.agents.classes import AgentClass, checked_agents, stored_agents
+from kineticsim_env.agents.mixes import Mix
+from kineticsim_env.config import PRESETS, MarketConfig, make_config
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.fields import CLASSES
+from kineticsim_env.runtime.values import check_count, check_flag, show
+from kineticsim_env.statistics import check_statistics
+from kineticsim_env.sweeps.designs import Design, make_design
+from kineticsim_env.sweeps.space import Dimension, check_name, read_space, scaled_shares
+
+FIELDS = tuple(field.name for field in dataclasses.fields(MarketConfig))
+_CHECKED = 1 << 20  # points that are checked before anything is run, so many at a time:
+_AT_ONCE = 1 << 14
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A sweep.
+
+    Attributes:
+        market: Fields that all points have alike, and perhaps `"preset"`.
+        design: The points.
+        statistics: What is measured, as `measure` takes it, by name.
+        intervals: How many are measured.
+        warm_up: How many are run before.
+        replicates: Markets per point.
+        seed: Replicate r of every point is seeded `seed + r`; or, without common random numbers, replicate r of point p
+            `seed + p * replicates + r`.
+        common: Whether random numbers are common to all points.
+        each_market: Whether rows are markets; else they are points, with means over their replicates.
+    """
+
+    market: Mapping[str, Any]
+    design: Design
+    statistics: Mapping[str, Any]
+    intervals: int
+    warm_up: int
+    replicates: int
+    seed: int
+    common: bool
+    each_market: bool
+
+    @property
+    def points(self) -> int:
+        """How many points there are."""
+        return self.design.points
+
+    @property
+    def apart(self) -> tuple[Dimension, ...]:
+        """What markets of one launch cannot differ in."""
+        return tuple(each for each in self.design.dimensions if each.apart)
+
+    def configs(self, rows: Mapping[str, np.ndarray]) -> Iterator[tuple[np.ndarray, MarketConfig]]:
+        """Yield the points that one launch can play, as places within `rows`, and their config, one market per point.
+
+        Args:
+            rows: Values of points by name, as `Design.rows` returns them.
+        """
+        if not self.apart:
+            yield np.arange(_length(rows)), self._config({}, rows)
+            return
+        codes = np.zeros(_length(rows), dtype=np.int64)
+        for each in self.apart:
+            _, code = np.unique(_keys(rows[each.name]), return_inverse=True)
+            _, codes = np.unique(codes * (code.max() + 1) + code, return_inverse=True)
+        names = [each.name for each in self.apart]
+        for number in range(codes.max() + 1):
+            places = np.flatnonzero(codes == number)
+            alike = {name: _item(rows[name][places[0]]) for name in names}
+            yield places, self._config(alike, {name: rows[name][places] for name in rows if name not in names})
+
+    def _config(self, alike: Mapping[str, Any], rows: Mapping[str, np.ndarray]) -> MarketConfig:
+        """Return the config of points that are alike in some fields, and differ in others."""
+        given = {**self.market, **alike}
+        preset = given.pop("preset", None)
+        fields = {**PRESETS.get(preset, {}), **given}
+        of_agents = {name: fields.pop(name) for name in [*fields] if "." in name} | {
+            name: values[:, None] for name, values in rows.items() if "." in name
+        }
+        fields |= {name: values for name, values in rows.items() if "." not in name}
+        if any(name in self._varied for name in CLASSES):
+            defaults = {name: getattr(MarketConfig, name) for name in CLASSES}
+            fields |= scaled_shares({**defaults, **{name: fields[name] for name in CLASSES if name in fields}})
+        return make_config({**fields, "agents": _agents(fields.get("agents"), of_agents)})
+
+    @property
+    def _varied(self) -> set[str]:
+        return {each.name for each in self.design.dimensions}
+
+    def config(self, point: int) -> MarketConfig:
+        """Return the market of one point."""
+        ((_, config),) = self.configs(self.design.rows(point, point + 1))
+        one = {name: _item(getattr(config, name)[0]) for name in config.per_market if name in FIELDS}
+        agents = {kind: Mix(made.count, _of_one_market(made)) for kind, made in config.agents.items()}
+        return config.replace(**one, agents=agents)
+
+    def seeds(self, points: np.ndarray) -> np.ndarray:
+        """Return the seeds of all markets of some points, a point's replicates beside each other."""
+        replicates = np.arange(self.replicates, dtype=np.int64)
+        first = np.zeros_like(points) if self.common else points * self.replicates
+        return (self.seed + first[:, None] + replicates).ravel()
+
+    def check(self) -> None:
+        """Check the markets of all points, or of the first million; see `MarketConfig`."""
+        for begin in range(0, min(self.points, _CHECKED), _AT_ONCE):
+            for _ in self.configs(self.design.rows(begin, min(begin + _AT_ONCE, self.points))):
+                pass
+
+    def about(self) -> dict[str, Any]:
+        """Return the whole plan as JSON keeps it; `make_plan` reads all of it but `version` and `classes`."""
+        from kineticsim_env import __version__  # which imports this file
+
+        texts = {name: given if isinstance(given, str) else _path(given) for name, given in self.statistics.items()}
+        market = dict(self.market)
+        if "agents" in market:
+            market["agents"] = stored_agents(market["agents"])
+        return {
+            "version": __version__,
+            "space": {each.name: each.plain() for each in self.design.dimensions},
+            "market": {name: _plain(value) for name, value in market.items()},
+            "design": self.design.kind,
+            "points": self.points,
+            "design_seed": self.design.seed,
+            "statistics": texts,
+            "intervals": self.intervals,
+            "warm_up": self.warm_up,
+            "replicates": self.replicates,
+            "seed": self.seed,
+            "common": self.common,
+            "each_market": self.each_market,
+            "classes": {kind.path: _digest(repr(kind._what())) for kind in _kinds(self.market, self.design)},
+        }
+
+
+def make_plan(
+    space: Any,
+    intervals: Any,
+    statistics: Any,
+    *,
+    market: Any = None,
+    design: Any = "grid",
+    points: Any = None,
+    design_seed: Any = 0,
+    replicates: Any = 1,
+    warm_up: Any = 0,
+    seed: Any = 0,
+    common: Any = True,
+    each_market: Any = False,
+) -> Plan:
+    """Return a plan; arguments and errors are those of `sweep`."""
+    fields = _market_fields(market)
+    kinds = dict.fromkeys(fields.get("agents", ()))
+    if isinstance(space, Mapping) and "agents" in space:
+        found = read_space({"agents": space["agents"]}, ())[0].values or ()
+        kinds |= dict.fromkeys(kind for agents in found for kind in agents)
+    dimensions = read_space(space, kinds)
+    names = [each.name for each in dimensions]
+    if "preset" in names:
+        if "preset" in fields or isinstance(market, MarketConfig):
+            got = "a MarketConfig" if isinstance(market, MarketConfig) else f"preset {fields['preset']!r}"
+            raise ValueError(f"market: got {got} where the space has presets, allowed are fields that differ from them")
+    elif not isinstance(market, MarketConfig):  # so that the same market is the same plan, however it was given
+        defaults = {field.name: field.default for field in dataclasses.fields(MarketConfig)}
+        preset = PRESETS[fields.pop("preset", "paper")]
+        fields = {**defaults, "agents": {}, **preset, **fields}
+    fields = {name: value for name, value in fields.items() if name not in names}
+    check_statistics(statistics)
+    named = statistics.items() if isinstance(statistics, Mapping) else ((_name(given), given) for given in statistics)
+    replicates = check_count("replicates", replicates, 1)
+    plan = Plan(
+        market=fields,
+        design=make_design(dimensions, design, points, design_seed),
+        statistics=dict(named),
+        intervals=check_count("intervals", intervals, 1),
+        warm_up=check_count("warm_up", warm_up, 0),
+        replicates=replicates,
+        seed=check_count("seed", seed, -(2**63), 2**63 - 1),
+        common=check_flag("common", common),
+        each_market=check_flag("each_market", each_market),
+    )
+    last = plan.seed + (1 if plan.common else plan.points) * replicates - 1
+    if last >= 2**63:
+        raise ValueError(f"seed: got {show(seed)}, allowed are seeds of all markets below 2^63")
+    return plan
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Return in words what differs between two plans, by their `about`."""
+
+    def flat(about: Mapping[str, Any]) -> dict[str, Any]:
+        parts = ("space", "market", "statistics", "classes")
+        found = {name: value for name, value in about.items() if name not in parts}
+        return found | {f"{part}.{name}": value for part in parts for name, value in about.get(part, {}).items()}
+
+    left, right = flat(there), flat(here)
+    said = [
+        f"{name} is {_shown(left, name)} there and {_shown(right, name)} here"
+        for name in dict.fromkeys([*left, *right])
+        if left.get(name) != right.get(name) or (name in left) != (name in right)
+    ]
+    if not said and list(there["space"]) != list(here["space"]):
+        said.append(f"space is {', '.join(there['space'])} there and {', '.join(here['space'])} here")
+    return said
+
+
+def digest(about: Mapping[str, Any]) -> str:
+    """Return a digest of a plan, by its `about`."""
+    return _digest(json.dumps(about))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _shown(about: Mapping[str, Any], name: str) -> str:
+    return show(about[name]) if name in about else "missing"
+
+
+def _market_fields(market: Any) -> dict[str, Any]:
+    """Return the fields of what all points have alike."""
+    if market is None:
+        return {}
+    if isinstance(market, str):
+        market = {"preset": market}
+    if isinstance(market, MarketConfig):
+        if market.per_market:
+            name = next(iter(market.per_market))
+            raise ValueError(f"market: got {name} per market, allowed is one value for all; what differs is the space")
+        return market.to_dict()
+    if not isinstance(market, Mapping):
+        raise TypeError(f"market: got {show(market)}, allowed are a MarketConfig, a preset, or a mapping of fields")
+    fields = {check_name("market", name, ("preset", *FIELDS)): value for name, value in market.items()}
+    if "preset" in fields:
+        MarketConfig.preset(fields["preset"])
+    if "agents" in fields:
+        fields["agents"] = checked_agents("agents", fields["agents"], layout.CONSTANTS["kMostAgentClasses"])
+    return fields
+
+
+def _agents(given: Any, changes: Mapping[str, Any]) -> dict[AgentClass, Mix]:
+    """Return added agents with counts and parameters changed, by `class.parameter`."""
+    agents: dict[AgentClass, Mix] = dict(checked_agents("agents", given, layout.CONSTANTS["kMostAgentClasses"]))
+    kinds = {kind.name: kind for kind in agents}
+    counts = {name: value for name, value in changes.items() if name.endswith(".count")}
+    for name, value in [*counts.items(), *((name, value) for name, value in changes.items() if name not in counts)]:
+        owner, _, parameter = name.partition(".")
+        if owner not in kinds:
+            has = ", ".join(kinds) or "none"
+            raise ValueError(f"space: got {name!r} for a market without such agents; its classes are {has}")
+        made = agents[kinds[owner]]
+        try:
+            if name in counts:
+                agents[kinds[owner]] = Mix(value, made.parameters)
+            else:
+                agents[kinds[owner]] = Mix(made.count, {**made.parameters, parameter: value})
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{owner}.{error}") from None
+    return agents
+
+
+def _of_one_market(made: Mix) -> dict[str, Any]:
+    """Return the parameters of the first market of a mix."""
+    found = {}
+    for name, value in made.parameters.items():
+        one = value[0] if isinstance(value, np.ndarray) and value.ndim == 2 else value
+        found[name] = int(one[0]) if isinstance(one, np.ndarray) and len(one) == 1 != made.count else one
+    return found
+
+
+def _kinds(market: Mapping[str, Any], design: Design) -> dict[AgentClass, None]:
+    """Return all classes that users have written of a sweep."""
+    found = dict.fromkeys(market.get("agents", ()))
+    for each in design.dimensions:
+        if each.name == "agents":
+            found |= dict.fromkeys(kind for agents in each.values or () for kind in agents)
+    return found
+
+
+def _keys(values: np.ndarray) -> np.ndarray:
+    """Return values, or what stands for them where they cannot be sorted."""
+    if values.dtype != object:
+        return values
+    numbers: dict[int, int] = {}
+    return np.array([numbers.setdefault(id(value), len(numbers)) for value in values])
+
+
+def _length(rows: Mapping[str, np.ndarray]) -> int:
+    return len(next(iter(rows.values())))
+
+
+def _item(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _path(given: Any) -> str:
+    return f"{getattr(given, '__module__', '?')}:{getattr(given, '__qualname__', show(given))}"
+
+
+def _name(given: Any) -> str:
+    return given.strip() if isinstance(given, str) else given.__name__
