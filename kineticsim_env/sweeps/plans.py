@@ -25,6 +25,7 @@ from kineticsim_env.sweeps.designs import Design, make_design
 from kineticsim_env.sweeps.space import Dimension, check_name, read_space, scaled_shares
 
 FIELDS = tuple(field.name for field in dataclasses.fields(MarketConfig))
+OWN_COLUMNS = ("point", "replicate", "stopped")  # of a table, besides the space and the statistics
 _CHECKED = 1 << 20  # points that are checked before anything is run, so many at a time:
 _AT_ONCE = 1 << 14
 
@@ -183,10 +184,14 @@ def make_plan(
     check_statistics(statistics)
     named = statistics.items() if isinstance(statistics, Mapping) else ((_name(given), given) for given in statistics)
     replicates = check_count("replicates", replicates, 1)
+    measured = dict(named)
+    for name in measured:
+        if name in (*names, *OWN_COLUMNS):
+            raise ValueError(f"statistics: got {name!r}, which the table has already, allowed is another name")
     plan = Plan(
         market=fields,
         design=make_design(dimensions, design, points, design_seed),
-        statistics=dict(named),
+        statistics=measured,
         intervals=check_count("intervals", intervals, 1),
         warm_up=check_count("warm_up", warm_up, 0),
         replicates=replicates,

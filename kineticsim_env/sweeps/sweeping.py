@@ -135,7 +135,6 @@ def _finish(
     found: store.Sweep, plan: Plan, runner: Here | Cluster, part: tuple[int, int], progress: bool | None
 ) -> None:
     """Run what is not finished of a part, with a bar, and store it."""
-    mine = [found.bounds(number) for number in range(part[0] - 1, found.batches, part[1])]
     pending = list(found.pending(part))
     stopped = 0
 
@@ -143,8 +142,8 @@ def _finish(
         for number in pending:
             yield number, *found.bounds(number)
 
-    total = sum(end - begin for begin, end in mine)
-    left = sum(end - begin for begin, end in map(found.bounds, pending))
+    mine = range(part[0] - 1, found.batches, part[1])
+    total, left = (sum(end - begin for begin, end in map(found.bounds, numbers)) for numbers in (mine, pending))
     with tqdm(total=total, initial=total - left, unit="point", desc="sweep", delay=0 if progress else 2,
               disable=progress is False, leave=False) as bar:  # fmt: skip
 
