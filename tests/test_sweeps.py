@@ -152,7 +152,10 @@ def test_markets_that_stop_are_told_apart():
     with pytest.warns(UserWarning, match="in 2 points a market stopped"):
         table = run(space, market, design="list", intervals=16, replicates=2).to_pandas()
     assert table["stopped"].tolist() == [False, True, False, True]
-    assert table.loc[~table["stopped"], "volume"].notna().all() and table.loc[table["stopped"], NAMES].isna().to_numpy().all()
+    assert (
+        table.loc[~table["stopped"], "volume"].notna().all()
+        and table.loc[table["stopped"], NAMES].isna().to_numpy().all()
+    )
     with pytest.warns(UserWarning, match="in 1 points"):
         alone = run({"max_order_qty": [65535]}, market, intervals=16, replicates=2, each_market=True).to_pandas()
     assert alone["stopped"].all() and list(alone) == ["point", "replicate", "max_order_qty", *NAMES, "stopped"]
