@@ -11,6 +11,7 @@ from kineticsim_env.envs.counterfactual import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.runtime.seeds import run_seed
+from kineticsim_env.scorecard import Scorecard, scorecard
 from kineticsim_env.simulator import Rollout, Simulator
 from kineticsim_env.statistics import Measured, measure
 from kineticsim_env.sweeps import Sweep, open_sweep, sweep
@@ -32,6 +33,7 @@ __all__ = [
     "Measured",
     "Mix",
     "Rollout",
+    "Scorecard",
     "Simulator",
     "Sweep",
     "TradingTask",
@@ -47,6 +49,7 @@ __all__ = [
     "order",
     "parallel_env",
     "run_seed",
+    "scorecard",
     "sweep",
 ]
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m kineticsim_env doctor | simulate | sweep | play | impact | bench`."""
+"""The command line: `python -m kineticsim_env doctor | simulate | sweep | play | impact | scorecard | bench`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from kineticsim_env.runtime.checks import check_num_markets
 from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.options import FIELDS, Parser, exit_code, number, place, whole
+from kineticsim_env.scorecard import scorecard as make_scorecard
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots, price_impact, price_impact_figures
 from kineticsim_env.sweeps import command as sweeps_command
@@ -37,6 +38,7 @@ _SEED = whole(-(2**63), 2**63 - 1)
 # Bytes that an auction of a market takes, measured: in `simulate` the returns and their square on the host, besides the
 # recorded series; in `impact` the series of an arm with its half of the difference, and of the means on the host.
 _STATISTICS_BYTES, _ARMS_BYTES, _MEANS_BYTES = 16, 45, 20
+_SCORECARD_BYTES, _SCORECARD_AT_ONCE = 150, 256  # for that many auctions at a time, with what is made of them
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -135,6 +137,36 @@ def impact(options: argparse.Namespace) -> int:
         print(f"figures: {options.output}")
     if options.plot:
         price_impact_figures.draw_orders(Path(options.plot), points, fit)
+        print(f"picture: {options.plot}")
+    return 0
+
+
+def scorecard(options: argparse.Namespace) -> int:
+    """Print how a market stands beside the stylised facts of real ones; save the table and draw it."""
+    config = market_of(options.preset, options.set, options.agents)
+    _check_files({"--output": options.output, "--plot": options.plot})
+    markets = check_num_markets(config, options.markets if options.markets or config.per_market else 256)
+    engine, device = choose_engine(options.engine, options.device, prefer_cpu=_ALONE if markets == 1 else "")
+    got = f"--markets: got {markets} markets"
+    memory.check_run(got, config, markets, _SCORECARD_AT_ONCE, engine, device, {"statistics": _SCORECARD_BYTES}, {})
+    found = make_scorecard(
+        config,
+        options.intervals,
+        markets=markets,
+        warm_up=options.warmup,
+        price=options.price,
+        seed=options.seed,
+        engine=engine,
+        device=device,
+    )
+    print(found)
+    if options.output:
+        setting = {name: getattr(options, name) for name in ("preset", "set", "intervals", "warmup", "price", "seed")}
+        with replacing(options.output) as part:
+            part.write_text(json.dumps(setting | {"markets": markets, **found.columns()}, indent=1) + "\n")
+        print(f"table: {options.output}")
+    if options.plot:
+        found.draw(options.plot)
         print(f"picture: {options.plot}")
     return 0
 
@@ -280,6 +312,7 @@ def _parser() -> argparse.ArgumentParser:
     sweeps_command.add_parser(commands)
     play.add_parser(commands)
     _add_impact(commands)
+    _add_scorecard(commands)
     _add_bench(commands)
     return parser
 
@@ -320,6 +353,25 @@ def _add_impact(commands: Any) -> None:
         "--plot", type=place, metavar="IMPACT.png", help="where to draw the paths, and the impact by size"
     )
     command.set_defaults(command=impact)
+
+
+def _add_scorecard(commands: Any) -> None:
+    command = commands.add_parser(
+        "scorecard",
+        help="measure a market beside the stylised facts of real ones",
+        description="Measure a market beside the stylised facts of real ones, each with its range and its source.",
+    )
+    _add_market(command, "news")
+    command.add_argument("--intervals", type=whole(200), default=2000, help="that are measured (default: 2000)")
+    command.add_argument("--warmup", type=whole(0), default=200, help="intervals before these (default: 200)")
+    command.add_argument(
+        "--markets", type=whole(1), help="how many (default: 256, or as many as a list in --set is long)"
+    )
+    command.add_argument("--price", default="last", help="whose returns: last or mid (default: last)")
+    command.add_argument("--seed", type=_SEED, default=0, help="market m is seeded with this + m (default: 0)")
+    command.add_argument("--output", type=place, metavar="FILE.json", help="where the table goes, with the sources")
+    command.add_argument("--plot", type=place, metavar="CARD.png", help="where to draw it")
+    command.set_defaults(command=scorecard)
 
 
 def _add_bench(commands: Any) -> None:

@@ -21,17 +21,21 @@ from kineticsim_env.runtime import files, memory
 ROOT = Path(__file__).parent.parent
 SIMULATE = ["simulate", "--engine", "numpy", "--markets", "2", "--auctions", "3"]
 IMPACT = ["impact", "--engine", "numpy", "--markets", "2", "--blocks", "2", "--warmup", "0", "--after", "2"]
+SCORECARD = ["scorecard", "--engine", "numpy", "--markets", "2", "--intervals", "200", "--warmup", "0"]
+SCORECARD += ["--preset", "trading", "--set", "num_agents=6"]
 COUNTS = {
     **{("simulate", name): SIMULATE for name in ("--auctions", "--warmup", "--markets", "--seed")},
     **{
         ("impact", name): IMPACT for name in ("--blocks", "--per-auction", "--after", "--warmup", "--markets", "--seed")
     },
+    **{("scorecard", name): SCORECARD for name in ("--intervals", "--warmup", "--markets", "--seed")},
     **{("play", name): ["play", "--terminal"] for name in ("--seed", "--horizon", "--speed")},
     ("bench", "--run-seconds"): ["bench", "--quick"],
 }
 FILES = {
     **{("simulate", name): SIMULATE for name in ("--save", "--plot")},
     **{("impact", name): IMPACT for name in ("--output", "--plot")},
+    **{("scorecard", name): SCORECARD for name in ("--output", "--plot")},
     ("bench", "--output"): ["bench", "--quick", "--sweeps", "fixed", "--backends", "NumPy"],
 }
 

@@ -49,7 +49,20 @@ OPTIONAL = (
     "tensorboard",
     "tyro",
 )
-OPTIONAL += ("agilerl", "benchmarl", "h5py", "minari", "ray", "rl_games", "rsl_rl", "skrl", "torchrl")
+OPTIONAL += (
+    "agilerl",
+    "benchmarl",
+    "h5py",
+    "minari",
+    "pandas",
+    "pyarrow",
+    "ray",
+    "rl_games",
+    "rsl_rl",
+    "scipy",
+    "skrl",
+)
+OPTIONAL += ("torchrl", "tree")  # RLlib, which sweeps on Ray do without, needs the latter
 ISOLATED = ("rl_games",)  # changes torch's settings for the whole process
 
 _FENCE = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

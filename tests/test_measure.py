@@ -1,6 +1,7 @@
 """`measure`: each statistic beside a plain definition, known processes, and what no result may depend on."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -444,6 +445,13 @@ def test_the_mean_shape_of_books():
     assert found == pytest.approx(units / sides[:, None])
     short = ks.measure(SHORT, 99, ["book_shape"], markets=1, engine="cpu")["book_shape"]
     assert np.isnan(short.value).all()  # there was no look
+
+
+def test_the_page_prints_what_it_says(capsys):
+    page = (Path(__file__).parent.parent / "docs" / "statistics.md").read_text()
+    code, printed = (page.partition(f"```{language}\n")[2].partition("```")[0] for language in ("python", "text"))
+    exec(code, {})
+    assert capsys.readouterr().out == printed
 
 
 # Your own -------------------------------------------------------------------------------------------------------------

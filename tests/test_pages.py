@@ -8,6 +8,7 @@ import pytest
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import evaluation_env
+from kineticsim_env.statistics.facts import FACTS
 from kineticsim_env.studies import rewards as reward_study
 from kineticsim_env.studies import trading_preset as makers
 from scripts.pages import (
@@ -18,6 +19,7 @@ from scripts.pages import (
     rewards,
     rewards_learning,
     rewards_text,
+    scorecard,
     stylised_facts,
     trading_preset,
 )
@@ -41,6 +43,13 @@ def test_stylised_facts(tmp_path, monkeypatch):
     monkeypatch.setattr(stylised_facts.measure, "__defaults__", (60, 20, "cpu"))
     text = written(stylised_facts.main, tmp_path, "stylised_facts")
     assert "60 auctions from the opening book" in text
+
+
+def test_scorecard(tmp_path, monkeypatch):
+    monkeypatch.setattr(scorecard, "PRESETS", {name: {} for name in ("paper", "news")})
+    text = written(lambda words: scorecard.main([*words, "--intervals", "200"]), tmp_path, "scorecard")
+    assert "16 markets of each preset, 200 intervals" in " ".join(text.split())
+    assert all(fact.source in text for fact in FACTS)
 
 
 def test_price_impact(tmp_path, monkeypatch):

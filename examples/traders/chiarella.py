@@ -22,6 +22,13 @@ from kineticsim_env.studies import plots
 
 TRADERS = 50
 WARMUP, LAGS = 100, 30
+MEASURED = {
+    "deviation": "volatility",
+    "kurtosis": "kurtosis",
+    "acf": f"autocorrelation(lag={[*range(1, LAGS + 1)]})",
+    "acf_size": f"abs_autocorrelation(lag={[*range(1, LAGS + 1)]})",
+    "with_volume": "volume_volatility",
+}
 # Mean weights of the fundamental price and of the trend, beside 8 of luck.
 MARKETS = {"luck alone": (0, 0), "fundamentalists": (4, 0), "some chartists": (4, 4), "more chartists": (4, 8)}
 
@@ -79,20 +86,13 @@ def measure(markets: int, intervals: int, engine: str = "auto") -> dict[str, dic
     for place, kind in enumerate(MARKETS):
         rows = slice(place * markets, (place + 1) * markets)
         price, volume = series["last_price"][rows], series["volume"][rows]
-        change = statistics.returns(price)
-        size = np.abs(change)
-        centred = [part - part.mean(1, keepdims=True) for part in (size, volume[:, 1:])]
-        covariance = (centred[0] * centred[1]).mean(1)
+        measured = statistics.measure_series({"last_price": price, "volume": volume}, MEASURED)
         found[kind] = {
             "price": price,
-            "change": change,
-            "deviation": statistics.volatility(change),
-            "kurtosis": statistics.excess_kurtosis(change),
+            "change": statistics.returns(price),
             "long": statistics.excess_kurtosis(statistics.returns(price[:, ::16])),
-            "acf": np.stack([statistics.autocorrelation(change, lag) for lag in range(1, LAGS + 1)], axis=1),
-            "acf_size": np.stack([statistics.autocorrelation(size, lag) for lag in range(1, LAGS + 1)], axis=1),
-            "with_volume": covariance / (centred[0].std(1) * centred[1].std(1)),
             "distance": np.abs(price - series["fundamental"][rows]).mean(1),
+            **{name: value.value for name, value in measured.items()},
         }
     return found
 

@@ -44,14 +44,14 @@ def measure(count: int, markets: int, auctions: int, engine: str = "auto") -> di
     series = sim.run(auctions, record=("last_price", "fundamental", "volume"), progress=False)
     price, fundamental, volume = (series[name].cpu().numpy() for name in ("last_price", "fundamental", "volume"))
     late = slice(auctions // 5, None)  # the opening is left out
-    change = statistics.returns(price[:, late])
+    names = {"deviation": "volatility", "acf": f"autocorrelation(lag={[*range(1, LAGS + 1)]})"}
+    measured = statistics.measure_series({"last_price": price[:, late]}, names)
     return {
         "price": price,
         "fundamental": fundamental,
-        "deviation": statistics.volatility(change),
+        **{name: value.value for name, value in measured.items()},
         "distance": np.abs(price - fundamental)[:, late].mean(1),
         "volume": volume[:, late].mean(1),
-        "acf": np.stack([statistics.autocorrelation(change, lag) for lag in range(1, LAGS + 1)], axis=1),
     }
 
 

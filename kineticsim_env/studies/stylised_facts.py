@@ -6,6 +6,7 @@ Returns are changes of the last price. `scripts/pages/stylised_facts.py` writes 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from kineticsim_env import statistics
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics.of_returns import abs_autocorrelation, autocorrelation
 
 AUCTIONS, LAGS = 1000, 20
 EDGE = 2  # a price at most so many ticks from an end of the grid is at that end
@@ -110,26 +112,29 @@ def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, l
         levels: Ticks of the grid.
         lags: Autocorrelations go up to this lag.
     """
-    change, mid_change = statistics.returns(price), statistics.returns(mid2)
-    size, late = np.abs(change), np.abs(change[:, change.shape[1] // 2 :])
+    change = statistics.returns(price)
+    size = np.abs(change)
     twice = change[:, :-1] * change[:, 1:]  # not 0 where the price changed in two auctions in a row
     runs = (twice != 0).sum(1)
-
-    def lagged(series: np.ndarray) -> np.ndarray:
-        return np.stack([statistics.autocorrelation(series, lag) for lag in range(1, lags + 1)], axis=1)
-
+    measured = statistics.measure_series(
+        {"last_price": price, "mid2": mid2, "volume": volume},
+        {
+            "price_sd": "price_deviation",
+            "return_sd": "volatility",
+            "mid_sd": "volatility(price='mid')",
+            "kurtosis": "kurtosis",
+            "mid_kurtosis": "kurtosis(price='mid')",
+            "volume": "volume",
+            "acf": partial(autocorrelation, range(1, lags + 1)),
+            "acf_abs": partial(abs_autocorrelation, range(1, lags + 1)),
+            "mid_acf_1": "autocorrelation(lag=1, price='mid')",
+        },
+    )
+    second_half = {"last_price": price[:, change.shape[1] // 2 :]}
+    late = statistics.measure_series(second_half, {"acf_abs_late": partial(abs_autocorrelation, range(1, lags + 1))})
     return {
-        "price_sd": statistics.volatility(price),
-        "return_sd": statistics.volatility(change),
-        "mid_sd": statistics.volatility(mid_change) / 2,
-        "kurtosis": statistics.excess_kurtosis(change),
-        "mid_kurtosis": statistics.excess_kurtosis(mid_change),
+        **{name: value.value for part in (measured, late) for name, value in part.items()},
         "powers": np.stack([(change**power).sum(1, dtype=np.int64) for power in range(5)], axis=1),
-        "volume": volume.mean(1),
-        "acf": lagged(change),
-        "acf_abs": lagged(size),
-        "acf_abs_late": lagged(late),  # the second half of the run alone
-        "mid_acf_1": statistics.autocorrelation(mid_change),
         "changed": (change != 0).mean(1),
         "changed_again": _ratio(runs, (change[:, :-1] != 0).sum(1)),  # changes followed by another
         "taken_back": _ratio((twice < 0).sum(1), runs),  # of these, followed by the opposite
