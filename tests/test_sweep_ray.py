@@ -22,6 +22,7 @@ pytest.importorskip("pyarrow")
 
 pytestmark = [
     slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="Ray joins machines of one host on Linux only"),
     pytest.mark.skipif(bool(build.cpu_unavailable()), reason="no C++ engine"),
     pytest.mark.filterwarnings("ignore"),
 ]

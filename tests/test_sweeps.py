@@ -10,6 +10,7 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.runtime import build
+from kineticsim_env.statistics import of_series
 from kineticsim_env.sweeps import batches, plans
 from kineticsim_env.sweeps.local import Here
 
@@ -110,7 +111,7 @@ def test_one_replicate_has_no_error():
     assert "volume_error" not in run({"noise_spread": [3, 6]}, replicates=1).to_pandas()
 
 
-@pytest.mark.parametrize("name", ["numbers", "presets", "counts"])
+@pytest.mark.parametrize("name", ["numbers", pytest.param("presets", marks=slow), pytest.param("counts", marks=slow)])
 def test_results_do_not_depend_on_batches_launches_or_devices(name, monkeypatch):
     space, market = SPACES[name], MARKETS.get(name, "trading")
     wanted = run(space, market).to_pandas()
@@ -130,10 +131,11 @@ def test_results_do_not_depend_on_batches_launches_or_devices(name, monkeypatch)
     assert spread.to_pandas().equals(wanted) and spread.batches >= 3
 
 
-def test_engines_agree():
-    space = {"noise_spread": [3], "preset": ["trading", "news"]}
-    wanted = run(space, {}, engine="numpy", intervals=5).to_pandas()
-    pandas.testing.assert_frame_equal(run(space, {}, intervals=5).to_pandas(), wanted, rtol=1e-12)
+@pytest.mark.parametrize("preset", ["trading", pytest.param("news", marks=slow)])
+def test_engines_agree(preset):
+    wanted = run({"noise_spread": [3, 6]}, preset, engine="numpy", intervals=10).to_pandas()
+    found = run({"noise_spread": [3, 6]}, preset, intervals=10).to_pandas()
+    pandas.testing.assert_frame_equal(found, wanted, rtol=1e-12)
 
 
 @pytest.mark.gpu
@@ -195,6 +197,19 @@ def test_batches_are_as_many_points_as_pay():
     assert size(10**6, 10**6, "cpu") == 32
     assert size(10**6, 10**6, "cpu", preset=["trading", "news"], market=None) == 64  # two launches
     assert size(10**6, 1000, "cpu", market="news") == 2 * 10**8 // 48_000
+
+
+def test_launches_are_cut_to_the_memory_that_is_free(monkeypatch):
+    def points(free, statistics=("volume",), replicates=1, **fields):
+        monkeypatch.setattr(batches.memory, "free_bytes", lambda device: free)
+        plan = plans.make_plan({"noise_spread": [3]}, 1000, statistics, replicates=replicates)
+        return batches._points_at_once(plan, ks.MarketConfig(**fields), "cpu", None)
+
+    assert points(None) == 1 << 16 and points(1e9) > 10_000 and points(1000) == 1
+    assert points(1e9, replicates=4) == points(1e9) // 4
+    assert points(1e9, num_levels=8192) < points(1e9) / 8
+    assert points(1e9, ["tail_index"]) < 0.7 * points(1e9)  # a histogram
+    assert points(1e9, {"own": of_series(torch.mean, "last_price")}) < points(1e9)
 
 
 @slow

@@ -18,6 +18,7 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import memory
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import check_statistics, measure
+from kineticsim_env.statistics.plans import Whole
 from kineticsim_env.sweeps.plans import Plan
 
 # Agent-events of a batch, about a second of an engine: long against what a batch costs besides, short enough to lose.
@@ -25,7 +26,7 @@ _EVENTS = {"cuda": 2e11, "cpu": 1e8, "numpy": 3e6}
 _FEWEST = {"cuda": 1 << 14, "cpu": 16, "numpy": 16}  # markets that fill an engine
 _MOST = 1 << 16  # markets: more of them make no engine faster
 _SAMPLE = 256  # points whose events are counted
-_MARKET_BYTES = 1 << 16  # of a market in a launch besides its books: series, and the sums of statistics
+_SERIES_BYTES = 1 << 14  # of a market in a launch: the part of its series that is looked at together
 _SHARE = 0.4  # of the free memory that a launch may take
 
 
@@ -55,7 +56,7 @@ def run_batch(plan: Plan, begin: int, end: int, engine: str, device: Any = None)
     found = {name: np.full((end - begin, repeat), np.nan) for name in _names(plan)}
     stopped = np.zeros((end - begin, repeat), dtype=bool)
     for places, config in plan.configs(rows):
-        step = _points_at_once(config, plan.replicates, engine, device)
+        step = _points_at_once(plan, config, engine, device)
         for first in range(0, len(places), step):
             part = places[first : first + step]
             for here, columns in _measured(plan, begin, rows, part, engine, device):
@@ -113,14 +114,29 @@ def _names(plan: Plan) -> list[str]:
     return found
 
 
-def _points_at_once(config: MarketConfig, replicates: int, engine: str, device: Any) -> int:
+def _points_at_once(plan: Plan, config: MarketConfig, engine: str, device: Any) -> int:
     """Return how many points fit on a device together, at least one."""
-    free = memory.free_bytes(torch.device("cpu") if engine != "cuda" else torch.device(device or "cuda"))
+    place = torch.device("cpu" if engine != "cuda" else device or "cuda")
+    free = memory.free_bytes(place)
     if free is None:
         return _MOST
+    if place.type == "cuda":  # what torch keeps of earlier launches is free, too
+        free += torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place)
     words = sum(made.count * (len(kind.memory) + len(kind.parameters)) for kind, made in config.agents.items())
     books = 3 * 2 * 4 * config.num_levels  # those now, those before the call, and room to work
-    return max(1, int(_SHARE * free / (_MARKET_BYTES + books + 4 * words) / replicates))
+    market = books + 4 * words + _SERIES_BYTES + 2 * _bytes_of_sums(plan)
+    return max(1, int(_SHARE * free / market / plan.replicates))
+
+
+def _bytes_of_sums(plan: Plan) -> int:
+    """Return the bytes that statistics gather of a market."""
+    total = 0
+    for part in (part for one in check_statistics(plan.statistics).values() for part in one.accumulators):
+        part.open(1, torch.device("cpu"))
+        total += sum(gathered.nbytes for gathered in part.sums.values())
+        if isinstance(part, Whole):  # which keeps its series, and makes float64 of them
+            total += 12 * len(part.record) * plan.intervals
+    return total
 
 
 def events_of(config: MarketConfig) -> np.ndarray:

@@ -14,17 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.agents.classes import AgentClass, checked_agents, stored_agents
-from kineticsim_env.agents.mixes import Mix
-from kineticsim_env.config import PRESETS, MarketConfig, make_config
-from kineticsim_env.runtime import layout
+from kineticsim_env.agents.classes import AgentClass, stored_agents
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import check_count, check_flag, show
 from kineticsim_env.statistics import check_statistics
 from kineticsim_env.sweeps.designs import Design, make_design
-from kineticsim_env.sweeps.space import Dimension, check_name, read_space, scaled_shares
+from kineticsim_env.sweeps.markets import config_of, market_fields, one_market
+from kineticsim_env.sweeps.space import Dimension, read_space
 
-FIELDS = tuple(field.name for field in dataclasses.fields(MarketConfig))
 OWN_COLUMNS = ("point", "replicate", "stopped")  # of a table, besides the space and the statistics
 _CHECKED = 1 << 20  # points that are checked before anything is run, so many at a time:
 _AT_ONCE = 1 << 14
@@ -73,8 +71,9 @@ class Plan:
         Args:
             rows: Values of points by name, as `Design.rows` returns them.
         """
+        shares = any(name in CLASSES for name in rows)
         if not self.apart:
-            yield np.arange(_length(rows)), self._config({}, rows)
+            yield np.arange(_length(rows)), config_of(self.market, {}, rows, shares)
             return
         codes = np.zeros(_length(rows), dtype=np.int64)
         for each in self.apart:
@@ -84,32 +83,13 @@ class Plan:
         for number in range(codes.max() + 1):
             places = np.flatnonzero(codes == number)
             alike = {name: _item(rows[name][places[0]]) for name in names}
-            yield places, self._config(alike, {name: rows[name][places] for name in rows if name not in names})
-
-    def _config(self, alike: Mapping[str, Any], rows: Mapping[str, np.ndarray]) -> MarketConfig:
-        """Return the config of points that are alike in some fields, and differ in others."""
-        given = {**self.market, **alike}
-        preset = given.pop("preset", None)
-        fields = {**PRESETS.get(preset, {}), **given}
-        of_agents = {name: fields.pop(name) for name in [*fields] if "." in name} | {
-            name: values[:, None] for name, values in rows.items() if "." in name
-        }
-        fields |= {name: values for name, values in rows.items() if "." not in name}
-        if any(name in self._varied for name in CLASSES):
-            defaults = {name: getattr(MarketConfig, name) for name in CLASSES}
-            fields |= scaled_shares({**defaults, **{name: fields[name] for name in CLASSES if name in fields}})
-        return make_config({**fields, "agents": _agents(fields.get("agents"), of_agents)})
-
-    @property
-    def _varied(self) -> set[str]:
-        return {each.name for each in self.design.dimensions}
+            own = {name: values[places] for name, values in rows.items() if name not in names}
+            yield places, config_of(self.market, alike, own, shares)
 
     def config(self, point: int) -> MarketConfig:
         """Return the market of one point."""
         ((_, config),) = self.configs(self.design.rows(point, point + 1))
-        one = {name: _item(getattr(config, name)[0]) for name in config.per_market if name in FIELDS}
-        agents = {kind: Mix(made.count, _of_one_market(made)) for kind, made in config.agents.items()}
-        return config.replace(**one, agents=agents)
+        return one_market(config)
 
     def seeds(self, points: np.ndarray) -> np.ndarray:
         """Return the seeds of all markets of some points, a point's replicates beside each other."""
@@ -165,22 +145,13 @@ def make_plan(
     each_market: Any = False,
 ) -> Plan:
     """Return a plan; arguments and errors are those of `sweep`."""
-    fields = _market_fields(market)
+    fields = market_fields(market, space if isinstance(space, Mapping) else ())
     kinds = dict.fromkeys(fields.get("agents", ()))
     if isinstance(space, Mapping) and "agents" in space:
         found = read_space({"agents": space["agents"]}, ())[0].values or ()
         kinds |= dict.fromkeys(kind for agents in found for kind in agents)
     dimensions = read_space(space, kinds)
     names = [each.name for each in dimensions]
-    if "preset" in names:
-        if "preset" in fields or isinstance(market, MarketConfig):
-            got = "a MarketConfig" if isinstance(market, MarketConfig) else f"preset {fields['preset']!r}"
-            raise ValueError(f"market: got {got} where the space has presets, allowed are fields that differ from them")
-    elif not isinstance(market, MarketConfig):  # so that the same market is the same plan, however it was given
-        defaults = {field.name: field.default for field in dataclasses.fields(MarketConfig)}
-        preset = PRESETS[fields.pop("preset", "paper")]
-        fields = {**defaults, "agents": {}, **preset, **fields}
-    fields = {name: value for name, value in fields.items() if name not in names}
     check_statistics(statistics)
     named = statistics.items() if isinstance(statistics, Mapping) else ((_name(given), given) for given in statistics)
     replicates = check_count("replicates", replicates, 1)
@@ -235,57 +206,6 @@ def _digest(text: str) -> str:
 
 def _shown(about: Mapping[str, Any], name: str) -> str:
     return show(about[name]) if name in about else "missing"
-
-
-def _market_fields(market: Any) -> dict[str, Any]:
-    """Return the fields of what all points have alike."""
-    if market is None:
-        return {}
-    if isinstance(market, str):
-        market = {"preset": market}
-    if isinstance(market, MarketConfig):
-        if market.per_market:
-            name = next(iter(market.per_market))
-            raise ValueError(f"market: got {name} per market, allowed is one value for all; what differs is the space")
-        return market.to_dict()
-    if not isinstance(market, Mapping):
-        raise TypeError(f"market: got {show(market)}, allowed are a MarketConfig, a preset, or a mapping of fields")
-    fields = {check_name("market", name, ("preset", *FIELDS)): value for name, value in market.items()}
-    if "preset" in fields:
-        MarketConfig.preset(fields["preset"])
-    if "agents" in fields:
-        fields["agents"] = checked_agents("agents", fields["agents"], layout.CONSTANTS["kMostAgentClasses"])
-    return fields
-
-
-def _agents(given: Any, changes: Mapping[str, Any]) -> dict[AgentClass, Mix]:
-    """Return added agents with counts and parameters changed, by `class.parameter`."""
-    agents: dict[AgentClass, Mix] = dict(checked_agents("agents", given, layout.CONSTANTS["kMostAgentClasses"]))
-    kinds = {kind.name: kind for kind in agents}
-    counts = {name: value for name, value in changes.items() if name.endswith(".count")}
-    for name, value in [*counts.items(), *((name, value) for name, value in changes.items() if name not in counts)]:
-        owner, _, parameter = name.partition(".")
-        if owner not in kinds:
-            has = ", ".join(kinds) or "none"
-            raise ValueError(f"space: got {name!r} for a market without such agents; its classes are {has}")
-        made = agents[kinds[owner]]
-        try:
-            if name in counts:
-                agents[kinds[owner]] = Mix(value, made.parameters)
-            else:
-                agents[kinds[owner]] = Mix(made.count, {**made.parameters, parameter: value})
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{owner}.{error}") from None
-    return agents
-
-
-def _of_one_market(made: Mix) -> dict[str, Any]:
-    """Return the parameters of the first market of a mix."""
-    found = {}
-    for name, value in made.parameters.items():
-        one = value[0] if isinstance(value, np.ndarray) and value.ndim == 2 else value
-        found[name] = int(one[0]) if isinstance(one, np.ndarray) and len(one) == 1 != made.count else one
-    return found
 
 
 def _kinds(market: Mapping[str, Any], design: Design) -> dict[AgentClass, None]:

@@ -18,7 +18,7 @@ from kineticsim_env.agents.classes import AgentClass, checked_agents, stored_age
 from kineticsim_env.agents.mixes import whole32
 from kineticsim_env.config import PRESETS, TEXTS, MarketConfig
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.fields import CLASSES, ENSEMBLE_WIDE, INTEGERS, checked
+from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS, checked
 from kineticsim_env.runtime.values import check_array, check_dict, is_number, is_one_of, is_whole, show
 
 _RANGE = ("low", "high", "scale", "steps")
@@ -218,16 +218,3 @@ def _stored(name: str, value: Any) -> Any:
     if name == "regimes" and value is not None:
         return [dict(regime) for regime in value]
     return value
-
-
-def scaled_shares(fields: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return the shares of classes divided by their sum, where points differ in any of them.
-
-    Args:
-        fields: All four, a number or float64 `[n]` each.
-    """
-    shares = np.broadcast_arrays(*(np.asarray(fields[name], dtype=np.float64) for name in CLASSES))
-    total = np.sum(shares, axis=0)
-    if not np.all(total > 0):
-        raise ValueError("space: got shares of classes that are all 0, allowed is a positive sum")
-    return {name: share / total for name, share in zip(CLASSES, shares, strict=True)}
