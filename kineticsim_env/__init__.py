@@ -14,6 +14,7 @@ from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.scorecard import Scorecard, scorecard
 from kineticsim_env.simulator import Rollout, Simulator
 from kineticsim_env.statistics import Measured, measure
+from kineticsim_env.sweeps import Sweep, open_sweep, sweep
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ __all__ = [
     "Rollout",
     "Scorecard",
     "Simulator",
+    "Sweep",
     "TradingTask",
     "__version__",
     "agent",
@@ -43,10 +45,12 @@ __all__ = [
     "measure",
     "mix",
     "no_order",
+    "open_sweep",
     "order",
     "parallel_env",
     "run_seed",
     "scorecard",
+    "sweep",
 ]
 
 for _task in ("MarketMaking", "Execution", "Trading"):

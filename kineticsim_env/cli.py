@@ -1,4 +1,4 @@
-"""The command line: `python -m kineticsim_env doctor | simulate | play | impact | scorecard | bench`."""
+"""The command line: `python -m kineticsim_env doctor | simulate | sweep | play | impact | scorecard | bench`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from kineticsim_env.runtime.options import FIELDS, Parser, exit_code, number, pl
 from kineticsim_env.scorecard import scorecard as make_scorecard
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots, price_impact, price_impact_figures
+from kineticsim_env.sweeps import command as sweeps_command
 
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books
 _ALONE = "one market is faster there"
@@ -308,6 +309,7 @@ def _parser() -> argparse.ArgumentParser:
         "--plot", type=place, metavar="RUN.png", help="where to draw paths, volume, a book and the returns"
     )
     run.set_defaults(command=simulate)
+    sweeps_command.add_parser(commands)
     play.add_parser(commands)
     _add_impact(commands)
     _add_scorecard(commands)

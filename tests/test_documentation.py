@@ -59,9 +59,10 @@ OPTIONAL += (
     "ray",
     "rl_games",
     "rsl_rl",
+    "scipy",
     "skrl",
-    "torchrl",
 )
+OPTIONAL += ("torchrl", "tree")  # RLlib, which sweeps on Ray do without, needs the latter
 ISOLATED = ("rl_games",)  # changes torch's settings for the whole process
 
 _FENCE = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

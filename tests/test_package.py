@@ -22,7 +22,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "engines tasks wrappers",
     "policies simulator tapes",
     "statistics",
-    "counterfactual",
+    "counterfactual sweeps",
     "envs render",
     "adapters evaluation",
     "play studies",

@@ -1,0 +1,146 @@
+"""A batch: consecutive points of a sweep, which are run together and stored together.
+
+A batch is one launch where its markets may share one and fit on the device, else several. How it is cut changes no
+result: a market is what its parameters and its seed make it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime import memory
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics import check_statistics, measure
+from kineticsim_env.statistics.plans import Whole
+from kineticsim_env.sweeps.plans import Plan
+
+# Agent-events of a batch, about a second of an engine: long against what a batch costs besides, short enough to lose.
+_EVENTS = {"cuda": 2e11, "cpu": 1e8, "numpy": 3e6}
+_FEWEST = {"cuda": 1 << 14, "cpu": 16, "numpy": 16}  # markets that fill an engine
+_MOST = 1 << 16  # markets: more of them make no engine faster
+_SAMPLE = 256  # points whose events are counted
+_SERIES_BYTES = 1 << 14  # of a market in a launch: the part of its series that is looked at together
+_SHARE = 0.4  # of the free memory that a launch may take
+
+
+def batch_size(plan: Plan, engine: str, workers: int, threads: int) -> int:
+    """Return how many points a batch has, for so many workers that share them, of some threads each."""
+    threads = threads if engine == "cpu" else 1
+    events = [events_of(config) for _, config in plan.configs(plan.design.rows(0, min(plan.points, _SAMPLE)))]
+    each = float(np.mean(np.concatenate(events))) * (plan.intervals + plan.warm_up)
+    markets = min(max(_EVENTS[engine] * threads / each, _FEWEST[engine] * threads), _MOST)
+    launches = math.prod(len(dimension.of_grid) for dimension in plan.apart)
+    points = max(1, int(markets) // plan.replicates) * min(launches, _SAMPLE)
+    return min(points, -(-plan.points // workers))
+
+
+def run_batch(plan: Plan, begin: int, end: int, engine: str, device: Any = None) -> dict[str, Any]:
+    """Run points `begin` to `end` (without it); return the columns of their table.
+
+    Args:
+        plan: The sweep.
+        begin: The first point.
+        end: The first point that is no more of the batch.
+        engine: A resolved engine.
+        device: For CUDA, which GPU.
+    """
+    rows = plan.design.rows(begin, end)
+    repeat = plan.replicates if plan.each_market else 1
+    found = {name: np.full((end - begin, repeat), np.nan) for name in _names(plan)}
+    stopped = np.zeros((end - begin, repeat), dtype=bool)
+    for places, config in plan.configs(rows):
+        step = _points_at_once(plan, config, engine, device)
+        for first in range(0, len(places), step):
+            part = places[first : first + step]
+            for here, columns in _measured(plan, begin, rows, part, engine, device):
+                if columns is None:
+                    stopped[here] = True
+                for name, values in (columns or {}).items():
+                    found[name][here] = values.reshape(len(here), repeat)
+    columns: dict[str, Any] = {"point": np.repeat(np.arange(begin, end), repeat)}
+    if plan.each_market:
+        columns["replicate"] = np.tile(np.arange(repeat), end - begin)
+    for each in plan.design.dimensions:
+        columns[each.name] = each.column(np.repeat(rows[each.name], repeat))
+    return columns | {name: values.ravel() for name, values in found.items()} | {"stopped": stopped.ravel()}
+
+
+def _measured(
+    plan: Plan, begin: int, rows: Mapping[str, np.ndarray], places: np.ndarray, engine: str, device: Any
+) -> list[tuple[np.ndarray, dict[str, np.ndarray] | None]]:
+    """Return places of points of one launch with their columns; of those in which a market stopped, None.
+
+    A market that stops stops its launch, so halves are run again until it is alone.
+    """
+    ((_, config),) = plan.configs({name: values[places] for name, values in rows.items()})
+    try:
+        simulator = Simulator(
+            config.repeated(plan.replicates) if plan.replicates > 1 else config,
+            len(places) * plan.replicates,
+            engine=engine,
+            device=device,
+            seed=plan.seeds(begin + places),
+        )
+        group = 1 if plan.each_market else plan.replicates
+        measured = measure(
+            simulator, plan.intervals, plan.statistics, warm_up=plan.warm_up, group=group, progress=False
+        )
+    except MarketError:
+        if len(places) == 1:
+            return [(places, None)]
+        halves = np.array_split(places, 2)
+        return [found for half in halves for found in _measured(plan, begin, rows, half, engine, device)]
+    return [(places, measured.columns(errors=_has_errors(plan)))]
+
+
+def _has_errors(plan: Plan) -> bool:
+    """Say whether rows have standard errors: over the replicates of a point, if there are several."""
+    return plan.replicates > 1 and not plan.each_market
+
+
+def _names(plan: Plan) -> list[str]:
+    """Return the columns of statistics, as `Measured.columns` calls them."""
+    found = []
+    for name, one in check_statistics(plan.statistics).items():
+        for label in [""] if one.labels is None else [f"[{label:g}]" for label in one.labels]:
+            found += [f"{name}{label}", *([f"{name}{label}_error"] if _has_errors(plan) else [])]
+    return found
+
+
+def _points_at_once(plan: Plan, config: MarketConfig, engine: str, device: Any) -> int:
+    """Return how many points fit on a device together, at least one."""
+    place = torch.device("cpu" if engine != "cuda" else device or "cuda")
+    free = memory.free_bytes(place)
+    if free is None:
+        return _MOST
+    if place.type == "cuda":  # what torch keeps of earlier launches is free, too
+        free += torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place)
+    words = sum(made.count * (len(kind.memory) + len(kind.parameters)) for kind, made in config.agents.items())
+    books = 3 * 2 * 4 * config.num_levels  # those now, those before the call, and room to work
+    market = books + 4 * words + _SERIES_BYTES + 2 * _bytes_of_sums(plan)
+    return max(1, int(_SHARE * free / market / plan.replicates))
+
+
+def _bytes_of_sums(plan: Plan) -> int:
+    """Return the bytes that statistics gather of a market."""
+    total = 0
+    for part in (part for one in check_statistics(plan.statistics).values() for part in one.accumulators):
+        part.open(1, torch.device("cpu"))
+        total += sum(gathered.nbytes for gathered in part.sums.values())
+        if isinstance(part, Whole):  # which keeps its series, and makes float64 of them
+            total += 12 * len(part.record) * plan.intervals
+    return total
+
+
+def events_of(config: MarketConfig) -> np.ndarray:
+    """Return the agent-events of an interval of each market, float64 `[n]` or `[1]`."""
+    agents = np.atleast_1d(np.asarray(config.num_agents, dtype=np.float64) + config.added_agents)
+    given = config.interval if config.uses_clock else None
+    return agents if given is None else np.full(len(agents), float(given))

@@ -1,0 +1,123 @@
+"""Where the points of a sweep are: a grid, random points, a Sobol sequence, or a list.
+
+Any rows of a design can be had without those before them, so that a sweep of any length is planned a batch at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.runtime.values import check_choice, check_count, show
+from kineticsim_env.sweeps.space import Dimension
+
+DESIGNS = ("grid", "random", "sobol", "list")
+MOST_POINTS = 2**31 - 1
+_MOST_SOBOL = 2**30  # scipy's sequence has no more, and no more dimensions than
+_MOST_DIMENSIONS = 21201
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """Points in a space.
+
+    Attributes:
+        kind: `"grid"`: all combinations, the last name's values fastest. `"random"`: uniform and independent.
+            `"sobol"`: scipy's scrambled Sobol sequence. `"list"`: point i has the i-th value of every name.
+        dimensions: The space.
+        points: How many.
+        seed: Of the random points, or of the scrambling.
+    """
+
+    kind: str
+    dimensions: tuple[Dimension, ...]
+    points: int
+    seed: int
+
+    def rows(self, begin: int, end: int) -> dict[str, np.ndarray]:
+        """Return the values of points `begin` to `end` (without it), `[end - begin]` by name."""
+        if self.kind == "list":
+            return {each.name: each.of_grid[begin:end] for each in self.dimensions}
+        if self.kind == "grid":
+            lengths = [len(each.of_grid) for each in self.dimensions]
+            places = np.unravel_index(np.arange(begin, end), lengths)
+            return {each.name: each.of_grid[place] for each, place in zip(self.dimensions, places, strict=True)}
+        unit = self._random(begin, end) if self.kind == "random" else self._sobol(begin, end)
+        return {each.name: each.at(unit[:, column]) for column, each in enumerate(self.dimensions)}
+
+    def _random(self, begin: int, end: int) -> np.ndarray:
+        """Return rows of `numpy.random.default_rng(seed).random((points, dimensions))`."""
+        bits = np.random.PCG64(self.seed)
+        bits.advance(begin * len(self.dimensions))
+        return np.random.Generator(bits).random((end - begin, len(self.dimensions)))
+
+    def _sobol(self, begin: int, end: int) -> np.ndarray:
+        """Return rows of `scipy.stats.qmc.Sobol(dimensions, rng=seed).random(points)`."""
+        engine = sobol_engine(len(self.dimensions), self.seed)
+        if begin:
+            engine.fast_forward(begin)
+            return engine.random(end - begin)
+        first = engine.random(1)  # alone: scipy warns of a first draw whose length is no power of two
+        return np.concatenate([first, engine.random(end - 1)]) if end > 1 else first
+
+
+def sobol_engine(dimensions: int, seed: int) -> Any:
+    """Return scipy's sequence at its beginning."""
+    try:
+        from scipy.stats import qmc
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "design: got 'sobol', which needs scipy: pip install 'kineticsim-env[sweep]'", name="scipy"
+        ) from error
+    return qmc.Sobol(dimensions, scramble=True, rng=seed)
+
+
+def make_design(dimensions: tuple[Dimension, ...], kind: Any, points: Any, seed: Any) -> Design:
+    """Return a design.
+
+    Args:
+        dimensions: The space.
+        kind: One of `DESIGNS`.
+        points: How many; None for a grid and for a list, which have as many as there are values.
+        seed: A whole number from 0.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed.
+    """
+    check_choice("design", kind, DESIGNS)
+    seed = check_count("design_seed", seed, 0, 2**63 - 1)
+    if kind != "list":
+        for each in dimensions:
+            each.check_once()
+    if kind in ("random", "sobol"):
+        if points is None:
+            raise ValueError(f"points: got None with design={kind!r}, allowed is how many to draw")
+        points = check_count("points", points, 1, _MOST_SOBOL if kind == "sobol" else MOST_POINTS)
+        if kind == "sobol":
+            if len(dimensions) > _MOST_DIMENSIONS:
+                raise ValueError(
+                    f"space: got {len(dimensions)} names, allowed with 'sobol' are up to {_MOST_DIMENSIONS}"
+                )
+            sobol_engine(1, seed)  # else a machine without scipy would say so in the middle
+        for each in dimensions:
+            if each.steps is not None:
+                raise ValueError(f"space[{each.name!r}]: got steps with design={kind!r}, allowed are those of a grid")
+        return Design(kind, dimensions, points, seed)
+    for each in dimensions:
+        if each.values is None and (kind == "list" or (each.steps is None and not each.whole)):
+            allowed = "a list of values" if kind == "list" else "a list of values, or a range with 'steps'"
+            raise ValueError(f"space[{each.name!r}]: got a range with design={kind!r}, allowed is {allowed}")
+        if each.scale == "log" and each.steps is None and each.values is None:
+            raise ValueError(f"space[{each.name!r}]: got scale 'log' without steps, allowed with a grid is both")
+    lengths = {each.name: len(each.of_grid) for each in dimensions}
+    found = math.prod(lengths.values()) if kind == "grid" else next(iter(lengths.values()))
+    if kind == "list" and len(set(lengths.values())) > 1:
+        raise ValueError(f"space: got lists of lengths {lengths}, allowed with design='list' is one length")
+    if found > MOST_POINTS:
+        raise ValueError(f"space: got a grid of {found} points, allowed are up to {MOST_POINTS}")
+    if points is not None and points != found:
+        raise ValueError(f"points: got {show(points)} with design={kind!r}, allowed is None: there are {found}")
+    return Design(kind, dimensions, found, seed)

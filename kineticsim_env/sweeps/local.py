@@ -1,0 +1,97 @@
+"""The batches of a sweep on this machine: on its GPUs, a thread for each, or on the C++ engine with all cores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+import torch
+
+from kineticsim_env.engines import choose_engine
+from kineticsim_env.runtime.values import show
+from kineticsim_env.sweeps.batches import run_batch
+from kineticsim_env.sweeps.plans import Plan
+
+Finished = Callable[[int, dict[str, Any]], None]  # takes a batch's number and its columns
+
+
+def choose_devices(engine: str, device: Any) -> tuple[str, list[torch.device]]:
+    """Resolve an engine's name, and the devices that share the batches.
+
+    Args:
+        engine: As in `Simulator`.
+        device: None is all GPUs, where the engine is CUDA; or one device, or a sequence of GPUs.
+
+    Raises:
+        ValueError, EngineUnavailable: See `choose_engine`.
+    """
+    if device is None:
+        name, found = choose_engine(engine)
+        if name != "cuda":
+            return name, [found]
+        return name, [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    if isinstance(device, (list, tuple)):
+        chosen = [choose_engine(engine, one) for one in device]
+        places = [place for _, place in chosen]
+        if not chosen or len(set(places)) < len(places) or (len(places) > 1 and chosen[0][0] != "cuda"):
+            raise ValueError(f"device: got {show(device)}, allowed are different GPUs, or one device")
+        return chosen[0][0], places
+    name, place = choose_engine(engine, device)
+    return name, [place]
+
+
+class Here:
+    """This machine.
+
+    Attributes:
+        engine: A resolved engine.
+        devices: Its devices, which share the batches.
+        workers: How many batches run at once,
+        threads: and on how many threads of the C++ engine.
+    """
+
+    def __init__(self, engine: str, device: Any) -> None:
+        """Choose; see `choose_devices`."""
+        self.engine, self.devices = choose_devices(engine, device)
+        self.workers, self.threads = len(self.devices), torch.get_num_threads()
+
+    def __enter__(self) -> Here:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is left open."""
+
+    def run(self, plan: Plan, bounds: Iterator[tuple[int, int, int]], finished: Finished) -> None:
+        """Run batches; the first error stops all.
+
+        Args:
+            plan: The sweep.
+            bounds: Number, begin and end of each batch.
+            finished: Called with every batch, by one thread at a time.
+        """
+        if len(self.devices) == 1:  # in this thread, which Ctrl-C stops at once
+            for number, begin, end in bounds:
+                finished(number, run_batch(plan, begin, end, self.engine, self.devices[0]))
+            return
+        lock, stop = threading.Lock(), threading.Event()
+
+        def take() -> tuple[int, int, int] | None:
+            with lock:
+                return None if stop.is_set() else next(bounds, None)
+
+        def work(device: torch.device) -> None:
+            while (given := take()) is not None:
+                number, begin, end = given
+                columns = run_batch(plan, begin, end, self.engine, device)
+                with lock:
+                    finished(number, columns)
+
+        with ThreadPoolExecutor(len(self.devices)) as pool:
+            try:
+                for future in as_completed([pool.submit(work, device) for device in self.devices]):
+                    future.result()
+            finally:
+                stop.set()  # after an error or Ctrl-C the others end their batch

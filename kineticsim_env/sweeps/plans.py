@@ -1,0 +1,257 @@
+"""`Plan`: a whole sweep, before anything is run: which points, which markets each of them is, and what is measured.
+
+A plan takes no more memory for more points. `about` is the same as plain numbers and texts: what a store keeps, and by
+which two sweeps are compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.agents.classes import AgentClass, stored_agents
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.fields import CLASSES
+from kineticsim_env.runtime.values import check_count, check_flag, show
+from kineticsim_env.statistics import check_statistics
+from kineticsim_env.sweeps.designs import Design, make_design
+from kineticsim_env.sweeps.markets import config_of, market_fields, one_market
+from kineticsim_env.sweeps.space import Dimension, read_space
+
+OWN_COLUMNS = ("point", "replicate", "stopped")  # of a table, besides the space and the statistics
+_CHECKED = 1 << 20  # points that are checked before anything is run, so many at a time:
+_AT_ONCE = 1 << 14
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A sweep.
+
+    Attributes:
+        market: Fields that all points have alike, and perhaps `"preset"`.
+        design: The points.
+        statistics: What is measured, as `measure` takes it, by name.
+        intervals: How many are measured.
+        warm_up: How many are run before.
+        replicates: Markets per point.
+        seed: Replicate r of every point is seeded `seed + r`; or, without common random numbers, replicate r of point p
+            `seed + p * replicates + r`.
+        common: Whether random numbers are common to all points.
+        each_market: Whether rows are markets; else they are points, with means over their replicates.
+    """
+
+    market: Mapping[str, Any]
+    design: Design
+    statistics: Mapping[str, Any]
+    intervals: int
+    warm_up: int
+    replicates: int
+    seed: int
+    common: bool
+    each_market: bool
+
+    @property
+    def points(self) -> int:
+        """How many points there are."""
+        return self.design.points
+
+    @property
+    def apart(self) -> tuple[Dimension, ...]:
+        """What markets of one launch cannot differ in."""
+        return tuple(each for each in self.design.dimensions if each.apart)
+
+    def configs(self, rows: Mapping[str, np.ndarray]) -> Iterator[tuple[np.ndarray, MarketConfig]]:
+        """Yield the points that one launch can play, as places within `rows`, and their config, one market per point.
+
+        Args:
+            rows: Values of points by name, as `Design.rows` returns them.
+        """
+        shares = any(name in CLASSES for name in rows)
+        if not self.apart:
+            yield np.arange(_length(rows)), config_of(self.market, {}, rows, shares)
+            return
+        codes = np.zeros(_length(rows), dtype=np.int64)
+        for each in self.apart:
+            _, code = np.unique(_keys(rows[each.name]), return_inverse=True)
+            _, codes = np.unique(codes * (code.max() + 1) + code, return_inverse=True)
+        names = [each.name for each in self.apart]
+        for number in range(codes.max() + 1):
+            places = np.flatnonzero(codes == number)
+            alike = {name: _item(rows[name][places[0]]) for name in names}
+            own = {name: values[places] for name, values in rows.items() if name not in names}
+            yield places, config_of(self.market, alike, own, shares)
+
+    def config(self, point: int) -> MarketConfig:
+        """Return the market of one point."""
+        ((_, config),) = self.configs(self.design.rows(point, point + 1))
+        return one_market(config)
+
+    def seeds(self, points: np.ndarray) -> np.ndarray:
+        """Return the seeds of all markets of some points, a point's replicates beside each other."""
+        replicates = np.arange(self.replicates, dtype=np.int64)
+        first = np.zeros_like(points) if self.common else points * self.replicates
+        return (self.seed + first[:, None] + replicates).ravel()
+
+    def check(self) -> None:
+        """Check the markets of all points, or of the first million; see `MarketConfig`."""
+        for begin in range(0, min(self.points, _CHECKED), _AT_ONCE):
+            for _ in self.configs(self.design.rows(begin, min(begin + _AT_ONCE, self.points))):
+                pass
+
+    def about(self) -> dict[str, Any]:
+        """Return the whole plan as JSON keeps it; `make_plan` reads all of it but `version` and `classes`."""
+        from kineticsim_env import __version__  # which imports this file
+
+        texts = {name: given if isinstance(given, str) else _path(given) for name, given in self.statistics.items()}
+        market = dict(self.market)
+        if "agents" in market:
+            market["agents"] = stored_agents(market["agents"])
+        return {
+            "version": __version__,
+            "space": {each.name: each.plain() for each in self.design.dimensions},
+            "market": {name: _plain(value) for name, value in market.items()},
+            "design": self.design.kind,
+            "points": self.points,
+            "design_seed": self.design.seed,
+            "statistics": texts,
+            "intervals": self.intervals,
+            "warm_up": self.warm_up,
+            "replicates": self.replicates,
+            "seed": self.seed,
+            "common": self.common,
+            "each_market": self.each_market,
+            "classes": {kind.path: _digest(repr(kind._what())) for kind in _kinds(self.market, self.design)},
+        }
+
+
+def make_plan(
+    space: Any,
+    intervals: Any,
+    statistics: Any,
+    *,
+    market: Any = None,
+    design: Any = "grid",
+    points: Any = None,
+    design_seed: Any = 0,
+    replicates: Any = 1,
+    warm_up: Any = 0,
+    seed: Any = 0,
+    common: Any = True,
+    each_market: Any = False,
+) -> Plan:
+    """Return a plan; arguments and errors are those of `sweep`."""
+    fields = market_fields(market, space if isinstance(space, Mapping) else ())
+    kinds = dict.fromkeys(fields.get("agents", ()))
+    if isinstance(space, Mapping) and "agents" in space:
+        found = read_space({"agents": space["agents"]}, ())[0].values or ()
+        kinds |= dict.fromkeys(kind for agents in found for kind in agents)
+    dimensions = read_space(space, kinds)
+    names = [each.name for each in dimensions]
+    measured = _named_statistics(statistics)
+    replicates = check_count("replicates", replicates, 1)
+    for name in measured:
+        if name in (*names, *OWN_COLUMNS):
+            raise ValueError(f"statistics: got {name!r}, which the table has already, allowed is another name")
+    plan = Plan(
+        market=fields,
+        design=make_design(dimensions, design, points, design_seed),
+        statistics=measured,
+        intervals=check_count("intervals", intervals, 1),
+        warm_up=check_count("warm_up", warm_up, 0),
+        replicates=replicates,
+        seed=check_count("seed", seed, -(2**63), 2**63 - 1),
+        common=check_flag("common", common),
+        each_market=check_flag("each_market", each_market),
+    )
+    last = plan.seed + (1 if plan.common else plan.points) * replicates - 1
+    if last >= 2**63:
+        raise ValueError(f"seed: got {show(seed)}, allowed are seeds of all markets below 2^63")
+    return plan
+
+
+def _named_statistics(statistics: Any) -> dict[str, Any]:
+    """Return statistics by name, checked; see `measure`."""
+    if isinstance(statistics, Mapping):
+        given: Any = dict(statistics)
+    else:
+        try:
+            given = statistics if isinstance(statistics, str) else tuple(statistics)  # an iterator can be read once
+        except Exception as error:  # whatever strange objects raise
+            allowed = "a sequence of names and functions, or a mapping of names to them"
+            raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}") from error
+    check_statistics(given)
+    return given if isinstance(given, dict) else {_name(one): one for one in given}
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Return in words what differs between two plans, by their `about`."""
+
+    def flat(about: Mapping[str, Any]) -> dict[str, Any]:
+        parts = ("space", "market", "statistics", "classes")
+        found = {name: value for name, value in about.items() if name not in parts}
+        return found | {f"{part}.{name}": value for part in parts for name, value in about.get(part, {}).items()}
+
+    left, right = flat(there), flat(here)
+    said = [
+        f"{name} is {_shown(left, name)} there and {_shown(right, name)} here"
+        for name in dict.fromkeys([*left, *right])
+        if left.get(name) != right.get(name) or (name in left) != (name in right)
+    ]
+    if not said and list(there["space"]) != list(here["space"]):
+        said.append(f"space is {', '.join(there['space'])} there and {', '.join(here['space'])} here")
+    return said
+
+
+def digest(about: Mapping[str, Any]) -> str:
+    """Return a digest of a plan, by its `about`."""
+    return _digest(json.dumps(about))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _shown(about: Mapping[str, Any], name: str) -> str:
+    return show(about[name]) if name in about else "missing"
+
+
+def _kinds(market: Mapping[str, Any], design: Design) -> dict[AgentClass, None]:
+    """Return all classes that users have written of a sweep."""
+    found = dict.fromkeys(market.get("agents", ()))
+    for each in design.dimensions:
+        if each.name == "agents":
+            found |= dict.fromkeys(kind for agents in each.values or () for kind in agents)
+    return found
+
+
+def _keys(values: np.ndarray) -> np.ndarray:
+    """Return values, or what stands for them where they cannot be sorted."""
+    if values.dtype != object:
+        return values
+    numbers: dict[int, int] = {}
+    return np.array([numbers.setdefault(id(value), len(numbers)) for value in values])
+
+
+def _length(rows: Mapping[str, np.ndarray]) -> int:
+    return len(next(iter(rows.values())))
+
+
+def _item(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _path(given: Any) -> str:
+    return f"{getattr(given, '__module__', '?')}:{getattr(given, '__qualname__', show(given))}"
+
+
+def _name(given: Any) -> str:
+    return given.strip() if isinstance(given, str) else given.__name__

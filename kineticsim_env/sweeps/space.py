@@ -1,0 +1,226 @@
+"""What a sweep varies: fields of a market by name, each with values or a range.
+
+`read_space` checks what users hand over and returns one `Dimension` per name; `designs.py` places points in them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.agents.classes import AgentClass, checked_agents, stored_agents
+from kineticsim_env.agents.mixes import whole32
+from kineticsim_env.config import PRESETS, TEXTS, MarketConfig
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS, checked, checked_regimes
+from kineticsim_env.runtime.values import as_float, check_array, check_dict, is_number, is_one_of, is_whole, show
+
+_RANGE = ("low", "high", "scale", "steps")
+_SCALES = ("linear", "log")
+_MOST_VALUES = 2**31 - 1
+_FORMS = "(low, high), {'low': ..., 'high': ...} or a list of values"
+_FIELDS = tuple(field.name for field in dataclasses.fields(MarketConfig))
+
+
+@dataclasses.dataclass(frozen=True)
+class Dimension:
+    """One thing that points of a sweep differ in.
+
+    Attributes:
+        name: A field of `MarketConfig`, `"preset"`, or of a class that users have written `"class.parameter"` or
+            `"class.count"`.
+        values: What it takes; None where it is a range.
+        low: The range's lower end,
+        high: and its upper end, both of which it takes.
+        scale: `"linear"` or `"log"`: in which of them a range is uniform.
+        steps: How many values of a range a grid has; None is every whole number.
+        whole: Whether a range is of whole numbers.
+        apart: Whether markets of one launch cannot differ in it.
+    """
+
+    name: str
+    values: tuple[Any, ...] | None = None
+    low: float = 0
+    high: float = 0
+    scale: str = "linear"
+    steps: int | None = None
+    whole: bool = False
+    apart: bool = False
+
+    @functools.cached_property
+    def of_grid(self) -> np.ndarray:
+        """The values that a grid has, in order: numbers, texts, or else objects."""
+        if self.values is not None:
+            return _array(self.values)
+        if self.steps is None:
+            return np.arange(int(self.low), int(self.high) + 1)
+        spaced = (np.geomspace if self.scale == "log" else np.linspace)(self.low, self.high, self.steps)
+        return np.unique(np.rint(spaced).astype(np.int64)) if self.whole else spaced
+
+    def at(self, unit: np.ndarray) -> np.ndarray:
+        """Return the values at places within [0, 1): a range is uniform in its scale, values are equally likely."""
+        if self.values is not None:
+            return self.of_grid[(unit * len(self.values)).astype(np.int64)]
+        low, high = self.low, self.high + 1 if self.whole else self.high  # each whole number has a room of its own
+        found = low * (high / low) ** unit if self.scale == "log" else low + unit * (high - low)
+        return np.clip(np.floor(found), self.low, self.high).astype(np.int64) if self.whole else found
+
+    def check_once(self) -> None:
+        """Refuse a value that is there twice."""
+        stored = [json.dumps(_stored(self.name, value), sort_keys=True) for value in self.values or ()]
+        if len(set(stored)) < len(stored):
+            twice = next(value for place, value in enumerate(stored) if value in stored[:place])
+            raise ValueError(f"space[{self.name!r}]: got {twice} twice, allowed is each value once")
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON keeps it; `read_space` reads it."""
+        if self.values is not None:
+            return {"values": [_stored(self.name, value) for value in self.values]}
+        given = {"low": self.low, "high": self.high, "scale": self.scale}
+        return given | ({} if self.steps is None else {"steps": self.steps})
+
+    def column(self, values: np.ndarray) -> Any:
+        """Return values as a column of a table: numbers, or texts (JSON, where they are neither)."""
+        if values.dtype != object:
+            return values
+        return [value if isinstance(value, str) else json.dumps(_stored(self.name, value)) for value in values]
+
+
+def read_space(space: Any, kinds: Iterable[AgentClass]) -> tuple[Dimension, ...]:
+    """Return the dimensions of a space, in its order.
+
+    Args:
+        space: For each name a range (`(low, high)`, or `{"low": ..., "high": ...}` and perhaps `"scale": "log"` and
+            `"steps"`), or values (a list, or `{"values": [...]}`).
+        kinds: Classes that users have written, whose parameters and counts may vary.
+
+    Raises:
+        TypeError, ValueError: Naming the field, what came and what is allowed.
+    """
+    given = check_dict("space", space, "a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}")
+    if not given:
+        raise ValueError("space: got an empty mapping, allowed is at least one field")
+    parameters = [f"{kind.name}.{name}" for kind in kinds for name in (*kind.parameters, "count")]
+    known = ["preset", *_FIELDS, *parameters]
+    return tuple(_read_one(check_name("space", name, known), choice) for name, choice in given.items())
+
+
+def check_name(where: str, name: Any, known: Sequence[str]) -> str:
+    """Return a known name; else say which one is nearest."""
+    if not is_one_of(name, known):
+        near = get_close_matches(name, known, 1) if isinstance(name, str) else []
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"{where}: got {show(name)}, {meant}allowed are {', '.join(known)}")
+    return name
+
+
+def _read_one(name: str, choice: Any) -> Dimension:
+    if isinstance(choice, tuple):
+        if len(choice) != 2 or not all(is_number(end) for end in choice):
+            raise ValueError(f"space[{name!r}]: got {show(choice)}, allowed is {_FORMS}; a tuple is a range")
+        choice = {"low": choice[0], "high": choice[1]}
+    if isinstance(choice, Mapping) and "values" not in choice:
+        return _read_range(name, choice)
+    if isinstance(choice, Mapping):
+        if set(choice) != {"values"}:
+            raise ValueError(f"space[{name!r}]: got {show(choice)}, allowed beside 'values' is nothing")
+        choice = choice["values"]
+    return _read_values(name, choice)
+
+
+def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
+    for key in choice:
+        check_name(f"space[{name!r}]", key, (*_RANGE, "values"))
+    if name in (*TEXTS, "preset", "regimes", "agents"):
+        raise ValueError(f"space[{name!r}]: got a range, allowed is a list of values")
+    low: Any = choice.get("low")
+    high: Any = choice.get("high")
+    scale, steps = choice.get("scale", "linear"), choice.get("steps")
+    whole = name in INTEGERS or "." in name
+    finite = all(is_number(end) and abs(as_float(end)) < 2**31 for end in (low, high))  # NaN is not
+    if not finite or not low <= high or (whole and (int(low) != low or int(high) != high)):
+        kind = "whole numbers" if whole else "numbers"
+        raise ValueError(
+            f"space[{name!r}]: got {show(dict(choice))}, allowed are two {kind}, low up to high, within 2^31"
+        )
+    if not is_one_of(scale, _SCALES):
+        raise ValueError(f"space[{name!r}]: got the scale {show(scale)}, allowed are 'linear', 'log'")
+    if scale == "log" and low <= 0:
+        raise ValueError(f"space[{name!r}]: got low {show(low)} with scale 'log', allowed is a number above 0")
+    if steps is not None and (not is_whole(steps) or not 1 <= steps <= _MOST_VALUES):
+        raise ValueError(f"space[{name!r}]: got steps {show(steps)}, allowed is a whole number from 1")
+    low, high = (int(low), int(high)) if whole else (float(low), float(high))
+    if "." not in name:
+        _check_values(name, (low, high))
+    return Dimension(name, None, low, high, scale, None if steps is None else int(steps), whole, _apart(name))
+
+
+def _read_values(name: str, choice: Any) -> Dimension:
+    if hasattr(choice, "detach"):  # a tensor, without importing torch here
+        choice = check_array(f"space[{name!r}]", choice, _FORMS)
+    if isinstance(choice, np.ndarray):
+        if choice.ndim != 1:
+            raise ValueError(f"space[{name!r}]: got an array of shape {list(choice.shape)}, allowed is {_FORMS}")
+        choice = choice.tolist()
+    if not isinstance(choice, Sequence) or isinstance(choice, (str, bytes, bytearray)):
+        raise TypeError(f"space[{name!r}]: got {show(choice)}, allowed is {_FORMS}")
+    values: tuple[Any, ...] = tuple(value.item() if isinstance(value, np.generic) else value for value in choice)
+    if not values:
+        raise ValueError(f"space[{name!r}]: got no values, allowed are one or more")
+    if name == "agents":
+        values = tuple(checked_agents(name, value, layout.CONSTANTS["kMostAgentClasses"]) for value in values)
+    elif name == "preset":
+        for value in values:
+            if not is_one_of(value, PRESETS):
+                raise ValueError(f"space['preset']: got {show(value)}, allowed are {', '.join(PRESETS)}")
+    elif "." not in name:
+        _check_values(name, values)
+    if "." in name:
+        values = tuple(whole32(name, value) for value in values)
+    if any(is_number(value) for value in values) and not all(is_number(value) or value is None for value in values):
+        raise ValueError(f"space[{name!r}]: got {show(choice)}, allowed are values of one kind")
+    return Dimension(name, values, apart=_apart(name) or any(value is None for value in values))
+
+
+def _check_values(name: str, values: Sequence[Any]) -> None:
+    """Check values of a field, each for itself; what they do together is checked with the points."""
+    if name == "regimes":
+        for value in values:
+            checked_regimes(name, value)
+    elif name in ENSEMBLE_WIDE:
+        for value in values:
+            checked(name, value)
+    else:
+        if any(value is None for value in values):
+            checked(name, None)
+        if numbers := [value for value in values if value is not None]:
+            checked(name, numbers)
+
+
+def _array(values: tuple[Any, ...]) -> np.ndarray:
+    if all(isinstance(value, str) for value in values) or all(is_number(value) for value in values):
+        return np.asarray(values)
+    array = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        array[place] = value
+    return array
+
+
+def _apart(name: str) -> bool:
+    """Say whether what a name means is the same in all markets of a launch."""
+    return name == "preset" or name in ENSEMBLE_WIDE or name.endswith(".count")
+
+
+def _stored(name: str, value: Any) -> Any:
+    """Return a value as JSON keeps it."""
+    if name == "agents":
+        return stored_agents(value)
+    if name == "regimes" and value is not None:
+        return [dict(regime) for regime in value]
+    return value

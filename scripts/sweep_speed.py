@@ -1,0 +1,96 @@
+"""Time a sweep, phase by phase: `python -m scripts.sweep_speed`, as docs/sweeps.md has it.
+
+Kernels are compiled, and everything is run once, before anything is timed.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import kineticsim_env as ks
+from kineticsim_env.statistics import DEFAULT
+from kineticsim_env.sweeps import batches, plans, store
+from kineticsim_env.sweeps.local import choose_devices
+
+SPACE = {
+    "noise_spread": (2, 12),
+    "market_order_prob": (0.02, 0.2),
+    "maker_half_spread": (1, 6),
+    "max_order_qty": (2, 8),
+}
+
+
+def phases(points: int, intervals: int, engine: str, device: torch.device, folder: Path) -> dict[str, float]:
+    """Return the seconds of each phase of one batch with all points."""
+    seconds: dict[str, float] = {}
+
+    def lap(name: str, since: float) -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds[name] = time.perf_counter() - since
+        return time.perf_counter()
+
+    now = time.perf_counter()
+    plan = plans.make_plan(SPACE, intervals, DEFAULT, design="sobol", points=points)
+    now = lap("plan", now)
+    plan.check()
+    now = lap("check of all points", now)
+    found = store.begin(folder, plan, points)
+    now = lap("folder", now)
+    rows = plan.design.rows(0, points)
+    ((_, config),) = plan.configs(rows)
+    now = lap("configs", now)
+    seeds = plan.seeds(np.arange(points))
+    now = lap("seeds", now)
+    simulator = ks.Simulator(config, points, engine=engine, device=device, seed=seeds)
+    now = lap("simulator", now)
+    simulator.run(intervals, progress=False)
+    now = lap("run alone", now)
+    simulator.reset(seed=seeds)
+    now = time.perf_counter()
+    measured = ks.measure(simulator, intervals, DEFAULT, progress=False)
+    now = lap("run with statistics", now)
+    columns = {"point": np.arange(points), **rows, **measured.columns(errors=False)}
+    now = lap("columns", now)
+    found.write(0, columns)
+    lap("store", now)
+    return seconds
+
+
+def whole(points: int, intervals: int, engine: str, device: torch.device, folder: Path) -> tuple[float, int]:
+    """Return the seconds of the whole call, and how many batches it had."""
+    now = time.perf_counter()
+    found = ks.sweep(
+        SPACE, intervals, design="sobol", points=points, folder=folder, engine=engine, device=device, progress=False
+    )
+    return time.perf_counter() - now, found.batches
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=10_000)
+    parser.add_argument("--intervals", type=int, default=1000, help="auctions of 256 agents each")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--repeat", type=int, default=5, help="of which the best is printed")
+    options = parser.parse_args()
+    engine, (device, *_) = choose_devices(options.engine, None)
+    sizes = (options.points, options.intervals, engine, device)
+    with tempfile.TemporaryDirectory() as place:
+        whole(options.points, min(options.intervals, 400), engine, device, Path(place) / "first")
+        parts = [phases(*sizes, Path(place) / f"phases{number}") for number in range(options.repeat)]
+        calls = [whole(*sizes, Path(place) / f"whole{number}") for number in range(options.repeat)]
+        held = sum(path.stat().st_size for path in (Path(place) / "whole0").iterdir())
+    events = options.points * options.intervals * batches.events_of(ks.MarketConfig())[0]
+    print(f"{options.points:,} points, {options.intervals:,} auctions each, {events:.3g} events; engine {engine}")
+    for name in parts[0]:
+        print(f"{name:24s} {1000 * min(part[name] for part in parts):10.1f} ms")
+    seconds, number = min(calls)
+    print(f"{'ks.sweep, all of it':24s} {1000 * seconds:10.1f} ms, {number} batches, {held / 1e6:.2f} MB on disk")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""A sweep on disk: goes on after a kill without a lost or doubled point, and refuses what is another sweep."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from agent_classes import trend_follower
+from thorough import slow
+
+import kineticsim_env as ks
+from kineticsim_env.runtime import build
+from kineticsim_env.sweeps import local, store
+from kineticsim_env.sweeps.sweeping import read_part
+
+pytest.importorskip("pandas")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+ROOT = Path(__file__).parent.parent
+ENGINE = "numpy" if build.cpu_unavailable() else "cpu"
+SPACE = {"noise_spread": (2, 12), "market_order_prob": (0.05, 0.3)}
+GIVEN = {"market": "trading", "design": "random", "points": 20, "replicates": 2, "batch": 3, "engine": ENGINE}
+
+
+def run(folder=None, space=SPACE, intervals=20, statistics=("volume", "kurtosis"), **changes):
+    return ks.sweep(space, intervals, statistics, folder=folder, progress=False, **(GIVEN | changes))
+
+
+def stamps(found):
+    return {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in found.files}
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    return run().to_pandas()
+
+
+def test_a_folder_is_the_sweep(tmp_path, wanted):
+    found = run(tmp_path / "new" / "folder")
+    assert found.is_complete and found.finished == 20 and found.batches == len(found.files) == 7
+    again = ks.open_sweep(tmp_path / "new" / "folder")
+    assert again.to_pandas().equals(wanted) and repr(again).endswith("20 of 20 points)")
+    assert again.to_pandas(["volume", "point"]).equals(wanted[["volume", "point"]])
+    assert again.config(3) == found.config(3)
+    before = stamps(found)
+    assert stamps(run(tmp_path / "new" / "folder")) == before  # nothing is run again
+    assert sorted(path.name for path in found.folder.iterdir()) == [*sorted(before), "plan.json"]
+
+
+def test_a_folder_of_ones_own_is_asked_for_or_goes_with_the_object():
+    found = run()
+    folder = found.folder
+    assert folder.is_dir()
+    del found
+    assert not folder.exists()
+
+
+def test_an_interrupted_sweep_goes_on(tmp_path, wanted, monkeypatch):
+    calls = []
+
+    def interrupted(plan, begin, end, *where):
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        calls.append(begin)
+        return original(plan, begin, end, *where)
+
+    original = local.run_batch
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "run_batch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path)
+    half = ks.open_sweep(tmp_path)
+    assert not half.is_complete and half.finished == 9 and half.to_pandas().equals(wanted[:9])
+    before = stamps(half)
+    found = run(tmp_path, batch=None)  # the folder's
+    assert found.to_pandas().equals(wanted)
+    assert {name: stamp for name, stamp in stamps(found).items() if name in before} == before
+
+
+KILLED = """
+import sys
+import kineticsim_env as ks
+import test_sweep_store as here
+here.run(sys.argv[1], intervals=int(sys.argv[2]))
+"""
+
+
+@slow
+@pytest.mark.parametrize("after", [1, 4])
+def test_a_killed_sweep_goes_on(tmp_path, after):
+    intervals = 20_000 if ENGINE == "cpu" else 200
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    words = [sys.executable, "-c", KILLED, str(tmp_path), str(intervals)]
+    process = subprocess.Popen(words, env=environment, start_new_session=True)
+    try:
+        while len(list(tmp_path.glob("batch-*.parquet"))) < after:
+            assert process.poll() is None, "it ended before it was killed"
+            time.sleep(0.01)
+        time.sleep(0.05)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    half = ks.open_sweep(tmp_path)
+    assert after <= len(half.files) < half.batches
+    before = stamps(half)
+    found = run(tmp_path, intervals=intervals)
+    assert found.is_complete
+    assert {name: stamp for name, stamp in stamps(found).items() if name in before} == before
+    assert found.to_pandas().equals(run(intervals=intervals).to_pandas())
+
+
+def test_what_is_no_whole_batch_is_done_again(tmp_path, wanted):
+    found = run(tmp_path)
+    broken, other, empty = found.files[1], found.files[3], found.files[5]
+    broken.write_bytes(broken.read_bytes()[:-7])
+    parquet.write_table(parquet.read_table(other).slice(0, 2), other)
+    empty.write_bytes(b"")
+    (tmp_path / ".batch-00000002-0a1b2c3d.parquet").write_bytes(b"left by a kill")
+    before = stamps(found)
+    found = run(tmp_path)
+    changed = {name for name, stamp in stamps(found).items() if stamp != before[name]}
+    assert changed == {broken.name, other.name, empty.name}
+    assert found.to_pandas().equals(wanted)
+
+
+def test_tables_of_another_plan_do_not_count(tmp_path, wanted):
+    found = run(tmp_path / "here")
+    other = run(tmp_path / "there", seed=1)
+    found.files[2].write_bytes(other.files[2].read_bytes())
+    assert run(tmp_path / "here").to_pandas().equals(wanted)
+
+
+DIFFERENT = [
+    ({"intervals": 21}, "intervals is 20 there and 21 here"),
+    ({"seed": 3}, "seed is 0 there and 3 here"),
+    ({"replicates": 3}, "replicates is 2 there and 3 here"),
+    ({"points": 21}, "points is 20 there and 21 here"),
+    ({"design_seed": 1}, "design_seed is 0 there and 1 here"),
+    ({"common": False}, "common is True there and False here"),
+    ({"warm_up": 1}, "warm_up is 0 there and 1 here"),
+    ({"each_market": True}, "each_market is False there and True here"),
+    ({"statistics": ["volume"]}, "statistics.kurtosis is 'kurtosis' there and missing here"),
+    ({"market": {"preset": "trading", "fee": 2}}, "market.fee is 0 there and 2 here"),
+    (
+        {"space": {**SPACE, "noise_spread": (2, 13)}},
+        "space.noise_spread is {'low': 2, 'high': 12, 'scale': 'linear'} there and {'low': 2, 'high': 13, 'scale': "
+        "'linear'} here",
+    ),
+    ({"space": {**SPACE, "tie": ["mid"]}}, "space.tie is missing there and {'values': ['mid']} here"),
+    ({"space": dict(reversed(SPACE.items()))}, "space is noise_spread, market_order_prob there and market_order_prob,"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), DIFFERENT, ids=[said for _, said in DIFFERENT])
+def test_another_sweep_is_refused_with_what_differs(tmp_path_factory, wanted, changes, said):
+    folder = tmp_path_factory.getbasetemp() / "refusing"
+    before = stamps(run(folder))
+    with pytest.raises(ValueError) as refused:
+        run(folder, **changes)
+    text = str(refused.value)
+    assert text.startswith(f"folder: got '{folder}', where another sweep is: ") and said in text
+    assert text.endswith("; allowed is the same sweep, or another folder")
+    assert stamps(ks.open_sweep(folder)) == before
+
+
+def test_a_class_that_was_written_anew_is_another_sweep(tmp_path):
+    market = {"preset": "trading", "agents": {trend_follower: 2}}
+    run(tmp_path, market=market)
+    stored = json.loads((tmp_path / "plan.json").read_text())
+    assert stored["sweep"]["classes"].keys() == {"agent_classes:trend_follower"}
+    stored["sweep"]["classes"]["agent_classes:trend_follower"] = "0123456789abcdef"
+    stored["digest"] = "another"
+    (tmp_path / "plan.json").write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match="classes.agent_classes:trend_follower is '0123456789abcdef' there and"):
+        run(tmp_path, market=market)
+
+
+def test_folders_are_refused_in_words(tmp_path):
+    with pytest.raises(ValueError, match="allowed is one in which a sweep was begun"):
+        ks.open_sweep(tmp_path)
+    (tmp_path / "plan.json").write_text("{}")
+    with pytest.raises(ValueError, match="allowed is one in which a sweep was begun"):
+        run(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="folder: got .*, which cannot be written to"):
+        run(tmp_path / "file")
+    found = run(tmp_path / "begun", part="7/7")
+    with pytest.raises(ValueError, match="batch: got 4, allowed is 3, which the folder was begun with, or None"):
+        run(tmp_path / "begun", batch=4)
+    with pytest.raises(ValueError, match="point: got 20, allowed is 0 to 19"):
+        found.config(20)
+    found.files[0].unlink()
+    with pytest.raises(ValueError, match="got no finished point yet"):
+        found.to_pandas()
+
+
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+
+def test_parts_together_are_the_whole_and_none_does_anothers(tmp_path, wanted):
+    seen = set()
+    for number in (2, 3, 1):
+        found = run(tmp_path, part=f"{number}/3")
+        mine = set(stamps(found).items()) - seen
+        assert {int(name[6:14]) % 3 for name, _ in mine} == {number - 1}
+        seen |= mine
+    assert found.is_complete and found.to_pandas().equals(wanted)
+
+
+def test_jobs_that_begin_at_once_agree_on_one_plan(tmp_path, wanted):
+    errors = []
+
+    def job(number):
+        try:
+            run(tmp_path, part=(number, 4), batch=None)
+        except BaseException as error:
+            errors.append(error)
+
+    jobs = [threading.Thread(target=job, args=(number,)) for number in (1, 2, 3, 4)]
+    for each in jobs:
+        each.start()
+    for each in jobs:
+        each.join()
+    assert not errors and ks.open_sweep(tmp_path).to_pandas().equals(wanted)
+
+
+def test_the_first_plan_stays(tmp_path):
+    store._write_once(tmp_path / "plan.json", {"batch": 1})
+    store._write_once(tmp_path / "plan.json", {"batch": 2})
+    assert json.loads((tmp_path / "plan.json").read_text()) == {"batch": 1} and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("part", ["0/3", "4/3", "2", "a/b", (1, 2, 3), (1.0, 2), 3, ""])
+def test_parts_are_refused_in_words(part):
+    with pytest.raises(ValueError, match="part: got .*, allowed is 'I/N' with I from 1 to N, such as '2/8'"):
+        read_part(part)
+
+
+def test_a_part_needs_a_folder():
+    with pytest.raises(ValueError, match="part: got '1/2' without a folder, allowed is one that all parts share"):
+        run(part="1/2")
