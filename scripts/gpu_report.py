@@ -189,6 +189,7 @@ def main() -> int:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **machine(),
         "cuda_sha256": before,
+        "thorough": os.environ.get("KINETICSIM_THOROUGH", "") not in ("", "0"),  # as tests/thorough.py has it
         "builders": results,
         "outcomes": same_outcomes(by_builder),
     }
