@@ -104,7 +104,7 @@ def page(found: Mapping[str, Any]) -> str:
         f"{len(found['search'])} markets with other numbers, {found['points_markets']:,} seeds of each: "
         "first points of a scrambled Sobol sequence (torch) between wide bounds, then as many within a "
         "quarter of these bounds around the best. `worst` says how far inside its bounds the worst fact is, in units "
-        f"that `studies/realistic.py` states; {met} points meet all. What fails most often: "
+        f"that `kineticsim_env/studies/realistic.py` states; {met} points meet all. What fails most often: "
         + "; ".join(f"{study.ASKED[name].text} ({failed[name]} of {len(found['search'])})" for name in hardest)
         + ". The preset is a good point with its numbers rounded.",
         searched(found),
