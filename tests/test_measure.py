@@ -510,6 +510,7 @@ def test_your_own_statistics(monkeypatch):
         ["kurtosis(span=1.5)"], ["autocorrelation(lag=[])"], ["autocorrelation(lag=[1, 1])"], ["quantile(level=2)"],
         ["volatility(price='ask')"], ["tail_index(share=0)"], ["kurtosis", "kurtosis"], [3], [print], ["os.system"],
         ["variance_ratio(span=__import__('os'))"], {"": "kurtosis"}, ["response(lag=0)"], ["kurtosis(**{})"],
+        np.array(3), torch.tensor(1.0), b"kurtosis",
     ],
 )  # fmt: skip
 def test_what_is_no_statistic_is_refused(given):

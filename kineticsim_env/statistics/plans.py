@@ -93,9 +93,13 @@ def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Pl
         known: The statistics that texts can name.
     """
     allowed = "a sequence of names and functions, or a mapping of names to them"
-    if isinstance(statistics, str) or not isinstance(statistics, Iterable):
+    try:  # an array of no dimension says that it can be iterated over
+        listed = None if isinstance(statistics, (str, bytes)) else list(statistics)
+    except TypeError:
+        listed = None
+    if listed is None:
         raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}")
-    items = statistics.items() if isinstance(statistics, Mapping) else ((None, given) for given in statistics)
+    items = statistics.items() if isinstance(statistics, Mapping) else ((None, given) for given in listed)
     plans: dict[str, Plan] = {}
     for name, given in items:
         called = given.strip() if isinstance(given, str) else getattr(given, "__name__", None)
