@@ -165,7 +165,8 @@ def _staleness(found: Found) -> list[str]:
         "## What makers and snipers earn",
         "Ticks x units per 1,000 events, with the best distance in brackets. The first four columns are of slots "
         "that decide "
-        f"every {study.OFTEN} events, the last two of those that decide every {study.SELDOM:,}.",
+        f"every {study.OFTEN} events, the last two of those that decide every {study.SELDOM:,}. 0.0 ± 0.0 "
+        "is a slot that does best without a trade.",
     ]
     for reference in study.REFERENCES:
         rows = []
