@@ -188,7 +188,12 @@ def test_policy_change(tmp_path, monkeypatch):
 
 @slow
 def test_execution(tmp_path, monkeypatch):
+    pytest.importorskip("cma")
     monkeypatch.setattr(execution_study, "EVENTS", 960)
+    monkeypatch.setattr(execution, "GENERATIONS", 1)
+    small = functools.partial(execution.learning.learn, markets=4, population=4, progress=False)
+    monkeypatch.setattr(execution.learning, "learn", small)
     text = written_again(execution, tmp_path, "execution")
     assert all(f"### {rule[0].upper()}{rule[1:]}" in text for rule in execution_study.RULES)
-    assert text.count("| Almgren-Chriss 0.001 |") == len(execution_study.RULES) + 3
+    assert text.count("| Almgren-Chriss 0.001 |") >= len(execution_study.RULES) + 3
+    assert "of 8 cases, as 95% intervals go" in text

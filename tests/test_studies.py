@@ -7,7 +7,7 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.policies import AlmgrenChriss, TimeWeighted
-from kineticsim_env.studies import clearing, execution, policy_change
+from kineticsim_env.studies import clearing, execution, execution_learning, policy_change
 from kineticsim_env.studies.clearing import CONTINUOUS, OFTEN, SELDOM, Case
 
 FEW = (Case("idle"), Case("block"), Case("maker", OFTEN, 2), Case("maker", SELDOM, 2), Case("sniper", OFTEN, 1))
@@ -113,6 +113,21 @@ def test_markets_are_equal_until_the_change_and_as_branches_after(name, monkeypa
         assert (branch.last_price - before).abs().tolist() == found["volatility"][place, :, 4 + interval].tolist()
 
 
+def test_a_change_reaches_its_own_markets_and_the_maker_passes_it_on():
+    sim = ks.Simulator(
+        policy_change.MARKETS["continuous trading"], 2 * len(policy_change.CHANGES), engine="cpu", slots=1
+    )
+    cost = policy_change._change(sim, 2).tolist()
+    expected = {"tax of 1 tick": 1, "fee of 1 tick": 1, "rebate of 1 tick": -1}
+    for place, (name, fields) in enumerate(policy_change.CHANGES.items()):
+        rows = slice(2 * place, 2 * place + 2)
+        assert cost[rows] == [expected.get(name, 0)] * 2
+        for field in ("tax", "tick_size", "collar", "fee"):
+            assert sim.parameter(field)[rows].tolist() == [fields.get(field, 1 if field == "tick_size" else 0)] * 2
+    still, passed = policy_change._quotes(sim, torch.zeros(12).long()), policy_change._quotes(sim, torch.tensor(cost))
+    assert (passed - still)[:, 0].tolist() == [[-each, 0, each, 0] for each in cost]
+
+
 def test_a_fee_costs_the_maker_what_it_says(monkeypatch):
     """Where the maker does not answer, a fee of 1 tick is 1 tick per unit and nothing else."""
     for field, value in {"WARMUP": 6, "BEFORE": 4, "AFTER": 20}.items():
@@ -161,6 +176,55 @@ def test_every_rule_gives_a_block_the_same_events(rule):
     assert events == execution.EVENTS
     assert execution.decision(rule) % config.interval == 0
     assert execution.LARGEST * task.horizon >= max(execution.SIZES)
+
+
+def test_an_adaptive_executor_of_the_first_numbers_is_a_schedule():
+    """It sees nothing then: its orders are those of Almgren and Chriss with its urgency, 10 ticks through the mid."""
+    envs = execution.environment("continuous trading", "buy", 6, "cpu", sizes=(160,))
+    risk = 2 * 0.2 * (np.cosh(0.15) - 1) / 4.0  # that with this sigma and eta has an urgency of 0.15
+    schedule = AlmgrenChriss(envs.core.task, risk=risk, sigma=2.0, eta=0.2)
+    adaptive = execution_learning.Adaptive(envs.core.task, np.array(execution_learning.START))
+    observation, _ = envs.reset(seed=3)
+    unit = 2.0 / execution.LARGEST  # by which rounding may set them apart
+    for _ in range(20):  # the block is not done then
+        action = schedule(observation)
+        torch.testing.assert_close(adaptive(observation), action, rtol=0, atol=1.01 * unit)
+        observation = envs.step(action)[0]
+
+
+def test_candidates_of_one_call_do_not_see_each_other():
+    envs = execution.environment("auctions of 48", "sell", 8, "cpu", sizes=(160,))
+    observation, _ = envs.reset(seed=3)
+    numbers = np.array(execution_learning.START) + np.random.default_rng(0).normal(0, 0.5, (2, 9))
+    both = execution_learning.Adaptive(envs.core.task, numbers)(observation)
+    for place, rows in enumerate((slice(0, 4), slice(4, 8))):
+        alone = execution_learning.Adaptive(envs.core.task, numbers[place])(observation[rows])
+        assert alone.equal(both[rows])
+    assert (both.abs() <= 1).all()
+
+
+def test_a_goal_compares_cost_and_risk_in_the_same_markets():
+    generator = np.random.default_rng(1)
+    bought, sold = generator.normal(0, 3, (2, 400))
+    one, dearer = execution.outcome(bought, sold), execution.outcome(bought + 0.5, sold + 0.5)
+    less = execution.goal_less(one, dearer, 2.0)
+    assert less.mean == pytest.approx(-0.5) and less.error == pytest.approx(0, abs=1e-12)
+    riskier = execution.outcome(2 * bought, 2 * sold)
+    less = execution.goal_less(one, riskier, 2.0)
+    assert less.mean == pytest.approx(one.cost.mean - riskier.cost.mean - 2 * one.risk.mean)
+    assert 0 < less.error < one.risk.mean
+
+
+@slow
+def test_learning_finds_a_better_executor():
+    """Few generations already do better than where the search begins, on seeds that it has not seen."""
+    pytest.importorskip("cma")
+    numbers = execution_learning.learn(
+        "continuous trading", 160, 0.5, markets=32, generations=8, population=12, engine="cpu", progress=False
+    )
+    found = execution_learning.play("continuous trading", 160, numbers, 128, "cpu")
+    first = execution_learning.play("continuous trading", 160, np.array(execution_learning.START), 128, "cpu")
+    assert execution.goal_less(found, first, 0.5).mean < 0
 
 
 @slow

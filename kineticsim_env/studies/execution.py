@@ -9,7 +9,7 @@ docs/execution.md with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +51,7 @@ class Outcome(NamedTuple):
     cost: Mean  # implementation shortfall, fees and all
     risk: Mean  # its standard deviation over episodes
     each: np.ndarray  # float64 [M]: the shortfall in each market, the mean of a purchase and a sale
+    effect: np.ndarray  # float64 [M]: each market's influence on the risk, likewise
 
 
 def market(rule: str) -> MarketConfig:
@@ -58,21 +59,24 @@ def market(rule: str) -> MarketConfig:
     return MarketConfig.preset("news", **RULES[rule])
 
 
-def environment(rule: str, side: str, markets: int, engine: str = "auto") -> MarketVectorEnv:
-    """Return the environment of a rule: all sizes side by side, `markets` episodes of each on the same seeds."""
+def environment(
+    rule: str, side: str, markets: int, engine: str = "auto", sizes: Sequence[int] = SIZES, **settings: Any
+) -> MarketVectorEnv:
+    """Return the environment of a rule: all sizes side by side, `markets` episodes of each."""
     config = market(rule)
     horizon = EVENTS // decision(rule)
     return evaluation_env(
-        len(SIZES) * markets,
+        len(sizes) * markets,
         "Execution",
         config=config,
         engine=engine,
         side=side,
         horizon=horizon,
-        block_qty=np.repeat(SIZES, markets),
+        block_qty=np.repeat(sizes, markets),
         max_qty=LARGEST,
         forced_qty=LARGEST,
         auctions_per_step=decision(rule) // int(config.interval or 1),
+        **settings,
     )
 
 
@@ -118,9 +122,16 @@ def executors(setting: Setting) -> dict[str, Callable[[Any], policies.Policy]]:
         )
         for risk in RISKS
     }
+    at_the_mid = {
+        f"Almgren-Chriss {risk:g} at the mid": lambda task, risk=risk: policies.AlmgrenChriss(
+            task, ticks=0.0, urgent=4, risk=risk, sigma=setting.sigma, eta=setting.eta
+        )
+        for risk in RISKS[1:3]
+    }
     return {
         "at once": policies.ImmediateExecution,
         **schedules,
+        **at_the_mid,
         "TWAP": policies.TimeWeighted,
         "TWAP at the mid": lambda task: policies.TimeWeighted(task, ticks=0.0, urgent=4),
         "TWAP 2 ticks behind": lambda task: policies.TimeWeighted(task, ticks=-2.0, urgent=4),
@@ -159,4 +170,11 @@ def outcome(bought: np.ndarray, sold: np.ndarray) -> Outcome:
     pair, deviation = both.mean(0), float(both.std())
     effect = (((both - both.mean()) ** 2 - deviation**2) / (2 * deviation or 1.0)).mean(0)
     error = float(effect.std(ddof=1) / len(effect) ** 0.5)
-    return Outcome(mean_and_error(pair), Mean(deviation, error, len(pair)), pair)
+    return Outcome(mean_and_error(pair), Mean(deviation, error, len(pair)), pair, effect)
+
+
+def goal_less(one: Outcome, other: Outcome, weight: float) -> Mean:
+    """Return how much less cost + weight * risk the first has, market by market; the markets are the same."""
+    apart = (one.each - other.each) + weight * (one.effect - other.effect)
+    less = one.cost.mean - other.cost.mean + weight * (one.risk.mean - other.risk.mean)
+    return Mean(less, float(apart.std(ddof=1) / len(apart) ** 0.5), len(apart))
