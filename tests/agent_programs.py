@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import torch
+
 from kineticsim_env.agents.language import Program, Vocabulary, as_chance
 from kineticsim_env.agents.numbers import Int32
+from kineticsim_env.runtime import nvcc
 from kineticsim_env.runtime.build import cuda_dir
-from kineticsim_env.runtime.cxx import BASE_FLAGS
+from kineticsim_env.runtime.cxx import BASE_FLAGS, find_cxx
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 EDGES = (0, 1, 2, 3, -1, -2, 7, -7, 31, 32, 33, -31, -32, -33, 65535, 65536, LOWEST, LOWEST + 1, HIGHEST, HIGHEST - 1)
@@ -41,32 +44,47 @@ INPUTS = ("mid2", "ret", "a", "b", "m0", "m1")
 CPP = """#include "model/agent_language.h"
 namespace ks {
 struct Order { int32_t side, tick, quantity, marketable; };
-inline Order order_of(int32_t a, int32_t b, int32_t c, int32_t d) { return {a, b, c, d}; }
-inline Order no_order() { return {0, 0, 0, -77}; }
+KS_RULE Order order_of(int32_t a, int32_t b, int32_t c, int32_t d) { return {a, b, c, d}; }
+KS_RULE Order no_order() { return {0, 0, 0, -77}; }
 struct Market {
   int32_t mid2, ret;
-  int32_t near_mid(int32_t x) const { return agent::add(mid2 >> 1, x); }
+  KS_RULE int32_t near_mid(int32_t x) const { return agent::add(mid2 >> 1, x); }
 };
 struct Own { int32_t a, b, m0, m1; };
 struct Draw {
   uint64_t first;
-  uint64_t word(int i) const { return first + (uint64_t)i * kGolden; }
-  int32_t below(int32_t n, int i) const { return agent::modulo((int32_t)(word(i) >> 32), n); }
-  int32_t chance(int32_t p, int i) const { return (int32_t)(word(i) & 0xffffff) < p; }
-  int32_t coin(int i) const { return (int32_t)(word(i) >> 63); }
+  KS_RULE uint64_t word(int i) const { return first + (uint64_t)i * kGolden; }
+  KS_RULE int32_t below(int32_t n, int i) const { return agent::modulo((int32_t)(word(i) >> 32), n); }
+  KS_RULE int32_t chance(int32_t p, int i) const { return (int32_t)(word(i) & 0xffffff) < p; }
+  KS_RULE int32_t coin(int i) const { return (int32_t)(word(i) >> 63); }
 };
 """
 RUN = """namespace n%(number)d {
 %(text)s
-extern "C" void run_%(number)d(const int32_t* in, uint64_t word, int32_t* out) {
+KS_RULE void run(const int32_t* in, uint64_t word, int32_t* out) {
   const Market market{in[0], in[1]};
   Own own{in[2], in[3], in[4], in[5]};
   const Order made = %(name)s(market, own, Draw{word});
   const int32_t found[] = {made.side, made.tick, made.quantity, made.marketable, own.m0, own.m1};
   for (int i = 0; i < 6; ++i) out[i] = found[i];
 }
+%(entry)s
 }
 """
+ON_CORE = """extern "C" int run_%(number)d(const int32_t* in, uint64_t word, int32_t* out) {
+  run(in, word, out);
+  return 0;
+}"""
+ON_GPU = """__global__ void kernel(int32_t* numbers, uint64_t word) { run(numbers, word, numbers + 6); }
+extern "C" int run_%(number)d(const int32_t* in, uint64_t word, int32_t* out) {
+  static int32_t* numbers = nullptr;
+  if (numbers == nullptr) cudaMallocManaged(&numbers, 12 * sizeof(int32_t));
+  for (int i = 0; i < 6; ++i) numbers[i] = in[i];
+  kernel<<<1, 1>>>(numbers, word);
+  const cudaError_t error = cudaDeviceSynchronize();
+  for (int i = 0; i < 6; ++i) out[i] = numbers[6 + i];
+  return error;
+}"""
 
 
 class Draw:
@@ -96,19 +114,37 @@ def played(program: Program, numbers, word):
 
 
 class Compiled:
-    """Programs in one library."""
+    """Programs in one library; one that ends on .cu runs them on a GPU."""
 
-    def __init__(self, programs, folder: Path, compiler: str, *flags: str):
-        texts = [RUN % {"number": i, "text": each.text, "name": each.name} for i, each in enumerate(programs)]
-        (folder / "programs.cpp").write_text(CPP + "".join(texts) + "}\n")
-        words = [*shlex.split(compiler), *BASE_FLAGS, "-std=c++17", *flags, "-fPIC", "-shared", "-I", cuda_dir()]
-        subprocess.run([*map(str, words), "programs.cpp", "-o", "programs.so"], cwd=folder, check=True)
+    def __init__(self, programs, folder: Path, compiler: str, *flags: str, source: str = "programs.cpp"):
+        entry = ON_GPU if source.endswith(".cu") else ON_CORE
+        texts = [
+            RUN % {"number": i, "text": each.text, "name": each.name, "entry": entry % {"number": i}}
+            for i, each in enumerate(programs)
+        ]
+        (folder / source).write_text(CPP + "".join(texts) + "}\n")
+        words = [*shlex.split(compiler), *flags, "-std=c++17", "-shared", "-I", cuda_dir()]
+        subprocess.run([*map(str, words), source, "-o", "programs.so"], cwd=folder, check=True)
         self.library = ctypes.CDLL(str(folder / "programs.so"))
 
     def run(self, number, numbers, word):
         out = (ctypes.c_int32 * 6)()
-        getattr(self.library, f"run_{number}")((ctypes.c_int32 * 6)(*numbers), ctypes.c_uint64(word), out)
+        error = getattr(self.library, f"run_{number}")((ctypes.c_int32 * 6)(*numbers), ctypes.c_uint64(word), out)
+        assert error == 0
         return list(out)
+
+
+def compiled(programs, folder: Path, *flags: str) -> Compiled:
+    """Return programs in a library of the C++ compiler, with the engine's flags."""
+    return Compiled(programs, folder, str(find_cxx()), *BASE_FLAGS, *flags, "-fPIC")
+
+
+def compiled_for_gpu(programs, folder: Path) -> Compiled:
+    """Return programs in a library of nvcc's, for the GPU that torch uses."""
+    major, minor = torch.cuda.get_device_capability()
+    return Compiled(
+        programs, folder, str(nvcc.find()), f"-arch=sm_{major}{minor}", "-Xcompiler=-fPIC", source="programs.cu"
+    )
 
 
 def module_of(text: str, folder: Path, name: str):

@@ -8,15 +8,36 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from kineticsim_env.agents.language import read
+from kineticsim_env.runtime import nvcc
 from kineticsim_env.runtime.cxx import find_cxx
-from tests.agent_programs import HEADER, HIGHEST, LOWEST, VOCABULARY, Compiled, Writer, module_of, number, played
+from tests.agent_programs import (
+    HEADER,
+    HIGHEST,
+    LOWEST,
+    VOCABULARY,
+    Writer,
+    compiled,
+    compiled_for_gpu,
+    module_of,
+    number,
+    played,
+)
 
 needs_compiler = pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
+needs_nvcc = pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
 PROGRAMS, INPUTS = 300, 20
 
 
-@needs_compiler
-def test_random_programs_give_the_same_numbers_in_both_forms(tmp_path):
+class Drawn(NamedTuple):
+    texts: list
+    programs: list
+    questions: list  # of each program: what its numbers and its word are, several times
+    answers: list  # its order and its memory after it, in Python
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Random programs with random inputs, and what they come to on Int32."""
     texts, draws = [], []
 
     @settings(
@@ -33,17 +54,27 @@ def test_random_programs_give_the_same_numbers_in_both_forms(tmp_path):
         draws.append(draw)
 
     collect()
-    module = module_of(HEADER + "\n\n".join(texts), tmp_path, "random_traders")
+    module = module_of(HEADER + "\n\n".join(texts), tmp_path_factory.mktemp("drawn"), "random_traders")
     programs = [read(getattr(module, f"trader_{place}"), VOCABULARY) for place in range(len(texts))]
-    library = Compiled(programs, tmp_path, find_cxx(), "-O1")
-    answers = set()
-    for place, (program, draw) in enumerate(zip(programs, draws, strict=True)):
-        for _ in range(INPUTS):
-            numbers, word = [number(draw) for _ in range(6)], draw.getrandbits(64)
-            expected = played(program, numbers, word)
-            answers.add(tuple(expected))
-            assert library.run(place, numbers, word) == expected, f"{numbers}, {word}\n{texts[place]}"
-    assert len(programs) == PROGRAMS and len(answers) > PROGRAMS * INPUTS / 2  # not all the same
+    questions = [[([number(draw) for _ in range(6)], draw.getrandbits(64)) for _ in range(INPUTS)] for draw in draws]
+    answers = [[played(program, *each) for each in asked] for program, asked in zip(programs, questions, strict=True)]
+    assert len(programs) == PROGRAMS
+    assert len({tuple(each) for found in answers for each in found}) > PROGRAMS * INPUTS / 2  # not all the same
+    return Drawn(texts, programs, questions, answers)
+
+
+@pytest.mark.parametrize(
+    "compile_all",
+    [
+        pytest.param(lambda programs, folder: compiled(programs, folder, "-O1"), marks=needs_compiler, id="core"),
+        pytest.param(compiled_for_gpu, marks=(pytest.mark.gpu, needs_nvcc), id="gpu"),
+    ],
+)
+def test_random_programs_give_the_same_numbers_in_both_forms(drawn, compile_all, tmp_path):
+    library = compile_all(drawn.programs, tmp_path)
+    for place, (text, asked, found) in enumerate(zip(drawn.texts, drawn.questions, drawn.answers, strict=True)):
+        for (numbers, word), answer in zip(asked, found, strict=True):
+            assert library.run(place, numbers, word) == answer, f"{numbers}, {word}\n{text}"
 
 
 class Known(NamedTuple):
@@ -142,7 +173,7 @@ def test_known_answers_in_both_forms(tmp_path):
         asked.append((name, answers))
     module = module_of(text, tmp_path, "known_traders")
     programs = [read(getattr(module, f"trader_{place}"), VOCABULARY) for place in range(len(asked))]
-    library = Compiled(programs, tmp_path, find_cxx())
+    library = compiled(programs, tmp_path)
     for place, (name, answers) in enumerate(asked):
         for (x, y), answer in answers.items():
             wanted = [(answer + 2**31) % 2**32 - 2**31, 0, 0, 0, 1, 2]

@@ -17,7 +17,7 @@ from kineticsim_env.agents.language import read
 from kineticsim_env.agents.names import RESERVED
 from kineticsim_env.runtime.build import cuda_dir
 from kineticsim_env.runtime.cxx import find_cxx
-from tests.agent_programs import HEADER, LOWEST, NO_ORDER, VOCABULARY, Compiled, module_of, played
+from tests.agent_programs import HEADER, LOWEST, NO_ORDER, VOCABULARY, compiled, module_of, played
 
 needs_compiler = pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
 KEYWORDS = sorted(RESERVED - set(keyword.kwlist))
@@ -203,7 +203,7 @@ def programs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def library(programs, tmp_path_factory):
-    return Compiled(programs.values(), tmp_path_factory.mktemp("library"), find_cxx(), "-O1")
+    return compiled(programs.values(), tmp_path_factory.mktemp("library"), "-O1")
 
 
 @needs_compiler

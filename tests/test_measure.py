@@ -200,6 +200,15 @@ def test_a_gpu_measures_the_same():
             )
 
 
+@pytest.mark.gpu
+def test_a_gpu_runs_and_measures_the_same():
+    names = [*OF_SERIES, "book_shape"]
+    host, gpu = (ks.measure(SHORT, 300, names, markets=40, group=10, engine=engine) for engine in ("cpu", "cuda"))
+    for name in names:
+        expected = pytest.approx(host[name].of_markets, rel=1e-9, abs=1e-12, nan_ok=True)
+        assert gpu[name].of_markets == expected, name
+
+
 # Known processes ------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ struct Comer {
 struct ArrivalBlock {
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
   Arrival arrivals[kEventBlock];
+  uint32_t drawn[kEventBlock];
 #ifdef KS_AGENTS
   Comer comers[kEventBlock];
   KS_ON_LANE Comer comer(int i) const { return i == 0 ? comers[0] : comers[1]; }
@@ -35,6 +36,10 @@ struct ArrivalBlock {
 #endif
 
   KS_ON_LANE Arrival at(int i) const { return i == 0 ? arrivals[0] : arrivals[1]; }  // in registers
+  // The same of event g, found only now: where added agents are many, few lanes need it.
+  KS_ON_LANE Arrival built_in(int i, const MarketParams& p, const RegimeParams& now, int32_t ret, uint32_t g) const {
+    return arrival_at(p, now, ret, g, i == 0 ? drawn[0] : drawn[1], comer(i).word);
+  }
 
   // Those of `count` events from g on; a block begins at an even event, or has one event only. `first_added`: the index of the
   // first agent that users have added, if there are any.
@@ -44,11 +49,11 @@ struct ArrivalBlock {
 #pragma unroll
     for (int i = 0; i < kEventBlock; ++i) {
       if (i >= count) break;
-      const uint32_t drawn = (g + i) & 1 ? high_half(pair) : low_half(pair);
+      drawn[i] = (g + i) & 1 ? high_half(pair) : low_half(pair);
       const uint64_t word = random_word(key, g + i, 0);
-      arrivals[i] = arrival_at(p, now, ret, g + i, drawn, word);
+      arrivals[i] = arrival_at(p, now, ret, g + i, drawn[i], word);
 #ifdef KS_AGENTS
-      comers[i] = {who_comes(p, drawn) - first_added, word};
+      comers[i] = {who_comes(p, drawn[i]) - first_added, word};
 #endif
     }
   }
@@ -62,6 +67,7 @@ struct ArrivalBlock {
     i += begin;
     return {quantity[i], offset[i], sells[i], marketable[i], by_value[i]};
   }
+  KS_ON_LANE Arrival built_in(int i, const MarketParams&, const RegimeParams&, int32_t, uint32_t) const { return at(i); }
   KS_ON_LANE Comer comer(int i) const { return {place[i + begin], word[i + begin]}; }
 
   // The same. Rounding up to eight spares vectorised loops their remainder; what is too much is not read.

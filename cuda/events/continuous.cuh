@@ -169,7 +169,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
           quantity = quantity_of(order), side = sells(order), marketable = order.marketable;
           tick = kPlain ? ks::tick_of(order, levels, origin) : ks::tick_of(order, pricing, origin);
         } else {
-          Arrival a = arrivals.at(i);
+          Arrival a = arrivals.built_in(i, p, now, ret, e + i);
           if (p.num_fundamental > 0) turn_to_value(a, now.taker_offset, value2, mid);
           quantity = a.quantity, side = a.sells, marketable = a.marketable;
           tick = order_tick<kPlain>(pricing, mid, a.offset, side, marketable);

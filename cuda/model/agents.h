@@ -163,11 +163,16 @@ struct AgentBatch {
   AgentGrid* grid;         // null, or orders become PlacedOrders: at in `tick`, units in `quantity`
 };
 
+// The agents, or words, that one of several threads of a market takes: number `first`, and every `stride`-th after it.
+struct Share {
+  int32_t first, stride;
+};
+
 // What the C++ engine calls of a class: decisions of some agents, and of one at an event; the memory of a new episode.
 struct AgentFunctions {
   void (*play)(const AgentBatch&);
   AgentOrder (*decide)(const AgentView&, const AgentNumbers&, uint64_t word, int32_t first, int32_t agent);
-  void (*open)(const AgentView&, const AgentNumbers&);
+  void (*open)(const AgentView&, const AgentNumbers&, const Share&);
   int32_t sees_book;       // whether it looks at best prices or their quantities
 };
 
@@ -221,8 +226,8 @@ KS_RULE AgentOrder decide_at_event(const AgentView& market, const AgentNumbers& 
   return Trader::decide(market, {word}, first, numbers, agent);
 }
 template <typename Trader>
-KS_RULE void open_agents(const AgentView& market, const AgentNumbers& numbers) {
-  for (int32_t agent = 0; agent < numbers.agents; ++agent) Trader::begin(market, numbers, agent);
+KS_RULE void open_agents(const AgentView& market, const AgentNumbers& numbers, const Share& share) {
+  for (int32_t agent = share.first; agent < numbers.agents; agent += share.stride) Trader::begin(market, numbers, agent);
 }
 #if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 template <typename Trader>

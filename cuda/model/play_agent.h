@@ -7,23 +7,38 @@
 
 namespace ks {
 
-#ifdef KS_AGENTS  // how many classes there are
+#if defined(KS_AGENTS) || defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
-constexpr bool kMayHaveAgents = true;
-KS_RULE bool has_added_agents(const Launch&) { return true; }
+// Templates of a class's number below go on with the next class; NVRTC takes no lambda whose argument is of any type.
+template <int kNumber>
+struct Trader;
+#ifdef KS_AGENTS
+constexpr int kAddedClasses = kTraders;
+#else
+constexpr int kAddedClasses = 0;
+#endif
+constexpr bool kMayHaveAgents = kAddedClasses > 0;
+KS_RULE bool has_added_agents(const Launch&) { return kMayHaveAgents; }
 
-// Whether some class looks at best prices or their quantities.
+// Whether some class has memory, and whether some looks at best prices or their quantities.
 template <int kNumber = 0>
-KS_RULE constexpr bool some_see_book(const Launch& launch) {
-  if constexpr (kNumber < kTraders) return Trader<kNumber>::kSeesBook || some_see_book<kNumber + 1>(launch);
-  else return false;
+KS_RULE constexpr bool some_remember() {
+  if constexpr (kNumber < kAddedClasses) return Trader<kNumber>::kRemembers || some_remember<kNumber + 1>();
+  return false;
 }
+template <int kNumber = 0>
+KS_RULE constexpr bool some_look() {
+  if constexpr (kNumber < kAddedClasses) return Trader<kNumber>::kSeesBook || some_look<kNumber + 1>();
+  return false;
+}
+constexpr bool kAddedRemember = some_remember(), kAddedSeeBook = some_look();
+KS_RULE constexpr bool some_see_book(const Launch&) { return kAddedSeeBook; }
 
 // The order of the agent at `place` among all that are added, of an event's word; silent ones have none.
 template <int kNumber = 0>
 KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t place, const AgentView& view,
                           uint64_t word) {
-  if constexpr (kNumber < kTraders) {
+  if constexpr (kNumber < kAddedClasses) {
     const int32_t agent = place - launch.agents[kNumber].first;
     if ((uint32_t)agent >= (uint32_t)launch.agents[kNumber].speaking)
       return decide<kNumber + 1>(launch, m, p, place, view, word);
@@ -32,20 +47,12 @@ KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p
   return no_order();
 }
 template <int kNumber = 0>
-KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view) {
-  if (Trader<kNumber>::kRemembers) open_agents<Trader<kNumber>>(view, agent_numbers(launch, m, kNumber));
-  if constexpr (kNumber + 1 < kTraders) open_memory<kNumber + 1>(launch, m, view);
+KS_RULE void open_memory(const Launch& launch, int64_t m, const AgentView& view, const Share& share) {
+  if constexpr (kNumber < kAddedClasses) {
+    if (Trader<kNumber>::kRemembers) open_agents<Trader<kNumber>>(view, agent_numbers(launch, m, kNumber), share);
+    open_memory<kNumber + 1>(launch, m, view, share);
+  }
 }
-
-#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
-
-constexpr bool kMayHaveAgents = false;
-KS_RULE constexpr bool some_see_book(const Launch&) { return false; }
-KS_RULE bool has_added_agents(const Launch&) { return false; }
-KS_RULE AgentOrder decide(const Launch&, int64_t, const MarketParams&, int32_t, const AgentView&, uint64_t) {
-  return no_order();
-}
-KS_RULE void open_memory(const Launch&, int64_t, const AgentView&) {}
 
 #else
 
@@ -59,9 +66,9 @@ inline bool some_see_book(const Launch& launch) {
   for (int32_t number = 0; number < launch.agent_classes; ++number) some |= functions_of(launch.agents[number]).sees_book != 0;
   return some;
 }
-inline void open_memory(const Launch& launch, int64_t m, const AgentView& view) {
+inline void open_memory(const Launch& launch, int64_t m, const AgentView& view, const Share& share) {
   for (int32_t number = 0; number < launch.agent_classes; ++number)
-    functions_of(launch.agents[number]).open(view, agent_numbers(launch, m, number));
+    functions_of(launch.agents[number]).open(view, agent_numbers(launch, m, number), share);
 }
 
 #endif
@@ -102,6 +109,10 @@ struct LiveAgents {
 
 // Episodes -------------------------------------------------------------------------------------------------------------
 
+// A row of words, as far as it is this thread's share.
+KS_RULE void copy_words(int32_t* to, int64_t to_row, const int32_t* from, int64_t from_row, int32_t words, const Share& share) {
+  for (int32_t i = share.first; i < words; i += share.stride) to[to_row * words + i] = from[from_row * words + i];
+}
 // What is seen of the opening book, as far as memory can begin with it.
 KS_RULE AgentView opening_view(const MarketParams& p, int32_t regime) {
   AgentView view = {};
@@ -115,22 +126,18 @@ KS_RULE AgentView opening_view(const MarketParams& p, int32_t regime) {
 
 // Of a market that begins an episode: from its warm start's row, or from the opening book.
 KS_RULE void begin_memory(const Launch& launch, const TaskParams& task, int64_t m, const MarketParams& p, int32_t regime,
-                          int64_t bank_row) {
+                          int64_t bank_row, const Share& share = {0, 1}) {
   if (!has_added_agents(launch) || launch.memory_words == 0) return;
   if (task.bank_size == 0) {
-    open_memory(launch, m, opening_view(p, regime));
+    open_memory(launch, m, opening_view(p, regime), share);
     return;
   }
-  int32_t* const to = launch.agent_memory + m * launch.memory_words;
-  const int32_t* const from = launch.bank_memory + bank_row * launch.memory_words;
-  for (int32_t i = 0; launch.bank_memory && i < launch.memory_words; ++i) to[i] = from[i];
+  if (launch.bank_memory) copy_words(launch.agent_memory, m, launch.bank_memory, bank_row, launch.memory_words, share);
 }
 // Take up a scenario's parameters of these agents.
-KS_RULE void enter_scenario(const Launch& launch, int64_t m, int32_t scenario) {
+KS_RULE void enter_scenario(const Launch& launch, int64_t m, int32_t scenario, const Share& share = {0, 1}) {
   if (!has_added_agents(launch) || !launch.scenario_agent_parameters) return;
-  const int32_t words = launch.parameter_words;
-  for (int32_t i = 0; i < words; ++i)
-    launch.agent_parameters[m * words + i] = launch.scenario_agent_parameters[(int64_t)scenario * words + i];
+  copy_words(launch.agent_parameters, m, launch.scenario_agent_parameters, scenario, launch.parameter_words, share);
 }
 
 }  // namespace ks

@@ -6,33 +6,10 @@
 // built-in agents are summed.
 #pragma once
 
-#include "model/agents.h"
+#include "model/play_agent.h"
 #include "warp/warp.cuh"
 
 namespace ks {
-
-template <int kNumber>
-struct Trader;
-#ifdef KS_AGENTS
-constexpr int kAddedClasses = kTraders;
-#else
-constexpr int kAddedClasses = 0;
-#endif
-
-// Templates of a class's number below go on with the next class; NVRTC takes no lambda whose argument is of any type.
-
-// Whether any class has memory, and whether any looks at best prices.
-template <int kNumber = 0>
-KS_RULE constexpr bool any_remembers() {
-  if constexpr (kNumber < kAddedClasses) return Trader<kNumber>::kRemembers || any_remembers<kNumber + 1>();
-  return false;
-}
-template <int kNumber = 0>
-KS_RULE constexpr bool any_sees_book() {
-  if constexpr (kNumber < kAddedClasses) return Trader<kNumber>::kSeesBook || any_sees_book<kNumber + 1>();
-  return false;
-}
-constexpr bool kAddedRemember = any_remembers(), kAddedSeeBook = any_sees_book();
 
 // The best prices that are seen, absolute, and what is there.
 struct SeenBook {
@@ -148,44 +125,6 @@ __device__ __forceinline__ int32_t take_added(const Market& market, const AgentV
     }
   }
   return outside;
-}
-
-// What agents remember as an episode begins: what their classes say of the market as it is,
-template <int kNumber = 0, typename Market>
-__device__ __forceinline__ void begin_added(const Market& market, const AgentView& view) {
-  if constexpr (kNumber < kAddedClasses) {
-    const AgentNumbers numbers = agent_numbers(market.launch, market.m, kNumber);
-#pragma unroll 1
-    for (int32_t agent = market.lane; agent < numbers.agents; agent += kWarpLanes)
-      Trader<kNumber>::begin(view, numbers, agent);
-    begin_added<kNumber + 1>(market, view);
-  }
-}
-// or a warm start's row of memory.
-template <typename Market>
-__device__ __forceinline__ void open_memory(const Market& market, int64_t bank_row) {
-  const Launch& launch = market.launch;
-  if (launch.task.bank_size > 0) {
-    const int32_t* const from = launch.bank_memory + bank_row * launch.memory_words;
-    int32_t* const to = launch.agent_memory + market.m * launch.memory_words;
-#pragma unroll 1
-    for (int32_t i = market.lane; launch.bank_memory && i < launch.memory_words; i += kWarpLanes) to[i] = from[i];
-    return;
-  }
-  const int32_t mid2 = mark_mid2(market.best_bid, market.best_ask, market.last_tick, 0);
-  SeenBook book = {-kNoPrice, kNoPrice, 0, 0};
-  if (market.best_bid >= 0) book.bid = market.best_bid + market.origin, book.bid_qty = market.buy[market.best_bid];
-  if (market.best_ask != kNoTick) book.ask = market.best_ask + market.origin, book.ask_qty = market.sell[market.best_ask];
-  begin_added(market, added_view(market, mid2, 0, 0, book));
-}
-
-// The parameters of a scenario's agents, where they are drawn.
-__device__ __forceinline__ void take_agent_parameters(const Launch& launch, int64_t m, int32_t scenario, int lane) {
-  if (!launch.scenario_agent_parameters) return;
-  const int64_t words = launch.parameter_words;
-#pragma unroll 1
-  for (int32_t i = lane; i < launch.parameter_words; i += kWarpLanes)
-    launch.agent_parameters[m * words + i] = launch.scenario_agent_parameters[scenario * words + i];
 }
 
 }  // namespace ks

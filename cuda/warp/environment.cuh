@@ -294,9 +294,11 @@ struct EnvironmentTile {
     static_cast<MarketNumbers&>(market) = opening_numbers(launch, task, market.p, opening, state.key, state.error);
     if (kWithLevers) market.regime = state.regime;
     if constexpr (kAddedClasses > 0) {
-      if (task.scenarios > 0) take_agent_parameters(launch, first + i, state.scenario, lane);
-      open_memory(market, state.bank_row);
+      const Share share = {lane, kWarpLanes};
+      if (task.scenarios > 0) enter_scenario(launch, first + i, state.scenario, share);
+      begin_memory(launch, task, first + i, market.p, market.regime, state.bank_row, share);
     }
+    __syncwarp();  // all lanes have read what lane 0 now stores
     store_in_tile(market, i);
     market.store_book();
     if (lane < 2 * kHistory + 3) state.mid_history[lane] = lane < kHistory + 2 ? market.mark() : 0;  // and volumes

@@ -123,7 +123,7 @@ def variance_ratio(span: Any = (2, 5, 10, 20, 50, 100, 200), price: str = "last"
     """Variance of returns over `span` intervals over that of `span` independent ones; 1 for a random walk.
 
     With T returns over one interval, of mean m: sum of (r_h(t) - h m)^2 / (h (T - h + 1) (1 - h / T)), over
-    sum of (r(t) - m)^2 / (T - 1). A. W. Lo and A. C. MacKinlay, Review of Financial Studies 1 (1988): 41-66, eq. 12 f.
+    sum of (r(t) - m)^2 / (T - 1). A. W. Lo and A. C. MacKinlay, Review of Financial Studies 1 (1988): 41-66.
     """
     labels, alone = check_labels("span", span, 1, MOST_SPAN)
     series = [change_of(price, value)[0] for value in (1, *labels)]
