@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+from pathlib import Path
 
 import pytest
 from thorough import slow
@@ -10,12 +11,18 @@ from thorough import slow
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.statistics.facts import FACTS
+from kineticsim_env.studies import clearing as clearing_study
+from kineticsim_env.studies import execution as execution_study
+from kineticsim_env.studies import policy_change as policy_study
 from kineticsim_env.studies import rewards as reward_study
 from kineticsim_env.studies import trading_preset as makers
 from scripts.pages import (
+    clearing,
     continuous_preset,
     default_market,
+    execution,
     mechanisms,
+    policy_change,
     price_impact,
     realistic,
     rewards,
@@ -25,6 +32,11 @@ from scripts.pages import (
     stylised_facts,
     trading_preset,
 )
+from scripts.pages.clearing_text import page as clearing_page
+from scripts.pages.execution_text import page as execution_page
+from scripts.pages.policy_change_text import page as policy_change_page
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 pytest.importorskip("matplotlib")
 
@@ -146,3 +158,56 @@ def test_rewards_learning(tmp_path, monkeypatch):
     assert all(len(row["runs"]) == 2 for row in record["rows"])
     section = rewards_text.learning(record)
     assert all(f"`{name}`" in section for name in rewards_learning.REWARDS)
+
+
+def written_again(module, folder, name):
+    """Run a command, and again from its figures; returns the page, which has to be the same."""
+    text = written(module.main, folder, name)
+    module.main(["--results", str(folder / f"{name}.json"), "--output", str(folder)])
+    assert (folder / f"{name}.md").read_text() == text
+    return " ".join(text.split())
+
+
+PAGES = {"clearing": clearing_page, "policy_change": policy_change_page, "execution": execution_page}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_that_of_its_figures(name):
+    assert (DOCS / f"{name}.md").read_text() == PAGES[name](json.loads((DOCS / f"{name}.json").read_text()))
+
+
+@slow
+def test_clearing(tmp_path, monkeypatch):
+    monkeypatch.setattr(clearing_study, "WARMUP", 4096)
+    monkeypatch.setattr(clearing_study, "EVENTS", 4096)
+    monkeypatch.setattr(clearing_study, "DISTANCES", (2, 8))
+    text = written_again(clearing, tmp_path, "clearing")
+    assert "| 4,096 |" in text and "Budish, Cramton and Shim (2015)" in text
+    found = json.loads((tmp_path / "clearing.json").read_text())
+    assert len(found["rows"]) == 2 * 3 * len(clearing_study.RULES)
+    errors = {row["interval"]: row["error"][0] for row in found["rows"] if row["reference"] == "mid"}
+    assert f"{errors[64]:.2f} ± " in text
+
+
+@slow
+def test_policy_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(policy_study, "WARMUP", 10)
+    text = written_again(policy_change, tmp_path, "policy_change")
+    assert all(f" {name} |" in text for name in list(policy_study.CHANGES)[1:])
+    path = json.loads((tmp_path / "policy_change.json").read_text())["found"]["call auctions"]["volume"]["path"]
+    before = policy_study.BEFORE // policy_change.BIN
+    assert all(mean == 0 for values in path.values() for mean, _, _ in values[:before])
+    assert any(mean != 0 for mean, _, _ in path["tick size of 4"][before:])
+
+
+@slow
+def test_execution(tmp_path, monkeypatch):
+    pytest.importorskip("cma")
+    monkeypatch.setattr(execution_study, "EVENTS", 960)
+    monkeypatch.setattr(execution, "GENERATIONS", 1)
+    small = functools.partial(execution.learning.learn, markets=4, population=4, progress=False)
+    monkeypatch.setattr(execution.learning, "learn", small)
+    text = written_again(execution, tmp_path, "execution")
+    assert all(f"### {rule[0].upper()}{rule[1:]}" in text for rule in execution_study.RULES)
+    assert text.count("| Almgren-Chriss 0.001 |") >= len(execution_study.RULES) + 3
+    assert "of 8 cases, as 95% intervals go" in text

@@ -57,6 +57,11 @@ def pm(value: Mean, digits: int = 0) -> str:
     return f"{value.mean:.{digits}f} ± {value.interval():.{digits}f}"
 
 
+def joined(parts: Sequence[str]) -> str:
+    """Return texts as a list in a sentence."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
 def between(value: Interval, digits: int = 0) -> str:
     """Return a value with both ends of its 95% interval."""
     return f"{value.value:,.{digits}f} ({value.low:,.{digits}f} to {value.high:,.{digits}f})"

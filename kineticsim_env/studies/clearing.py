@@ -1,0 +1,285 @@
+"""How often should a market clear? Continuous trading beside call auctions of 1 to 4,096 events, on the same clock.
+
+The question is that of Budish, Cramton and Shim (2015), "The high-frequency trading arms race: frequent batch auctions
+as a market design response", Quarterly Journal of Economics 130(4). All cases of a rule (what agents price around, how
+fast news comes, what the one slot does) are markets of one `Simulator`, with the same seeds in every case, so that any
+two cases and any two rules are compared seed by seed. `scripts/pages/clearing.py` writes docs/clearing.md with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.seeds import run_seed
+from kineticsim_env.simulator import Simulator
+
+CONTINUOUS = 0  # as an interval: no auction at all
+INTERVALS = (1, 4, 16, 64, 256, 1024, 4096)  # events
+RULES = (CONTINUOUS, *INTERVALS)
+BEAT = 16  # events
+LOOK = 4  # events between two looks at the price: under continuous trading and short intervals it moves within a beat
+OFTEN, SELDOM = 64, 4096  # events between two decisions of a slot; under no rule more often than it clears
+WARMUP, EVENTS = 4096, 16384  # events left out, and measured
+SEED = run_seed(19)
+REFERENCES = ("mid", "fundamental")  # what built-in agents price around
+NEWS: dict[str, dict[str, float]] = {  # per beat
+    "slow": {"walk_prob": 0.1, "jump_prob": 0.0},
+    "medium": {"walk_prob": 0.4, "jump_prob": 0.02},
+    "fast": {"walk_prob": 0.4, "jump_prob": 0.2},
+}
+STREAM: dict[str, Any] = {
+    "num_levels": 256,
+    "init_price": 128,
+    "num_agents": 20,
+    "noise": 0.6,
+    "momentum": 0.0,
+    "maker": 0.1,
+    "fundamental": 0.3,
+    "noise_spread": 14,
+    "maker_half_spread": 8,
+    "market_order_prob": 0.1,
+    "jump_size": 4,
+    "cancel_prob": 0.02,
+    "window": 16,
+    "tie": "mid",
+    "residue": "cancel",
+    "rounding": "coin",
+    "arrivals": "clock",
+    "beat": BEAT,
+}
+DEPTH_REACH = 4  # ticks from the best price within which depth is counted
+BLOCK = 64  # units, bought and sold in turn, within `SELDOM` events each
+BLOCK_REACH = 32  # ticks through the mid that a piece of it is priced
+DISTANCES = (1, 2, 4, 8, 16)  # ticks, tried by scripted makers and snipers
+QUANTITY = {OFTEN: 4, SELDOM: 16}  # units that they order on a side at most, by how often they decide
+
+
+ROLES = {
+    "idle": "no orders: the market as it is",
+    "block": "buys and sells a block in turn, a piece per decision, at any price within reach",
+    "maker": "quotes both sides, `distance` ticks from the mid; does not know the fundamental price",
+    "sniper": "knows it, and takes what rests at least `distance` ticks on its wrong side, and nothing else",
+}
+
+
+class Case(NamedTuple):
+    """What the slot of a market does."""
+
+    role: str  # of `ROLES`
+    every: int = OFTEN  # events between decisions
+    distance: int = 0  # ticks, of makers and snipers
+
+
+def cases() -> tuple[Case, ...]:
+    """Return all cases of a reference and a pace of news."""
+    makers = itertools.product(("maker", "sniper"), (OFTEN, SELDOM), DISTANCES)
+    return (Case("idle"), Case("block"), *(Case(*maker) for maker in makers))
+
+
+def rule_name(interval: int) -> str:
+    """Return a rule in words."""
+    return "continuous trading" if interval == CONTINUOUS else f"auctions of {interval:,}"
+
+
+def market(interval: int, markets: int) -> MarketConfig:
+    """Return the markets of a rule: reference, news, case and seed, the last the fastest."""
+    news = [np.repeat([level[name] for level in NEWS.values()], len(cases()) * markets) for name in _NEWS_FIELDS]
+    rule = {"mechanism": "continuous", "interval": LOOK} if interval == CONTINUOUS else {"interval": interval}
+    reference = np.repeat(REFERENCES, len(NEWS) * len(cases()) * markets)
+    levels = {name: np.tile(values, len(REFERENCES)) for name, values in zip(_NEWS_FIELDS, news, strict=True)}
+    return MarketConfig(**STREAM, **rule, reference=reference, **levels)
+
+
+class Played(NamedTuple):
+    """One rule, one value per market, float64; NaN where a market has none.
+
+    Prices are `[reference, news, seed]`, of the markets with an idle slot; the others `[reference, news, case, seed]`.
+    """
+
+    error: np.ndarray  # root mean square of the price that stands less the fundamental price, all events alike, ticks
+    fresh: np.ndarray  # the same at the moments of clearing
+    spread: np.ndarray  # ticks, of the resting book, at the same events under every rule up to `OFTEN`
+    depth: np.ndarray  # units within `DEPTH_REACH` ticks of both best prices, likewise
+    volume: np.ndarray  # units per 100 events
+    edge: np.ndarray  # of the slot: what its trades made against the fundamental price after them, per 1,000 events
+    units: np.ndarray  # that the slot traded, per 1,000 events
+    per_unit: np.ndarray  # edge per unit; a block's is against the mid of the market without it, so minus its cost
+
+
+def play(interval: int, markets: int, engine: str = "auto", fundamental: torch.Tensor | None = None) -> Played:
+    """Play a rule in all cases, `markets` seeds of each.
+
+    Args:
+        interval: Events, or `CONTINUOUS`.
+        markets: Seeds per case.
+        engine: As in `Simulator`.
+        fundamental: What `fundamental_path` returned for these markets; made here if None.
+    """
+    shape = (len(REFERENCES), len(NEWS), len(cases()), markets)
+    simulator = Simulator(market(interval, markets), int(np.prod(shape)), engine=engine, seed=_seeds(shape), slots=1)
+    length, device = int(simulator.config.interval or 0), simulator.device
+    path = fundamental_path(markets, engine) if fundamental is None else fundamental
+    idle = torch.arange(simulator.num_markets, device=device).view(shape)[:, :, 0].flatten()  # the first case
+    quotes, slots = _Slots(shape, device), torch.zeros(3, simulator.num_markets, dtype=torch.float64, device=device)
+    step, resolution = max(OFTEN, length), max(LOOK, length)
+    prices: list[torch.Tensor] = []
+    books = torch.zeros(4, simulator.num_markets, dtype=torch.float64, device=device)
+    for event in range(0, WARMUP + EVENTS, step):
+        cash = simulator.cash[:, 0].clone()
+        done = simulator.rollout(quotes(simulator, event, step)[None], step // length, _RECORD, reach=DEPTH_REACH)
+        series = {name: values[0] for name, values in done.series.items()}
+        prices.append(series["last_price"][idle, resolution // length - 1 :: resolution // length])
+        if event < WARMUP:
+            continue
+        books += _book(series)
+        fills = done.fills[0, :, 0].double()
+        made = (simulator.cash[:, 0] - cash).double() + (fills[:, 0] - fills[:, 1]) * _worth(simulator, shape, quotes)
+        slots += torch.stack([made, fills.sum(1), torch.ones_like(made)])
+    simulator.check_errors()
+    errors = _errors(torch.cat(prices, 1), path.to(device).repeat(len(REFERENCES), 1), resolution)
+    spread, two_sided, depth, volume = books
+    edge, units, steps = slots
+    found = (spread / two_sided, depth / steps, volume * (100 / EVENTS))
+    found += (edge * (1000 / EVENTS), units * (1000 / EVENTS), edge / units)
+    of_prices = [values.cpu().numpy().reshape(*shape[:2], markets) for values in errors]
+    return Played(*of_prices, *(values.cpu().numpy().reshape(shape) for values in found))
+
+
+def fundamental_path(markets: int, engine: str = "auto") -> torch.Tensor:
+    """Return the fundamental price in each beat, int32 `[news * seed, beats]`; the same under every rule."""
+    levels = {name: np.repeat([level[name] for level in NEWS.values()], markets) for name in _NEWS_FIELDS}
+    config = MarketConfig(**STREAM, interval=BEAT, **levels)
+    simulator = Simulator(config, len(NEWS) * markets, engine=engine, seed=_seeds((len(NEWS), markets)))
+    beats = (WARMUP + EVENTS) // BEAT
+    return simulator.run(beats, ("fundamental",), progress=False)["fundamental"]
+
+
+def best_distance(found: Played, role: str, every: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a maker's or a sniper's best distance, int64 `[reference, news]`, and its edge, float64 `[..., seed]`.
+
+    The distance that earns most in the markets of odd numbers is chosen; what it earns is that of the others.
+    """
+    at = [place for place, case in enumerate(cases()) if (case.role, case.every) == (role, every)]
+    edge = found.edge[:, :, at]
+    best = edge[..., 1::2].mean(-1).argmax(-1)
+    return np.take(DISTANCES, best), np.take_along_axis(edge[..., ::2], best[..., None, None], 2)[:, :, 0]
+
+
+def measures(found: Played) -> dict[str, np.ndarray]:
+    """Return what the page reports of a rule, float64 `[reference, news, seed]` each; NaN where it has no value.
+
+    A maker's and a sniper's edge has half of the seeds, see `best_distance`; slots that decide every `OFTEN` events are
+    there under every rule, but under auctions of more they decide once per auction.
+    """
+    idle, block = (next(n for n, case in enumerate(cases()) if case.role == role) for role in ("idle", "block"))
+    values = {"error": found.error, "fresh": found.fresh}
+    values |= {name: getattr(found, name)[:, :, idle] for name in ("spread", "depth", "volume")}
+    values["cost"] = -found.per_unit[:, :, block]
+    values["filled"] = found.units[:, :, block] * (SELDOM / 1000 / BLOCK)
+    for role, every in itertools.product(("maker", "sniper"), (OFTEN, SELDOM)):
+        values[f"{role}_{every}"] = best_distance(found, role, every)[1]
+    return values
+
+
+def distances(found: Played) -> dict[str, np.ndarray]:
+    """Return the distances that `measures` takes for its slots, int64 `[reference, news]` each."""
+    slots = itertools.product(("maker", "sniper"), (OFTEN, SELDOM))
+    return {f"{role}_{every}": best_distance(found, role, every)[0] for role, every in slots}
+
+
+# Helpers --------------------------------------------------------------------------------------------------------------
+
+_NEWS_FIELDS = ("walk_prob", "jump_prob")
+_RECORD = ("last_price", "volume", "best_bid", "best_ask", "bid_depth", "ask_depth")
+
+
+def _seeds(shape: tuple[int, ...]) -> torch.Tensor:
+    """Return the seeds int64 `[M]`: the last axis counts, and every case has the same."""
+    return (SEED + torch.arange(shape[-1], dtype=torch.int64)).repeat(int(np.prod(shape[:-1])))
+
+
+class _Slots:
+    """The scripted slots of all cases: a function of the market that returns quotes int32 `[M, 1, 4]`."""
+
+    def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
+        def spread_out(values: Any) -> torch.Tensor:
+            column = torch.tensor(list(values), device=device)[None, None, :, None]
+            return column.expand(shape).reshape(-1)
+
+        every = cases()
+        self.maker = spread_out(case.role == "maker" for case in every)
+        self.block = spread_out(case.role == "block" for case in every)
+        self.every = spread_out(case.every for case in every)
+        self.distance = spread_out(case.distance for case in every)
+        self.quantity = spread_out(QUANTITY[case.every] * (case.role in ("maker", "sniper")) for case in every)
+        self.begun = torch.zeros_like(self.every)  # inventory when the present block began
+
+    def __call__(self, simulator: Simulator, event: int, step: int) -> torch.Tensor:
+        """Return the quotes; a slot that does not decide now keeps what stands, and its place in the queue."""
+        mid2, fundamental = simulator.mid2.long(), simulator.fundamental_price.long()
+        around = [(mid2 >> 1) - self.distance, ((mid2 + 1) >> 1) + self.distance]
+        makes = torch.stack([around[0], self.quantity, around[1], self.quantity], 1)
+        quotes = torch.where(self.maker[:, None], makes, self._snipe(simulator, fundamental))
+        quotes = torch.where((event % self.every == 0)[:, None], quotes, simulator.tensors["quotes"][:, 0].long())
+        quotes = torch.where(self.block[:, None], self._piece(simulator, event, step, mid2), quotes)
+        return quotes.to(torch.int32)[:, None]
+
+    def _snipe(self, simulator: Simulator, fundamental: torch.Tensor) -> torch.Tensor:
+        """Return orders, `[M, 4]`, for as many units as rest on the wrong side of the fundamental price."""
+        tick = torch.arange(simulator.config.num_levels, device=fundamental.device)
+        low, high = fundamental - self.distance, fundamental + self.distance
+        origin = simulator.price_origin.long()
+        cheap = torch.where(tick <= (low - origin)[:, None], simulator.ask, 0).sum(1)
+        dear = torch.where(tick >= (high - origin)[:, None], simulator.bid, 0).sum(1)
+        bought, sold = (torch.minimum(units, self.quantity) for units in (cheap, dear))
+        return torch.stack([low, bought, high, sold], 1)
+
+    def _piece(self, simulator: Simulator, event: int, step: int, mid2: torch.Tensor) -> torch.Tensor:
+        """Return the quotes of a block, `[M, 4]`: an even share, and what the pieces before did not fill."""
+        inventory = simulator.inventory[:, 0]
+        if event % SELDOM == 0:
+            self.begun = inventory.clone()
+        sign = 1 if event // SELDOM % 2 == 0 else -1
+        due = BLOCK * (event % SELDOM + step) // SELDOM - sign * (inventory - self.begun)
+        nothing = torch.zeros_like(mid2)
+        order = [(mid2 >> 1) + sign * BLOCK_REACH, due.clamp(min=0)]
+        return torch.stack([*order, nothing, nothing] if sign > 0 else [nothing, nothing, *order], 1)
+
+
+def _worth(simulator: Simulator, shape: tuple[int, ...], slots: _Slots) -> torch.Tensor:
+    """Return what a unit counts for, float64 `[M]`: the fundamental price; for a block the mid where none is traded."""
+    alone = (simulator.mid2.double() / 2).view(shape)[:, :, :1].expand(shape).reshape(-1)  # the first case is idle
+    return torch.where(slots.block, alone, simulator.fundamental_price.double())
+
+
+def _book(series: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Return sums of what the book is after a decision and of volume, float64 `[4, M]`."""
+    bid, ask = (series[name][:, -1].double() for name in ("best_bid", "best_ask"))
+    two_sided = (bid > -_NO_PRICE) & (ask < _NO_PRICE)
+    spread = torch.where(two_sided, ask - bid, 0.0)
+    depth = (series["bid_depth"] + series["ask_depth"])[:, -1].double()
+    return torch.stack([spread, two_sided.double(), depth, series["volume"].sum(1).double()])
+
+
+_NO_PRICE = 2**31 - 1
+
+
+def _errors(prices: torch.Tensor, fundamental: torch.Tensor, resolution: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the pricing error at all events alike, and at the moments of clearing, float64 `[M]` each.
+
+    Args:
+        prices: int32 `[M, S]`, after every `resolution` events from the first.
+        fundamental: int32 `[M, beats]`, in each beat. A moment after an event is one after a beat that follows it.
+        resolution: Events.
+    """
+    times = torch.arange(WARMUP, WARMUP + EVENTS, LOOK, device=prices.device)
+    standing = prices[:, times // resolution - 1] - fundamental[:, times // BEAT]
+    ends = torch.arange(WARMUP + resolution, WARMUP + EVENTS + 1, resolution, device=prices.device)
+    cleared = prices[:, ends // resolution - 1] - fundamental[:, (ends - 1) // BEAT]
+    error, fresh = (gap.double().square().mean(1).sqrt() for gap in (standing, cleared))
+    return error, fresh

@@ -1,0 +1,114 @@
+"""A policy change in mid-flight: the same markets with a change of rules and without it, from one moment on.
+
+Every change has markets of its own with the same seeds, side by side in one `Simulator`. Until the change they are
+equal bit for bit; `Simulator.set_parameters` then changes the rules of some. They go on with the same random words, so
+what differs from the markets without a change is what the change did. `scripts/pages/policy_change.py` writes
+docs/policy_change.md with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.seeds import run_seed
+from kineticsim_env.simulator import Simulator
+
+WARMUP, BEFORE, AFTER = 100, 40, 160  # intervals: left out, before the change, after it
+SEED = run_seed(23)
+NONE = "no change"
+CHANGES: dict[str, dict[str, int]] = {  # parameters from the moment of the change on
+    NONE: {},
+    "tax of 1 tick": {"tax": 1},
+    "tick size of 4": {"tick_size": 4},
+    "collar of 4 ticks": {"collar": 4},
+    "fee of 1 tick": {"fee": 1000},
+    "rebate of 1 tick": {"fee": -1000},
+}
+MARKETS = {  # what is held to the changes
+    "continuous trading": MarketConfig.preset("news"),
+    "call auctions": MarketConfig.preset("trading"),
+}
+HALF_SPREAD, QUANTITY = 2, 8  # of the one maker with an account: ticks from the mid without fees, units on each side
+MEASURES = ("spread", "volume", "volatility", "error", "earned")
+
+
+def play(config: MarketConfig, markets: int, engine: str = "auto") -> dict[str, np.ndarray]:
+    """Play all changes in the same markets.
+
+    One maker has an account, and so pays tax and fees: it quotes around the mid in every interval, and passes on what a
+    unit costs it in whole ticks. Built-in agents allow for the tax, and know no fees.
+
+    Args:
+        config: The market before the change, without levers per market.
+        markets: Seeds of each change.
+        engine: As in `Simulator`.
+
+    Returns:
+        float64 `[change, seed, interval]` each, `BEFORE + AFTER` intervals:
+        `spread`, ticks between the best prices when the interval has ended, the maker's quotes among them, NaN with a
+        side empty; `volume`, units; `volatility`, the size of the last price's change, ticks; `error`, the size of last
+        price less fundamental price, ticks; `earned`, what the maker's trades made against the fundamental price after
+        them, less fees and tax, ticks x units.
+    """
+    shape = (len(CHANGES), markets)
+    seeds = (SEED + torch.arange(markets, dtype=torch.int64)).repeat(len(CHANGES))
+    simulator = Simulator(config, len(seeds), engine=engine, seed=seeds, slots=1)
+    device, columns = simulator.device, []
+    cost = torch.zeros(simulator.num_markets, dtype=torch.int64, device=device)  # whole ticks per unit
+    for interval in range(WARMUP + BEFORE + AFTER):
+        if interval == WARMUP + BEFORE:
+            cost = _change(simulator, markets)
+        before, money = simulator.last_price.long(), simulator.money[:, 0]
+        done = simulator.rollout(_quotes(simulator, cost)[None], 1, ("volume", "best_bid", "best_ask"))
+        if interval < WARMUP:
+            continue
+        series = {name: values[0, :, 0] for name, values in done.series.items()}
+        price, fundamental = simulator.last_price.long(), simulator.fundamental_price
+        bought, sold = done.fills[0, :, 0].double().unbind(1)
+        made = simulator.money[:, 0] - money + (bought - sold) * fundamental
+        found = (
+            _spread(simulator, series),
+            series["volume"],
+            (price - before).abs(),
+            (price - fundamental).abs(),
+            made,
+        )
+        columns.append(torch.stack([values.double() for values in found]))
+    simulator.check_errors()
+    stacked = torch.stack(columns, 2).cpu().numpy()
+    return {name: values.reshape(*shape, -1) for name, values in zip(MEASURES, stacked, strict=True)}
+
+
+def _change(simulator: Simulator, markets: int) -> torch.Tensor:
+    """Change the rules of each change's markets; returns what a unit costs a slot from now on, whole ticks `[M]`."""
+    cost = []
+    for place, change in enumerate(CHANGES.values()):
+        mask = torch.zeros(simulator.num_markets, dtype=torch.bool, device=simulator.device)
+        mask[place * markets : (place + 1) * markets] = True
+        if change:
+            simulator.set_parameters(mask, **change)
+        cost += [change.get("tax", 0) + change.get("fee", 0) // 1000] * markets
+    return torch.tensor(cost, device=simulator.device)
+
+
+def _quotes(simulator: Simulator, cost: torch.Tensor) -> torch.Tensor:
+    """Return the maker's quotes, int32 `[M, 1, 4]`."""
+    mid2, quantity = simulator.mid2.long(), torch.full_like(cost, QUANTITY)
+    bid, ask = (mid2 >> 1) - HALF_SPREAD - cost, ((mid2 + 1) >> 1) + HALF_SPREAD + cost
+    return torch.stack([bid, quantity, ask, quantity], 1).to(torch.int32)[:, None]
+
+
+def _spread(simulator: Simulator, series: dict[str, Any]) -> torch.Tensor:
+    """Return the best ask less the best bid, built-in agents' and the maker's, float64 `[M]`."""
+    quotes = simulator.tensors["quotes"][:, 0].double()
+    bid, ask = series["best_bid"].double(), series["best_ask"].double()
+    bid = torch.where(quotes[:, 1] > 0, torch.maximum(bid, quotes[:, 0]), bid)
+    ask = torch.where(quotes[:, 3] > 0, torch.minimum(ask, quotes[:, 2]), ask)
+    return torch.where((bid > -_NO_PRICE) & (ask < _NO_PRICE), ask - bid, torch.nan)
+
+
+_NO_PRICE = 2**31 - 1

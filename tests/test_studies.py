@@ -1,0 +1,235 @@
+"""The paper's use cases as studies: what has to hold whatever the figures are."""
+
+import numpy as np
+import pytest
+import torch
+from thorough import slow
+
+import kineticsim_env as ks
+from kineticsim_env.policies import AlmgrenChriss, TimeWeighted
+from kineticsim_env.studies import clearing, execution, execution_learning, policy_change
+from kineticsim_env.studies.clearing import CONTINUOUS, OFTEN, SELDOM, Case
+
+FEW = (Case("idle"), Case("block"), Case("maker", OFTEN, 2), Case("maker", SELDOM, 2), Case("sniper", OFTEN, 1))
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Few events and cases, and distances that only these have."""
+    monkeypatch.setattr(clearing, "WARMUP", 256)
+    monkeypatch.setattr(clearing, "EVENTS", 1024)
+    monkeypatch.setattr(clearing, "SELDOM", 1024)
+    cases = tuple(case._replace(every=min(case.every, 1024)) for case in FEW)
+    monkeypatch.setattr(clearing, "QUANTITY", {64: 4, 1024: 16})
+    monkeypatch.setattr(clearing, "cases", lambda: cases)
+
+
+def test_every_case_has_the_same_markets_and_every_rule_the_same_news(short):
+    """Where slots have no part, cases are one market: an idle slot's book is no other's; the news is the rule's own."""
+    path = clearing.fundamental_path(3, "cpu").view(len(clearing.NEWS), 3, -1)
+    for interval in (CONTINUOUS, 4, 64, 256):
+        config = clearing.market(interval, 3)
+        shape = (2, len(clearing.NEWS), len(clearing.cases()), 3)
+        sim = ks.Simulator(config, int(np.prod(shape)), engine="cpu", seed=clearing._seeds(shape))
+        beats = 512 // clearing.BEAT
+        sim.run(512 // config.interval)
+        fundamental = sim.fundamental_price.view(shape)
+        assert (fundamental == path[None, :, None, :, beats - 1]).all()
+        bids = sim.bid.view(*shape, -1)
+        assert (bids == bids[:, :, :1]).all()
+        assert not bids[0].equal(bids[1])  # what agents price around matters
+
+
+def test_errors_by_hand(monkeypatch):
+    """An auction of 32 events: its price stands for two beats, in which the fundamental price moves on."""
+    monkeypatch.setattr(clearing, "WARMUP", 32)
+    monkeypatch.setattr(clearing, "EVENTS", 64)
+    prices = torch.tensor([[10, 14, 9]])  # after 32, 64 and 96 events
+    fundamental = torch.tensor([[0, 0, 11, 13, 14, 12]])  # in beats of 16 events
+    error, fresh = clearing._errors(prices, fundamental, 32)
+    assert error.item() == pytest.approx(np.sqrt((1 + 9 + 0 + 4) / 4))  # 10 in beats 2, 3; 14 in beats 4, 5
+    assert fresh.item() == pytest.approx(np.sqrt((1 + 9) / 2))  # 14 where beat 3 ends, 9 where beat 5 does
+
+
+def test_continuous_trading_and_slots_do_what_they_say(short):
+    found = clearing.play(CONTINUOUS, 3, "cpu")
+    idle, block, maker, seldom, sniper = range(5)
+    assert (found.units[:, :, idle] == 0).all() and (found.edge[:, :, idle] == 0).all()
+    np.testing.assert_allclose(found.units[:, :, block] * 1.024, clearing.BLOCK)  # all of it, in 1,024 events
+    assert found.per_unit[:, :, block].mean() < 0  # a block costs
+    assert found.units[:, :, maker].mean() > found.units[:, :, seldom].mean() > 0
+    assert (
+        found.units[:, :, sniper].mean() > 0 and found.per_unit[:, :, sniper][:, 0].mean() > 0
+    )  # slow news: nearly sure
+
+
+def test_a_sniper_orders_what_rests_on_the_wrong_side_and_no_more(short):
+    shape = (2, len(clearing.NEWS), len(clearing.cases()), 2)
+    sim = ks.Simulator(clearing.market(64, 2), int(np.prod(shape)), engine="cpu", seed=5, slots=1)
+    sim.run(20)
+    slots = clearing._Slots(shape, sim.device)
+    orders = slots._snipe(sim, sim.fundamental_price.long())
+    for market in range(sim.num_markets):
+        value, distance = sim.fundamental_price[market].item(), slots.distance[market].item()
+        ticks = range(sim.config.num_levels)
+        origin, most = sim.price_origin[market].item(), slots.quantity[market].item()
+        cheap = sum(sim.ask[market, tick].item() for tick in ticks if tick + origin <= value - distance)
+        dear = sum(sim.bid[market, tick].item() for tick in ticks if tick + origin >= value + distance)
+        assert orders[market].tolist() == [value - distance, min(cheap, most), value + distance, min(dear, most)]
+    assert (orders[:, 1] > 0).any() or (orders[:, 3] > 0).any()
+
+
+def test_the_best_distance_is_chosen_and_paid_in_different_markets(monkeypatch):
+    monkeypatch.setattr(clearing, "DISTANCES", (1, 2))
+    monkeypatch.setattr(clearing, "cases", lambda: (Case("maker", 64, 1), Case("maker", 64, 2)))
+    edge = np.array([[[[9.0, 1.0, 9.0, 1.0], [3.0, 2.0, 5.0, 2.0]]]])  # [reference, news, case, seed]
+    found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=np.zeros(1), per_unit=np.zeros(1))
+    best, paid = clearing.best_distance(found, "maker", 64)
+    assert best.tolist() == [[2]] and paid.tolist() == [[[3.0, 5.0]]]
+
+
+@pytest.mark.parametrize("name", policy_change.MARKETS)
+def test_markets_are_equal_until_the_change_and_as_branches_after(name, monkeypatch):
+    """Side by side with per-market parameters is bit for bit what one branch with one parameter is."""
+    for field, value in {"WARMUP": 6, "BEFORE": 4, "AFTER": 8}.items():
+        monkeypatch.setattr(policy_change, field, value)
+    config = policy_change.MARKETS[name]
+    found = policy_change.play(config, 4, "cpu")
+    for values in found.values():
+        assert values.shape == (len(policy_change.CHANGES), 4, 12)
+        np.testing.assert_array_equal(values[:, :, :4], np.broadcast_to(values[:1, :, :4], values[:, :, :4].shape))
+        assert all((values[place, :, 4:] != values[0, :, 4:]).any() for place in (2, 4))  # a tick size, a fee
+    sim = ks.Simulator(config, 4, engine="cpu", seed=policy_change.SEED, slots=1)
+    free = torch.zeros(4, dtype=torch.int64)
+    for _ in range(10):
+        sim.rollout(policy_change._quotes(sim, free)[None], 1)
+    branch = sim.branch()
+    branch.set_parameters(tick_size=4)
+    place = list(policy_change.CHANGES).index("tick size of 4")
+    for interval in range(8):
+        before = branch.last_price.long()
+        series = branch.rollout(policy_change._quotes(branch, free)[None], 1, ("volume",)).series
+        assert series["volume"][0, :, 0].tolist() == found["volume"][place, :, 4 + interval].tolist()
+        assert (branch.last_price - before).abs().tolist() == found["volatility"][place, :, 4 + interval].tolist()
+
+
+def test_a_change_reaches_its_own_markets_and_the_maker_passes_it_on():
+    sim = ks.Simulator(
+        policy_change.MARKETS["continuous trading"], 2 * len(policy_change.CHANGES), engine="cpu", slots=1
+    )
+    cost = policy_change._change(sim, 2).tolist()
+    expected = {"tax of 1 tick": 1, "fee of 1 tick": 1, "rebate of 1 tick": -1}
+    for place, (name, fields) in enumerate(policy_change.CHANGES.items()):
+        rows = slice(2 * place, 2 * place + 2)
+        assert cost[rows] == [expected.get(name, 0)] * 2
+        for field in ("tax", "tick_size", "collar", "fee"):
+            assert sim.parameter(field)[rows].tolist() == [fields.get(field, 1 if field == "tick_size" else 0)] * 2
+    still, passed = policy_change._quotes(sim, torch.zeros(12).long()), policy_change._quotes(sim, torch.tensor(cost))
+    assert (passed - still)[:, 0].tolist() == [[-each, 0, each, 0] for each in cost]
+
+
+def test_a_fee_costs_the_maker_what_it_says(monkeypatch):
+    """Where the maker does not answer, a fee of 1 tick is 1 tick per unit and nothing else."""
+    for field, value in {"WARMUP": 6, "BEFORE": 4, "AFTER": 20}.items():
+        monkeypatch.setattr(policy_change, field, value)
+    monkeypatch.setattr(policy_change, "CHANGES", {"no change": {}, "fee": {"fee": 1000}})
+    answer = policy_change._change
+    monkeypatch.setattr(policy_change, "_change", lambda *words: answer(*words) * 0)
+    found = policy_change.play(policy_change.MARKETS["call auctions"], 8, "cpu")
+    for name in ("spread", "volume", "volatility", "error"):
+        np.testing.assert_array_equal(found[name][0], found[name][1])
+    paid = (found["earned"][0] - found["earned"][1])[:, 4:]
+    assert (paid >= 0).all() and (paid == np.round(paid)).all() and paid.sum() > 0
+    assert paid.max() <= 2 * policy_change.QUANTITY
+
+
+def test_outcomes_of_a_purchase_and_a_sale():
+    """What the price does anyway leaves the mean cost, and not the risk."""
+    drift = np.random.default_rng(0).normal(0, 10, 500)
+    found = execution.outcome(2 + drift, 2 - drift)
+    assert found.cost.mean == pytest.approx(2) and found.cost.error == pytest.approx(0, abs=1e-12)
+    assert found.risk.mean == pytest.approx(np.sqrt((drift**2).mean()))
+    same = execution.outcome(drift, drift)
+    assert same.risk.mean == pytest.approx(drift.std())
+    expected = ks.statistics.deviation_and_error(drift).error
+    assert same.risk.error == pytest.approx(expected, rel=1e-2)
+
+
+def test_schedules_of_execution_run_from_twap_to_at_once():
+    """A risk of 0 is TWAP, and the more risk weighs the sooner the block is done."""
+    task = execution.environment("continuous trading", "buy", 1, "cpu").core.task
+    setting = execution.Setting(sigma=2.0, eta=0.2)
+    left = torch.arange(80.0, -1, -1)
+    makers = execution.executors(setting)
+    shares = [TimeWeighted(task).share_left(left)]
+    shares += [makers[f"Almgren-Chriss {risk:g}"](task).share_left(left) for risk in execution.RISKS]
+    assert isinstance(makers["Almgren-Chriss 0.01"](task), AlmgrenChriss)
+    assert all((later <= sooner + 1e-6).all() for sooner, later in zip(shares, shares[1:], strict=False))
+    assert (shares[-1][1] < 0.8).all()
+
+
+@pytest.mark.parametrize("rule", execution.RULES)
+def test_every_rule_gives_a_block_the_same_events(rule):
+    envs = execution.environment(rule, "sell", 1, "cpu")
+    task, config = envs.core.task, execution.market(rule)
+    events = task.horizon * execution.decision(rule)
+    assert events == execution.EVENTS
+    assert execution.decision(rule) % config.interval == 0
+    assert execution.LARGEST * task.horizon >= max(execution.SIZES)
+
+
+def test_an_adaptive_executor_of_the_first_numbers_is_a_schedule():
+    """It sees nothing then: its orders are those of Almgren and Chriss with its urgency, 10 ticks through the mid."""
+    envs = execution.environment("continuous trading", "buy", 6, "cpu", sizes=(160,))
+    risk = 2 * 0.2 * (np.cosh(0.15) - 1) / 4.0  # that with this sigma and eta has an urgency of 0.15
+    schedule = AlmgrenChriss(envs.core.task, risk=risk, sigma=2.0, eta=0.2)
+    adaptive = execution_learning.Adaptive(envs.core.task, np.array(execution_learning.START))
+    observation, _ = envs.reset(seed=3)
+    unit = 2.0 / execution.LARGEST  # by which rounding may set them apart
+    for _ in range(20):  # the block is not done then
+        action = schedule(observation)
+        torch.testing.assert_close(adaptive(observation), action, rtol=0, atol=1.01 * unit)
+        observation = envs.step(action)[0]
+
+
+def test_candidates_of_one_call_do_not_see_each_other():
+    envs = execution.environment("auctions of 48", "sell", 8, "cpu", sizes=(160,))
+    observation, _ = envs.reset(seed=3)
+    numbers = np.array(execution_learning.START) + np.random.default_rng(0).normal(0, 0.5, (2, 9))
+    both = execution_learning.Adaptive(envs.core.task, numbers)(observation)
+    for place, rows in enumerate((slice(0, 4), slice(4, 8))):
+        alone = execution_learning.Adaptive(envs.core.task, numbers[place])(observation[rows])
+        assert alone.equal(both[rows])
+    assert (both.abs() <= 1).all()
+
+
+def test_a_goal_compares_cost_and_risk_in_the_same_markets():
+    generator = np.random.default_rng(1)
+    bought, sold = generator.normal(0, 3, (2, 400))
+    one, dearer = execution.outcome(bought, sold), execution.outcome(bought + 0.5, sold + 0.5)
+    less = execution.goal_less(one, dearer, 2.0)
+    assert less.mean == pytest.approx(-0.5) and less.error == pytest.approx(0, abs=1e-12)
+    riskier = execution.outcome(2 * bought, 2 * sold)
+    less = execution.goal_less(one, riskier, 2.0)
+    assert less.mean == pytest.approx(one.cost.mean - riskier.cost.mean - 2 * one.risk.mean)
+    assert 0 < less.error < one.risk.mean
+
+
+@slow
+def test_learning_finds_a_better_executor():
+    """Few generations already do better than where the search begins, on seeds that it has not seen."""
+    pytest.importorskip("cma")
+    numbers = execution_learning.learn(
+        "continuous trading", 160, 0.5, markets=32, generations=8, population=12, engine="cpu", progress=False
+    )
+    found = execution_learning.play("continuous trading", 160, numbers, 128, "cpu")
+    first = execution_learning.play("continuous trading", 160, np.array(execution_learning.START), 128, "cpu")
+    assert execution.goal_less(found, first, 0.5).mean < 0
+
+
+@slow
+def test_more_haste_costs_more():
+    found = execution.play("continuous trading", 64, "cpu")
+    for size in range(len(execution.SIZES)):
+        slow, fast = found["TWAP"][size], found["at once"][size]
+        assert (slow.each - fast.each).mean() < 0 and slow.risk.mean > fast.risk.mean
