@@ -6,24 +6,21 @@ which `--results` writes the page again without measuring.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
 from kineticsim_env.studies import execution as study
 from kineticsim_env.studies import execution_learning as learning
-from kineticsim_env.studies import plots
+from scripts.pages.command import make_page, page_parser
 from scripts.pages.execution_text import MIDDLE, REFERENCE, draw, page
-from scripts.pages.markdown import measured_on, write_figures, write_page
+from scripts.pages.markdown import measured_on
 
 NAME = "execution"
 WEIGHTS = (0.1, 0.5)  # ticks of cost that a tick of deviation is worth
@@ -83,25 +80,19 @@ def _learn(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, or read what was measured; draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
-    parser.add_argument("--markets", type=whole(4, 1 << 20), default=1024, help="episodes of each size and policy")
+    """Make the page."""
+    parser = page_parser(__doc__, 1024, "episodes of each size and policy", 4)
     parser.add_argument(
         "--generations", type=whole(0), default=GENERATIONS, help="of the search for learned executors; 0 learns none"
     )
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
     options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    check_folder("--output", options.output / "images")
-    if options.results:
-        found = json.loads(options.results.read_text())
-    else:
-        found = json.loads(json.dumps(measure(options.markets, options.generations, options.engine)))
-    write_figures(options.output, NAME, found)
-    draw(options.output / "images" / f"{NAME}.png", found)
-    write_page(options.output, NAME, page(found))
+    make_page(
+        options,
+        NAME,
+        lambda: measure(options.markets, options.generations, options.engine),
+        lambda folder, found: draw(folder / f"{NAME}.png", found),
+        page,
+    )
 
 
 if __name__ == "__main__":

@@ -6,24 +6,21 @@ the page again without measuring.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
-from kineticsim_env.studies import plots
 from kineticsim_env.studies import policy_change as study
-from scripts.pages.markdown import measured_on, write_figures, write_page
+from scripts.pages.command import make_page, page_parser
+from scripts.pages.markdown import measured_on
 from scripts.pages.policy_change_text import WINDOWS, draw, page
 
 NAME = "policy_change"
@@ -81,22 +78,9 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, or read what was measured; draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=512, help="seeds of each change")
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
-    options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    check_folder("--output", options.output / "images")
-    if options.results:
-        found = json.loads(options.results.read_text())
-    else:
-        found = json.loads(json.dumps(measure(options.markets, options.engine)))
-    write_figures(options.output, NAME, found)
-    draw(options.output / "images", found)
-    write_page(options.output, NAME, page(found))
+    """Make the page."""
+    options = page_parser(__doc__, 512, "seeds of each change", 2).parse_args(arguments)
+    make_page(options, NAME, lambda: measure(options.markets, options.engine), draw, page)
 
 
 if __name__ == "__main__":

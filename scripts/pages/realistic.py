@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import realistic as study
-from scripts.pages.markdown import machine, write_figures, write_page
+from scripts.pages.command import make_page, page_parser
+from scripts.pages.markdown import machine
 from scripts.pages.realistic_text import draw, page
 
 NAME, BESIDE = "realistic", "news"
@@ -77,21 +75,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure or read what was measured, draw, and write the page."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=1000, help="markets of each preset")
+    """Make the page."""
+    parser = page_parser(__doc__, 1000, "markets of each preset")
     parser.add_argument("--intervals", type=whole(400, 1 << 20), default=study.INTERVALS, help="of each market")
     parser.add_argument("--points", type=whole(1, 1 << 16), default=64, help="points of each stage of the search")
     parser.add_argument("--points-markets", type=whole(2, 1 << 20), default=128, help="markets of each point")
-    parser.add_argument("--engine", default="auto", help="as in Simulator")
-    parser.add_argument("--results", type=Path, help="write the page from these figures, without measuring")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page")
     options = parser.parse_args(arguments)
-    check_folder("--output", options.output)
-    found = json.loads(options.results.read_text()) if options.results else measure(options)
-    write_figures(options.output, NAME, found, indent=None)
-    draw(options.output / "images" / f"{NAME}.png", found)
-    write_page(options.output, NAME, page(json.loads(json.dumps(found))))
+    make_page(
+        options,
+        NAME,
+        lambda: measure(options),
+        lambda folder, found: draw(folder / f"{NAME}.png", found),
+        page,
+        indent=None,
+    )
 
 
 if __name__ == "__main__":

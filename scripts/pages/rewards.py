@@ -19,11 +19,11 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies.rewards import GRIDS, Played, Verdict, judge, play, policies_of
-from scripts.pages.markdown import machine, write_figures, write_page
+from scripts.pages.command import make_page, page_parser
+from scripts.pages.markdown import machine
 from scripts.pages.rewards_text import draw, page
 
 NAME, PRESETS = "rewards", ("news", "continuous", "trading")
@@ -81,19 +81,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure or read what was measured, draw, and write the page."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=1024, help="markets of each policy")
-    parser.add_argument("--engine", default="auto", help="as in Simulator")
-    parser.add_argument("--results", type=Path, help="write the page from these figures, without measuring")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page")
-    options = parser.parse_args(arguments)
-    check_folder("--output", options.output)
-    found = json.loads(options.results.read_text()) if options.results else measure(options)
-    write_figures(options.output, NAME, found, indent=None)
-    draw(options.output / "images" / f"{NAME}.png", found)
+    """Make the page."""
+    options = page_parser(__doc__, 1024, "markets of each policy").parse_args(arguments)
     learned = json.loads(LEARNING.read_text()) if LEARNING.exists() else None
-    write_page(options.output, NAME, page(json.loads(json.dumps(found)), learned))
+    make_page(
+        options,
+        NAME,
+        lambda: measure(options),
+        lambda folder, found: draw(folder / f"{NAME}.png", found),
+        lambda found: page(found, learned),
+        indent=None,
+    )
 
 
 if __name__ == "__main__":
