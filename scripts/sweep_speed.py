@@ -4,6 +4,7 @@ Kernels are compiled, and everything is run once, before anything is timed.
 """
 
 import argparse
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -90,6 +91,7 @@ def main() -> None:
         print(f"{name:24s} {1000 * min(part[name] for part in parts):10.1f} ms")
     seconds, number = min(calls)
     print(f"{'ks.sweep, all of it':24s} {1000 * seconds:10.1f} ms, {number} batches, {held / 1e6:.2f} MB on disk")
+    print(f"{'memory of the host':24s} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:10.0f} MB at most")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from unittest import mock
 import pytest
 import torch
 from agent_classes import CLASSES
+from filelock import FileLock
 from torch.utils import cpp_extension
 
 from kineticsim_env.agents import programs
@@ -52,7 +53,7 @@ extern "C" __global__ void ks_market_kernel(const __grid_constant__ ks::Launch l
 KS_EXPORT_KERNEL(ks_market_kernel)
 """
 LOAD = "print('answer', build.load_cpu().ks_answer())"
-HOST_FLAGS = "-std=c++17 -O1 -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
+HOST_FLAGS = "-std=c++17 -Og -U_FORTIFY_SOURCE -ffp-contract=off -fwrapv -Wno-unknown-pragmas -shared -fPIC".split()
 HOST_KERNELS = {  # the source in tests/ and its flags
     "lanes": ["lanes_on_host.cpp", "-DKS_LANES=128"],
     "lanes and deadlines": [
@@ -131,14 +132,26 @@ def headers_with_fibers(folder: Path) -> Path:
     return copy
 
 
-def build_kernel_on_host(name: str, folder: Path) -> Any:
-    """Build one of `HOST_KERNELS` in a folder, and load it."""
+def build_kernel_on_host(name: str, folder: Path) -> Path:
+    """Build one of `HOST_KERNELS` in a folder."""
     source, *flags = HOST_KERNELS[name]
     include = build.cuda_dir() if "-fno-strict-aliasing" not in flags else headers_with_fibers(folder)
     if name.endswith("agents"):
         (include / targets.AGENTS).write_text(programs.text_of_all(CLASSES))
     build_on_host(source, folder / "kernel.so", include, *flags)
-    return build._open_library(folder / "kernel.so", build.CPU_FUNCTIONS)
+    return folder / "kernel.so"
+
+
+def kernel_on_host(name: str, shared: Path) -> Any:
+    """Load one of `HOST_KERNELS` from a folder that workers share, where the first that asks for it builds it."""
+    folder = shared / name.replace(" ", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    built = folder / "kernel.so"
+    with FileLock(folder / "lock"):
+        if not built.exists():
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                build_kernel_on_host(name, Path(scratch)).rename(built)
+    return build._open_library(built, build.CPU_FUNCTIONS)
 
 
 def build_lanes(built: Path, include: Path, *flags: str) -> None:

@@ -2,11 +2,12 @@
 open on no screen; each of several workers (pytest-xdist) has a thread of its own.
 """
 
+import gc
 import os
 
 import pytest
 import torch
-from thorough import THOROUGH
+from thorough import THOROUGH, mark_what_covers_nothing_new
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
@@ -24,7 +25,9 @@ else:
     settings.load_profile("kineticsim")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items):
+    mark_what_covers_nothing_new(items)
     if not torch.cuda.is_available():
         skip = pytest.mark.skip(reason="torch sees no CUDA GPU")
         for item in items:
@@ -32,14 +35,25 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(skip)
 
 
+def pytest_collection_finish():
+    """A collection of garbage takes half a second where it goes through all modules and thousands of tests."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory):
-    """The CUDA kernels built for a CPU when first asked for, as libraries with the C++ engine's functions, by name."""
-    from build_helpers import build_kernel_on_host
+    """The CUDA kernels built for a CPU when first asked for, as libraries with the C++ engine's functions, by name.
+
+    Workers share what is built.
+    """
+    from build_helpers import kernel_on_host
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
     class Built(dict):
         def __missing__(self, name):
-            self[name] = build_kernel_on_host(name, tmp_path_factory.mktemp("kernel"))
+            self[name] = kernel_on_host(name, folder / "kernels")
             return self[name]
 
     return Built()

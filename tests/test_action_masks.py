@@ -6,6 +6,7 @@ import pytest
 import torch
 from env_helpers import capture_step
 from markets import FEW_ORDERS
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import MarketMakingVectorEnv, TradingVectorEnv
@@ -39,6 +40,7 @@ def rows_differ(one, two):
     return torch.stack(differ).any(0)
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("role", ["maker", "trader", "momentum", "noise", "executor"])
 @pytest.mark.parametrize("preset", ["trading", "continuous"])

@@ -20,6 +20,7 @@ from adapter_helpers import (
 pytest.importorskip("torchrl")
 
 from tensordict.nn import TensorDictModule
+from thorough import covering
 from torchrl.collectors import Collector
 from torchrl.envs import check_env_specs
 from torchrl.modules import MLP, NormalParamExtractor, ProbabilisticActor, TanhNormal, ValueOperator
@@ -241,6 +242,7 @@ def assert_alike(found, wanted):
         assert_bits(found[key], wanted[key])
 
 
+@covering
 @pytest.mark.filterwarnings("ignore")  # torch's, of its own programs
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("make", [open_one, open_many], ids=["one learner", "many"])

@@ -23,7 +23,7 @@ from strategies import (
     plays,
     under_levers,
 )
-from thorough import examples
+from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 
@@ -115,6 +115,7 @@ def lively(kind, **fields):
     return config.replace(agents=agents, **KINDS[kind])
 
 
+@covering
 @KIND
 @pytest.mark.parametrize("engines", [BOTH, BOTH[::-1], ("cpu", "cpu")], ids="-".join)
 def test_cut_anywhere_and_resumed_on_another_engine(kind, engines):
@@ -372,6 +373,7 @@ def test_memory_begins_with_what_is_seen(kind, engine, depth):
 # Compilation ----------------------------------------------------------------------------------------------------------
 
 
+@slow
 def test_hundreds_of_classes_in_one_library(monkeypatch, capfd):
     from kineticsim_env.runtime import agent_library
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from agent_classes import at_the_best, copied_noise, extreme, trend_follower
+from thorough import covering, slow
 
 import kineticsim_env as ks
 from kineticsim_env import cli
@@ -230,6 +231,7 @@ def test_classes_that_nobody_can_import():
             PRESET.replace(agents={path: 1})
 
 
+@slow
 def test_processes_that_are_spawned(tmp_path):
     """A script's own class, one of a file beside it, and JSON in a third process."""
     (tmp_path / "my_traders.py").write_text(FILE)
@@ -351,6 +353,7 @@ def test_agents_are_given_in_one_way(traders, capsys):
 # Strange markets ------------------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("preset", ["trading", "news"])
 @pytest.mark.parametrize(
     "changes",

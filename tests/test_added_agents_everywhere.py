@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from agent_classes import at_the_best, extreme, insider, trend_follower
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.envs.registered import pack_arguments
@@ -220,6 +221,7 @@ def test_scenarios_draw_parameters_of_agents(engine, preset, replace):
     assert (envs.simulator.parameter("insider.patience") <= 5).all()
 
 
+@covering
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("of_each_agent", [False, True])
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from markets import FEW_ORDERS
+from thorough import covering
 
 import kineticsim_env as ks
 
@@ -75,6 +76,7 @@ def test_shapes_dtypes_and_spaces(action_type):
     envs.close()
 
 
+@covering
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])
 @pytest.mark.parametrize("learners", [ALL, None, {"executor": 2}, {"noise": 1, "maker": 1}])
 @both_actions

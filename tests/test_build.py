@@ -37,6 +37,7 @@ def test_a_changed_source_is_built_anew(sources):
     assert out == "answer 43\n" and "compiling" in err
 
 
+@slow
 @needs_compiler
 def test_processes_that_start_at_once_build_once(sources):
     processes = [start(sources, LOAD) for _ in range(3)]
@@ -237,6 +238,7 @@ def test_the_plan_is_a_library_of_its_own(tmp_path):
     assert {path.name[:8] for path in tmp_path.iterdir()} == {"ks_plan_"}
 
 
+@slow
 def test_importing_compiles_nothing(sources):
     modules = ["build", "cache", "cxx", "doctor", "driver", "kernels", "nvcc", "nvrtc"]
     code = "import sys\n" + "".join(f"import kineticsim_env.runtime.{name}\n" for name in modules)

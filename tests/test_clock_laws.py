@@ -10,7 +10,7 @@ import pytest
 import torch
 from reference.cases import random_fields
 from strategies import every_engine
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 
@@ -45,6 +45,7 @@ def seen(sim):
 # Intervals ------------------------------------------------------------------------------------------------------------
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_a_continuous_market_has_the_same_path_for_every_interval(seed, engine):

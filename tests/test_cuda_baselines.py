@@ -12,6 +12,7 @@ import pytest
 import torch
 from build_helpers import compile_kernel
 from test_kernel_build import ARCHS, by_nvcc_too
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.benchmarks import cuda_backends
@@ -175,6 +176,7 @@ def words_xored(markets: int, agents: int, steps: int, seed: int) -> np.ndarray:
     return np.bitwise_xor.reduce(words.astype(np.uint64), axis=1).view(np.int64)
 
 
+@covering
 @pytest.mark.parametrize("source", KERNELS)
 @pytest.mark.parametrize(("builder", "arch"), by_nvcc_too(*ARCHS))
 def test_compiles(builder, arch, source):

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test, parallel_seed_test
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.tasks import ManyLearnersTask
@@ -192,6 +192,7 @@ def test_what_stood_may_trade_while_the_next_order_is_on_its_way():
     assert cores[1].simulator.tensors["inventory"].tolist() == [[8, -4]]
 
 
+@covering
 @both_engines
 @pytest.mark.parametrize("role", ROLES)
 def test_rows_are_longer_under_continuous_trading_only(role, engine):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.config import MAX_PRICE
@@ -50,6 +51,7 @@ def one_sided():
 # The forced auctions --------------------------------------------------------------------------------------------------
 
 
+@covering
 @both_engines
 @pytest.mark.parametrize("roles", [("executor",), ("maker", "executor", "noise", "executor")])
 @pytest.mark.parametrize("auctions", [1, 3])

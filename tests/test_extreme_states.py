@@ -10,6 +10,7 @@ import pytest
 import torch
 from build_helpers import HOST_KERNELS
 from env_helpers import assert_same, make_cores
+from thorough import covering, slow
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime import build
@@ -24,6 +25,9 @@ PREVIOUS_MIDS = (-MOST, 1 - MOST, -(2**30) - 1, -1, 0, 31, 2 * LEVELS - 2, 2**30
 LAST_TICKS = (0, 15, LEVELS - 1, 800 - 2**30, 2**30 - 800)
 BOOKS = ((), ("bid",), ("ask",), ("bid", "ask"))
 VALUES = (-(2**30), 2**30)
+OFTEN_BUILT = ("lanes", "warp", "warp with bins and levers", "warp of one slot and rounding")
+KERNELS = ["cpu", *(name if name in OFTEN_BUILT else pytest.param(name, marks=slow) for name in HOST_KERNELS)]
+KERNELS += [pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def extreme_environment(engine, window, values=VALUES, **levers):
@@ -55,8 +59,9 @@ def step_twice(core):
         core._engine.launch(1, auctions=1, actions=actions)
 
 
+@covering
 @pytest.mark.parametrize("window", [0, 3])
-@pytest.mark.parametrize("kernel", ["cpu", *HOST_KERNELS, pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_engines_end_alike(kernels, monkeypatch, kernel, window):
     oracle = extreme_environment("numpy", window)
     if kernel in HOST_KERNELS:
@@ -71,6 +76,7 @@ def test_engines_end_alike(kernels, monkeypatch, kernel, window):
         assert int(origins.max()) > FAR - 600 and int(origins.min()) < 600 - FAR, "the grid jumped that far"
 
 
+@covering
 @pytest.mark.parametrize("rounding", ["even", "coin"])
 @pytest.mark.parametrize("window", [0, 3])
 @pytest.mark.parametrize("kernel", ["cpu", "warp and levers", pytest.param("cuda", marks=pytest.mark.gpu)])

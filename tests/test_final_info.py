@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from markets import FEW_ORDERS
+from thorough import covering
 
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.infos import MARKET_INFOS, SLOT_INFOS
@@ -61,6 +62,7 @@ def seen_live(env, total, filled):
     }
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("task", TASKS)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from thorough import slow
 
 from kineticsim_env.runtime import build
 from scripts.fuzz import kinds, loads, page, pairs, races, run, sanitizers, surface
@@ -34,6 +35,7 @@ def test_cases_of(kind):
         assert failure is None, f"python -m scripts.fuzz --different 3 --case {kind}:{seed}: {failure}"
 
 
+@slow
 @needs_asan
 def test_watched_cases_and_a_planted_bug():
     seen = sanitizers.report_in(sanitizers.planted_bug_is_seen())
@@ -43,6 +45,7 @@ def test_watched_cases_and_a_planted_bug():
     assert not result.found, [found.row() for found in result.found]
 
 
+@slow
 @needs_tsan
 def test_races_and_a_planted_one():
     assert kinds.play("races", 0) is None

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from thorough import mark_what_covers_nothing_new
 
 import kineticsim_env
 from scripts import setup_env
@@ -117,3 +119,29 @@ def test_everything_that_is_installed_is_pinned():
     pins = {setup_env.normal(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines()}
     extras = {extra for extras, _ in setup_env.GOALS.values() for extra in extras}
     assert set(setup_env.requirements(sorted(extras))) <= pins
+
+
+class Case:
+    """What of a collected test `mark_what_covers_nothing_new` looks at."""
+
+    def __init__(self, number, letter, *markers):
+        self.nodeid = f"test_x.py::test[{number}-{letter}]"
+        self.callspec = SimpleNamespace(params={"number": number, "letter": letter})
+        self.markers = [pytest.mark.covering.mark, *markers]
+
+    def get_closest_marker(self, name):
+        return next((marker for marker in self.markers if marker.name == name), None)
+
+    def add_marker(self, marker):
+        self.markers.append(marker.mark)
+
+
+def test_cases_that_are_not_slow_cover_each_value():
+    cases = [Case(number, letter) for number in range(4) for letter in "ab"]
+    elsewhere = [Case(4, "c", pytest.mark.gpu.mark), Case(0, "d", pytest.mark.slow.mark)]
+    mark_what_covers_nothing_new([*elsewhere, *cases])
+    kept = [tuple(case.callspec.params.values()) for case in cases if not case.get_closest_marker("slow")]
+    assert (
+        len(kept) == 4 and {number for number, _ in kept} == {0, 1, 2, 3} and {letter for _, letter in kept} == {*"ab"}
+    )
+    assert not elsewhere[0].get_closest_marker("slow")

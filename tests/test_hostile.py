@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from build_helpers import needs_compiler
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import policies
@@ -157,6 +158,7 @@ each_engine = pytest.mark.parametrize(
 )
 
 
+@slow
 @needs_compiler
 def test_any_number_in_live_tensors_on_the_clock_is_safe():
     """With t below 0 quotes were read and written before their array, and some stretches of events never ended."""

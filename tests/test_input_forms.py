@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from markets import FEW_ORDERS
+from thorough import covering
 
 import kineticsim_env as ks
 
@@ -96,6 +97,7 @@ def test_quotes(engine, form):
         assert torch.equal(sim.tensors[name].cpu(), tensor), name
 
 
+@covering
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
 @pytest.mark.parametrize("action_type", ["continuous", "discrete"])

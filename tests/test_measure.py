@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import statistics
@@ -146,7 +147,7 @@ def test_skewness_and_kurtosis_are_scipys():
 # What no result may depend on -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 100, 399])
+@pytest.mark.parametrize("chunk", [pytest.param(1, marks=slow), 41, 100, 399])
 def test_results_do_not_depend_on_where_a_run_is_cut(chunk):
     series = some_series()
     same(measure_series(series, OF_SERIES), measure_series(series, OF_SERIES, chunk=chunk))
@@ -197,6 +198,15 @@ def test_a_gpu_measures_the_same():
             assert getattr(gpu[name], part) == pytest.approx(
                 getattr(host[name], part), rel=1e-9, abs=1e-12, nan_ok=True
             )
+
+
+@pytest.mark.gpu
+def test_a_gpu_runs_and_measures_the_same():
+    names = [*OF_SERIES, "book_shape"]
+    host, gpu = (ks.measure(SHORT, 300, names, markets=40, group=10, engine=engine) for engine in ("cpu", "cuda"))
+    for name in names:
+        expected = pytest.approx(host[name].of_markets, rel=1e-9, abs=1e-12, nan_ok=True)
+        assert gpu[name].of_markets == expected, name
 
 
 # Known processes ------------------------------------------------------------------------------------------------------
@@ -522,6 +532,7 @@ def test_what_cannot_be_measured_is_refused():
         lambda: ks.measure(SHORT, 0, ["kurtosis"]),
         lambda: ks.measure("trading", 10, ["kurtosis"]),
         lambda: ks.measure(ks.Simulator(SHORT, 2, engine="cpu"), 10, ["kurtosis"], markets=3),
+        lambda: ks.measure(ks.Simulator(SHORT, 2, engine="cpu"), 10, ["kurtosis"], seed=1),
         lambda: ks.measure(SHORT, 10, ["kurtosis"], markets=3, group=2),
     ):
         with pytest.raises((TypeError, ValueError), match="got"):

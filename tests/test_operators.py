@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.engines import operators
@@ -119,6 +120,7 @@ CASES += [
 # Compiled programs ----------------------------------------------------------------------------------------------------
 
 
+@covering
 @on_each
 @pytest.mark.parametrize(("backend", "mode", "copy", "task", "action_type"), CASES)
 def test_a_policy_and_a_step_in_one_graph(engine, backend, mode, copy, task, action_type):
@@ -176,6 +178,7 @@ def test_scenarios(engine, backend):
     assert len(two.scenario.unique()) > 1
 
 
+@covering
 @on_each
 @compiled_by
 @pytest.mark.parametrize("auctions", [1, 3])
@@ -195,6 +198,7 @@ def test_several_auctions_and_steps_in_a_program(engine, backend, auctions):
         assert_alike(two, one, f"program {t}")
 
 
+@covering
 @on_each
 @compiled_by
 @pytest.mark.parametrize("name", ["observation", "final_observation", "reward"])
@@ -280,6 +284,7 @@ def test_clones_of_live_results_in_a_program_of_several_steps(engine):
         assert torch.equal(found, wanted)
 
 
+@covering
 @on_each
 @pytest.mark.parametrize(
     ("backend", "copy"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from env_helpers import assert_steps_wait_for_nothing, capture_step
 from gymnasium.envs.registration import EnvSpec
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env import policies
@@ -222,6 +223,7 @@ def own_feature(after):
     return torch.stack([after.inventory, after.quotes[..., 1].double()], -1)
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("mode", MODES)
 def test_opponents_of_the_learners_role_see_its_features(engine, mode):

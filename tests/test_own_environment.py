@@ -8,6 +8,7 @@ import pytest
 import torch
 from env_helpers import assert_steps_wait_for_nothing, capture_step
 from markets import FEW_ORDERS
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.envs.batched import BatchedParallelEnv
@@ -101,6 +102,7 @@ def host(values):
     return np.asarray(torch.as_tensor(values).cpu())
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
@@ -148,6 +150,7 @@ def test_steps_are_those_of_single_markets(engine, mode, task, settings, form):
     assert min(ends.values()) >= 3
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
@@ -235,6 +238,7 @@ MANY = {
 }
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("mode", MODES)
 def test_many_learners_have_them_by_role(engine, mode):

@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from thorough import slow
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import evaluation_env
@@ -71,6 +72,7 @@ def test_trading_preset(tmp_path, monkeypatch):
     assert all(f"- **{name}**: " in text for name in trading_preset.CANDIDATES)
 
 
+@slow
 def test_continuous_preset(tmp_path, monkeypatch):
     monkeypatch.setattr(trading_preset, "HALF_SPREADS", (2, 3))
     monkeypatch.setattr(continuous_preset, "SKEWS", (0.0, continuous_preset.SKEW))
@@ -80,12 +82,14 @@ def test_continuous_preset(tmp_path, monkeypatch):
     assert all(f"- **{name}**: " in text for name in continuous_preset.CANDIDATES)
 
 
+@slow
 def test_mechanisms(tmp_path, monkeypatch):
     monkeypatch.setattr(mechanisms, "INTERVALS", (1, 20, 100))
     text = written(mechanisms.main, tmp_path, "mechanisms")
     assert "the same stream" in text.lower() and "LEVERS_TABLE" not in text
 
 
+@slow
 def test_default_market(tmp_path, monkeypatch):
     short = functools.partial(evaluation_env, horizon=40)
     monkeypatch.setattr("kineticsim_env.studies.default_market.evaluation_env", short)
@@ -119,6 +123,7 @@ def test_rewards(tmp_path, monkeypatch):
     assert (tmp_path / "rewards.md").read_text() == text
 
 
+@slow
 def test_rewards_learning(tmp_path, monkeypatch):
     monkeypatch.setattr(rewards_learning, "PLACES", {("news", "Trading"): tuple(rewards_learning.REWARDS)})
     monkeypatch.setattr(rewards_learning, "MARKETS", 4)

@@ -459,6 +459,7 @@ def test_a_real_terminal_survives_being_resized():
     assert "make the" in output and "2 of 50 decisions" in output
 
 
+@slow
 def test_a_window_needs_a_display():
     pytest.importorskip("pygame")
     if sys.platform != "linux" or os.path.exists("/dev/dri"):

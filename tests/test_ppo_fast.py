@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from thorough import slow
 
 from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
@@ -91,6 +92,7 @@ def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
     }
 
 
+@slow
 def test_stacked_moves_are_learned_from_and_resumed(ppo, tmp_path):
     """What is seen besides is part of the networks and of the checkpoint: a run that is stopped goes on alike."""
     words = {**TINY, "stack": 6, "track": False, "preset": "news"}

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from thorough import slow
 
 from kineticsim_env import MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
@@ -239,6 +240,7 @@ def test_makers_tuned_for_another_market_are_refused_before_training(ppo, tmp_pa
     assert "risk: got -1" in refusal(lambda entry: entry["policies"][stoikov]["parameters"].update(risk=-1))
 
 
+@slow
 def test_it_learns(ppo, tmp_path):
     """In some seconds on one core it comes from what quotes in the middle of the space earn to the scripted best.
 

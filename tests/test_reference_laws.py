@@ -7,7 +7,7 @@ import pytest
 from reference import Reference
 from reference.cases import play, random_fields, random_quotes, random_slots
 from reference.orders import BUY, SELL
-from thorough import examples
+from thorough import covering, examples
 
 KINDS = [("continuous", "clock"), ("call", "clock"), ("call", "each")]
 MARKETS = examples(300)
@@ -83,6 +83,7 @@ def test_quantity_and_cash_are_conserved(kind, seed):
             assert (seen["cash"][slot], seen["inventory"][slot]) == (cash[slot], held[slot])
 
 
+@covering
 @pytest.mark.parametrize("seed", range(MARKETS // 3))
 def test_continuous_path_is_the_same_for_every_interval(seed):
     """Without slots: 420 events in intervals of 1, 2, 7, 60 and 210 events."""

@@ -9,6 +9,7 @@ import torch
 from env_helpers import assert_same
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.envs.registered import pack_arguments
@@ -74,6 +75,7 @@ def assert_same_draws(one, two, seed=5, steps=14):
         assert_same([one.core, two.core], f"step {t}")
 
 
+@covering
 @pytest.mark.parametrize("name", IDS)
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=str)
 def test_a_single_environment_survives_json(name, arguments):
@@ -81,6 +83,7 @@ def test_a_single_environment_survives_json(name, arguments):
     assert_same_draws(env, gym.make(through_json(env.spec)))
 
 
+@covering
 @pytest.mark.parametrize("name", IDS)
 @pytest.mark.parametrize("arguments", ARGUMENTS | ALONE, ids=str)
 def test_a_vector_environment_survives_json(name, arguments):

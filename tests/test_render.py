@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from markets import FEW_ORDERS
 from pettingzoo.utils.conversions import parallel_to_aec
-from thorough import examples, slow
+from thorough import covering, examples, slow
 
 import kineticsim_env as ks
 from kineticsim_env.render import Frames, MarketRecorder, recorder
@@ -351,6 +351,7 @@ def test_nothing_is_read_without_a_render_mode(monkeypatch):
 # Gymnasium and PettingZoo ---------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("mode", [None, "human", "rgb_array", "ansi"])
 @pytest.mark.parametrize("task", TASKS)
 def test_gymnasium_checker(task, mode, recwarn):

@@ -10,6 +10,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from thorough import covering
 
 from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
@@ -179,6 +180,7 @@ def test_two_makers_earn_nothing_by_trading_with_each_other(period):
     assert bool((core.simulator.inventory.abs() <= 40).all())
 
 
+@covering
 @pytest.mark.parametrize("period", [1, 2, 10])
 @pytest.mark.parametrize("offset", [2, 4, 6])
 def test_a_pumper_does_not_help_a_maker(period, offset):
@@ -243,6 +245,7 @@ TRADERS_ATTACKS = {  # signed share of max_qty, aggression; at decision t
 }
 
 
+@covering
 @pytest.mark.parametrize("reward", [*REWARDS, "per_unit"])
 @pytest.mark.parametrize("attack", TRADERS_ATTACKS)
 def test_attacking_traders_earn_nothing(attack, reward):
@@ -261,6 +264,7 @@ def test_size_does_not_make_a_traders_attacks_pay(attack, reward, max_qty, inven
     assert int(core.simulator.inventory.abs().max()) > 40
 
 
+@covering
 @pytest.mark.parametrize("mark", ["mid", "liquidation"])
 @pytest.mark.parametrize("attack", ["pump and dump", "last step", "as much as it can"])
 def test_within_the_default_limits_no_mark_pays_attacking_traders(attack, mark):
@@ -268,6 +272,7 @@ def test_within_the_default_limits_no_mark_pays_attacking_traders(attack, mark):
     assert_earns_nothing(total[:, 0])
 
 
+@covering
 @pytest.mark.parametrize("period", [1, 4, 1000])
 @pytest.mark.parametrize("reward", ["pnl", "per_unit"])
 def test_two_traders_earn_nothing_by_trading_with_each_other(period, reward):
@@ -314,6 +319,7 @@ def blocks(policy, num_envs=512, **task):
     return total
 
 
+@covering
 @pytest.mark.parametrize("reward", ["edge", "shortfall", "risk_averse", "terminal"])
 @pytest.mark.parametrize("auctions_per_step", [1, 3])
 @pytest.mark.parametrize(
@@ -348,6 +354,7 @@ def test_a_pumper_does_not_help_an_executor():
 # How time runs out ----------------------------------------------------------------------------------------------------
 
 
+@covering
 @pytest.mark.parametrize("reward", ["pnl", *(pytest.param(reward, marks=pytest.mark.slow) for reward in REWARDS[1:])])
 @pytest.mark.parametrize("attacker", [policies.HugeQuantity, policies.PumpAndDump, policies.PriceWall])
 def test_a_stop_at_a_loss_does_not_pay(attacker, reward):
@@ -370,6 +377,7 @@ def test_the_loss_that_ends_an_episode_is_paid_in_full():
     assert float(total[terminated].max()) <= -30
 
 
+@covering
 @pytest.mark.parametrize("attacker", policies.ATTACKERS)
 def test_episodes_that_follow_each_other_pay_attackers_nothing(attacker):
     """As in training: staggered starts and SAME_STEP autoreset.
@@ -422,6 +430,7 @@ def test_even_one_last_quote_is_marked_better_at_the_mid():
     assert_earns(at_mid - at_fundamental)
 
 
+@covering
 @pytest.mark.parametrize("mark", ["mid", "liquidation"])
 @pytest.mark.parametrize("attacker", policies.ATTACKERS)
 def test_within_the_default_limits_no_mark_pays_attackers(attacker, mark):

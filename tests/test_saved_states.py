@@ -8,7 +8,7 @@ import pytest
 import torch
 from env_helpers import assert_same, draw_actions, environments, make_cores
 from hypothesis import given, settings
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.errors import MarketError
@@ -142,6 +142,7 @@ def test_every_state_that_can_be_reached_is_taken(environment):
             assert_same((first, second), "after the load")
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("task", ["MarketMaking", "Execution"])
 def test_extremes_are_refused_or_make_no_difference(engine, task):

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from thorough import covering
 
 from kineticsim_env import policies
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
@@ -268,6 +269,7 @@ def test_immediate_execution_and_doing_nothing():
     assert now_return.std() < later.std()  # what waiting risks
 
 
+@covering
 @pytest.mark.parametrize("auctions", [1, 2])
 @pytest.mark.parametrize("attacker", policies.EXECUTOR_ATTACKERS)
 def test_executors_who_attack_pay_for_it(attacker, auctions):
@@ -346,6 +348,7 @@ def test_in_the_trading_preset_prices_revert():
         assert sign * mean - half > 0
 
 
+@covering
 @pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric", "edge"])
 @pytest.mark.parametrize("attacker", policies.TRADER_ATTACKERS)
 def test_traders_who_attack_earn_nothing(attacker, reward):

@@ -8,7 +8,7 @@ import torch
 from ensembles import KINDS, Ensemble, random_ensemble
 from reference.cases import random_fields
 from strategies import assert_same, every_engine, make_quotes
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
@@ -93,6 +93,7 @@ def test_a_branch_has_what_it_was_branched_with(engine):
     assert_same_markets(branch, before)
 
 
+@covering
 @every_engine
 @pytest.mark.parametrize("population", ["fixed", "multinomial"])
 @pytest.mark.parametrize("change", [name for name in CHANGES if name != "limits"])  # none cannot stand beside one

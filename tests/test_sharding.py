@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.envs.vector import MarketMakingVectorEnv
@@ -36,6 +37,7 @@ def test_simulators_of_the_parts_have_the_bits_of_the_whole(engine, ranks, prese
             assert torch.equal(tensor, whole.tensors[name][mine]), name
 
 
+@covering
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", ["same_step", "next_step"])
 def test_environments_of_the_parts_have_the_bits_of_the_whole(engine, mode):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from markets import FEW_ORDERS
+from thorough import covering
 
 import kineticsim_env  # noqa: F401  registers the environment
 
@@ -20,6 +21,7 @@ def make(name="MarketMaking", **kwargs):
     return gym.make(f"KineticSim/{name}-v0", **{**SMALL, **kwargs}).unwrapped
 
 
+@covering
 @every_task
 @both_actions
 @pytest.mark.filterwarnings("error")

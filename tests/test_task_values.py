@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from thorough import covering
 
 import kineticsim_env as ks
 from kineticsim_env.envs.batched import BatchedParallelEnv
@@ -32,7 +33,7 @@ MODES = ["NEXT_STEP", "SAME_STEP", "DISABLED"]
 
 
 def make(task, num_envs, **settings):
-    settings = {"output": "torch", "stagger": False, "engine": "cpu"} | settings
+    settings = {"output": "torch", "stagger": False, "engine": "cpu", "bank_size": 16, "warmup": 20} | settings
     return gymnasium.make_vec(f"KineticSim/{task}-v0", num_envs=num_envs, **settings)
 
 
@@ -66,6 +67,7 @@ def random_actions(steps, num_envs, size, seed=1):
     return [torch.rand((num_envs, size), generator=generator) * 2 - 1 for _ in range(steps)]
 
 
+@covering
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("task", "settings"),
@@ -126,6 +128,7 @@ def test_two_episodes_of_different_blocks(engine):
     assert set(torch.stack(traded).flatten().tolist()) == {7.0, 10.0, 12.0}
 
 
+@covering
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", MODES)
 def test_each_market_has_its_horizon(engine, mode):
@@ -158,6 +161,7 @@ def test_a_penalty_for_each_learner(engine):
     assert torch.equal(rewards["trader"], -9.0 * torch.tensor([penalty] * 2))
 
 
+@covering
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mark", ["fundamental", "mid", "liquidation"])
 def test_initial_inventory_is_neither_gain_nor_loss(engine, mark):
@@ -245,6 +249,7 @@ def test_evaluation_is_that_of_environments_of_one_setting():
             assert getattr(found, name)[m] == getattr(expected, name)[m], name
 
 
+@covering
 @pytest.mark.parametrize("action_type", ["continuous", "discrete"])
 @pytest.mark.parametrize(
     ("task", "settings", "policies"),

@@ -5,6 +5,7 @@ import pytest
 from env_helpers import check_agreement, check_cores_agree, clock_environments, environments, make_cores
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from thorough import examples
 
 VALUES = {
     "horizon": [1, 2, 5, 9],
@@ -44,19 +45,19 @@ def varied(draw, base):
     return (config, markets, task, roles), kwargs, seed, steps
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(varied(environments()), st.sampled_from([0.0, 0.0, 0.2]))
 def test_engines_agree(environment, bad):
     check_agreement(environment, bad, ("numpy", "cpu"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(varied(clock_environments()), st.sampled_from([0.0, 0.0, 0.2]))
 def test_engines_agree_on_the_clock(environment, bad):
     check_agreement(environment, bad, ("numpy", "cpu"))
 
 
-FEW = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("kernel", ["warp", "warp with bins"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from examples_of_traders import FOLDER, load
 from strategies import every_engine
+from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import statistics
@@ -161,6 +162,7 @@ def test_chartists_make_fat_tails():
 # Pages ----------------------------------------------------------------------------------------------------------------
 
 
+@slow
 def test_the_page_is_written_by_its_command(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     from scripts.pages import traders

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from reference.orders import BUY, SELL
 from strategies import play_twice, plays
 from test_second_model import fill_up
-from thorough import examples
+from thorough import examples, slow
 
 from kineticsim_env.engines import runs
 from kineticsim_env.engines.cpu import CpuEngine
@@ -18,7 +18,7 @@ from kineticsim_env.runtime import build
 from kineticsim_env.tasks.base import ROLES
 
 pytestmark = pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
-few_examples = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few_examples = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("variant", ["warp", "warp with bins"])
@@ -177,6 +177,7 @@ def test_many_large_orders_are_counted_as_they_come(take_as_on_a_gpu):
     assert both.alone[0].error == 1 and both.alone[0].t == 2
 
 
+@slow
 def test_lanes_that_do_not_wait_are_seen(tmp_path, monkeypatch):
     """Without the wait between reading and writing, a lane reads what another one has already moved."""
     headers = headers_with_fibers(tmp_path)

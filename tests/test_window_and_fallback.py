@@ -16,7 +16,7 @@ from strategies import (
     open_simulator,
     play_together,
 )
-from thorough import examples
+from thorough import covering, examples
 
 import kineticsim_env as ks
 from kineticsim_env.runtime.build import cpu_unavailable
@@ -105,6 +105,7 @@ def test_books_that_no_auction_leaves_behind(engines, seed, levels, agents, spre
 
 # C++ draws words 512 at a time, and copies bins from 64 noise agents on; CUDA goes through agents 32 and 64 at a time.
 # Classes begin anywhere in such a block.
+@covering
 @pytest.mark.parametrize("engines", PAIRS)
 @pytest.mark.parametrize("agents", [31, 32, 33, 63, 64, 65, 91, 97, 160, 511, 512, 513, 731, 1025, 2050])
 @pytest.mark.parametrize("shares", SHARES)
@@ -115,6 +116,7 @@ def test_counts_at_the_edges_of_blocks(engines, agents, shares):
         play_together(Play(config, 3, slots, 5, (("run", 7), ("step", 2, "near", 1))), engines)
 
 
+@covering
 @pytest.mark.parametrize("engines", PAIRS)
 @pytest.mark.parametrize("spread", [14, 15, 16, 30, 31, 47, 100, 511, 2000])
 @pytest.mark.parametrize("price", [1, 14, 16, 33, 256, 480, 496, 510])
@@ -129,6 +131,7 @@ def test_mids_anywhere_with_any_window(engines, spread, price):
 ONE_UNIT = dict(num_agents=1, max_order_qty=1, init_depth=0, market_order_prob=0.0, noise=1.0, momentum=0.0, maker=0.0)
 
 
+@covering
 @pytest.mark.parametrize("cancel", [0.0, 0.01])
 @pytest.mark.parametrize("side", ["bid", "ask"])
 def test_the_last_unit_before_2_to_the_31(cancel, side):

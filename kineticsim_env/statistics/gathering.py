@@ -7,7 +7,7 @@ statistics that gather the same share one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -15,8 +15,6 @@ from kineticsim_env.statistics.chunks import Chunk, Series
 from kineticsim_env.statistics.recorded import best_prices
 
 Sums = Mapping[str, torch.Tensor]
-_Own = TypeVar("_Own", bound="Accumulator")
-
 _DIRECT = 16  # lags up to which products are summed one by one; beyond, a Fourier transform is quicker
 _EXACT = 7  # bits of sizes that a histogram tells apart
 _BITS = 16  # of the largest
@@ -39,7 +37,7 @@ class Accumulator:
         """Return what equal accumulators have in common; they are gathered once."""
         return id(self)
 
-    def join(self: _Own, other: _Own) -> None:
+    def join(self, other: Any) -> None:
         """Gather for another one of the same key, too."""
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:

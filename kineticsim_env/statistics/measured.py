@@ -141,9 +141,10 @@ def value_of(plan: Plan, sums: tuple[Sums, ...], markets: int, groups: int) -> V
     if plan.pooled and groups < markets:
         value, error = _together(plan, sums, groups)
     else:
-        value = torch.where(seen, split, 0).sum(1) / torch.where(count > 0, count, math.nan)
+        number = count.double()
+        value = torch.where(seen, split, 0).sum(1) / torch.where(number > 0, number, math.nan)
         squares = torch.where(seen, split - value[:, None], 0).square().sum(1)
-        error = torch.sqrt(squares / torch.where(count > 1, (count - 1) * count, math.nan))
+        error = torch.sqrt(squares / torch.where(number > 1, (number - 1) * number, math.nan))
     arrays = (part.cpu().numpy() for part in (value, error, count, own))
     return Value(*arrays, axis, labels, plan.unit)
 

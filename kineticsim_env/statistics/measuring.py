@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.checks import check_series
-from kineticsim_env.runtime.values import check_count, check_dict, check_progress, show
+from kineticsim_env.runtime.values import check_count, check_dict, check_progress, is_whole, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
 from kineticsim_env.statistics.chunks import Feed
@@ -85,6 +85,8 @@ def measure(
     elif isinstance(market, Simulator):
         if markets is not None and markets != market.num_markets:
             raise ValueError(f"markets: got {show(markets)} with a simulator of {market.num_markets}, allowed is None")
+        if engine != "auto" or device is not None or not (is_whole(seed) and seed == 0):
+            raise ValueError("seed, engine, device: got one with a simulator, allowed are these with a config")
         simulator = market
     else:
         raise TypeError(f"market: got {show(market)}, allowed is a Simulator or a MarketConfig")

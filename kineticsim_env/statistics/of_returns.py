@@ -92,7 +92,7 @@ def quantile(level: Any = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99), span: int =
 
 
 def tail_index(share: float = 0.05, span: int = 1, price: str = "last") -> Plan:
-    """Hill's estimate of the exponent a in P(|r| > x) ~ x^-a, from the largest `share` of |returns|.
+    """Hill's estimate of the exponent a in `P(|r| > x) ~ x^-a`, from the largest `share` of the sizes of returns.
 
     a = k / sum over i of ln(x(i) / x(k + 1)), x(1) >= x(2) >= .. the sizes, k = floor(share * n). NaN without a k of 1
     or more, where x(k + 1) is 0, or all k are equal to it. Sizes are as exact as in `quantile`; where x(k + 1) is
@@ -123,7 +123,7 @@ def variance_ratio(span: Any = (2, 5, 10, 20, 50, 100, 200), price: str = "last"
     """Variance of returns over `span` intervals over that of `span` independent ones; 1 for a random walk.
 
     With T returns over one interval, of mean m: sum of (r_h(t) - h m)^2 / (h (T - h + 1) (1 - h / T)), over
-    sum of (r(t) - m)^2 / (T - 1). A. W. Lo and A. C. MacKinlay, Review of Financial Studies 1 (1988): 41-66, eq. 12 f.
+    sum of (r(t) - m)^2 / (T - 1). A. W. Lo and A. C. MacKinlay, Review of Financial Studies 1 (1988): 41-66.
     """
     labels, alone = check_labels("span", span, 1, MOST_SPAN)
     series = [change_of(price, value)[0] for value in (1, *labels)]
@@ -174,7 +174,10 @@ def autocorrelation(lag: Any = LAGS, price: str = "last") -> Plan:
 
 
 def abs_autocorrelation(lag: Any = LAGS, price: str = "last") -> Plan:
-    """Autocorrelation of |returns| over one interval, as `autocorrelation`; falls slowly where volatility clusters."""
+    """Autocorrelation of the sizes of returns, as `autocorrelation`; it falls slowly where volatility clusters.
+
+    R. Cont, Quantitative Finance 1 (2001): 223-236, section 2, facts 6 and 8.
+    """
     size = Made(torch.abs, (change_of(price)[0],))
     return correlation_curve(size, size, lag)
 
@@ -182,7 +185,7 @@ def abs_autocorrelation(lag: Any = LAGS, price: str = "last") -> Plan:
 def leverage(lag: Any = range(1, 21), price: str = "last") -> Plan:
     """Correlation of r(t) with r(t + lag)^2, returns over one interval: negative where volatility follows losses.
 
-    R. Cont, Quantitative Finance 1 (2001): 223-236, section 4.3.
+    R. Cont, Quantitative Finance 1 (2001): 223-236, section 2, fact 9.
     """
     series, _ = change_of(price)
     return correlation_curve(series, Made(torch.square, (series,)), lag)

@@ -40,7 +40,10 @@ def volume_autocorrelation(lag: Any = LAGS) -> Plan:
 
 
 def volume_volatility(price: str = "last") -> Plan:
-    """Correlation of the units traded in an interval with its |return|. R. Cont (2001), section 2, fact 10."""
+    """Correlation of the units traded in an interval with the size of its return.
+
+    R. Cont, Quantitative Finance 1 (2001): 223-236, section 2, fact 10.
+    """
     size = Made(torch.abs, (change_of(price)[0],))
     return correlation_curve(size, _VOLUME, 0)
 
@@ -145,7 +148,7 @@ def response(lag: Any = (1, 2, 5, 10, 20, 50, 100), price: str = "mid") -> Plan:
 
 
 def impact_curve(price: str = "mid") -> Plan:
-    """Mean move of the price over an interval in the direction of takers, by |`signed_volume`|, ticks.
+    """Mean move of the price over an interval in the direction of takers, by the size of `signed_volume`, ticks.
 
     In bins of u to 2 u - 1 units, u = 1, 2, 4 .. 32,768 and more; a group's intervals are taken together. NaN where
     none is in a bin.

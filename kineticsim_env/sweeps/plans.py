@@ -152,10 +152,8 @@ def make_plan(
         kinds |= dict.fromkeys(kind for agents in found for kind in agents)
     dimensions = read_space(space, kinds)
     names = [each.name for each in dimensions]
-    check_statistics(statistics)
-    named = statistics.items() if isinstance(statistics, Mapping) else ((_name(given), given) for given in statistics)
+    measured = _named_statistics(statistics)
     replicates = check_count("replicates", replicates, 1)
-    measured = dict(named)
     for name in measured:
         if name in (*names, *OWN_COLUMNS):
             raise ValueError(f"statistics: got {name!r}, which the table has already, allowed is another name")
@@ -174,6 +172,20 @@ def make_plan(
     if last >= 2**63:
         raise ValueError(f"seed: got {show(seed)}, allowed are seeds of all markets below 2^63")
     return plan
+
+
+def _named_statistics(statistics: Any) -> dict[str, Any]:
+    """Return statistics by name, checked; see `measure`."""
+    if isinstance(statistics, Mapping):
+        given: Any = dict(statistics)
+    else:
+        try:
+            given = statistics if isinstance(statistics, str) else tuple(statistics)  # an iterator can be read once
+        except Exception as error:  # whatever strange objects raise
+            allowed = "a sequence of names and functions, or a mapping of names to them"
+            raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}") from error
+    check_statistics(given)
+    return given if isinstance(given, dict) else {_name(one): one for one in given}
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:

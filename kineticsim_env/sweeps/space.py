@@ -18,8 +18,8 @@ from kineticsim_env.agents.classes import AgentClass, checked_agents, stored_age
 from kineticsim_env.agents.mixes import whole32
 from kineticsim_env.config import PRESETS, TEXTS, MarketConfig
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS, checked
-from kineticsim_env.runtime.values import check_array, check_dict, is_number, is_one_of, is_whole, show
+from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS, checked, checked_regimes
+from kineticsim_env.runtime.values import as_float, check_array, check_dict, is_number, is_one_of, is_whole, show
 
 _RANGE = ("low", "high", "scale", "steps")
 _SCALES = ("linear", "log")
@@ -143,7 +143,7 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
     high: Any = choice.get("high")
     scale, steps = choice.get("scale", "linear"), choice.get("steps")
     whole = name in INTEGERS or "." in name
-    finite = all(is_number(end) and abs(end) < 2**31 for end in (low, high))  # NaN is not
+    finite = all(is_number(end) and abs(as_float(end)) < 2**31 for end in (low, high))  # NaN is not
     if not finite or not low <= high or (whole and (int(low) != low or int(high) != high)):
         kind = "whole numbers" if whole else "numbers"
         raise ValueError(
@@ -179,7 +179,7 @@ def _read_values(name: str, choice: Any) -> Dimension:
         for value in values:
             if not is_one_of(value, PRESETS):
                 raise ValueError(f"space['preset']: got {show(value)}, allowed are {', '.join(PRESETS)}")
-    elif name != "regimes" and "." not in name:
+    elif "." not in name:
         _check_values(name, values)
     if "." in name:
         values = tuple(whole32(name, value) for value in values)
@@ -190,11 +190,17 @@ def _read_values(name: str, choice: Any) -> Dimension:
 
 def _check_values(name: str, values: Sequence[Any]) -> None:
     """Check values of a field, each for itself; what they do together is checked with the points."""
-    if name in ENSEMBLE_WIDE or any(value is None for value in values):
+    if name == "regimes":
+        for value in values:
+            checked_regimes(name, value)
+    elif name in ENSEMBLE_WIDE:
         for value in values:
             checked(name, value)
     else:
-        checked(name, values)
+        if any(value is None for value in values):
+            checked(name, None)
+        if numbers := [value for value in values if value is not None]:
+            checked(name, numbers)
 
 
 def _array(values: tuple[Any, ...]) -> np.ndarray:

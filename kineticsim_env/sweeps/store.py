@@ -20,7 +20,7 @@ from typing import Any
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder, replacing
-from kineticsim_env.runtime.values import check_count, show
+from kineticsim_env.runtime.values import check_count, is_one_of, show
 from kineticsim_env.sweeps.plans import Plan, differences, digest, make_plan
 
 PLAN = "plan.json"
@@ -40,7 +40,7 @@ class Sweep:
 
     def __init__(self, folder: str | Path) -> None:
         """Open a folder. Raises ValueError if there is no sweep in it."""
-        self.folder = Path(folder)
+        self.folder = check_place(folder)
         path = self.folder / PLAN
         try:
             stored = json.loads(path.read_text())
@@ -80,10 +80,11 @@ class Sweep:
             columns: Names of those to read; None is all.
         """
         arrow, parquet = _pyarrow()
-        wanted = None if columns is None else list(columns)
-        tables = [parquet.read_table(path, columns=wanted) for path in self.files]
-        if not tables:
+        files = self.files
+        if not files:
             raise ValueError(f"{self.folder}: got no finished point yet, allowed is a sweep that has run for a while")
+        wanted = None if columns is None else _checked_columns(columns, parquet.read_schema(files[0]).names)
+        tables = [parquet.read_table(path, columns=wanted) for path in files]
         return arrow.concat_tables(tables).replace_schema_metadata(None)
 
     def to_pandas(self, columns: Iterable[str] | None = None) -> Any:
@@ -147,6 +148,14 @@ class Sweep:
         return about.num_rows == rows and (about.metadata or {}).get(_DIGEST) == self.digest.encode()
 
 
+def check_place(folder: Any) -> Path:
+    """Return the name of a folder as a path."""
+    if not isinstance(folder, (str, Path)) or not str(folder) or "\0" in str(folder):
+        kind = ValueError if isinstance(folder, str) else TypeError
+        raise kind(f"folder: got {show(folder)}, allowed is the name of a folder")
+    return Path(folder)
+
+
 def open_sweep(folder: str | Path) -> Sweep:
     """Open the folder of a sweep, finished or not; nothing is run.
 
@@ -168,7 +177,7 @@ def begin(folder: str | Path | None, plan: Plan, batch: int) -> Sweep:
         ValueError: If the folder has another sweep: with what differs.
     """
     _pyarrow()
-    place = Path(tempfile.mkdtemp(prefix="kineticsim-sweep-") if folder is None else folder)
+    place = Path(tempfile.mkdtemp(prefix="kineticsim-sweep-")) if folder is None else check_place(folder)
     check_folder("folder", place)
     about = json.loads(json.dumps(plan.about()))  # as it comes back from the file
     if not (place / PLAN).exists():
@@ -210,6 +219,20 @@ def _write_once(path: Path, stored: Mapping[str, Any]) -> None:
                 part.replace(path)  # a file system without links
     finally:
         part.unlink(missing_ok=True)
+
+
+def _checked_columns(columns: Any, known: list[str]) -> list[str]:
+    allowed = f"allowed is a sequence of {', '.join(known)}"
+    try:
+        wanted = None if isinstance(columns, str) else list(columns)
+    except Exception as error:  # whatever strange objects raise
+        raise TypeError(f"columns: got {show(columns)}, {allowed}") from error
+    if wanted is None:
+        raise TypeError(f"columns: got {show(columns)}, {allowed}")
+    for name in wanted:
+        if not is_one_of(name, known):
+            raise ValueError(f"columns: got {show(name)}, {allowed}")
+    return wanted
 
 
 def _repeated(table: Any) -> list[str]:

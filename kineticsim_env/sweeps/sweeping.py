@@ -106,7 +106,7 @@ def sweep(
         raise ValueError(f"device: got {show(device)} with ray, allowed is None: Ray gives every task its own")
     if ray is not None and (not isinstance(ray, str) or not ray):
         raise TypeError(f"ray: got {show(ray)}, allowed are None, 'auto', 'local' and a cluster's address")
-    if folder is None or not (Path(folder) / store.PLAN).exists():
+    if folder is None or not (store.check_place(folder) / store.PLAN).exists():
         plan.check()
     elif next((found := store.begin(folder, plan, 1)).pending(place), None) is None:
         return found

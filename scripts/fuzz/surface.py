@@ -52,6 +52,7 @@ LEFT_OUT = {
     "picture.row_middle, picture.segment, picture.shown_prices, picture.text, picture.triangles": "parts of a picture",
     "elapsed, share_left, signal": "parts of scripted policies",
     "save": "writes a file",
+    "sweep, open_sweep, Sweep": "write and read folders; tests/test_sweep_arguments.py calls them wrongly",
     "no_order": "takes nothing",
     "close": "ends what other cases go on with",
     "seed, env_method, get_attr, set_attr, env_is_wrapped, getattr_depth_check": "of Stable-Baselines3",
