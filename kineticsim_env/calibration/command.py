@@ -105,7 +105,7 @@ def read_series(path: str | Path) -> dict[str, np.ndarray]:
         heads, *rows = [row for row in csv.reader(file) if row] or [[]]
     try:
         columns = [[float(cell) for cell in column] for column in zip(*rows, strict=True)]
-        if len(columns) != len(heads) or len(set(heads)) < len(heads):
+        if not columns or len(columns) != len(heads) or len(set(heads)) < len(heads):
             raise ValueError(f"{len(columns)} columns of numbers under {len(heads)} names")
     except ValueError as error:
         raise ValueError(f"target: got {path} ({error}), allowed is a CSV file of names and whole numbers") from error
