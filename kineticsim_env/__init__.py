@@ -4,6 +4,7 @@ import gymnasium as _gymnasium
 
 from kineticsim_env.agents.classes import AgentClass, Mix, agent, mix
 from kineticsim_env.agents.vocabulary import no_order, order
+from kineticsim_env.calibration import Calibration, calibrate
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactual import BlockImpact, Counterfactual, block_impact, counterfactual
 from kineticsim_env.envs.batched import BatchedParallelEnv
@@ -22,6 +23,7 @@ __all__ = [
     "AgentClass",
     "BatchedParallelEnv",
     "BlockImpact",
+    "Calibration",
     "Counterfactual",
     "EngineUnavailable",
     "ExecutionTask",
@@ -40,6 +42,7 @@ __all__ = [
     "__version__",
     "agent",
     "block_impact",
+    "calibrate",
     "counterfactual",
     "env_counterfactual",
     "measure",

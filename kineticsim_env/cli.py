@@ -1,4 +1,7 @@
-"""The command line: `python -m kineticsim_env doctor | simulate | sweep | play | impact | scorecard | bench`."""
+"""The command line: `python -m kineticsim_env COMMAND`.
+
+Commands are doctor, simulate, sweep, calibrate, play, impact, scorecard and bench.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from tqdm import tqdm
 from kineticsim_env import __version__, play, statistics
 from kineticsim_env.agents.command_line import AGENTS, AGENTS_HELP, market_of
 from kineticsim_env.benchmarks import report, suite
+from kineticsim_env.calibration import command as calibration_command
 from kineticsim_env.config import PRESETS, MarketConfig, plain_fields
 from kineticsim_env.engines import ENGINES, choose_engine
 from kineticsim_env.runtime import doctor, memory
@@ -310,6 +314,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(command=simulate)
     sweeps_command.add_parser(commands)
+    calibration_command.add_parser(commands)
     play.add_parser(commands)
     _add_impact(commands)
     _add_scorecard(commands)

@@ -26,7 +26,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "envs render",
     "adapters evaluation",
     "play studies",
-    "scorecard",
+    "calibration scorecard",
     "benchmarks",
     "cli",
 )

@@ -10,6 +10,7 @@ import argparse
 import inspect
 import time
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,12 @@ def command(options: argparse.Namespace) -> int:
 
 
 def read_file(path: str | Path) -> dict[str, Any]:
-    """Return the arguments of `sweep` that a file has.
+    """Return the arguments of `sweep` that a file has; see `read_arguments`."""
+    return read_arguments(path, sweep, _NEEDED)
+
+
+def read_arguments(path: str | Path, function: Callable[..., Any], needed: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of a function that a file has, a market's agents among them.
 
     Raises:
         ValueError: Naming the file, and the key that nobody knows with the nearest one, or that is missing.
@@ -68,12 +74,12 @@ def read_file(path: str | Path) -> dict[str, Any]:
         given = tomllib.loads(Path(path).read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: {error}, allowed is TOML") from error
-    known = tuple(inspect.signature(sweep).parameters)
+    known = tuple(inspect.signature(function).parameters)
     for name in given:
         check_name(str(path), name, known)
-    for name in _NEEDED:
+    for name in needed:
         if name not in given:
-            raise ValueError(f"{path}: got no {name!r}, allowed is a file with {' and '.join(map(repr, _NEEDED))}")
+            raise ValueError(f"{path}: got no {name!r}, allowed is a file with {' and '.join(map(repr, needed))}")
     market = given.get("market")
     if isinstance(market, dict) and isinstance(market.get("agents"), list):
         given["market"] = market | {"agents": agents_of([str(word) for word in market["agents"]])}

@@ -45,8 +45,12 @@ class Design:
             lengths = [len(each.of_grid) for each in self.dimensions]
             places = np.unravel_index(np.arange(begin, end), lengths)
             return {each.name: each.of_grid[place] for each, place in zip(self.dimensions, places, strict=True)}
-        unit = self._random(begin, end) if self.kind == "random" else self._sobol(begin, end)
+        unit = self.unit(begin, end)
         return {each.name: each.at(unit[:, column]) for column, each in enumerate(self.dimensions)}
+
+    def unit(self, begin: int, end: int) -> np.ndarray:
+        """Return where random or Sobol points are within the unit cube, float64 `[end - begin, dimensions]`."""
+        return self._random(begin, end) if self.kind == "random" else self._sobol(begin, end)
 
     def _random(self, begin: int, end: int) -> np.ndarray:
         """Return rows of `numpy.random.default_rng(seed).random((points, dimensions))`."""

@@ -1,0 +1,12 @@
+"""Calibration: which parameters of a market fit given statistics, as a posterior distribution, learned by sbi.
+
+targets.py      what is fitted, as users write it -> statistics and their values
+learning.py     simulations -> a network that knows the posterior of any statistics; how far it can be trusted
+calibrating.py  `calibrate`, which does all of it with a sweep, and what it returns
+figures.py      its pictures
+command.py      `python -m kineticsim_env calibrate FILE.toml`
+"""
+
+from kineticsim_env.calibration.calibrating import Calibration, calibrate
+
+__all__ = ("Calibration", "calibrate")

@@ -1,0 +1,112 @@
+"""`python -m kineticsim_env calibrate FILE.toml`: a calibration as a file has it.
+
+The keys of the file are the arguments of `calibrate`. `target` is a table of statistics, or the name of a CSV file
+whose columns are series.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.calibration.calibrating import Calibration, calibrate
+from kineticsim_env.engines import ENGINES
+from kineticsim_env.runtime.files import check_file, replacing
+from kineticsim_env.runtime.options import place
+from kineticsim_env.studies import plots
+from kineticsim_env.sweeps.command import read_arguments
+
+_NEEDED = ("target", "space")
+_OVER = ("folder", "engine", "device", "ray")  # options that come before what the file says
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser(
+        "calibrate",
+        help="find the parameters of a market that fit given statistics or prices",
+        description="Find the parameters of a market that fit given statistics or prices, as a posterior distribution "
+        "learned from simulations, with a check of it.",
+    )
+    parser.add_argument("file", type=place, metavar="FILE.toml", help="the calibration: docs/calibration.md has it")
+    parser.add_argument("--output", type=place, metavar="FILE.json", help="where the posterior goes, with its draws")
+    parser.add_argument("--plot", type=place, metavar="FILE.png", help="where to draw the posterior")
+    parser.add_argument("--plot-check", type=place, metavar="FILE.png", help="where to draw the check of it")
+    parser.add_argument(
+        "--folder", type=place, metavar="FOLDER", help="where simulations are stored (default: nowhere)"
+    )
+    parser.add_argument("--engine", help=f"{', '.join(ENGINES)} (default: the file's, or auto)")
+    parser.add_argument("--device", help="cuda:N, for one GPU (default: the file's, or all)")
+    parser.add_argument("--ray", metavar="ADDRESS", help="simulate on a cluster of Ray; auto is the one that runs here")
+    parser.set_defaults(command=command)
+
+
+def command(options: argparse.Namespace) -> int:
+    """Calibrate, print the table, save the posterior and draw it."""
+    given = read_file(options.file) | {name: value for name in _OVER if (value := getattr(options, name)) is not None}
+    for option in ("output", "plot", "plot_check"):
+        path = getattr(options, option)
+        if path is not None:
+            name = f"--{option.replace('_', '-')}"
+            check_file(name, path)
+            if option != "output":
+                plots.check_picture(name, path)
+    found = calibrate(**given)
+    print(found)
+    print(", ".join(f"{phase} {seconds:.3g} s" for phase, seconds in found.seconds.items()))
+    if options.output:
+        with replacing(options.output) as part:
+            part.write_text(json.dumps(plain(found), indent=1) + "\n")
+        print(f"posterior: {options.output}")
+    if options.plot:
+        found.draw(options.plot)
+        print(f"picture: {options.plot}")
+    if options.plot_check:
+        found.draw_check(options.plot_check)
+        print(f"picture: {options.plot_check}")
+    return 0
+
+
+def plain(found: Calibration) -> dict[str, Any]:
+    """Return a calibration as JSON keeps it."""
+    check = found.check
+    return {
+        "best": found.best,
+        "interval90": found.interval(0.9),
+        "target": found.target,
+        "simulated": found.simulated,
+        "simulations": found.simulations,
+        "left_out": found.left_out,
+        "converged": found.converged,
+        "seconds": found.seconds,
+        "recovered": check.recovered if check else None,
+        "p_values": check.p_values if check else None,
+        "coverage": {level: check.coverage(level) for level in (0.5, 0.8, 0.95)} if check else None,
+        "samples": {name: values.tolist() for name, values in found.samples.items()},
+    }
+
+
+def read_file(path: str | Path) -> dict[str, Any]:
+    """Return the arguments of `calibrate` that a file has; see `sweeps.command.read_file`."""
+    given = read_arguments(path, calibrate, _NEEDED)
+    if isinstance(given["target"], str):
+        given["target"] = read_series(given["target"])
+    return given
+
+
+def read_series(path: str | Path) -> dict[str, np.ndarray]:
+    """Return the columns of a CSV file by name: series of whole numbers."""
+    with Path(path).open(newline="") as file:
+        heads, *rows = [row for row in csv.reader(file) if row] or [[]]
+    try:
+        columns = [[float(cell) for cell in column] for column in zip(*rows, strict=True)]
+        if not columns or len(columns) != len(heads) or len(set(heads)) < len(heads):
+            raise ValueError(f"{len(columns)} columns of numbers under {len(heads)} names")
+    except ValueError as error:
+        raise ValueError(f"target: got {path} ({error}), allowed is a CSV file of names and whole numbers") from error
+    return {name.strip(): np.array(column) for name, column in zip(heads, columns, strict=True)}

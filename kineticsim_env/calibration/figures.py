@@ -1,0 +1,95 @@
+"""Pictures of a calibration: the posterior, and the check of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kineticsim_env.studies import plots
+
+if TYPE_CHECKING:
+    from kineticsim_env.calibration.calibrating import Calibration
+    from kineticsim_env.calibration.learning import Check
+    from kineticsim_env.sweeps.space import Dimension
+
+_BINS = 40
+_BEST, _TRUE = {"color": plots.BUY, "lw": 1.2}, {"color": plots.SELL, "lw": 1.2, "ls": "--"}
+
+
+def draw_posterior(path: Any, found: Calibration, truth: Mapping[str, float]) -> None:
+    """Draw each parameter's posterior on the diagonal, and below it that of each pair, over the whole ranges."""
+    dimensions = found._plan.design.dimensions
+    count = len(dimensions)
+
+    def panel(row: int, column: int) -> Callable[[Any], None]:
+        def draw(axes: Any) -> None:
+            if column > row:
+                axes.set_visible(False)
+            elif column == row:
+                _marginal(axes, dimensions[row], found, truth)
+            else:
+                _pair(axes, dimensions[column], dimensions[row], found, truth)
+
+        return draw
+
+    panels = [panel(row, column) for row in range(count) for column in range(count)]
+    plots.save_panels(path, panels, columns=count, size=(3.4, 2.8))
+
+
+def _marginal(axes: Any, each: Dimension, found: Calibration, truth: Mapping[str, float]) -> None:
+    edges = _edges(each)
+    axes.hist(found.samples[each.name], edges, density=True, color="#c9d9e8", label="posterior")
+    axes.axvline(found.best[each.name], **_BEST, label="best")
+    if each.name in truth:
+        axes.axvline(truth[each.name], **_TRUE, label="true")
+    axes.set(xlabel=each.name, xlim=(edges[0], edges[-1]), xscale=each.scale, yticks=[])
+    axes.legend(fontsize=7)
+
+
+def _pair(axes: Any, x: Dimension, y: Dimension, found: Calibration, truth: Mapping[str, float]) -> None:
+    axes.hist2d(found.samples[x.name], found.samples[y.name], bins=(_edges(x), _edges(y)), cmap="Blues")
+    axes.plot(found.best[x.name], found.best[y.name], "o", color=plots.BUY, ms=5)
+    if x.name in truth and y.name in truth:
+        axes.plot(truth[x.name], truth[y.name], "x", color=plots.SELL, ms=7)
+    axes.set(xlabel=x.name, ylabel=y.name, xscale=x.scale, yscale=y.scale)
+
+
+def _edges(each: Dimension) -> np.ndarray:
+    """Return bins over a range: equal in its scale, and around whole numbers if they are not too many."""
+    if each.whole and each.high - each.low < _BINS:
+        return np.arange(each.low, each.high + 2) - 0.5
+    return (np.geomspace if each.scale == "log" else np.linspace)(each.low, each.high, _BINS + 1)
+
+
+def draw_check(path: Any, check: Check) -> None:
+    """Draw, per parameter, posterior means against the truth; then the shares of ranks, and the coverage."""
+
+    def recovery(column: int) -> Callable[[Any], None]:
+        def draw(axes: Any) -> None:
+            name = check.names[column]
+            axes.plot((0, 1), (0, 1), color=plots.GREY, lw=0.8)
+            axes.plot(check.places[:, column], check.means[:, column], "o", ms=2, color=plots.BUY, alpha=0.5)
+            axes.set(xlabel=f"true place of {name} in its range", ylabel="posterior mean")
+            axes.set_title(f"{check.recovered[name]:.0%} of the variance found again", fontsize=9)
+
+        return draw
+
+    draws = [*(recovery(column) for column in range(len(check.names))), lambda axes: _uniform(axes, check)]
+    plots.save_panels(path, draws, columns=min(len(draws), 3), size=(3.8, 3.2))
+
+
+def _uniform(axes: Any, check: Check) -> None:
+    """Draw how far the shares of ranks and levels are from uniform ones, with Kolmogorov and Smirnov's 95% bound."""
+    count = len(check.levels)
+    at = np.arange(1, count + 1) / count
+    axes.fill_between((0, 1), -1.358 / np.sqrt(count), 1.358 / np.sqrt(count), color="#e6e6e6", label="95% if right")
+    for column, name in enumerate(check.names):
+        ranks = np.sort(check.ranks[:, column]) / check.draws
+        axes.step(ranks, at - ranks, lw=1, label=f"rank, {name}")
+    levels = np.sort(check.levels)
+    axes.step(levels, at - levels, lw=1.5, color="black", label="coverage")
+    axes.set(xlabel="share that is expected", ylabel="share found, less expected")
+    axes.set_title(f"{count:,} held-out points", fontsize=9)
+    axes.legend(fontsize=6)

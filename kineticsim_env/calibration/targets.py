@@ -1,0 +1,119 @@
+"""What a market is calibrated to, as users hand it over: statistics with their values, or a series to measure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.values import check_count, is_number, show
+from kineticsim_env.statistics import Measured, Plan, Value, check_statistics, measure_series
+
+_SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
+_OF_PRICES = ("volatility", "kurtosis", "kurtosis(span=10)", "autocorrelation(lag=1)")
+_OF_PRICES += ("abs_autocorrelation(lag=[1, 5, 20])", "variance_ratio(span=[2, 10])")
+_OF_VOLUMES = ("volume", "volume_deviation", "volume_volatility")
+_ALLOWED = "a mapping of statistics to their values, what measure returns, or series of whole numbers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What is fitted.
+
+    Attributes:
+        statistics: What is measured of simulated markets, by name, as `measure` takes it.
+        values: Of the target, by column (`Measured.columns`): of a curve `"autocorrelation[1]"` and so on.
+        intervals: How many a simulated market has.
+        markets: Over how many of them a value is a mean.
+    """
+
+    statistics: dict[str, Any]
+    values: dict[str, float]
+    intervals: int
+    markets: int
+
+
+def read_target(target: Any, statistics: Any = None, intervals: Any = None, replicates: Any = None) -> Target:
+    """Return a target; arguments are those of `calibrate`.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed.
+    """
+    series = _series(target)
+    if series is not None:
+        chosen = (_OF_PRICES + _OF_VOLUMES * ("volume" in series)) if statistics is None else statistics
+        measured = measure_series(series, chosen, group=None)
+        own, given = (measured.intervals, measured.group_size), measured
+    elif isinstance(target, Mapping):
+        chosen = tuple(target) if statistics is None else statistics
+        own = (target.intervals, target.group_size) if isinstance(target, Measured) else (None, 1)
+        given = target
+    else:
+        raise TypeError(f"target: got {show(target)}, allowed is {_ALLOWED}")
+    plans = check_statistics(chosen)
+    if not isinstance(chosen, Mapping):
+        chosen = dict(zip(plans, chosen, strict=True))
+    intervals = own[0] if intervals is None else intervals
+    if intervals is None:
+        raise ValueError("intervals: got None, allowed is how many the target's statistics were measured over")
+    values = _values(given, plans)
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise ValueError(f"target[{name!r}]: got {value}, allowed are statistics that the target defines")
+    return Target(
+        {name: given.strip() if isinstance(given, str) else given for name, given in chosen.items()},
+        values,
+        check_count("intervals", intervals, 1),
+        check_count("replicates", own[1] if replicates is None else replicates, 1),
+    )
+
+
+def _series(target: Any) -> dict[str, Any] | None:
+    """Return a target that is a series, or several by name; None if it is a table of statistics."""
+    if not isinstance(target, Mapping):
+        if isinstance(target, (str, bytes)) or not isinstance(target, Iterable):
+            return None
+        return {"last_price": _array(target)}
+    found = {name: _array(values) for name, values in target.items() if not isinstance(values, Value)}
+    if not target or len(found) < len(target) or not all(name in _SERIES for name in found):
+        return None
+    return found if all(np.ndim(values) for values in found.values()) else None
+
+
+def _array(values: Any) -> Any:
+    """Return a column of a table, such as pandas has, or a list as an array; a tensor stays where it is."""
+    return values if hasattr(values, "detach") or np.ndim(values) == 0 else np.asarray(values)
+
+
+def _values(given: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, float]:
+    """Return the value of each column."""
+    for name in given:
+        if name not in plans:
+            raise ValueError(f"target: got {show(name)}, allowed are the statistics: {', '.join(plans)}")
+    values = {}
+    for name, plan in plans.items():
+        if name not in given:
+            raise ValueError(f"target: got no {name!r}, allowed is a value of each of {', '.join(plans)}")
+        one, labels = given[name], plan.labels
+        if isinstance(one, Value):
+            if len(one.value) != 1:
+                raise ValueError(f"target: got {len(one.value)} groups of markets, allowed is one: group=None")
+            one = one.value[0]
+        array = np.asarray(one.tolist() if hasattr(one, "tolist") else one, dtype=object)
+        wanted, allowed = (), "a number"
+        if labels is not None:
+            wanted, allowed = (len(labels),), f"{len(labels)} numbers, for {plan.axis} {_listed(labels)}"
+        if array.shape != wanted or not all(is_number(value) for value in array.ravel()):
+            raise ValueError(f"target[{name!r}]: got {show(given[name])}, allowed is {allowed}")
+        for label, value in zip([""] if labels is None else [f"[{it:g}]" for it in labels], array.ravel(), strict=True):
+            values[f"{name}{label}"] = float(value)
+    return values
+
+
+def _listed(labels: tuple[Any, ...]) -> str:
+    shown = [f"{label:g}" for label in labels]
+    return ", ".join(shown if len(shown) <= 6 else [*shown[:3], "...", shown[-1]])

@@ -1,0 +1,114 @@
+"""`python -m scripts.pages.calibration` calibrates a market whose parameters are known, and times each phase.
+
+It writes docs/calibration.md, its pictures, and the figures that `--results` reads again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kineticsim_env.calibration import Calibration, calibrate
+from kineticsim_env.calibration.command import plain
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines import choose_engine
+from kineticsim_env.runtime.files import check_folder
+from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.seeds import run_seed
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics import measure
+from kineticsim_env.studies import plots
+from kineticsim_env.sweeps.plans import make_plan
+from scripts.pages.calibration_text import page
+from scripts.pages.markdown import machine, write_figures, write_page
+
+NAME = "calibration"
+PRESET = "trading"
+SPACE = {
+    "noise_spread": (6, 20),
+    "market_order_prob": {"low": 0.05, "high": 0.5, "scale": "log"},
+    "maker_half_spread": (2, 10),
+    "init_depth": (1, 40),
+}
+TRUTH = {"noise_spread": 14, "market_order_prob": 0.2, "maker_half_spread": 5, "init_depth": 10}
+STATISTICS = ["volatility", "kurtosis", "autocorrelation(lag=1)", "abs_autocorrelation(lag=[1, 5, 20])"]
+STATISTICS += ["variance_ratio(span=[2, 10, 50])", "volume", "volume_deviation", "spread"]
+WARM_UP = 100
+_ALONE = 1 << 16  # markets of a launch that is timed without statistics
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Calibrate, or read what was found; write the page."""
+    parser = Parser(description=__doc__)
+    parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
+    parser.add_argument("--simulations", type=whole(100), default=10_000, help="to learn from")
+    parser.add_argument("--held-out", type=whole(1), default=300, help="to check with")
+    parser.add_argument("--intervals", type=whole(100), default=1000, help="of each market")
+    parser.add_argument("--engine", default="auto", help="as in Simulator")
+    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
+    options = parser.parse_args(arguments)
+    check_folder("--output", options.output / "images")
+    if options.results:
+        record = json.loads(options.results.read_text())
+    else:
+        plots.require_matplotlib()
+        found, record = run(options.simulations, options.held_out, options.intervals, options.engine)
+        write_figures(options.output, NAME, record)
+        found.draw(options.output / "images" / f"{NAME}.png", TRUTH)
+        found.draw_check(options.output / "images" / f"{NAME}_check.png")
+    write_page(options.output, NAME, page(record))
+
+
+def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[Calibration, dict[str, Any]]:
+    """Calibrate a market to statistics of one whose parameters are known; return that, and what the page says of it."""
+    config = MarketConfig.preset(PRESET).replace(**TRUTH)
+    target = measure(config, intervals, STATISTICS, markets=1, warm_up=WARM_UP, seed=run_seed(1), engine=engine)
+    first = min(simulations + held_out, _ALONE)
+    seconds = {"simulate": run_alone(first, intervals, engine) * (simulations + held_out) / first}
+    began = time.perf_counter()
+    found = calibrate(
+        target, SPACE, market=PRESET, warm_up=WARM_UP, simulations=simulations, held_out=held_out, engine=engine
+    )
+    whole_call = time.perf_counter() - began
+    phases = found.seconds
+    seconds["statistics"] = max(0.0, phases["simulate"] - seconds["simulate"])
+    seconds |= {name: phases[name] for name in ("train", "check", "sample")}
+    seconds["ks.calibrate"] = whole_call
+    for name, value in seconds.items():
+        print(f"{name:14s} {value:8.2f} s")
+    print(found)
+    record = {name: value for name, value in plain(found).items() if name != "samples"}
+    record |= {"truth": TRUTH, "space": SPACE, "held_out": held_out, "intervals": intervals, "seconds": seconds}
+    record |= {"engine": choose_engine(engine)[0], "machine": machine(), "preset": PRESET}
+    record["mean"] = {name: float(values.mean()) for name, values in found.samples.items()}
+    record["command"] = f"python -m scripts.pages.{NAME} --simulations {simulations} --held-out {held_out}"
+    return found, record
+
+
+def run_alone(markets: int, intervals: int, engine: str) -> float:
+    """Return the seconds of a launch without statistics; kernels are compiled before."""
+    plan = make_plan(SPACE, intervals, STATISTICS, market=PRESET, design="random", points=markets)
+    ((_, config),) = plan.configs(plan.design.rows(0, markets))
+    simulator = Simulator(config, markets, engine=engine, seed=0)
+    simulator.run(10, progress=False)
+    measure(simulator, 10, STATISTICS, progress=False)  # so that what it compiles is there, too
+    _wait(simulator.device)
+    began = time.perf_counter()
+    simulator.run(intervals + WARM_UP, progress=False)
+    _wait(simulator.device)
+    return time.perf_counter() - began
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

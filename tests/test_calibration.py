@@ -1,0 +1,521 @@
+"""Calibration: what is refused, what is left out, what is found again, and that the same call gives the same."""
+
+import contextlib
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from thorough import slow
+
+import kineticsim_env as ks
+from kineticsim_env.calibration.command import read_file, read_series
+from kineticsim_env.calibration.targets import read_target
+from kineticsim_env.cli import main
+from kineticsim_env.runtime import build
+
+for needed in ("pyarrow", "pandas", "scipy", "sbi"):
+    pytest.importorskip(needed, exc_type=ImportError)
+
+ENGINE = "numpy" if build.cpu_unavailable() else "cpu"
+SMALL = {"preset": "trading", "num_agents": 16}
+SPACE = {"noise_spread": (2, 20), "market_order_prob": {"low": 0.05, "high": 0.5, "scale": "log"}}
+TABLE = {"volatility": 2.0, "autocorrelation(lag=[1, 2])": [-0.2, 0.0], "volume": 12.0}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_steps():
+    """Networks of fast tests are not trained until they know anything."""
+    from kineticsim_env.calibration import learning
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning, "_STEPS", 8)
+        patch.setattr(learning, "_DRAWS", 100)
+        yield
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Those of slow ones are."""
+    from kineticsim_env.calibration import learning
+
+    monkeypatch.setattr(learning, "_STEPS", 2500)
+    monkeypatch.setattr(learning, "_DRAWS", 500)
+
+
+def tiny(target=TABLE, space=SPACE, **changes):
+    given = {"intervals": 30, "market": SMALL, "simulations": 100, "held_out": 20, "samples": 50, "seed": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a target far from what so few markets show
+        return ks.calibrate(target, space, **{**given, "engine": ENGINE, "progress": False, **changes})
+
+
+@pytest.fixture(scope="module")
+def found():
+    return tiny()
+
+
+# What comes out ------------------------------------------------------------------------------------------------------
+
+
+def test_a_calibration_has_samples_a_best_point_and_its_market(found):
+    assert found.names == tuple(SPACE) and found.simulations == 100 and found.left_out == 0
+    spread, share = (found.samples[name] for name in SPACE)
+    assert spread.shape == share.shape == (50,) and spread.dtype == np.int64 and share.dtype == np.float64
+    assert spread.min() >= 2 and spread.max() <= 20 and share.min() >= 0.05 and share.max() <= 0.5
+    assert list(found.to_pandas()) == list(SPACE) and set(found.seconds) == {"simulate", "train", "check", "sample"}
+    assert found.target == {
+        "volatility": 2.0,
+        "autocorrelation(lag=[1, 2])[1]": -0.2,
+        "autocorrelation(lag=[1, 2])[2]": 0.0,
+        "volume": 12.0,
+    }
+    best, third = found.config(), found.config(2)
+    assert best.noise_spread == found.best["noise_spread"] and best.num_agents == 16
+    assert (third.noise_spread, third.market_order_prob) == (spread[2], share[2]) and not third.per_market
+    chosen = found.config({"market_order_prob": 0.25, "noise_spread": 7})
+    assert chosen == ks.MarketConfig.preset("trading").replace(num_agents=16, noise_spread=7, market_order_prob=0.25)
+    with pytest.raises(
+        ValueError, match=r"^point: got \{'noise_spread': 7\}, allowed are a sample's number and values"
+    ):
+        found.config({"noise_spread": 7})
+    low, high = found.interval(0.5)["market_order_prob"]
+    assert np.quantile(share, 0.25) == low and np.quantile(share, 0.75) == high
+
+
+def test_samples_are_a_space_of_a_sweep(found):
+    points = {name: values[:4] for name, values in found.samples.items()}
+    again = ks.sweep(points, 30, ["volatility"], market=SMALL, design="list", engine=ENGINE)
+    assert again.to_pandas()["noise_spread"].tolist() == found.samples["noise_spread"][:4].tolist()
+
+
+@slow
+def test_the_same_call_gives_the_same_and_leaves_the_users_random_numbers_alone(found):
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    again = tiny()
+    assert torch.equal(torch.rand(3), wanted)
+    for name in SPACE:
+        np.testing.assert_array_equal(again.samples[name], found.samples[name])
+    assert again.best == found.best
+    np.testing.assert_array_equal(again.check.ranks, found.check.ranks)
+    other = found.of(TABLE, seed=4)
+    assert not np.array_equal(other.samples["market_order_prob"], found.samples["market_order_prob"])
+
+
+@slow
+def test_another_target_is_asked_of_the_same_network(found):
+    same = found.of(TABLE, seed=3)
+    np.testing.assert_array_equal(same.samples["noise_spread"], found.samples["noise_spread"])
+    other = found.of({**TABLE, "volatility": 3.0}, samples=7)
+    assert other.target["volatility"] == 3.0 and len(other.samples["noise_spread"]) == 7
+    assert other.check is found.check and found.target["volatility"] == 2.0
+    with pytest.raises(ValueError, match=r"^target: got no 'volume', allowed is a value of each of volatility, "):
+        found.of({name: value for name, value in TABLE.items() if name != "volume"})
+
+
+@slow
+def test_simulations_are_a_sweep_that_is_stored(found, tmp_path):
+    again = tiny(folder=tmp_path / "runs")
+    np.testing.assert_array_equal(again.samples["noise_spread"], found.samples["noise_spread"])
+    stored = ks.open_sweep(tmp_path / "runs")
+    assert stored.points == 120 and stored.is_complete and not stored.about["common"]
+    times = [path.stat().st_mtime_ns for path in stored.files]
+    tiny(folder=tmp_path / "runs", target={**TABLE, "volume": 13.0})
+    assert [path.stat().st_mtime_ns for path in stored.files] == times
+
+
+@slow
+def test_nothing_is_written_where_the_program_runs_and_nothing_is_printed(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    tiny(held_out=0)
+    assert not list(tmp_path.iterdir())
+    out, err = capfd.readouterr()
+    assert not out and not [line for line in err.splitlines() if not line.startswith("kineticsim_env: engine")]
+
+
+@slow
+def test_tables_and_pictures(found, tmp_path):
+    text = str(found)
+    assert text.splitlines()[0].split("  ")[0] == "parameter" and "noise_spread" in text
+    assert "100 simulations; 30 intervals each" in text and "coverage of 20 held-out points: " in text
+    pytest.importorskip("matplotlib")
+    found.draw(tmp_path / "posterior.png", truth={"noise_spread": 7})
+    found.draw_check(tmp_path / "check.png")
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("posterior.png", "check.png"))
+    unchecked = tiny({"volatility": 2.0}, {"noise_spread": (2, 20)}, held_out=0)
+    assert unchecked.check is None and "coverage" not in str(unchecked)
+    unchecked.draw(tmp_path / "alone.png")
+    with pytest.raises(
+        ValueError, match=r"^check: got a calibration with held_out=0, allowed is one that was checked$"
+    ):
+        unchecked.draw_check(tmp_path / "none.png")
+
+
+def test_a_target_that_no_market_shows_is_warned_of(found):
+    with pytest.warns(UserWarning, match="the target's volatility is 1000, and 98% of the simulations have "):
+        found.of({**TABLE, "volatility": 1000.0})
+
+
+# Targets --------------------------------------------------------------------------------------------------------------
+
+PRICES = np.cumsum(np.random.default_rng(0).integers(-3, 4, (2, 300)), 1) + 1000
+
+
+@pytest.mark.parametrize("form", ["array", "list", "mapping", "tensor", "pandas"])
+def test_a_series_is_measured(form):
+    pandas = pytest.importorskip("pandas")
+    series = {
+        "array": PRICES[0],
+        "list": PRICES[0].tolist(),
+        "mapping": {"last_price": PRICES[0]},
+        "tensor": torch.from_numpy(PRICES[0]),
+        "pandas": pandas.Series(PRICES[0], index=np.arange(300) + 7),
+    }[form]
+    read = read_target(series)
+    assert (read.intervals, read.markets) == (300, 1)
+    measured = ks.statistics.measure_series({"last_price": PRICES[0]}, list(read.statistics))
+    assert read.values == {name: values[0] for name, values in measured.columns(errors=False).items()}
+    assert "kurtosis(span=10)" in read.values and "volume" not in read.values
+
+
+def test_several_series_of_several_markets_are_means_over_these():
+    series = {"last_price": PRICES, "volume": np.abs(PRICES) % 7}
+    read = read_target(series, ["kurtosis", "volume"])
+    measured = ks.statistics.measure_series(series, ["kurtosis", "volume"])
+    assert (read.intervals, read.markets) == (300, 2)
+    np.testing.assert_allclose(read.values["kurtosis"], measured["kurtosis"].value.mean(), rtol=1e-12)
+    assert read_target(series, intervals=100, replicates=1).markets == 1
+    assert "volume_volatility" in read_target(series).values
+    assert read_target({"volume": 3.0}, intervals=5).values == {"volume": 3.0}  # a statistic with a series' name
+
+
+def test_what_measure_returns_is_a_target():
+    config = ks.MarketConfig.preset("trading").replace(num_agents=16)
+    names = ["volatility", "autocorrelation(lag=[1, 2])"]
+    measured = ks.measure(config, 40, names, markets=3, group=None, engine=ENGINE)
+    read = read_target(measured)
+    assert (read.intervals, read.markets) == (40, 3) and list(read.statistics) == names
+    assert read.values == {name: values[0] for name, values in measured.columns(errors=False).items()}
+    apart = ks.measure(config, 40, names, markets=3, engine=ENGINE)
+    with pytest.raises(ValueError, match="^target: got 3 groups of markets, allowed is one: group=None$"):
+        read_target(apart)
+
+
+@slow
+def test_a_series_is_calibrated_to():
+    config = ks.MarketConfig.preset("trading").replace(num_agents=16)
+    series = ks.Simulator(config, 1, engine=ENGINE, seed=9).run(60, ("last_price", "volume"), progress=False)
+    calibrated = tiny(series, statistics=["volatility", "volume"], intervals=None)
+    assert calibrated._plan.intervals == 60 and set(calibrated.target) == {"volatility", "volume"}
+
+
+WRONG = [
+    ({"target": 3}, TypeError, "target: got 3, allowed is a mapping of statistics to their values, what measure "),
+    ({"target": "prices"}, TypeError, "target: got 'prices', allowed is a mapping of statistics to their values"),
+    ({"target": {}}, ValueError, "statistics: got none, allowed is one or more"),
+    ({"target": {"volatilty": 1.0}}, ValueError, "statistics: got 'volatilty', allowed are mean_return, volatility, "),
+    ({"target": {"volatility": "high"}}, ValueError, "target['volatility']: got 'high', allowed is a number"),
+    ({"target": {"volatility": [1.0]}}, ValueError, "target['volatility']: got [1.0], allowed is a number"),
+    ({"target": {"volatility": True}}, ValueError, "target['volatility']: got True, allowed is a number"),
+    ({"target": {"volatility": np.nan}}, ValueError, "target['volatility']: got nan, allowed are statistics that the "),
+    (
+        {"target": {"autocorrelation(lag=[1, 5])": [0.1]}},
+        ValueError,
+        "target['autocorrelation(lag=[1, 5])']: got [0.1], allowed is 2 numbers, for lag 1, 5",
+    ),
+    (
+        {"target": {"volatility": 1.0}, "statistics": ["kurtosis"]},
+        ValueError,
+        "target: got 'volatility', allowed are the statistics: kurtosis",
+    ),
+    ({"target": [5] * 40}, ValueError, "target['kurtosis']: got nan, allowed are statistics that the target defines"),
+    ({"target": [5.5, 6.0]}, TypeError, "series: got 'last_price' of torch.float64 [2], allowed are whole numbers"),
+    ({"intervals": None}, ValueError, "intervals: got None, allowed is how many the target's statistics were measured"),
+    ({"intervals": 0}, ValueError, "intervals: got 0, allowed is 1 to 2^31 - 1"),
+    ({"space": {"tie": ["mid", "lowest"]}}, ValueError, "space['tie']: got values, allowed is a range (low, high) to "),
+    (
+        {"space": {"noise_spread": (3, 3)}},
+        ValueError,
+        "space['noise_spread']: got the range 3 to 3, allowed is a range",
+    ),
+    (
+        {"space": {"noise_spread": {"low": 3, "high": 9, "steps": 3}}},
+        ValueError,
+        "space['noise_spread']: got steps with design='random', allowed are those of a grid",
+    ),
+    ({"space": {"noise_spred": (3, 9)}}, ValueError, "space: got 'noise_spred', did you mean 'noise_spread'? allowed"),
+    ({"market": {"preset": "tradng"}}, ValueError, "preset: got 'tradng'"),
+    ({"simulations": 99}, ValueError, "simulations: got 99, allowed is 100 to 2^31 - 1"),
+    ({"held_out": -1}, ValueError, "held_out: got -1, allowed is 0 to 2^31 - 1"),
+    ({"samples": 0}, ValueError, "samples: got 0, allowed is 1 to 2^31 - 1"),
+    ({"replicates": 0}, ValueError, "replicates: got 0, allowed is 1 to 2^31 - 1"),
+    ({"seed": -1}, ValueError, "seed: got -1, allowed is 0 to 2^62"),
+    ({"seed": 1.5}, TypeError, "seed: got 1.5, allowed is "),
+    ({"engine": "cpp"}, ValueError, "engine: got 'cpp', allowed are"),
+    ({"progress": 1}, TypeError, "progress: got 1, allowed "),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind", "said"), WRONG, ids=[said[:60] for *_, said in WRONG])
+def test_wrong_calls_are_refused_before_anything_is_run(monkeypatch, changes, kind, said):
+    monkeypatch.setattr("kineticsim_env.calibration.calibrating.sweep", None)
+    with pytest.raises(kind) as caught:
+        tiny(**changes)
+    assert str(caught.value).startswith(said)
+
+
+def test_without_sbi_it_is_named(monkeypatch):
+    import kineticsim_env.calibration
+
+    monkeypatch.setitem(sys.modules, "kineticsim_env.calibration.learning", None)
+    monkeypatch.delattr(kineticsim_env.calibration, "learning", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"is missing: pip install 'kineticsim-env\[calibrate\]'$"):
+        tiny()
+
+
+# What is not defined --------------------------------------------------------------------------------------------------
+
+
+def undefined_above(bound):
+    """Return a statistic that markets whose last price ends above a bound do not define."""
+    return ks.statistics.of_series(
+        lambda price: torch.where(price[:, -1] > bound, torch.nan, price.std(1)), "last_price"
+    )
+
+
+@slow
+def test_points_that_do_not_define_a_statistic_are_left_out(tmp_path):
+    from kineticsim_env.calibration import learning
+
+    space, target = {"noise_spread": (2, 20)}, {"own": 2.0, "volume": 2.0}
+    market = ks.MarketConfig.preset("trading").replace(num_agents=16)
+    price = ks.Simulator(market, 1, engine="numpy").run(1, ("last_price",), progress=False)["last_price"].item()
+    statistics = {"own": undefined_above(price + 3), "volume": "volume"}
+    found = tiny(target, space, statistics=statistics, simulations=200, folder=tmp_path / "runs")
+    table = ks.open_sweep(tmp_path / "runs").to_pandas()
+    defined = table["own"].notna().to_numpy()
+    assert 0 < found.left_out == (~defined).sum() < 100 and found.simulations == defined[:200].sum()
+    assert len(found.check.levels) == defined[200:].sum() and ", 0 left out" not in str(found)
+    assert f"{found.simulations} simulations, {found.left_out} left out; " in str(found)
+    unit, rows = found._plan.design.unit(0, 200), table[["own", "volume"]].to_numpy()[:200]
+    learned = learning.learn(unit[defined[:200]], rows[defined[:200]], torch.device("cpu"), 3)
+    same = learned.sample(np.array([[2.0, 2.0]]), 50, 3)[:, 0, 0]
+    np.testing.assert_array_equal(found.samples["noise_spread"], found._plan.design.dimensions[0].at(same))
+
+
+def test_too_few_points_that_define_all_are_refused():
+    statistics = {"own": undefined_above(-1), "volume": "volume"}
+    said = (
+        "got only 0 of 100 points that define all of them, allowed are half, and at least 100; undefined: 'own' in 100%"
+    )
+    with pytest.raises(ValueError, match=f"^statistics: {said}$"):
+        tiny({"own": 2.0, "volume": 2.0}, statistics=statistics)
+
+
+# The network ----------------------------------------------------------------------------------------------------------
+
+
+def test_statistics_are_standardised_by_their_spread_and_far_ones_by_its_logarithm():
+    from kineticsim_env.calibration.learning import Standard
+
+    rows = np.random.default_rng(0).normal(7, 2, (20_000, 3))
+    rows[:, 1] = 4.0
+    rows[:, 2] = 0.0
+    rows[:5, 2] = 1e6
+    standard = Standard.of(rows)
+    np.testing.assert_allclose(standard.median, (7, 4, 0), atol=0.05)
+    np.testing.assert_allclose(standard.spread, (2, 1, rows[:, 2].std()), rtol=0.03)
+    found = standard(rows).numpy()
+    assert found.dtype == np.float32 and (found[:, 1] == 0).all() and found[:, 2].max() < 10
+    np.testing.assert_allclose(found[:, 0], np.arcsinh((rows[:, 0] - 7) / 2), atol=0.06)
+
+
+def test_ranks_and_coverage_are_those_of_sbi(found):
+    from sbi.diagnostics import run_sbc
+
+    learned, check = found._learned, found.check
+    places, rows = check.places, np.random.default_rng(1).normal(1, 1, (len(check.places), 4))
+    draws = learned.sample(rows, 100, 8)
+    ours = (draws < places).sum(0), learned.density_ranks(places, rows, draws)
+    asked, given = torch.from_numpy(places).float(), learned.standard(rows)
+
+    def density(theta, x):
+        return learned.posterior.log_prob(theta, x=x, norm_posterior=False)
+
+    reduce = [lambda theta, x: theta[:, 0], lambda theta, x: theta[:, 1], density]
+    with warnings.catch_warnings(), torch.random.fork_rng():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(8)
+        ranks, _ = run_sbc(asked, given, learned.posterior, 100, reduce, show_progress_bar=False)
+    np.testing.assert_array_equal(ranks[:, :2].numpy(), ours[0])
+    np.testing.assert_allclose(1 - ranks[:, 2].numpy() / 100, ours[1], atol=0.02)  # ties, and rounding
+
+
+def test_what_is_said_of_a_check():
+    from kineticsim_env.calibration.learning import Check
+
+    random = np.random.default_rng(0)
+    places = random.random((4000, 2))
+    means = np.stack([places[:, 0], np.full(4000, places[:, 1].mean())], 1)
+    ranks = np.stack([random.integers(0, 1001, 4000), random.integers(200, 801, 4000)], 1)
+    check = Check(("a", "b"), places, means, ranks, 1000, random.random(4000))
+    assert check.recovered["a"] == 1 and abs(check.recovered["b"]) < 1e-12
+    assert check.p_values["a"] > 0.01 > 1e-6 > check.p_values["b"]
+    assert abs(check.coverage(0.8) - 0.8) < 0.03
+
+
+@slow
+def test_a_posterior_that_is_known_is_learned(trained):
+    """Two numbers with normal noise tell of two parameters; one of these is hidden in a third, far outlier."""
+    from kineticsim_env.calibration import learning
+
+    random, noise = np.random.default_rng(0), 0.15
+    unit = random.random((8000, 2))
+    rows = np.concatenate([unit + noise * random.normal(size=unit.shape), random.standard_cauchy((8000, 1))], 1)
+    learned = learning.learn(unit, rows, torch.device("cpu"), 1)
+    given = np.array([[0.5, 0.3, 0.0], [0.02, 0.9, 5.0]])
+    draws = learned.sample(given, 20_000, 2)
+    at = np.linspace(0, 1, 2001)
+    for row in range(2):
+        for column in range(2):
+            density = np.exp(-0.5 * ((at - given[row, column]) / noise) ** 2)
+            density /= density.sum()
+            mean = (at * density).sum()
+            deviation = np.sqrt(((at - mean) ** 2 * density).sum())
+            assert abs(draws[:, row, column].mean() - mean) < 0.25 * deviation
+            assert 0.8 < draws[:, row, column].std() / deviation < 1.25
+    np.testing.assert_allclose(learned.densest(given[0], 0), (0.5, 0.3), atol=0.08)
+    fresh = random.random((500, 2))
+    seen = np.concatenate([fresh + noise * random.normal(size=fresh.shape), random.standard_cauchy((500, 1))], 1)
+    check = learning.check(learned, ("a", "b"), fresh, seen, 3)
+    assert min(check.p_values.values()) > 1e-4 and min(check.recovered.values()) > 0.6
+    assert all(abs(check.coverage(level) - level) < 0.08 for level in (0.5, 0.8, 0.95))
+
+
+@slow
+def test_a_parameter_is_found_again(trained):
+    space = {"noise_spread": (2, 20), "market_order_prob": {"low": 0.05, "high": 0.5, "scale": "log"}}
+    names = ["volatility", "kurtosis", "autocorrelation(lag=1)", "volume"]
+    given = {"market": "trading", "simulations": 3000, "held_out": 300, "warm_up": 30, "engine": ENGINE}
+    truth = {"noise_spread": 14, "market_order_prob": 0.2}
+    config = ks.MarketConfig.preset("trading").replace(**truth)
+    target = ks.measure(config, 300, names, markets=1, warm_up=30, seed=2**40, engine=ENGINE)
+    found = ks.calibrate(target, space, **given)
+    for name, (low, high) in found.interval(0.998).items():
+        assert low <= truth[name] <= high
+    assert min(found.check.recovered.values()) > 0.5
+    assert all(abs(found.check.coverage(level) - level) < 0.1 for level in (0.5, 0.8, 0.95))
+    for number, spread in enumerate((4, 18)):  # other markets, the same network
+        config = ks.MarketConfig.preset("trading").replace(noise_spread=spread, market_order_prob=0.1)
+        other = ks.measure(config, 300, names, markets=1, warm_up=30, seed=2**41 + number, engine=ENGINE)
+        low, high = found.of(other).interval(0.998)["noise_spread"]
+        assert low <= spread <= high
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+FILE = f"""
+intervals = 30
+simulations = 100
+held_out = 20
+samples = 50
+seed = 3
+engine = "{ENGINE}"
+progress = false
+
+[target]
+volatility = 2.0
+"autocorrelation(lag=[1, 2])" = [-0.2, 0.0]
+volume = 12
+
+[market]
+preset = "trading"
+num_agents = 16
+
+[space]
+noise_spread = {{ low = 2, high = 20 }}
+market_order_prob = {{ low = 0.05, high = 0.5, scale = "log" }}
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fit.toml").write_text(FILE)
+    return tmp_path / "fit.toml"
+
+
+def refused(words, capsys):
+    assert main(words) == 2
+    streams = capsys.readouterr()
+    (line,) = [line for line in streams.err.splitlines() if not line.startswith("kineticsim_env: engine")]
+    return line
+
+
+@pytest.mark.filterwarnings("ignore:calibrate:UserWarning")
+@slow
+def test_a_file_is_a_calibration(file, found, capsys):
+    pytest.importorskip("matplotlib")
+    words = ["calibrate", "fit.toml", "--output", "fit.json", "--plot", "fit.png", "--plot-check", "check.png"]
+    assert main([*words, "--folder", "runs"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(str(found)) and "posterior: fit.json\npicture: fit.png\npicture: check.png" in printed
+    stored = json.loads(Path("fit.json").read_text())
+    assert stored["samples"] == {name: values.tolist() for name, values in found.samples.items()}
+    assert stored["best"] == found.best and stored["recovered"] == found.check.recovered
+    assert ks.open_sweep("runs").points == 120 and Path("fit.png").exists() and Path("check.png").exists()
+
+
+CHANGES = [
+    ("simulations", "simulation", "fit.toml: got 'simulation', did you mean 'simulations'? allowed are target,"),
+    ("[space]", "[spaces]", "fit.toml: got 'spaces', did you mean 'space'?"),
+    ("seed = 3", "seed = [", "fit.toml: "),
+    ("volatility", "volatilty", "statistics: got 'volatilty', allowed are"),
+    ("intervals = 30", "", "intervals: got None, allowed is how many the target's statistics were measured over"),
+    ("simulations = 100", "simulations = 10", "simulations: got 10, allowed is 100"),
+]
+
+
+@pytest.mark.parametrize(("there", "here", "said"), CHANGES, ids=[said[:50] for *_, said in CHANGES])
+def test_files_are_refused_in_one_line(file, capsys, there, here, said):
+    file.write_text(FILE.replace(there, here))
+    line = refused(["calibrate", "fit.toml"], capsys)
+    assert line.startswith("error: ") and said in line
+
+
+def test_a_file_names_a_series(file, capsys):
+    rows = [f"{price},{volume}" for price, volume in zip(PRICES[0], PRICES[1] % 5, strict=True)]
+    Path("prices.csv").write_text("\n".join(["last_price,volume", *rows]))
+    file.write_text(
+        'target = "prices.csv"\n' + FILE.partition("[target]")[0] + "[space]" + FILE.partition("[space]")[2]
+    )
+    series = read_file(file)["target"]
+    assert (series["last_price"] == PRICES[0]).all() and (series["volume"] == PRICES[1] % 5).all()
+    for text in ("last_price\n5\nx\n", "a,a\n1,2\n", "a,b\n1\n", ""):
+        Path("prices.csv").write_text(text)
+        with pytest.raises(
+            ValueError, match=r"^target: got prices.csv \(.*\), allowed is a CSV file of names and whole"
+        ):
+            read_series("prices.csv")
+    Path("prices.csv").unlink()
+    assert "No such file" in refused(["calibrate", "fit.toml"], capsys)
+
+
+def test_pictures_that_cannot_be_drawn_are_refused_first(file, capsys):
+    pytest.importorskip("matplotlib")
+    assert "--plot-check: got 'a.xyz', allowed are" in refused(
+        ["calibrate", "fit.toml", "--plot-check", "a.xyz"], capsys
+    )
+    with contextlib.suppress(OSError):
+        assert "--output" in refused(["calibrate", "fit.toml", "--output", "nowhere/a.json"], capsys)
+
+
+def test_the_example_can_be_read():
+    given = read_file(Path(__file__).parent.parent / "examples" / "calibrate.toml")
+    read = read_target(given["target"], intervals=given["intervals"])
+    assert read.values["volatility"] and given["space"]
