@@ -90,7 +90,10 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
         (["--set", "tie=highest"], "tie: got 'highest'"),
         (["--set", "noise=0.9"], "shares that sum to 1.2"),
         (["--set", "noise_spread=[1,2]"], "noise_spread: got 2 per-market values"),
-        (["--preset", "other"], "--preset: got 'other', allowed are ['continuous', 'news', 'paper', 'trading']"),
+        (
+            ["--preset", "other"],
+            "--preset: got 'other', allowed are ['continuous', 'news', 'paper', 'realistic', 'trading']",
+        ),
         (["--markets", "0"], "--markets: got 0"),
         (["--auctions", "0"], "--auctions: got 0"),
         (["--warmup", "-1"], "--warmup: got -1"),

@@ -42,6 +42,7 @@ LEFT_OUT = {
     "class_counts, parameter_rows, parameter_ranges, pack_table, threshold": "of checked configs, inside",
     "host_copies": "of an environment's outputs, inside",
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
+    "Measured, Scorecard, Calibration": "results, likewise",
     "MarketVectorEnv, MarketEnv, Policy, RecurrentPolicy": "bases without a task",
     "agent_names, state_space, num_rows": "of checked roles and scenarios",
     "check_kind, check_seed, check_render_mode, as_actions, make_config": "what others check their arguments with",

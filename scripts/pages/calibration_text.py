@@ -13,8 +13,8 @@ _PAGE = """# Calibration
 
 Which parameters make a market behave like this? `ks.calibrate` takes statistics, or a series of prices, and a space of
 parameters, and returns a posterior distribution: how probable each point of the space is, given what was seen. It
-simulates points of the space as a [sweep](sweeps.md), and [sbi](https://sbi.readthedocs.io) trains a network on them that
-turns statistics into parameters (neural posterior estimation, Greenberg et al. 2019).
+simulates points of the space as a [sweep](sweeps.md), and [sbi](https://sbi.readthedocs.io) trains a network on them
+that turns statistics into parameters (neural posterior estimation, Greenberg et al. 2019).
 
 ```python
 import kineticsim_env as ks
