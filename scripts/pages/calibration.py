@@ -87,7 +87,8 @@ def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[C
     record |= {"truth": TRUTH, "space": SPACE, "held_out": held_out, "intervals": intervals, "seconds": seconds}
     record |= {"engine": choose_engine(engine)[0], "machine": machine(), "preset": PRESET}
     record["mean"] = {name: float(values.mean()) for name, values in found.samples.items()}
-    record["command"] = f"python -m scripts.pages.{NAME} --simulations {simulations} --held-out {held_out}"
+    sizes = f"--simulations {simulations} --held-out {held_out} --intervals {intervals}"
+    record["command"] = f"python -m scripts.pages.{NAME} {sizes}"
     return found, record
 
 
