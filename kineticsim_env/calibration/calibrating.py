@@ -33,7 +33,7 @@ class Calibration:
 
     Attributes:
         samples: Draws from the posterior by parameter, `[n]` each: whole numbers where the field is one.
-        best: Its mode: the parameters where it is densest, in the scales of the space. Not its mean.
+        best: Its mode: of the samples the one where it is densest, in the scales of the space. Not its mean.
         target: What was fitted, by column.
         simulated: Of each column, 1% and 99% of the simulations' values.
         check: How far the posterior can be trusted, of points that were held out; None if none were.
@@ -41,7 +41,7 @@ class Calibration:
         left_out: How many of all were not used, as their market did not define a statistic, or stopped.
         converged: Whether training ended because nothing was gained any more; else more simulations could gain.
         seconds: Wall time of each phase: `"simulate"`, with statistics; `"train"`; `"check"`; `"sample"`.
-        posterior: sbi's own object, of places within the unit cube given standardised statistics.
+        posterior: sbi's own object: of normal quantiles of places within the ranges, given standardised statistics.
     """
 
     samples: dict[str, np.ndarray]
@@ -164,7 +164,7 @@ def calibrate(
     statistics: Any = None,
     *,
     market: Any = None,
-    simulations: int = 10_000,
+    simulations: int = 30_000,
     held_out: int = 300,
     replicates: int | None = None,
     warm_up: int = 0,
@@ -294,7 +294,8 @@ def _posterior(given: Calibration, values: dict[str, float], count: int, seed: i
             )
     row, learned = np.array(list(values.values())), given._learned
     places = learned.sample(row[None], count, seed)[:, 0]
-    densest, dimensions = learned.densest(row, seed), given._plan.design.dimensions
+    densest = places[learned.densities(places[:, None], row[None])[:, 0].argmax()]
+    dimensions = given._plan.design.dimensions
     return dataclasses.replace(
         given,
         samples={each.name: each.at(places[:, column]) for column, each in enumerate(dimensions)},

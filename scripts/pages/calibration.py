@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Calibrate, or read what was found; write the page."""
     parser = Parser(description=__doc__)
     parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
-    parser.add_argument("--simulations", type=whole(100), default=10_000, help="to learn from")
+    parser.add_argument("--simulations", type=whole(100), default=30_000, help="to learn from")
     parser.add_argument("--held-out", type=whole(1), default=300, help="to check with")
     parser.add_argument("--intervals", type=whole(100), default=1000, help="of each market")
     parser.add_argument("--engine", default="auto", help="as in Simulator")
@@ -87,7 +87,8 @@ def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[C
     record |= {"truth": TRUTH, "space": SPACE, "held_out": held_out, "intervals": intervals, "seconds": seconds}
     record |= {"engine": choose_engine(engine)[0], "machine": machine(), "preset": PRESET}
     record["mean"] = {name: float(values.mean()) for name, values in found.samples.items()}
-    record["command"] = f"python -m scripts.pages.{NAME} --simulations {simulations} --held-out {held_out}"
+    sizes = f"--simulations {simulations} --held-out {held_out} --intervals {intervals}"
+    record["command"] = f"python -m scripts.pages.{NAME} {sizes}"
     return found, record
 
 

@@ -60,7 +60,7 @@ number. `market` is what is known.
 ## The result
 
 - `found.samples`: draws from the posterior by parameter; `found.to_pandas()`; `found.interval(0.9)`.
-- `found.best`: the point where the posterior is densest (its mode, not its mean), in the scales of the space.
+- `found.best`: the draw where the posterior is densest (its mode, not its mean), in the scales of the space.
 - `found.config()`: the market of the best point; `found.config(17)` of a draw; `found.config({{...}})` of any.
 - `found.of(target)`: the posterior of another target, by the same network, in a second.
 - `found.draw("posterior.png")` and `found.draw_check("check.png")`: the pictures of this page.
