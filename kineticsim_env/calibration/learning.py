@@ -91,9 +91,8 @@ class _Trainer(NPE):
         dataloader_kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Return batches to train with, and to validate with."""
-        data = [
-            part.to(self._device) for part in self.get_simulations(starting_round)
-        ]  # sbi leaves its masks on the CPU
+        # sbi leaves its masks on the CPU.
+        data = [part.to(self._device) for part in self.get_simulations(starting_round)]
         order = torch.randperm(len(data[0]), device=data[0].device)
         cut = int((1 - validation_fraction) * len(order))
         self.train_indices, self.val_indices = order[:cut], order[cut:]
