@@ -45,6 +45,7 @@ def _marginal(axes: Any, each: Dimension, found: Calibration, truth: Mapping[str
     if each.name in truth:
         axes.axvline(truth[each.name], **_TRUE, label="true")
     axes.set(xlabel=each.name, xlim=(edges[0], edges[-1]), xscale=each.scale, yticks=[])
+    _few_ticks(axes.xaxis)
     axes.legend(fontsize=7)
 
 
@@ -54,6 +55,18 @@ def _pair(axes: Any, x: Dimension, y: Dimension, found: Calibration, truth: Mapp
     if x.name in truth and y.name in truth:
         axes.plot(truth[x.name], truth[y.name], "x", color=plots.SELL, ms=7)
     axes.set(xlabel=x.name, ylabel=y.name, xscale=x.scale, yscale=y.scale)
+    _few_ticks(axes.xaxis)
+    _few_ticks(axes.yaxis)
+
+
+def _few_ticks(axis: Any) -> None:
+    """Label a logarithmic axis at 1, 2 and 5 of each power of ten, as plain numbers: others overlap."""
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_locator(NullLocator())
 
 
 def _edges(each: Dimension) -> np.ndarray:
