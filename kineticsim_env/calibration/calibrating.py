@@ -289,7 +289,7 @@ def _posterior(given: Calibration, values: dict[str, float], count: int, seed: i
         if not low <= values[name] <= high:
             warnings.warn(
                 f"calibrate: the target's {name} is {values[name]:.4g}, and 98% of the simulations have {low:.4g} to "
-                f"{high:.4g}: what no market of the space shows cannot be fitted",
+                f"{high:.4g}: where simulations are few or none the posterior is a guess",
                 stacklevel=3,
             )
     row, learned = np.array(list(values.values())), given._learned
