@@ -100,6 +100,12 @@ def page(found: Mapping[str, Any]) -> str:
         "errors over markets in brackets. Returns are changes of the last price over an interval, in ticks. "
         f"{verdict} Each number's formula and source: [statistics](statistics.md).",
         "![autocorrelations, tails, signs and impact](images/realistic.png)",
+        "## What it does not show",
+        "[The scorecard](scorecard.md) asks for more, and has the numbers. Falls are as large as rises, and volatility "
+        "does not follow losses: nothing in the model tells up from down. A regime has one time scale, so the memory of "
+        "absolute returns is longer than real markets' at first and shorter in the end, not a power law. Volume has "
+        "little memory, as all agents come equally often in every regime. And the book is fullest at the best price, "
+        "where large orders rest.",
         "## The search",
         f"{len(found['search'])} markets with other numbers, {found['points_markets']:,} seeds of each: "
         "first points of a scrambled Sobol sequence (torch) between wide bounds, then as many within a "
