@@ -102,8 +102,8 @@ def page(found: Mapping[str, Any]) -> str:
         "![autocorrelations, tails, signs and impact](images/realistic.png)",
         "## What it does not show",
         "[The scorecard](scorecard.md) asks for more, and has the numbers. Falls are as large as rises, and volatility "
-        "does not follow losses: nothing in the model tells up from down. A regime has one time scale, so the memory of "
-        "absolute returns is longer than real markets' at first and shorter in the end, not a power law. Volume has "
+        "does not follow losses: nothing in the model tells up from down. A regime has one time scale, so the memory "
+        "of absolute returns is longer than real markets' at first and shorter in the end, not a power law. Volume has "
         "little memory, as all agents come equally often in every regime. And the book is fullest at the best price, "
         "where large orders rest.",
         "## The search",
