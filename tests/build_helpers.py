@@ -72,12 +72,15 @@ HOST_KERNELS |= {
     for name, flags in HOST_KERNELS.items()
     for number, levers in ((1, "rounding"), (2, "levers"))
 }
-HOST_KERNELS["lanes of a warp"] = [flag for flag in HOST_KERNELS["lanes and deadlines"] if "DEADLINES" not in flag]
-HOST_KERNELS["lanes of a warp and rounding"] = [*HOST_KERNELS["lanes of a warp"], "-DKS_LEVERS=1"]
 ADDED = {"agents": CLASSES, "small agents": SMALL_CLASSES}  # of agent_classes.py, in their order
+_LANES_OF_A_WARP = [flag for flag in HOST_KERNELS["lanes and deadlines"] if "DEADLINES" not in flag]  # only with a text
+_WITH_TEXT = HOST_KERNELS | {
+    "lanes of a warp": _LANES_OF_A_WARP,
+    "lanes of a warp and rounding": [*_LANES_OF_A_WARP, "-DKS_LEVERS=1"],
+}
 HOST_KERNELS |= {  # with the text of agents' classes
     f"{name} and {kinds}": [*flags, f"-DKS_AGENTS={len(ADDED[kinds])}"]
-    for name, flags in HOST_KERNELS.items()
+    for name, flags in _WITH_TEXT.items()
     for kinds in ADDED
     if "-fno-strict-aliasing" in flags
 }
