@@ -30,7 +30,7 @@ extensions = [
 exclude_patterns = ["_build", "_ext", "tutorials"]
 nitpicky = True
 # The site is built without a network, so other projects' names are not links.
-nitpick_ignore_regex = [("py:.*", r"(torch|numpy|np|gymnasium|gym|pettingzoo|collections|typing|Any|optional)\b.*")]
+nitpick_ignore_regex = [("py:.*", r"(torch|numpy|np|pandas|pathlib|Path|datetime|gymnasium|gym|pettingzoo|collections|typing|Any|optional)\b.*")]
 default_role = "py:name"
 highlight_language = "text"
 
