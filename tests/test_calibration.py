@@ -521,3 +521,11 @@ def test_the_example_can_be_read():
     given = read_file(Path(__file__).parent.parent / "examples" / "calibrate.toml")
     read = read_target(given["target"], intervals=given["intervals"])
     assert read.values["volatility"] and given["space"]
+
+
+def test_statistics_of_a_target_may_come_as_an_iterator():
+    prices = np.cumsum(np.random.default_rng(1).integers(-3, 4, 300))
+    first, second = (
+        read_target(prices, given) for given in (["volatility", "kurtosis"], iter(["volatility", "kurtosis"]))
+    )
+    assert first.values == second.values and list(second.values) == ["volatility", "kurtosis"]

@@ -12,6 +12,7 @@ import numpy as np
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, is_number, show
 from kineticsim_env.statistics import Measured, Plan, Value, check_statistics, measure_series
+from kineticsim_env.statistics.plans import named_statistics
 
 _SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
 _OF_PRICES = ("volatility", "kurtosis", "kurtosis(span=10)", "autocorrelation(lag=1)")
@@ -45,18 +46,18 @@ def read_target(target: Any, statistics: Any = None, intervals: Any = None, repl
     """
     series = _series(target)
     if series is not None:
-        chosen = (_OF_PRICES + _OF_VOLUMES * ("volume" in series)) if statistics is None else statistics
+        chosen = named_statistics(
+            (_OF_PRICES + _OF_VOLUMES * ("volume" in series)) if statistics is None else statistics
+        )
         measured = measure_series(series, chosen, group=None)
         own, given = (measured.intervals, measured.group_size), measured
     elif isinstance(target, Mapping):
-        chosen = tuple(target) if statistics is None else statistics
+        chosen = named_statistics(tuple(target) if statistics is None else statistics)
         own = (target.intervals, target.group_size) if isinstance(target, Measured) else (None, 1)
         given = target
     else:
         raise TypeError(f"target: got {show(target)}, allowed is {_ALLOWED}")
     plans = check_statistics(chosen)
-    if not isinstance(chosen, Mapping):
-        chosen = dict(zip(plans, chosen, strict=True))
     intervals = own[0] if intervals is None else intervals
     if intervals is None:
         raise ValueError("intervals: got None, allowed is how many the target's statistics were measured over")

@@ -84,6 +84,30 @@ def of_series(function: Callable[..., torch.Tensor], *names: str) -> Make:
     return statistic
 
 
+def named_statistics(statistics: Any) -> dict[str, Any]:
+    """Return statistics by name, as they were given; see `check_statistics`, which looks at each."""
+    allowed = "a sequence of names and functions, or a mapping of names to them"
+    try:  # strange objects raise what they like
+        listed = None if isinstance(statistics, (str, bytes)) else list(statistics)
+    except Exception as error:
+        raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}") from error
+    if listed is None:
+        raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}")
+    items = statistics.items() if isinstance(statistics, Mapping) else ((None, given) for given in listed)
+    named: dict[str, Any] = {}
+    for name, given in items:
+        called = given.strip() if isinstance(given, str) else getattr(given, "__name__", None)
+        name = called if name is None else name
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"statistics: got {show(given)}, allowed is {allowed}")
+        if name in named:
+            raise ValueError(f"statistics: got {name!r} twice, allowed is once, or under another name")
+        named[name] = given
+    if not named:
+        raise ValueError("statistics: got none, allowed is one or more")
+    return named
+
+
 def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Plan]:
     """Return the plans of statistics by name.
 
@@ -92,26 +116,7 @@ def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Pl
             return a `Plan`; or a mapping of names to these.
         known: The statistics that texts can name.
     """
-    allowed = "a sequence of names and functions, or a mapping of names to them"
-    try:  # an array of no dimension says that it can be iterated over
-        listed = None if isinstance(statistics, (str, bytes)) else list(statistics)
-    except TypeError:
-        listed = None
-    if listed is None:
-        raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}")
-    items = statistics.items() if isinstance(statistics, Mapping) else ((None, given) for given in listed)
-    plans: dict[str, Plan] = {}
-    for name, given in items:
-        called = given.strip() if isinstance(given, str) else getattr(given, "__name__", None)
-        name = called if name is None else name
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"statistics: got {show(given)}, allowed is {allowed}")
-        if name in plans:
-            raise ValueError(f"statistics: got {name!r} twice, allowed is once, or under another name")
-        plans[name] = _plan_of(given, known)
-    if not plans:
-        raise ValueError("statistics: got none, allowed is one or more")
-    return plans
+    return {name: _plan_of(given, known) for name, given in named_statistics(statistics).items()}
 
 
 def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
@@ -178,4 +183,4 @@ def curve(
     return Plan(gathered, read, axis, labels, unit)
 
 
-__all__ = ("Make", "Plan", "Sums", "check_labels", "check_statistics", "curve", "of_series")
+__all__ = ("Make", "Plan", "Sums", "check_labels", "check_statistics", "curve", "named_statistics", "of_series")

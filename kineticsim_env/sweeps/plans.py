@@ -19,6 +19,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import check_count, check_flag, show
 from kineticsim_env.statistics import check_statistics
+from kineticsim_env.statistics.plans import named_statistics
 from kineticsim_env.sweeps.designs import Design, make_design
 from kineticsim_env.sweeps.markets import config_of, market_fields, one_market
 from kineticsim_env.sweeps.space import Dimension, read_space
@@ -152,7 +153,8 @@ def make_plan(
         kinds |= dict.fromkeys(kind for agents in found for kind in agents)
     dimensions = read_space(space, kinds)
     names = [each.name for each in dimensions]
-    measured = _named_statistics(statistics)
+    measured = named_statistics(statistics)
+    check_statistics(measured)
     replicates = check_count("replicates", replicates, 1)
     for name in measured:
         if name in (*names, *OWN_COLUMNS):
@@ -172,20 +174,6 @@ def make_plan(
     if last >= 2**63:
         raise ValueError(f"seed: got {show(seed)}, allowed are seeds of all markets below 2^63")
     return plan
-
-
-def _named_statistics(statistics: Any) -> dict[str, Any]:
-    """Return statistics by name, checked; see `measure`."""
-    if isinstance(statistics, Mapping):
-        given: Any = dict(statistics)
-    else:
-        try:
-            given = statistics if isinstance(statistics, str) else tuple(statistics)  # an iterator can be read once
-        except Exception as error:  # whatever strange objects raise
-            allowed = "a sequence of names and functions, or a mapping of names to them"
-            raise TypeError(f"statistics: got {show(statistics)}, allowed is {allowed}") from error
-    check_statistics(given)
-    return given if isinstance(given, dict) else {_name(one): one for one in given}
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
@@ -251,7 +239,3 @@ def _plain(value: Any) -> Any:
 
 def _path(given: Any) -> str:
     return f"{getattr(given, '__module__', '?')}:{getattr(given, '__qualname__', show(given))}"
-
-
-def _name(given: Any) -> str:
-    return given.strip() if isinstance(given, str) else given.__name__
