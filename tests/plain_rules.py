@@ -20,6 +20,13 @@ def word(seed: int, episode: int, t: int, index: int) -> int:
     return mix64((key + (t * 2**32 + index + 1) * GOLDEN) & MASK)
 
 
+def who_comes(seed: int, events: int, agents: int) -> Iterator[int]:
+    """Yield the agent that comes at each event of the clock in the first episode of a market."""
+    for g in range(events):
+        pair = word(seed, 0, g // 2, 2**31 + 2**29)
+        yield ((pair >> 32 if g % 2 else pair) & 0xFFFFFFFF) * agents >> 32
+
+
 @dataclasses.dataclass(frozen=True)
 class Moment:
     """What agents see of their market in one auction; all on the grid."""

@@ -11,6 +11,7 @@ from build_helpers import needs_compiler
 from env_helpers import check_agreement, clock_environments, environments
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_rules import who_comes
 from strategies import (
     OPTIONS,
     Play,
@@ -269,7 +270,7 @@ def test_orders_are_cut_to_what_the_class_says(kind, engine, of):
 
 def _first_two(seed):
     """Return which of two agents come at the first two events."""
-    return list(_who_comes(seed, 2, 2))
+    return list(who_comes(seed, 2, 2))
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 65536, 2.5, "4", None, True])
@@ -314,23 +315,8 @@ def test_memory_counts_every_event(kind, engine):
     assert times == [2, 2, 2] if kind == "each" else 40 < sum(times) < 100 and min(times) > 5
     assert sim.tensors["bid"][0, 10:13].tolist() == [n * (n + 1) // 2 for n in times]
     if kind != "each":  # all that does not come to the silent agent
-        words = [int(word) for word in _who_comes(3, 100)]
+        words = [int(word) for word in who_comes(3, 100, 4)]
         assert times == [words.count(agent) for agent in (1, 2, 3)]
-
-
-def _who_comes(seed, events, agents=4):
-    """Return the agents that come in the first episode of a market of that seed, as docs/model.md says."""
-    golden, mask = 0x9E3779B97F4A7C15, 2**64 - 1
-
-    def mix(z):
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
-        z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
-        return z ^ z >> 31
-
-    key = mix((seed + golden) & mask)
-    for g in range(events):
-        word = mix((key + (((g // 2) << 32) + 2**31 + 2**29 + 1) * golden) & mask)
-        yield ((word >> 32 if g % 2 else word) & 0xFFFFFFFF) * agents >> 32
 
 
 @ENGINE
@@ -338,7 +324,7 @@ def test_a_continuous_market_is_live_and_a_call_is_not(engine):
     """Whoever comes sees the order before it, where orders are matched as they come."""
     fields = {"interval": 20, "beat": 20}
     live, waits = (only({climbing: 3}, kind, engine, **fields) for kind in ("continuous", "call on the clock"))
-    come = sum(agent > 0 for agent in _who_comes(3, 20))
+    come = sum(agent > 0 for agent in who_comes(3, 20, 4))
     live.run(1), waits.run(1)
     assert live.tensors["bid"][0].nonzero().flatten().tolist() == list(range(10, 10 + come))
     assert waits.tensors["bid"][0].nonzero().flatten().tolist() == [10] and int(waits.tensors["bid"][0, 10]) == come

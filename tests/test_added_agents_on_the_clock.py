@@ -6,6 +6,7 @@ import pytest
 import torch
 from agent_classes import CLASSES, at_the_best, copied_noise, extreme, insider, trend_follower
 from build_helpers import needs_compiler
+from plain_rules import who_comes
 from thorough import examples, slow
 
 import kineticsim_env as ks
@@ -106,21 +107,6 @@ def diary(market, own, draw):
 @ks.agent(side=1, price=0, quantity=1, takes=0)
 def told(market, own, draw):
     return ks.order(own.side, own.price, own.quantity, own.takes)
-
-
-def who_comes(seed, events, agents):
-    """Return the agents that come in the first episode of a market of that seed, as docs/model.md says."""
-    golden, mask = 0x9E3779B97F4A7C15, 2**64 - 1
-
-    def mix(z):
-        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
-        z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
-        return z ^ z >> 31
-
-    key = mix((seed + golden) & mask)
-    for g in range(events):
-        word = mix((key + (((g // 2) << 32) + 2**31 + 2**29 + 1) * golden) & mask)
-        yield ((word >> 32 if g % 2 else word) & 0xFFFFFFFF) * agents >> 32
 
 
 @ENGINE
