@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.calibration.calibrating import Calibration, calibrate
-from kineticsim_env.engines import ENGINES
 from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.options import place
 from kineticsim_env.studies import plots
-from kineticsim_env.sweeps.command import read_arguments
+from kineticsim_env.sweeps.command import add_places, over, read_arguments
 
 _NEEDED = ("target", "space")
 _OVER = ("folder", "engine", "device", "ray")  # options that come before what the file says
@@ -40,15 +39,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--folder", type=place, metavar="FOLDER", help="where simulations are stored (default: nowhere)"
     )
-    parser.add_argument("--engine", help=f"{', '.join(ENGINES)} (default: the file's, or auto)")
-    parser.add_argument("--device", help="cuda:N, for one GPU (default: the file's, or all)")
-    parser.add_argument("--ray", metavar="ADDRESS", help="simulate on a cluster of Ray; auto is the one that runs here")
+    add_places(parser, "simulate")
     parser.set_defaults(command=command)
 
 
 def command(options: argparse.Namespace) -> int:
     """Calibrate, print the table, save the posterior and draw it."""
-    given = read_file(options.file) | {name: value for name in _OVER if (value := getattr(options, name)) is not None}
+    given = over(read_file(options.file), options, _OVER)
     for option in ("output", "plot", "plot_check"):
         path = getattr(options, option)
         if path is not None:

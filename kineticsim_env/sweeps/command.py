@@ -35,15 +35,25 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", type=place, metavar="FILE.toml", help="the sweep: docs/sweeps.md has the keys")
     parser.add_argument("--folder", type=place, metavar="FOLDER", help="where results go (default: the file's)")
     parser.add_argument("--part", metavar="I/N", help="do the I-th of N parts, as one of N jobs that share the folder")
+    add_places(parser, "run")
+    parser.set_defaults(command=command)
+
+
+def add_places(parser: argparse.ArgumentParser, does: str) -> None:
+    """Add the options that say where markets are played; `does` is what help calls it."""
     parser.add_argument("--engine", help=f"{', '.join(ENGINES)} (default: the file's, or auto)")
     parser.add_argument("--device", help="cuda:N, for one GPU (default: the file's, or all)")
-    parser.add_argument("--ray", metavar="ADDRESS", help="run on a cluster of Ray; auto is the one that runs here")
-    parser.set_defaults(command=command)
+    parser.add_argument("--ray", metavar="ADDRESS", help=f"{does} on a cluster of Ray; auto is the one that runs here")
+
+
+def over(given: dict[str, Any], options: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Return what a file says, and in its place what options say."""
+    return given | {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
 def command(options: argparse.Namespace) -> int:
     """Run a sweep, and say where its results are."""
-    given = read_file(options.file) | {name: value for name in _OVER if (value := getattr(options, name)) is not None}
+    given = over(read_file(options.file), options, _OVER)
     if "folder" not in given:
         raise ValueError('folder: got none, allowed is --folder, or folder = "..." in the file')
     started = time.perf_counter()
