@@ -9,7 +9,7 @@ from typing import Any
 from kineticsim_env.statistics import Mean
 from kineticsim_env.studies import clearing as study
 from kineticsim_env.studies import plots
-from scripts.pages.markdown import joined, pm, table, wrapped
+from scripts.pages.markdown import joined, page_of, pm, table
 
 Found = Mapping[str, Any]
 _COLOURS = dict(zip(study.NEWS, ("#0d4377", "#3f8f4f", "#d9661c"), strict=True))
@@ -19,12 +19,11 @@ _AROUND = {"mid": "around the mid", "fundamental": "around the fundamental price
 def page(found: Found) -> str:
     """Return the page in Markdown, of what `clearing.py` measured."""
     setting = found["setting"]
-    note = f"<!-- Written by `{setting['command']}`; edit scripts/pages/clearing_text.py instead. -->"
-    parts = ["# How often should a market clear?", note, _answer(found), *_played(setting)]
+    parts = [_answer(found), *_played(setting)]
     for reference in study.REFERENCES:
         parts += _of(found, reference)
     parts += [*_staleness(found), *_LIMITS, f"Seeds from {study.SEED >> 32} * 2^32. {setting['measured']}"]
-    return "\n\n".join(wrapped(part.strip()) for part in parts) + "\n"
+    return page_of("How often should a market clear?", "clearing_text.py", setting["command"], parts)
 
 
 def draw(folder: Path, found: Found) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from kineticsim_env.statistics import Mean
 from kineticsim_env.studies import execution as study
 from kineticsim_env.studies import plots
-from scripts.pages.markdown import joined, pm, table, wrapped
+from scripts.pages.markdown import joined, page_of, pm, table
 
 Found = Mapping[str, Any]
 REFERENCE, FAST = "TWAP", "at once"
@@ -31,13 +31,12 @@ were measured in each market before; two of them also with orders at the mid.
 def page(found: Found) -> str:
     """Return the page in Markdown, of what `execution.py` measured."""
     setting = found["setting"]
-    note = f"<!-- Written by `{setting['command']}`; edit scripts/pages/execution_text.py instead. -->"
-    parts = ["# How to execute a block", note, _answer(found), *_played(setting)]
+    parts = [_answer(found), *_played(setting)]
     parts += ["## Cost against risk", "![cost against risk](images/execution.png)", *_frontiers(found)]
     for rule in study.RULES:
         parts += [f"### {rule[0].upper()}{rule[1:]}", _table(found, rule)]
     parts += [*_mechanisms(found), *_learned(found), f"Seeds from 2^62, those that are held out. {setting['measured']}"]
-    return "\n\n".join(wrapped(part.strip()) for part in parts) + "\n"
+    return page_of("How to execute a block", "execution_text.py", setting["command"], parts)
 
 
 def draw(path: Path, found: Found) -> None:

@@ -32,6 +32,12 @@ def write_page(folder: Path, name: str, text: str) -> None:
     print(f"wrote {folder / name}.md")
 
 
+def page_of(title: str, text_file: str, command: str, parts: Sequence[str]) -> str:
+    """Return a page: its title, who wrote it and where its text is, and its paragraphs with their lines broken."""
+    note = f"<!-- Written by `{command}`; edit scripts/pages/{text_file} instead. -->"
+    return "\n\n".join(wrapped(part.strip()) for part in (f"# {title}", note, *parts)) + "\n"
+
+
 def wrapped(paragraph: str) -> str:
     """Break the lines of running text and lists at 120 characters; leave tables, headings, pictures and code."""
     if paragraph.startswith(("|", "#", "!", "<", "```")):

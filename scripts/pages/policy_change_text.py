@@ -11,7 +11,7 @@ import numpy as np
 from kineticsim_env.statistics import Mean
 from kineticsim_env.studies import plots
 from kineticsim_env.studies import policy_change as study
-from scripts.pages.markdown import joined, pm, table, wrapped
+from scripts.pages.markdown import joined, page_of, pm, table
 
 Found = Mapping[str, Any]
 WINDOWS = {"at first": (0, 20), "later": (study.AFTER // 2, study.AFTER)}  # intervals after the change
@@ -43,12 +43,11 @@ print(f"{change.mean:.1f} ± {change.interval():.1f} units per interval")
 def page(found: Found) -> str:
     """Return the page in Markdown, of what `policy_change.py` measured."""
     setting = found["setting"]
-    note = f"<!-- Written by `{setting['command']}`; edit scripts/pages/policy_change_text.py instead. -->"
-    parts = ["# A policy change in mid-flight", note, _answer(found), *_played(setting)]
+    parts = [_answer(found), *_played(setting)]
     for name in study.MARKETS:
         parts += _of(found, name)
     parts += [f"Seeds from {study.SEED >> 32} * 2^32. {setting['measured']}"]
-    return "\n\n".join(wrapped(part.strip()) for part in parts) + "\n"
+    return page_of("A policy change in mid-flight", "policy_change_text.py", setting["command"], parts)
 
 
 def draw(folder: Path, found: Found) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.studies import plots
 from kineticsim_env.studies import realistic as study
-from scripts.pages.markdown import table, wrapped
+from scripts.pages.markdown import page_of, table
 from scripts.pages.preset_text import changed_fields
 
 COLOURS = {"realistic": plots.BUY, "news": plots.SELL}
@@ -74,8 +74,6 @@ def page(found: Mapping[str, Any]) -> str:
     missed = [asked.text for name, asked in study.ASKED.items() if found["presets"]["realistic"]["inside"][name] < 0]
     verdict = "All are met." if not missed else f"Not met: {'; '.join(missed)}."
     paragraphs = [
-        "# A market with the facts of real ones",
-        f"<!-- Written by `{found['command']}`; edit scripts/pages/realistic_text.py instead. -->",
         'The preset `"realistic"` is for studies of markets: its returns, volumes and trades show together what is '
         'found in real ones. [The default market of the environments](default_market.md), `"news"`, shows some of it; '
         "it was made for learners.",
@@ -117,7 +115,7 @@ def page(found: Mapping[str, Any]) -> str:
         f"Measured on {found['date']} with `{found['command']}`, {found['engine']} engine, {found['machine']}, in "
         f"{found['seconds']:,.0f} s. The figures are the same on every engine.",
     ]
-    return "\n\n".join(wrapped(paragraph) for paragraph in paragraphs) + "\n"
+    return page_of("A market with the facts of real ones", "realistic_text.py", found["command"], paragraphs)
 
 
 def draw(path: Path, found: Mapping[str, Any]) -> None:
