@@ -147,7 +147,8 @@ def follow(
     prices = torch.from_numpy(check_path("path", path, simulator.num_markets)).to(simulator.device)
     length = prices.shape[1]
     reach, progress = check_count("reach", reach, 0), check_progress(progress)
-    series = simulator._new_series(record, length)
+    series, now = simulator._new_series(record, length), simulator._new_series(record, 1)
+    results = {f"series_{name}": part for name, part in now.items()}
     tensors = simulator.tensors
     before = {name: tensor.clone() for name, tensor in tensors.items()}
     bar = tqdm(total=length, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
@@ -155,8 +156,6 @@ def follow(
         with bar:
             for i in range(length):
                 tensors["fundamental_price"].copy_(prices[:, i])
-                now = simulator._new_series(record, 1)
-                results = {f"series_{name}": part for name, part in now.items()}
                 simulator._advance(1, 1, results, progress=False, reach=reach)
                 for name, part in now.items():
                     series[name][:, i] = part[:, 0]
