@@ -5,11 +5,9 @@ It writes docs/calibration.md, its pictures, and the figures that `--results` re
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,15 +16,14 @@ from kineticsim_env.calibration import Calibration, calibrate
 from kineticsim_env.calibration.command import plain
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import measure
-from kineticsim_env.studies import plots
 from kineticsim_env.sweeps.plans import make_plan
 from scripts.pages.calibration_text import page
-from scripts.pages.markdown import machine, write_figures, write_page
+from scripts.pages.command import make_page, page_parser
+from scripts.pages.markdown import machine
 
 NAME = "calibration"
 PRESET = "trading"
@@ -45,24 +42,19 @@ _ALONE = 1 << 16  # markets of a launch that is timed without statistics
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Calibrate, or read what was found; write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
+    parser = page_parser(__doc__)
     parser.add_argument("--simulations", type=whole(100), default=30_000, help="to learn from")
     parser.add_argument("--held-out", type=whole(1), default=300, help="to check with")
     parser.add_argument("--intervals", type=whole(100), default=1000, help="of each market")
-    parser.add_argument("--engine", default="auto", help="as in Simulator")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
     options = parser.parse_args(arguments)
-    check_folder("--output", options.output / "images")
-    if options.results:
-        record = json.loads(options.results.read_text())
-    else:
-        plots.require_matplotlib()
+
+    def calibrated() -> dict[str, Any]:
         found, record = run(options.simulations, options.held_out, options.intervals, options.engine)
-        write_figures(options.output, NAME, record)
-        found.draw(options.output / "images" / f"{NAME}.png", TRUTH)
+        found.draw(options.output / "images" / f"{NAME}.png", TRUTH)  # here, as the figures leave the draws out
         found.draw_check(options.output / "images" / f"{NAME}_check.png")
-    write_page(options.output, NAME, page(record))
+        return record
+
+    make_page(options, NAME, calibrated, lambda folder, record: None, page)
 
 
 def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[Calibration, dict[str, Any]]:
