@@ -154,10 +154,10 @@ def _read(fact: Fact, values: Sequence[Value]) -> tuple[float, float]:
     """Return a fact's number and its standard error: of a function of means, from all but one market each."""
     if fact.read is None:
         return float(values[0].value[0]), float(values[0].error[0])
-    number = float(fact.read(*(part for value in values for part in (value.value, value.error)))[0])
-    without = [part for value in values for part in (_means_without_each(value.of_markets), value.error)]
+    number = float(fact.number([(value.value, value.error) for value in values])[0])
+    without = [(_means_without_each(value.of_markets), value.error) for value in values]
     with np.errstate(invalid="ignore"):
-        each = fact.read(*without)
+        each = fact.number(without)
     count = len(each)
     return number, float(np.sqrt((count - 1) / count * ((each - each.mean()) ** 2).sum())) if count > 1 else math.nan
 

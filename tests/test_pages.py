@@ -152,7 +152,7 @@ def test_realistic(tmp_path):
     few = ["--intervals", "400", "--points", "2", "--points-markets", "4"]
     text = written(lambda words: realistic.main(words + few), tmp_path, "realistic")
     assert f"`python -m scripts.pages.realistic --markets 16 {' '.join(few)}`" in " ".join(text.split())
-    assert all(asked.text in text for asked in realistic.study.ASKED.values()) and "5 markets with" in text
+    assert all(asked.measured in text for asked in realistic.study.ASKED.values()) and "5 markets with" in text
     realistic.main(["--results", str(tmp_path / "realistic.json"), "--output", str(tmp_path)])
     assert (tmp_path / "realistic.md").read_text() == text
 

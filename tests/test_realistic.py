@@ -41,37 +41,59 @@ def test_splitters_hold_a_side_for_all_parts_of_an_order():
     assert came > 10000 and 0 < turned < came / 30  # an order has 16 parts or more, and half of the next have its side
 
 
-def good():
-    clusters = 0.2 * np.exp(-np.arange(200) / 150)
-    return {
-        "white": np.full(200, 0.01), "ratio": 1.05, "clusters": clusters, "tails 1": 5.0, "tails 10": 3.0,
-        "tails 100": 1.0, "with volume": 0.3, "signs": np.full(6, 0.1), "impact": 0.8,
-    }  # fmt: skip
+GOOD = {
+    "autocorrelation": np.full(200, 0.01),
+    "variance_ratio(span=100)": 1.05,
+    "abs_autocorrelation(lag=20)": 0.18,
+    "abs_autocorrelation(lag=[20, 100])": np.array([0.18, 0.1]),
+    **{f"kurtosis(span={span})": tails for span, tails in ((1, 5.0), (10, 3.0), (100, 1.0))},
+    "volume_volatility": 0.3,
+    "sign_autocorrelation(lag=[1, 2, 5, 10, 20, 50])": np.full(6, 0.1),
+    "impact_exponent": 0.8,
+}
+
+
+def inside(values):
+    """Return how far inside each fact is where statistics have these values."""
+    found = {
+        name: asked.number([(np.asarray(values[text])[None], np.zeros(1)) for text in asked.statistics])
+        for name, asked in study.ASKED.items()
+    }
+    assert all(number.shape == (1,) for number in found.values())
+    return {name: study.ASKED[name].inside(float(number[0])) for name, number in found.items()}
 
 
 @pytest.mark.parametrize(
     ("fact", "changed"),
     [
-        ("white", {"white": np.array([0.01, -0.06])}),
-        ("ratio", {"ratio": 0.79}),
-        ("ratio", {"ratio": 1.21}),
-        ("clusters", {"clusters": 0.09 * np.ones(200)}),
-        ("slowly", {"clusters": 0.3 * np.exp(-np.arange(200) / 30)}),
-        ("tails", {"tails 1": 2.9, "tails 10": 2.0}),
-        ("tails", {"tails 1": 10.1}),
-        ("aggregated", {"tails 10": 5.2}),
-        ("aggregated", {"tails 100": 3.1}),
-        ("with volume", {"with volume": -0.01}),
-        ("signs", {"signs": np.array([0.1, 0.1, 0.1, 0.1, -0.01, 0.1])}),
-        ("impact", {"impact": 1.01}),
-        ("impact", {"impact": math.nan}),
+        ("white", {"autocorrelation": np.array([0.01, -0.06])}),
+        ("ratio", {"variance_ratio(span=100)": 0.79}),
+        ("ratio", {"variance_ratio(span=100)": 1.21}),
+        ("clusters", {"abs_autocorrelation(lag=20)": 0.09}),
+        ("slowly", {"abs_autocorrelation(lag=[20, 100])": np.array([0.18, 0.04])}),
+        ("slowly", {"abs_autocorrelation(lag=[20, 100])": np.array([-0.1, -0.05])}),
+        ("tails", {"kurtosis(span=1)": 2.9, "kurtosis(span=10)": 2.0}),
+        ("tails", {"kurtosis(span=1)": 10.1}),
+        ("aggregated", {"kurtosis(span=10)": 5.2}),
+        ("aggregated", {"kurtosis(span=100)": 3.1}),
+        ("with volume", {"volume_volatility": -0.01}),
+        ("signs", {"sign_autocorrelation(lag=[1, 2, 5, 10, 20, 50])": np.array([0.1, 0.1, 0.1, 0.1, -0.01, 0.1])}),
+        ("impact", {"impact_exponent": 1.01}),
+        ("impact", {"impact_exponent": math.nan}),
     ],
 )
 def test_each_fact_fails_alone(fact, changed):
-    inside = {name: asked.inside(good()) for name, asked in study.ASKED.items()}
-    assert min(inside.values()) > 0
-    outside = [name for name, asked in study.ASKED.items() if asked.inside(good() | changed) < 0]
-    assert outside == [fact]
+    assert min(inside(GOOD).values()) > 0
+    assert [name for name, far in inside(GOOD | changed).items() if far < 0] == [fact]
+
+
+def test_what_is_asked_can_be_the_rows_of_a_scorecard():
+    preset = ks.MarketConfig.preset("realistic")
+    card = ks.scorecard(preset, 200, markets=8, warm_up=20, engine="cpu", facts=tuple(study.ASKED.values()))
+    means = [[(card.measured[text].value, None) for text in asked.statistics] for asked in study.ASKED.values()]
+    numbers = [float(asked.number(each)[0]) for asked, each in zip(study.ASKED.values(), means, strict=True)]
+    assert [line.value for line in card.lines] == pytest.approx(numbers, nan_ok=True)
+    assert all(line.error > 0 for line in card.lines if not math.isnan(line.value))
 
 
 def test_points_are_where_the_search_says():

@@ -7,7 +7,7 @@ or absent, the bound is this package's, and `bounds` says so.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -42,8 +42,13 @@ class Fact:
     source: str
     bounds: str = "source"
 
+    def number(self, found: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """Return the number, float64 `[k]`, of the means and the errors of each statistic, `[k]` or `[k, n]`."""
+        return found[0][0] if self.read is None else self.read(*(part for pair in found for part in pair))
 
-def _largest(curve: np.ndarray, _: np.ndarray) -> np.ndarray:
+
+def largest(curve: np.ndarray, _: np.ndarray) -> np.ndarray:
+    """Return the largest size of a curve's values."""
     return np.abs(curve).max(1)
 
 
@@ -51,7 +56,8 @@ def _ratio(part: np.ndarray, _: np.ndarray, whole: np.ndarray, __: np.ndarray) -
     return part / np.where(whole > 0, whole, np.nan)
 
 
-def _last_over_first(curve: np.ndarray, _: np.ndarray) -> np.ndarray:
+def last_over_first(curve: np.ndarray, _: np.ndarray) -> np.ndarray:
+    """Return what is left of a curve at its end, NaN where it does not begin above 0."""
     return curve[:, -1] / np.where(curve[:, 0] > 0, curve[:, 0], np.nan)
 
 
@@ -90,7 +96,7 @@ FACTS = (
         "nor beyond lag 1",
         "largest |autocorrelation| of returns at lags 2 to 20",
         ("autocorrelation(lag=[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20], price='{price}')",),
-        _largest,
+        largest,
         0.0,
         0.05,
         f"{_CONT}, fact 1",
@@ -228,7 +234,7 @@ FACTS = (
         "impact stays for some time",
         "response of the mid after 20 intervals, over that after one",
         ("response(lag=[1, 20])",),
-        _last_over_first,
+        last_over_first,
         0.8,
         3.0,
         "J.-P. Bouchaud et al., Quantitative Finance 4 (2004): 176-190",

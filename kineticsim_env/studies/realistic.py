@@ -8,6 +8,7 @@ preset; `search` tries others, to be ranked by how far inside its bounds the wor
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -20,61 +21,88 @@ from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.runtime.presets import REALISTIC_JUMPS, jump_regimes
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.statistics import measure
+from kineticsim_env.statistics.facts import FACTS, Fact, largest, last_over_first
 from kineticsim_env.traders import order_splitter
 
 INTERVALS, WARM_UP = 4000, 300
 SEED = run_seed(31)
 SPANS = (1, 10, 100)  # of the kurtosis
 SIGN_LAGS = (1, 2, 5, 10, 20, 50)
-MEASURED = {
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked(Fact):
+    """A fact that is asked for: its number has to be above `low` and below `high`.
+
+    Attributes:
+        scale: What counts as far inside.
+    """
+
+    scale: float
+
+    def inside(self, number: float) -> float:
+        """Return how far inside a number is, in scales; below 0 it is outside."""
+        return -math.inf if math.isnan(number) else min(number - self.low, self.high - number) / self.scale
+
+
+def _asked(
+    name: str,
+    measured: str,
+    statistics: str | tuple[str, ...],
+    low: float,
+    high: float,
+    scale: float,
+    read: Callable[..., np.ndarray] | None = None,
+) -> Asked:
+    """Return one of the facts of a scorecard, by its name, as it is asked for here."""
+    (source,) = (fact.source for fact in FACTS if fact.name == name)
+    texts = (statistics,) if isinstance(statistics, str) else statistics
+    return Asked(name, measured, texts, read, low, high, source, "ours", scale=scale)
+
+
+def _lasting(*tails: np.ndarray) -> np.ndarray:
+    """Return the larger ratio of kurtoses over 10 times the intervals; the arguments are values and errors."""
+    values = tails[::2]
+    return np.maximum(values[1] / values[0], values[2] / values[1])
+
+
+def _smallest(curve: np.ndarray, _: np.ndarray) -> np.ndarray:
+    return curve.min(1)
+
+
+_TAILS = tuple(f"kurtosis(span={span})" for span in SPANS)
+_SIGNS = f"sign_autocorrelation(lag={list(SIGN_LAGS)})"
+ASKED = {
+    "white": _asked("nor beyond lag 1", "largest autocorrelation of returns in size, lags 1 to 200",
+                    "autocorrelation", -1.0, 0.05, 0.02, largest),
+    "ratio": _asked("prices diffuse", "variance ratio at 100 intervals", "variance_ratio(span=100)", 0.8, 1.2, 0.1),
+    "clusters": _asked("volatility clusters", "autocorrelation of absolute returns, lag 20",
+                       "abs_autocorrelation(lag=20)", 0.1, 1.0, 0.02),
+    "slowly": _asked("and its memory fades slowly", "what is left of it at lag 100",
+                     "abs_autocorrelation(lag=[20, 100])", 0.25, 1.0, 0.2, last_over_first),
+    "tails": _asked("fat tails", "excess kurtosis of returns", _TAILS[0], 3.0, 10.0, 1.0),
+    "aggregated": _asked("nearer to normal over longer times",
+                         "what is left of it over 10, and of that over 100 intervals (the larger)",
+                         _TAILS, 0.0, 1.0, 0.2, _lasting),
+    "with volume": _asked("volume comes with volatility", "correlation of volume and absolute return",
+                          "volume_volatility", 0.0, 1.0, 0.1),
+    "signs": _asked("order flow has a memory",
+                    "autocorrelation of the signs of takers' volume, lags 1 to 50 (the smallest)",
+                    _SIGNS, 0.0, 1.0, 0.03, _smallest),
+    "impact": _asked("impact is concave", "exponent of the move by size", "impact_exponent", 0.0, 1.0, 0.1),
+}  # fmt: skip
+MEASURED = {  # what pictures show, besides what facts are read from
     "white": "autocorrelation",
     "ratio": "variance_ratio(span=100)",
     "clusters": "abs_autocorrelation",
-    **{f"tails {span}": f"kurtosis(span={span})" for span in SPANS},
+    **{f"tails {span}": text for span, text in zip(SPANS, _TAILS, strict=True)},
     "with volume": "volume_volatility",
-    "signs": f"sign_autocorrelation(lag={list(SIGN_LAGS)})",
+    "signs": _SIGNS,
     "impact": "impact_exponent",
     "curve": "impact_curve",
     "volatility": "volatility",
     "spread": "spread",
 }
-
-
-class Asked(NamedTuple):
-    """A fact that is asked for: a number of a market that has to be above `low` and below `high`."""
-
-    text: str
-    low: float
-    high: float
-    scale: float  # what counts as far inside
-    read: Callable[[Mapping[str, np.ndarray]], float]
-
-    def inside(self, found: Mapping[str, np.ndarray]) -> float:
-        """Return how far inside the number is, in scales; below 0 it is outside."""
-        number = self.read(found)
-        return -math.inf if math.isnan(number) else min(number - self.low, self.high - number) / self.scale
-
-
-def _at(name: str, *places: int) -> Callable[[Mapping[str, np.ndarray]], float]:
-    return lambda found: float(np.min(found[name][list(places)]) if places else found[name])
-
-
-ASKED = {
-    "white": Asked("largest autocorrelation of returns in size, lags 1 to 200", -1.0, 0.05, 0.02,
-                   lambda found: float(np.abs(found["white"]).max())),
-    "ratio": Asked("variance ratio at 100 intervals", 0.8, 1.2, 0.1, _at("ratio")),
-    "clusters": Asked("autocorrelation of absolute returns, lag 20", 0.1, 1.0, 0.02, _at("clusters", 19)),
-    "slowly": Asked("what is left of it at lag 100", 0.25, 1.0, 0.2,
-                    lambda found: float(found["clusters"][99] / found["clusters"][19])),
-    "tails": Asked("excess kurtosis of returns", 3.0, 10.0, 1.0, _at("tails 1")),
-    "aggregated": Asked("what is left of it over 10, and of that over 100 intervals (the larger)", 0.0, 1.0, 0.2,
-                        lambda found: float(max(found["tails 10"] / found["tails 1"],
-                                                found["tails 100"] / found["tails 10"]))),
-    "with volume": Asked("correlation of volume and absolute return", 0.0, 1.0, 0.1, _at("with volume")),
-    "signs": Asked("autocorrelation of the signs of takers' volume, lags 1 to 50 (the smallest)", 0.0, 1.0, 0.03,
-                   _at("signs", *range(len(SIGN_LAGS)))),
-    "impact": Asked("exponent of the move by size", 0.0, 1.0, 0.1, _at("impact")),
-}  # fmt: skip
 
 
 class Point(NamedTuple):
@@ -137,11 +165,16 @@ def rounded(point: Point) -> Point:
 
 
 class Found(NamedTuple):
-    """What a market showed: a value and its standard error by name of `MEASURED`, and how far inside each fact is."""
+    """What a market showed: values and their standard errors by name of `MEASURED`; of each fact the number."""
 
     value: dict[str, np.ndarray]
     error: dict[str, np.ndarray]
-    inside: dict[str, float]
+    numbers: dict[str, float]
+
+    @property
+    def inside(self) -> dict[str, float]:
+        """How far inside each fact is."""
+        return {name: asked.inside(self.numbers[name]) for name, asked in ASKED.items()}
 
     @property
     def worst(self) -> float:
@@ -158,10 +191,12 @@ def look(config: MarketConfig, markets: int, intervals: int = INTERVALS, **optio
         intervals: After a warm-up.
         **options: `engine`, `device`, `progress` of `ks.measure`.
     """
-    found = measure(config, intervals, MEASURED, markets=markets, warm_up=WARM_UP, group=None, seed=SEED, **options)
+    names = MEASURED | {text: text for asked in ASKED.values() for text in asked.statistics}
+    found = measure(config, intervals, names, markets=markets, warm_up=WARM_UP, group=None, seed=SEED, **options)
     value = {name: found[name].value[0] for name in MEASURED}
     error = {name: found[name].error[0] for name in MEASURED}
-    return Found(value, error, {name: asked.inside(value) for name, asked in ASKED.items()})
+    of = {name: [(found[text].value, found[text].error) for text in asked.statistics] for name, asked in ASKED.items()}
+    return Found(value, error, {name: float(asked.number(of[name])[0]) for name, asked in ASKED.items()})
 
 
 def search(

@@ -33,7 +33,7 @@ def look(preset: str, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "value": {name: np.asarray(value).tolist() for name, value in found.value.items()},
         "error": {name: np.asarray(error).tolist() for name, error in found.error.items()},
-        "numbers": {name: asked.read(found.value) for name, asked in study.ASKED.items()},
+        "numbers": found.numbers,
         "inside": found.inside,
     }
 

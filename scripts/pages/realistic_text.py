@@ -48,7 +48,7 @@ def facts(found: Mapping[str, Any]) -> str:
             + ("" if presets[each]["inside"][name] >= 0 else " **no**")
             for each in presets
         ]
-        rows.append([asked.text, _bounds(asked), *shown])
+        rows.append([asked.measured, _bounds(asked), *shown])
     return table(["fact", "asked", *(f"`{each}`" for each in presets)], rows, (False, False, True, True))
 
 
@@ -61,7 +61,7 @@ def searched(found: Mapping[str, Any]) -> str:
         worst = min(row["inside"], key=row["inside"].get)
         numbers = [f"{number:.3g}" for number in study.rounded(study.Point(*row["point"]))]
         stage = "preset" if row is rows[0] else str(row["stage"])
-        lines.append([stage, *numbers, f"{row['worst']:.2f}", study.ASKED[worst].text])
+        lines.append([stage, *numbers, f"{row['worst']:.2f}", study.ASKED[worst].measured])
     heads = ["stage", *(name.replace("_", " ") for name in study.Point._fields), "worst", "which"]
     return table(heads, lines, (False, *[True] * 9, False))
 
@@ -72,7 +72,9 @@ def page(found: Mapping[str, Any]) -> str:
     met = sum(row["worst"] >= 0 for row in found["search"])
     failed = {name: sum(row["inside"][name] < 0 for row in found["search"]) for name in study.ASKED}
     hardest = sorted(failed, key=lambda name: -failed[name])[:3]
-    missed = [asked.text for name, asked in study.ASKED.items() if found["presets"]["realistic"]["inside"][name] < 0]
+    missed = [
+        asked.measured for name, asked in study.ASKED.items() if found["presets"]["realistic"]["inside"][name] < 0
+    ]
     verdict = "All are met." if not missed else f"Not met: {'; '.join(missed)}."
     paragraphs = [
         'The preset `"realistic"` is for studies of markets: its returns, volumes and trades show together what is '
@@ -110,7 +112,7 @@ def page(found: Mapping[str, Any]) -> str:
         "first points of a scrambled Sobol sequence (torch) between wide bounds, then as many within a "
         "quarter of these bounds around the best. `worst` says how far inside its bounds the worst fact is, in units "
         f"that `kineticsim_env/studies/realistic.py` states; {met} points meet all. What fails most often: "
-        + "; ".join(f"{study.ASKED[name].text} ({failed[name]} of {len(found['search'])})" for name in hardest)
+        + "; ".join(f"{study.ASKED[name].measured} ({failed[name]} of {len(found['search'])})" for name in hardest)
         + ". The preset is a good point with its numbers rounded.",
         searched(found),
         f"Measured on {found['date']} with `{found['command']}`, {found['engine']} engine, {found['machine']}, in "
