@@ -1,6 +1,7 @@
 """Calibration: what is refused, what is left out, what is found again, and that the same call gives the same."""
 
 import contextlib
+import itertools
 import json
 import sys
 import warnings
@@ -370,15 +371,53 @@ def test_what_is_said_of_a_check():
     assert abs(check.coverage(0.8) - 0.8) < 0.03
 
 
+def test_the_rate_of_training_falls_from_pass_to_pass(monkeypatch):
+    from kineticsim_env.calibration import learning
+
+    rates = []
+    plain = learning._Trainer.begin_pass
+
+    def begin_pass(self):
+        plain(self)
+        rates.append(self.optimizer.param_groups[0]["lr"])
+
+    monkeypatch.setattr(learning._Trainer, "begin_pass", begin_pass)
+    random = np.random.default_rng(0)
+    learned = learning.learn(random.random((300, 2)), random.random((300, 3)), torch.device("cpu"), 1)
+    assert len(rates) == learned.epochs > 1 and rates[0] == learning._RATE
+    assert all(after < before for before, after in itertools.pairwise(rates)) and rates[-1] > 0
+
+
+@pytest.mark.gpu
+def test_a_recorded_step_has_the_losses_and_gradients_of_one_that_is_launched():
+    from sbi.neural_nets import posterior_nn
+
+    from kineticsim_env.calibration import learning
+
+    torch.manual_seed(0)
+    theta, x = torch.randn(256, 3), torch.randn(256, 5)
+    network = posterior_nn("zuko_nsf", hidden_features=20, num_transforms=2)(theta, x).cuda()
+    batches = [(theta.cuda(), x.cuda()), (torch.randn(256, 3).cuda(), torch.randn(256, 5).cuda())]
+    recorded = torch.cuda.make_graphed_callables(learning._Losses(network), batches[0])
+    for batch in batches:
+        found = []
+        for losses in (recorded(*batch), network.loss(*batch)):
+            network.zero_grad()
+            losses.mean().backward()
+            found.append([losses.detach(), *(weight.grad.clone() for weight in network.parameters())])
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
 @slow
-def test_a_posterior_that_is_known_is_learned(trained):
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_posterior_that_is_known_is_learned(trained, device):
     """Two numbers with normal noise tell of two parameters; one of these is hidden in a third, far outlier."""
     from kineticsim_env.calibration import learning
 
     random, noise = np.random.default_rng(0), 0.15
     unit = random.random((8000, 2))
     rows = np.concatenate([unit + noise * random.normal(size=unit.shape), random.standard_cauchy((8000, 1))], 1)
-    learned = learning.learn(unit, rows, torch.device("cpu"), 1)
+    learned = learning.learn(unit, rows, torch.device(device), 1)
     given = np.array([[0.5, 0.3, 0.0], [0.02, 0.9, 5.0]])
     draws = learned.sample(given, 20_000, 2)
     at = np.linspace(0, 1, 2001)
