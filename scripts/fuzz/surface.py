@@ -40,7 +40,6 @@ MODULES = (
 )
 LEFT_OUT = {
     "class_counts, parameter_rows, parameter_ranges, pack_table, threshold": "of checked configs, inside",
-    "host_copies": "of an environment's outputs, inside",
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
     "Measured, Scorecard, Calibration": "results, likewise",
     "MarketVectorEnv, MarketEnv, Policy, RecurrentPolicy": "bases without a task",
