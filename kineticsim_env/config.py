@@ -1,8 +1,8 @@
 """What a market is: `MarketConfig` and its presets.
 
 Everything a user can set about a market is checked here, once: each field by `runtime/fields.py`, where the ranges are,
-and all of them together by `runtime/fields_together.py`. `engines/parameters.py` turns a config into the integers that
-engines read; nothing behind it sees a float or a string.
+and all of them together by `runtime/fields_together.py`; the presets are in `runtime/presets.py`.
+`engines/parameters.py` turns a config into the integers that engines read; nothing behind it sees a float or a string.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kineticsim_env.runtime.fields import (
     checked_regimes,
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
+from kineticsim_env.runtime.presets import PRESETS
 from kineticsim_env.runtime.values import is_one_of, show
 
 __all__ = (
@@ -259,91 +260,3 @@ def make_config(fields: Mapping[str, Any]) -> MarketConfig:
     if unknown:
         raise TypeError(f"MarketConfig: unknown field {unknown[0]!r}, allowed are {', '.join(known)}")
     return MarketConfig(**fields)
-
-
-# How they were chosen, and what they measure: docs/default_market.md ("news", the environments' default, as
-# envs/settings.py says), docs/trading_preset.md, docs/continuous_preset.md and docs/realistic.md.
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "trading": {
-        "num_agents": 20,
-        "noise": 0.45,
-        "momentum": 0.15,
-        "maker": 0.10,
-        "fundamental": 0.30,
-        "noise_spread": 14,
-        "maker_half_spread": 8,
-        "market_order_prob": 0.4,
-        "walk_prob": 0.4,
-        "jump_prob": 0.02,
-        "jump_size": 4,
-        "cancel_prob": 0.4,
-        "window": 16,
-        "tie": "mid",
-        "residue": "cancel",
-        "rounding": "coin",
-    },
-    "continuous": {
-        "arrivals": "clock",
-        "mechanism": "continuous",
-        "interval": 20,
-        "num_agents": 40,
-        "noise": 0.20,
-        "momentum": 0.05,
-        "maker": 0.20,
-        "fundamental": 0.55,
-        "noise_spread": 16,
-        "maker_half_spread": 6,
-        "taker_offset": 2,
-        "market_order_prob": 0.02,
-        "walk_prob": 0.8,
-        "jump_prob": 0.5,
-        "jump_size": 5,
-        "cancel_prob": 0.6,
-        "window": 16,
-        "rounding": "coin",
-    },
-    "news": {
-        "arrivals": "clock",
-        "mechanism": "continuous",
-        "interval": 48,
-        "beat": 24,
-        "num_agents": 40,
-        "noise": 0.425,
-        "momentum": 0.05,
-        "maker": 0.275,
-        "fundamental": 0.25,
-        "max_order_qty": 10,
-        "noise_spread": 12,
-        "maker_half_spread": 4,
-        "market_order_prob": 0.01,
-        "cancel_prob": 0.3,
-        "walk_prob": 0.3,
-        "window": 16,
-        "rounding": "coin",
-        "regimes": ({"jump_prob": 0.0}, {"jump_prob": 0.0}, {"jump_prob": 0.6, "jump_size": 9}),
-        "regime_switch_prob": 0.05,
-    },
-    "realistic": {
-        "arrivals": "clock",
-        "mechanism": "continuous",
-        "interval": 48,
-        "beat": 24,
-        "num_agents": 40,
-        "noise": 0.5,
-        "momentum": 0.0,
-        "maker": 0.5,
-        "max_order_qty": 10,
-        "noise_spread": 12,
-        "maker_half_spread": 4,
-        "market_order_prob": 0.01,
-        "cancel_prob": 0.4,
-        "walk_prob": 0.3,
-        "window": 16,
-        "rounding": "coin",
-        "reference": "fundamental",
-        "regimes": tuple({"jump_prob": 0.25, "jump_size": size} for size in (2, 4, 5, 7, 9, 12, 16, 27)),
-        "regime_switch_prob": 0.003,
-        "agents": {"kineticsim_env.traders:order_splitter": {"count": 4, "size": 20}},
-    },
-}

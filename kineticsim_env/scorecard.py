@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.runtime.texts import aligned
 from kineticsim_env.runtime.values import check_choice, check_count
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.facts import FACTS, Fact
@@ -74,10 +75,8 @@ class Scorecard:
             value = "-" if math.isnan(line.value) else f"{line.value:.3g}"
             error = "" if math.isnan(line.error) else f"± {line.error:.1g}"
             rows.append((fact.name, fact.measured, value, error, f"{fact.low:g} to {fact.high:g}", line.verdict))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        shown = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         size = f"{self.markets:,} markets of {self.measured.intervals:,} intervals, returns of the {self.price} price"
-        return "\n".join([*shown, "", f"{self.met} of {len(self.lines)} facts met; {size}"])
+        return "\n".join([*aligned(rows), "", f"{self.met} of {len(self.lines)} facts met; {size}"])
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the table as columns, with the sources: for a file, or a DataFrame."""

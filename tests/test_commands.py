@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from kineticsim_env import cli
 from kineticsim_env.cli import main
 from kineticsim_env.runtime import files, memory
 
@@ -112,7 +111,9 @@ def test_what_fits_is_not_refused(monkeypatch):
 
 
 def test_a_gpu_is_asked_for_its_own_memory(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "choose_engine", lambda *_, **__: ("cuda", torch.device("cuda", 0)))
+    monkeypatch.setattr(
+        "kineticsim_env.commands.shared.choose_engine", lambda *_, **__: ("cuda", torch.device("cuda", 0))
+    )
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80_000_000_000, 80_000_000_000))
     line = refused(["simulate", "--auctions", "2147483648"], capsys)
     assert "17.6 TB of GPU memory" in line and "fits in the 80 GB" in line

@@ -13,6 +13,8 @@ from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
 from kineticsim_env.statistics import mean_and_error
 from kineticsim_env.studies import default_market as study
 from kineticsim_env.studies import default_market_goals as goals
+from kineticsim_env.studies import default_market_rules as rules
+from kineticsim_env.studies import default_market_signal as signals
 from scripts.pages import default_market_search as search
 
 PRESET = ks.MarketConfig.preset("news")
@@ -35,22 +37,22 @@ def made_up(share, seed, decisions=60, markets=200):
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.3, 1.0])
 def test_r2_of_made_up_prices_on_markets_that_the_fit_has_not_seen(share):
-    squares = study.errors(study.fit(*made_up(share, 0)), *made_up(share, 1))
-    assert squares.shape == (200, len(study.HORIZONS), 2)
-    assert abs(study.explained(squares[:, 0]) - share) < 0.02
+    squares = signals.errors(signals.fit(*made_up(share, 0)), *made_up(share, 1))
+    assert squares.shape == (200, len(signals.HORIZONS), 2)
+    assert abs(signals.explained(squares[:, 0]) - share) < 0.02
 
 
 def test_signal_is_in_ticks_and_its_constant_is_last():
     seen, _ = made_up(1.0, 0)
     mids = torch.arange(len(seen), dtype=torch.int32)[:, None].expand(seen.shape[:2]) * 6  # up by 3 ticks per decision
-    signal = study.fit(seen, mids)
+    signal = signals.fit(seen, mids)
     assert torch.allclose(signal.weights[:-1], torch.zeros(3, 3, dtype=torch.float64), atol=1e-6)
-    assert torch.allclose(signal.weights[-1], 3.0 * torch.tensor(study.HORIZONS, dtype=torch.float64), rtol=1e-6)
+    assert torch.allclose(signal.weights[-1], 3.0 * torch.tensor(signals.HORIZONS, dtype=torch.float64), rtol=1e-6)
 
 
 def test_explained_of_samples_of_markets():
     squares = np.array([[[1.0, 4.0], [3.0, 4.0]], [[8.0, 4.0], [0.0, 4.0]]])
-    assert study.explained(squares).tolist() == [0.5, 0.0]
+    assert signals.explained(squares).tolist() == [0.5, 0.0]
 
 
 # Mark-outs ------------------------------------------------------------------------------------------------------------
@@ -94,8 +96,8 @@ def test_in_a_call_auction_a_fill_is_judged_from_the_decision(monkeypatch):
 
 def test_players_earn_what_evaluate_says_and_are_paired():
     short = {"horizon": 30}
-    rules = {"one": study.fixed(3), "same": study.fixed(3.0), "none": study.public(ks.policies.NoTrade)}
-    found = study.play(PRESET, rules, 5, engine="cpu", **short)
+    playing = {"one": rules.fixed(3), "same": rules.fixed(3.0), "none": rules.public(ks.policies.NoTrade)}
+    found = study.play(PRESET, playing, 5, engine="cpu", **short)
     envs = evaluation_env(5, config=PRESET, engine="cpu", **short)
     alone = evaluate(ks.policies.FixedSpread(envs.core.task, half_spread=3.0), envs, HELD_OUT_SEED)
     assert np.array_equal(found["one"].pnl, alone.pnl) and np.array_equal(found["one"].traded, alone.traded)
@@ -104,7 +106,7 @@ def test_players_earn_what_evaluate_says_and_are_paired():
 
 
 def test_what_is_made_by_regime_is_the_whole():
-    rule = {"one": study.fixed(2)}
+    rule = {"one": rules.fixed(2)}
     made = study.play(PRESET, rule, 6, engine="cpu", horizon=40, mark="fundamental", reward="pnl")["one"]
     envs = evaluation_env(6, config=PRESET, engine="cpu", horizon=40, reward="pnl")
     played = evaluate(ks.policies.FixedSpread(envs.core.task, half_spread=2.0), envs, HELD_OUT_SEED)
@@ -115,7 +117,7 @@ def test_what_is_made_by_regime_is_the_whole():
 def quotes_of(make, mid2=(20,), fundamental=(10,), regime=(0,), inventory=0.0):
     """Return the offsets in ticks and sizes in units that a rule quotes."""
     task = ks.tasks.MarketMakingTask()
-    hidden = study.Hidden(*(torch.tensor(part) for part in (mid2, fundamental, regime)))
+    hidden = rules.Hidden(*(torch.tensor(part) for part in (mid2, fundamental, regime)))
     observation = torch.zeros((len(mid2), 39))
     observation[:, 30] = inventory / task.inventory_limit
     action = make(task)(observation, hidden)
@@ -124,14 +126,14 @@ def quotes_of(make, mid2=(20,), fundamental=(10,), regime=(0,), inventory=0.0):
 
 
 def test_fixed_quotes_are_moved_against_the_inventory():
-    assert quotes_of(study.fixed(3)) == [[3, 3, 8, 8]]
-    assert quotes_of(study.fixed(3, 0.1), inventory=10.0) == [[4, 2, 8, 8]]
+    assert quotes_of(rules.fixed(3)) == [[3, 3, 8, 8]]
+    assert quotes_of(rules.fixed(3, 0.1), inventory=10.0) == [[4, 2, 8, 8]]
 
 
 def test_who_knows_the_regime_quotes_by_it_or_stays_away():
-    rule = study.knows_regime((2.0, 2.0, 5.0))
+    rule = rules.knows_regime((2.0, 2.0, 5.0))
     assert quotes_of(rule, (20,) * 3, (10,) * 3, (0, 1, 2)) == [[2, 2, 8, 8], [2, 2, 8, 8], [5, 5, 8, 8]]
-    assert quotes_of(study.knows_regime((2.0, study.OFF)), regime=(1,))[0][2:] == [0, 0]
+    assert quotes_of(rules.knows_regime((2.0, rules.OFF)), regime=(1,))[0][2:] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_who_knows_the_regime_quotes_by_it_or_stays_away():
     [(10, [1, 1, 8, 8]), (13, [1, 4, 8, 8]), (7, [4, 1, 8, 8]), (30, [1, 10, 8, 0]), (-10, [10, 1, 0, 8])],
 )
 def test_who_knows_the_fundamental_price_does_not_quote_through_it(fundamental, quotes):
-    assert quotes_of(study.knows_fundamental(1.0), fundamental=(fundamental,)) == [quotes]
+    assert quotes_of(rules.knows_fundamental(1.0), fundamental=(fundamental,)) == [quotes]
 
 
 def test_wary_stays_away_after_large_moves():
@@ -147,7 +149,7 @@ def test_wary_stays_away_after_large_moves():
     observation = torch.zeros((2, 39))
     observation[0, 22:26] = torch.tensor([0.5, -0.5, 0.0, 0.0])  # 4 ticks up, after 4 down: 2 in the mean
     observation[1, 22] = 0.6  # 6 ticks: 1.5 in the mean
-    action = study.wary(3.0, 2.0)(task)(observation, study.Hidden(*torch.zeros((3, 2))))
+    action = rules.wary(3.0, 2.0)(task)(observation, rules.Hidden(*torch.zeros((3, 2))))
     assert action[:, 2].tolist() == action[:, 3].tolist() == [-1.0, 1.0]
 
 
@@ -155,11 +157,11 @@ def test_follower_trades_with_the_signal():
     weights = torch.zeros((31, 3), dtype=torch.float64)
     weights[22, 0] = 10.0
     task = ks.tasks.TradingTask()
-    rule = study.follows(study.Signal(weights), 1, threshold=2.0, ticks=5.0)(task)
+    rule = rules.follows(signals.Signal(weights), 1, threshold=2.0, ticks=5.0)(task)
     observation = torch.zeros((4, 39))
     observation[:, 22] = torch.tensor([0.5, -0.5, 0.1, -0.1])  # predicts 5, -5, 1 and -1 ticks
     observation[3, 30] = 1.0  # long, which the signal is against, if only a little
-    action = rule(observation, study.Hidden(*torch.zeros((3, 4))))
+    action = rule(observation, rules.Hidden(*torch.zeros((3, 4))))
     assert action[:, 0].tolist() == [1.0, -1.0, 0.0, -1.0] and action[0, 1] == 0.5
 
 
@@ -172,9 +174,9 @@ def surely_above(values, bound=0.0):
 
 
 def test_in_the_preset_knowledge_pays_and_random_quotes_do_not():
-    away = (2.0, 2.0, study.OFF)
-    rules = {"plain": study.fixed(2), "wary": study.wary(2, 3), "told": study.knows_regime(away)}
-    found = study.play(PRESET, rules | {"random": study.public(ks.policies.RandomQuotes)}, 160, engine="cpu")
+    away = (2.0, 2.0, rules.OFF)
+    playing = {"plain": rules.fixed(2), "wary": rules.wary(2, 3), "told": rules.knows_regime(away)}
+    found = study.play(PRESET, playing | {"random": rules.public(ks.policies.RandomQuotes)}, 160, engine="cpu")
     pnl = {name: game.pnl for name, game in found.items()}
     assert surely_above(pnl["plain"]) and surely_above(pnl["plain"] - pnl["random"])
     assert surely_above(pnl["wary"] - pnl["plain"]) and surely_above(pnl["told"] - pnl["plain"])
@@ -183,10 +185,10 @@ def test_in_the_preset_knowledge_pays_and_random_quotes_do_not():
 
 
 def test_in_the_preset_the_next_price_is_not_predictable_from_what_is_public():
-    squares = study.errors(
-        study.fit(*study.watch(PRESET, 96, "cpu", 0)), *study.watch(PRESET, 96, "cpu", HELD_OUT_SEED)
+    squares = signals.errors(
+        signals.fit(*study.watch(PRESET, 96, "cpu", 0)), *study.watch(PRESET, 96, "cpu", HELD_OUT_SEED)
     )
-    assert study.explained(squares[:, 0]) < goals.GOALS["R^2"]
+    assert signals.explained(squares[:, 0]) < goals.GOALS["R^2"]
 
 
 # Goals and search -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import policies
+from kineticsim_env.cli import main
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.runtime import build, layout
 from scripts.fuzz import sanitizers
@@ -99,18 +100,16 @@ def test_auto_means_cpu_for_one_market(monkeypatch, markets, output, wanted):
 
 
 def test_cli_looks_at_its_files_and_memory_first(tmp_path, capsys, monkeypatch):
-    from kineticsim_env import cli
-
     few = ["simulate", "--markets", "2", "--auctions", "3", "--engine", "numpy"]
-    assert cli.main([*few, "--save", str(tmp_path)]) == 2
+    assert main([*few, "--save", str(tmp_path)]) == 2
     said = capsys.readouterr()
     assert "--save: got" in said.err and "which is a folder" in said.err and not said.out
 
     def full(*args, **kwargs):
         raise RuntimeError("can't allocate memory")
 
-    monkeypatch.setattr(cli, "Simulator", full)
-    assert cli.main(few) == 2
+    monkeypatch.setattr("kineticsim_env.commands.simulate.Simulator", full)
+    assert main(few) == 2
     assert capsys.readouterr().err == "error: can't allocate memory\n"
 
 

@@ -15,7 +15,7 @@ import pytest
 from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parent.parent
-PUBLIC = "__init__ __main__ cli config counterfactual errors scorecard simulator traders".split()
+PUBLIC = "__init__ __main__ cli config errors scorecard simulator traders".split()
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
     "agents config runtime traders",
@@ -27,14 +27,15 @@ ROOMS = (  # a file imports from its own line and from those above it
     "adapters evaluation",
     "play studies",
     "calibration scorecard",
-    "benchmarks",
+    "benchmarks commands",
     "cli",
 )
 NOT_LOADED = """
 import sys
 import kineticsim_env
 unwanted = "kineticsim_env.studies", "kineticsim_env.benchmarks", "kineticsim_env.adapters", "kineticsim_env.play"
-unwanted += "kineticsim_env.cli", "kineticsim_env.render.canvas", "kineticsim_env.render.picture"
+unwanted += "kineticsim_env.cli", "kineticsim_env.commands"
+unwanted += "kineticsim_env.render.canvas", "kineticsim_env.render.picture"
 unwanted += "matplotlib", "pygame", "jax", "torch.utils.cpp_extension", "scripts"
 print([name for name in sys.modules if name in unwanted or name.startswith(tuple(part + "." for part in unwanted))])
 """

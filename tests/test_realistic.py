@@ -13,6 +13,8 @@ from tests.thorough import slow
 
 def test_the_preset_is_its_point_and_comes_back_from_json():
     preset = ks.MarketConfig.preset("realistic")
+    assert study.POINT == (0.003, 0.8, 0.25, 8.0, 4.0, 20.0, 0.5, 0.4)
+    assert [regime["jump_size"] for regime in preset.regimes] == [2, 4, 5, 7, 9, 12, 16, 27]
     assert study.market_of(study.POINT) == preset
     assert preset.agents[order_splitter].count == 4
     assert not study.market_of(study.POINT._replace(splitters=0.2)).agents

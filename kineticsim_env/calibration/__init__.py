@@ -2,11 +2,13 @@
 
 targets.py      what is fitted, as users write it -> statistics and their values
 learning.py     simulations -> a network that knows the posterior of any statistics; how far it can be trusted
-calibrating.py  `calibrate`, which does all of it with a sweep, and what it returns
+calibrated.py   `Calibration`: the posterior of a target, with its check and its table
+calibrating.py  `calibrate`, which does all of it with a sweep
 figures.py      its pictures
 command.py      `python -m kineticsim_env calibrate FILE.toml`
 """
 
-from kineticsim_env.calibration.calibrating import Calibration, calibrate
+from kineticsim_env.calibration.calibrated import Calibration
+from kineticsim_env.calibration.calibrating import calibrate
 
 __all__ = ("Calibration", "calibrate")

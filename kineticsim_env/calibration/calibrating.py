@@ -2,159 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-import warnings
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
+from kineticsim_env.calibration.calibrated import Calibration, posterior_of
 from kineticsim_env.calibration.targets import Target, read_target
-from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.values import check_count, check_progress, is_whole, show
+from kineticsim_env.runtime.values import check_count, check_progress
 from kineticsim_env.sweeps import Sweep, sweep
 from kineticsim_env.sweeps.local import choose_devices
 from kineticsim_env.sweeps.plans import Plan, make_plan
 
-if TYPE_CHECKING:
-    from kineticsim_env.calibration.learning import Check, Learned
-
 _FEWEST = 100  # simulations that a network is trained with
-_LEVELS = (0.5, 0.8, 0.95)
-
-
-@dataclasses.dataclass(frozen=True)
-class Calibration:
-    """What `calibrate` returns: a posterior distribution of parameters. Printed, it is a table.
-
-    Attributes:
-        samples: Draws from the posterior by parameter, `[n]` each: whole numbers where the field is one.
-        best: Its mode: of the samples the one where it is densest, in the scales of the space. Not its mean.
-        target: What was fitted, by column.
-        simulated: Of each column, 1% and 99% of the simulations' values.
-        check: How far the posterior can be trusted, of points that were held out; None if none were.
-        simulations: How many the network was trained with.
-        left_out: How many of all were not used, as their market did not define a statistic, or stopped.
-        converged: Whether training ended because nothing was gained any more; else more simulations could gain.
-        seconds: Wall time of each phase: `"simulate"`, with statistics; `"train"`; `"check"`; `"sample"`.
-        posterior: sbi's own object: of normal quantiles of places within the ranges, given standardised statistics.
-    """
-
-    samples: dict[str, np.ndarray]
-    best: dict[str, Any]
-    target: dict[str, float]
-    simulated: dict[str, tuple[float, float]]
-    check: Check | None
-    simulations: int
-    left_out: int
-    converged: bool
-    seconds: dict[str, float]
-    posterior: Any
-    _plan: Plan
-    _learned: Learned
-    _places: np.ndarray
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The parameters, in the order of the space."""
-        return tuple(self.samples)
-
-    def interval(self, level: float = 0.9) -> dict[str, tuple[float, float]]:
-        """Return both ends of the central interval that holds `level` of the posterior, per parameter."""
-        ends = ((1 - level) / 2, (1 + level) / 2)
-        found = {name: np.quantile(values, ends) for name, values in self.samples.items()}
-        return {name: (float(low), float(high)) for name, (low, high) in found.items()}
-
-    def config(self, point: int | Mapping[str, Any] | None = None) -> MarketConfig:
-        """Return the market of a point.
-
-        Args:
-            point: Values by parameter, or the number of a sample; None is `best`.
-        """
-        given = self.best if point is None else point
-        if is_whole(given):
-            place = check_count("point", given, 0, len(next(iter(self.samples.values()))) - 1)
-            given = {name: values[place].item() for name, values in self.samples.items()}
-        if not isinstance(given, Mapping) or set(given) != set(self.names):
-            raise ValueError(f"point: got {show(point)}, allowed are a sample's number and values of {self._listed()}")
-        space = {name: [given[name]] for name in self.names}
-        return make_plan(space, 1, ["volatility"], market=dict(self._plan.market), design="list").config(0)
-
-    def of(self, target: Any, samples: int | None = None, seed: int = 0) -> Calibration:
-        """Return the posterior of another target, with the network that is there: nothing is simulated or trained.
-
-        Args:
-            target: Values of the same statistics, of markets as long and as many.
-            samples: How many draws; None is as many as here.
-            seed: Of the draws.
-        """
-        read = read_target(target, self._plan.statistics, self._plan.intervals, self._plan.replicates)
-        count = len(self._places) if samples is None else check_count("samples", samples, 1)
-        return _posterior(self, read.values, count, check_count("seed", seed, 0))
-
-    def to_pandas(self) -> Any:
-        """Return the samples as a DataFrame."""
-        import pandas
-
-        return pandas.DataFrame(self.samples)
-
-    def table(self) -> str:
-        """Return parameters, what was fitted, and what the check found, as text."""
-        rows = [("parameter", "best", "mean", "90% within", "range", "recovered")]
-        recovered = self.check.recovered if self.check else {}
-        for each in self._plan.design.dimensions:
-            low, high = self.interval()[each.name]
-            found = f"{recovered[each.name]:.2f}" if recovered else "-"
-            mean = self.samples[each.name].mean()
-            spread, given = f"{low:.4g} to {high:.4g}", f"{each.low:g} to {each.high:g}"
-            rows.append((each.name, f"{self.best[each.name]:.4g}", f"{mean:.4g}", spread, given, found))
-        lines = _aligned(rows)
-        rows = [("statistic", "target", "simulated, 1% to 99%")]
-        for name, (low, high) in self.simulated.items():
-            rows.append((name, f"{self.target[name]:.4g}", f"{low:.4g} to {high:.4g}"))
-        lines += ["", *_aligned(rows), ""]
-        unused = f", {self.left_out:,} left out" if self.left_out else ""
-        lines.append(f"{self.simulations:,} simulations{unused}; {self._plan.intervals:,} intervals each")
-        if self.check:
-            covered = ", ".join(f"{self.check.coverage(level):.0%} of {level:.0%}" for level in _LEVELS)
-            p_values = ", ".join(f"{name} {value:.2f}" for name, value in self.check.p_values.items())
-            lines += [f"coverage of {len(self.check.levels):,} held-out points: {covered}"]
-            lines += [f"ranks are uniform, p: {p_values}"]
-        return "\n".join(lines)
-
-    def __str__(self) -> str:
-        """Return the table."""
-        return self.table()
-
-    def __repr__(self) -> str:
-        """Name the best point."""
-        return f"Calibration({', '.join(f'{name}={value:.4g}' for name, value in self.best.items())})"
-
-    def draw(self, path: Any, truth: Mapping[str, float] | None = None) -> None:
-        """Write the picture: the posterior of each parameter and of each pair. Needs matplotlib.
-
-        Args:
-            path: Where it goes.
-            truth: Parameters to mark besides the best point, where they are known.
-        """
-        from kineticsim_env.calibration.figures import draw_posterior
-
-        draw_posterior(path, self, {} if truth is None else truth)
-
-    def draw_check(self, path: Any) -> None:
-        """Write the picture of the check: parameters found again, ranks, and coverage. Needs matplotlib."""
-        from kineticsim_env.calibration.figures import draw_check
-
-        if self.check is None:
-            raise ValueError("check: got a calibration with held_out=0, allowed is one that was checked")
-        draw_check(path, self.check)
-
-    def _listed(self) -> str:
-        return ", ".join(self.names)
 
 
 def calibrate(
@@ -257,7 +120,7 @@ def calibrate(
     simulated = dict(zip(read.values, zip(low, high, strict=True), strict=True))
     about = (len(train), int((~whole).sum()), learned.converged, seconds, learned.posterior, plan, learned)
     empty: dict[str, Any] = {}
-    return _posterior(
+    return posterior_of(
         Calibration(empty, empty, empty, simulated, checked, *about, np.empty((0, 0))), read.values, samples, seed
     )
 
@@ -280,32 +143,3 @@ def _check_left_out(rows: np.ndarray, read: Target, left: int, simulations: int)
         f"statistics: got only {left} of {simulations} points that define all of them, allowed are half, and at least "
         f"{_FEWEST}; undefined: {said}"
     )
-
-
-def _posterior(given: Calibration, values: dict[str, float], count: int, seed: int) -> Calibration:
-    """Return a calibration with the posterior of a target."""
-    started = time.perf_counter()
-    for name, (low, high) in given.simulated.items():
-        if not low <= values[name] <= high:
-            warnings.warn(
-                f"calibrate: the target's {name} is {values[name]:.4g}, and 98% of the simulations have {low:.4g} to "
-                f"{high:.4g}: where simulations are few or none the posterior is a guess",
-                stacklevel=3,
-            )
-    row, learned = np.array(list(values.values())), given._learned
-    places = learned.sample(row[None], count, seed)[:, 0]
-    densest = places[learned.densities(places[:, None], row[None])[:, 0].argmax()]
-    dimensions = given._plan.design.dimensions
-    return dataclasses.replace(
-        given,
-        samples={each.name: each.at(places[:, column]) for column, each in enumerate(dimensions)},
-        best={each.name: each.at(densest[column : column + 1])[0].item() for column, each in enumerate(dimensions)},
-        target=values,
-        seconds={**given.seconds, "sample": time.perf_counter() - started},
-        _places=places,
-    )
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

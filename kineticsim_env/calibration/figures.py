@@ -10,7 +10,7 @@ import numpy as np
 from kineticsim_env.studies import plots
 
 if TYPE_CHECKING:
-    from kineticsim_env.calibration.calibrating import Calibration
+    from kineticsim_env.calibration.calibrated import Calibration
     from kineticsim_env.calibration.learning import Check
     from kineticsim_env.sweeps.space import Dimension
 

@@ -1,6 +1,6 @@
 """`LiveMarkets`: what an ensemble of markets holds now: state, prices, parameters, error words.
 
-`Simulator` derives from it, and adds what changes markets.
+`Ensemble` derives from it, and adds what changes markets.
 """
 
 from __future__ import annotations

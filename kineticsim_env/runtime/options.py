@@ -1,6 +1,6 @@
 """What the command line takes and how commands end: numbers with their bounds, refusals in one line, exit codes.
 
-`cli.py` and the studies are made of these.
+The commands, the examples and the scripts are made of these.
 """
 
 from __future__ import annotations

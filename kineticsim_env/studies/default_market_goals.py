@@ -16,27 +16,18 @@ from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.statistics import Interval, bootstrap_interval, mean_and_error
-from kineticsim_env.studies.default_market import (
-    HORIZONS,
-    MARK_OUT,
+from kineticsim_env.studies.default_market import MARK_OUT, SPREAD, Game, mark_outs, play, watch
+from kineticsim_env.studies.default_market_rules import (
     OFF,
-    SPREAD,
-    Game,
     Make,
-    Signal,
-    errors,
-    explained,
-    fit,
     fixed,
     follows,
     knows_fundamental,
     knows_regime,
-    mark_outs,
-    play,
     public,
     wary,
-    watch,
 )
+from kineticsim_env.studies.default_market_signal import HORIZONS, Signal, errors, explained, fit
 
 HALF_SPREADS = (1, 2, 3, 4, 5, 6, 8, 10)
 SKEWS = (0.0, 0.06)

@@ -1,8 +1,8 @@
 """A market whose prices and trades are like real ones: what is asked of it, and the search for it.
 
 Orders trade as they come. They are around a fundamental price that jumps, and a hidden regime says how far, so that
-volatility comes in clusters; `traders.order_splitter` trades large orders in parts. `POINT` are eight numbers of it;
-`search` tries others, to be ranked by how far inside its bounds the worst of `ASKED` is.
+volatility comes in clusters; `traders.order_splitter` trades large orders in parts. `POINT` are eight numbers of the
+preset; `search` tries others, to be ranked by how far inside its bounds the worst of `ASKED` is.
 `scripts/pages/realistic.py` writes docs/realistic.md with it.
 """
 
@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from kineticsim_env.agents.mixes import mix
-from kineticsim_env.config import MarketConfig
+from kineticsim_env.config import PRESETS, MarketConfig
+from kineticsim_env.runtime.presets import REALISTIC_JUMPS, jump_regimes
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.statistics import measure
 from kineticsim_env.traders import order_splitter
 
-REGIMES = 8
 INTERVALS, WARM_UP = 4000, 300
 SEED = run_seed(31)
 SPANS = (1, 10, 100)  # of the kurtosis
@@ -81,29 +80,39 @@ ASKED = {
 class Point(NamedTuple):
     """Eight numbers of a market."""
 
-    switch: float = 0.003  # probability per beat that the regime is drawn anew
-    spread_of_jumps: float = 0.8  # deviation of the logarithm of a regime's jump size
-    jump_prob: float = 0.25
-    jump_size: float = 8.0  # its median over regimes, ticks
-    splitters: float = 4.0
-    size: float = 20.0  # least quantity of their parts
-    noise: float = 0.5  # share of noise agents; the others are makers
-    cancel: float = 0.4  # probability per beat
+    switch: float  # probability per beat that the regime is drawn anew
+    spread_of_jumps: float  # deviation of the logarithm of a regime's jump size
+    jump_prob: float
+    jump_size: float  # its median over regimes, ticks
+    splitters: float
+    size: float  # least quantity of their parts
+    noise: float  # share of noise agents; the others are makers
+    cancel: float  # probability per beat
+
+
+def _point_of(fields: Mapping[str, Any], jumps: Mapping[str, float]) -> Point:
+    """Return the point of a preset's fields, and of the jumps that its regimes are made of."""
+    (splitters,) = fields["agents"].values()
+    return Point(
+        switch=fields["regime_switch_prob"],
+        **jumps,
+        splitters=float(splitters["count"]),
+        size=float(splitters["size"]),
+        noise=fields["noise"],
+        cancel=fields["cancel_prob"],
+    )
 
 
 LOW = Point(0.002, 0.4, 0.1, 3.0, 0.0, 4.0, 0.3, 0.2)
 HIGH = Point(0.02, 0.9, 0.7, 12.0, 8.0, 24.0, 0.7, 0.6)
-POINT = Point()
+POINT = _point_of(PRESETS["realistic"], REALISTIC_JUMPS)
 
 
 def market_of(point: Point) -> MarketConfig:
-    """Return the market of a point; its regimes' jump sizes are quantiles of a lognormal distribution."""
-    normal = NormalDist()
-    quantiles = [normal.inv_cdf((i + 0.5) / REGIMES) for i in range(REGIMES)]
-    sizes = [max(1, round(point.jump_size * math.exp(point.spread_of_jumps * each))) for each in quantiles]
+    """Return the market of a point."""
     splitters = {order_splitter: mix(round(point.splitters), size=round(point.size))}
     return MarketConfig.preset("realistic").replace(
-        regimes=tuple({"jump_prob": point.jump_prob, "jump_size": size} for size in sizes),
+        regimes=jump_regimes(point.jump_prob, point.jump_size, point.spread_of_jumps),
         regime_switch_prob=point.switch,
         noise=point.noise,
         maker=1.0 - point.noise,

@@ -40,11 +40,10 @@ MODULES = (
 )
 LEFT_OUT = {
     "class_counts, parameter_rows, parameter_ranges, pack_table, threshold": "of checked configs, inside",
-    "host_copies": "of an environment's outputs, inside",
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
     "Measured, Scorecard, Calibration": "results, likewise",
     "MarketVectorEnv, MarketEnv, Policy, RecurrentPolicy": "bases without a task",
-    "agent_names, state_space, num_rows": "of checked roles and scenarios",
+    "num_rows": "of checked scenarios",
     "check_kind, check_seed, check_render_mode, as_actions, make_config": "what others check their arguments with",
     "Viewer, make_viewer, render_with": "what environments render with",
     "to_params": "what environments hand to the engines",

@@ -25,8 +25,9 @@ from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, exit_code, whole
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies.default_market import errors, explained, fit, watch
+from kineticsim_env.studies.default_market import watch
 from kineticsim_env.studies.default_market_goals import choose, judge, score
+from kineticsim_env.studies.default_market_signal import errors, explained, fit
 from scripts.pages.markdown import machine
 
 # Field: lowest, highest, and whether it is drawn on a logarithmic scale.

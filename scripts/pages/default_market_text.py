@@ -11,8 +11,9 @@ import numpy as np
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import plots
-from kineticsim_env.studies.default_market import FIRST, MARK_OUT
+from kineticsim_env.studies.default_market import MARK_OUT
 from kineticsim_env.studies.default_market_goals import GOALS, HALF_SPREADS, SKEWS
+from kineticsim_env.studies.default_market_signal import FIRST
 from scripts.pages.markdown import table, wrapped
 from scripts.pages.trading_preset_figures import curves
 from scripts.pages.trading_preset_text import changed_fields

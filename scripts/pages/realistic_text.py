@@ -33,7 +33,8 @@ def _bounds(asked: study.Asked) -> str:
 
 def _lasts() -> float:
     """Return how many intervals a regime lasts in the mean; one that is drawn anew may be the same."""
-    preset, others = MarketConfig.preset("realistic"), 1 - 1 / study.REGIMES
+    preset = MarketConfig.preset("realistic")
+    others = 1 - 1 / len(preset.regimes)
     return int(preset.beat or 0) / int(preset.interval or 1) / (preset.regime_switch_prob * others)
 
 

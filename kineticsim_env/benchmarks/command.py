@@ -1,0 +1,60 @@
+"""`python -m kineticsim_env bench`: time the engines and the baselines, and make tables and figures of a file."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from kineticsim_env.benchmarks import report, suite
+from kineticsim_env.runtime.options import number, place
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command and its `report` to those of the command line."""
+    measure = commands.add_parser("bench", help="time the engines and the baselines, each verified first; or report")
+    measure.add_argument("--quick", action="store_true", help="small workloads: about a minute on a CPU")
+    measure.add_argument(
+        "--output", type=place, metavar="FILE", help="the JSON file to write (default: bench-DATE.json)"
+    )
+    measure.add_argument("--resume", action="store_true", help="go on with the file: leave the rows that it has")
+    measure.add_argument("--backends", metavar="A,B", help="only these, by their names in the tables")
+    measure.add_argument("--sweeps", metavar="A,B", help=f"only these of: {', '.join(suite.SWEEPS)}")
+    measure.add_argument(
+        "--run-seconds", type=number(1e-6, 1e6), help="what one run may take; slower backends run fewer steps"
+    )
+    measure.set_defaults(command=command)
+    page = measure.add_subparsers(metavar="report").add_parser("report", help="make tables and figures from a file")
+    page.add_argument("file", type=place, help="the JSON file")
+    page.add_argument("--output", type=place, required=True, metavar="FOLDER", help="where tables and figures go")
+    page.set_defaults(command=write_report)
+
+
+def command(options: argparse.Namespace) -> int:
+    """Measure the backends, write the file, and print its table."""
+    if options.resume and options.output is None:
+        raise ValueError("--resume: got no --output, allowed is one with the file to go on with")
+    output = Path(options.output or f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    data = suite.run_suite(
+        output,
+        sweeps=_words(options.sweeps),
+        backends=_words(options.backends),
+        quick=options.quick,
+        resume=options.resume,
+        run_seconds=options.run_seconds,
+    )
+    print(f"{report.summary(data)}\nmeasurements: {output}")
+    return 0
+
+
+def write_report(options: argparse.Namespace) -> int:
+    """Write the tables and figures of a file of measurements."""
+    for path in report.write(options.file, options.output):
+        print(path)
+    return 0
+
+
+def _words(text: str | None) -> list[str] | None:
+    """Split a list with commas; None stays None."""
+    return None if text is None else [word.strip() for word in text.split(",")]

@@ -1,0 +1,87 @@
+"""`python -m kineticsim_env impact`: block orders in the same markets with and without them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kineticsim_env.agents.command_line import market_of
+from kineticsim_env.commands.shared import add_market, check_files, choose_markets
+from kineticsim_env.runtime import memory
+from kineticsim_env.runtime.options import place, whole
+from kineticsim_env.studies import price_impact, price_impact_figures
+
+_MARKETS = 1024  # unless options say how many
+# Bytes of an auction of a market, measured: the series of an arm with its half of the difference, and of the means.
+_ARMS_BYTES, _MEANS_BYTES = 45, 20
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser(
+        "impact",
+        help="execute block orders in the same markets with and without them, and say what they did to the price",
+        description="Price impact of block orders: paired differences between the same markets with and without them.",
+    )
+    add_market(parser, "trading", _MARKETS)
+    parser.add_argument("--side", default="buy", help="buy or sell (default: buy)")
+    parser.add_argument("--blocks", type=whole(1), nargs="+", default=[10, 20, 40, 80], metavar="UNITS", help="sizes")
+    parser.add_argument(
+        "--per-auction", type=whole(1), default=4, help="units of the order in each auction (default: 4)"
+    )
+    parser.add_argument("--after", type=whole(1), default=60, help="auctions after the order (default: 60)")
+    parser.add_argument("--warmup", type=whole(0), default=100, help="auctions before the order (default: 100)")
+    parser.add_argument(
+        "--output", type=place, metavar="FILE", help="where the figures go: .json, or .csv with the mean paths"
+    )
+    parser.add_argument(
+        "--plot", type=place, metavar="IMPACT.png", help="where to draw the paths, and the impact by size"
+    )
+    parser.set_defaults(command=command)
+
+
+def command(options: argparse.Namespace) -> int:
+    """Execute blocks in the same markets with and without them, print what they did, save it and a picture."""
+    config = market_of(options.preset, options.set, options.agents)
+    check_files({"--output": options.output, "--plot": options.plot})
+    if options.output and Path(options.output).suffix not in (".json", ".csv"):
+        raise ValueError(f"--output: got {options.output!r}, allowed are names that end in .json or .csv")
+    markets, engine, device = choose_markets(options, config, _MARKETS)
+    auctions = -(-max(options.blocks) // options.per_auction) + options.after
+    got = f"--blocks, --after, --markets: got {auctions} auctions of {markets} markets"
+    cell = {"both arms": _ARMS_BYTES}, {"means": _MEANS_BYTES}
+    memory.check_run(got, config, 2 * markets, auctions, engine, device, *cell)
+    arguments: dict[str, Any] = {
+        "side": options.side,
+        "after": options.after,
+        "num_markets": markets,
+        "seed": options.seed,
+        "warmup": options.warmup,
+        "engine": options.engine,
+        "device": options.device,
+    }
+    points = price_impact.measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
+    fit = price_impact.fit_power(points)
+    print(
+        f"{markets:,} markets with and without a {options.side} order, {options.per_auction} units per auction; ticks\n"
+    )
+    names = ("at_end", "permanent", "temporary", "shortfall", "impact_cost")
+    print(
+        f"{'block':>7s} {'filled':>7s} {'share':>6s}  " + "".join(f"{name:>17s}" for name in names) + "  variance ratio"
+    )
+    for found in (point.impact for point in points):
+        means = (getattr(found, name) for name in names)
+        figures = "".join(f"{f'{value.mean:.3f} ± {value.interval():.3f}':>17s}" for value in means)
+        shares = f"{found.block:7,d} {found.filled.mean:7.1%} {found.participation.mean:6.1%}"
+        print(f"{shares}  {figures}  {found.variance_ratio:14.3f}")
+    if fit:
+        print(f"\nimpact at the end ~ block^{fit.exponent:.2f}, 95% interval {fit.low:.2f} to {fit.high:.2f}")
+    if options.output:
+        setting = arguments | {"preset": options.preset, "set": options.set, "exponent": fit._asdict() if fit else None}
+        price_impact.save(Path(options.output), points, setting)
+        print(f"figures: {options.output}")
+    if options.plot:
+        price_impact_figures.draw_orders(Path(options.plot), points, fit)
+        print(f"picture: {options.plot}")
+    return 0

@@ -1,0 +1,62 @@
+"""`python -m kineticsim_env scorecard`: how a market stands beside the stylised facts of real ones."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from kineticsim_env.agents.command_line import market_of
+from kineticsim_env.commands.shared import add_market, check_files, choose_markets
+from kineticsim_env.runtime import memory
+from kineticsim_env.runtime.files import replacing
+from kineticsim_env.runtime.options import place, whole
+from kineticsim_env.scorecard import scorecard
+
+_MARKETS = 256  # unless options say how many
+_BYTES, _AT_ONCE = 150, 256  # of an auction of a market, measured; of that many at a time, with what is made of them
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to those of the command line."""
+    parser = commands.add_parser(
+        "scorecard",
+        help="measure a market beside the stylised facts of real ones",
+        description="Measure a market beside the stylised facts of real ones, each with its range and its source.",
+    )
+    add_market(parser, "news", _MARKETS)
+    parser.add_argument("--intervals", type=whole(200), default=2000, help="that are measured (default: 2000)")
+    parser.add_argument("--warmup", type=whole(0), default=200, help="intervals before these (default: 200)")
+    parser.add_argument("--price", default="last", help="whose returns: last or mid (default: last)")
+    parser.add_argument("--output", type=place, metavar="FILE.json", help="where the table goes, with the sources")
+    parser.add_argument("--plot", type=place, metavar="CARD.png", help="where to draw it")
+    parser.set_defaults(command=command)
+
+
+def command(options: argparse.Namespace) -> int:
+    """Print how a market stands beside the stylised facts of real ones; save the table and draw it."""
+    config = market_of(options.preset, options.set, options.agents)
+    check_files({"--output": options.output, "--plot": options.plot})
+    markets, engine, device = choose_markets(options, config, _MARKETS)
+    got = f"--markets: got {markets} markets"
+    memory.check_run(got, config, markets, _AT_ONCE, engine, device, {"statistics": _BYTES}, {})
+    found = scorecard(
+        config,
+        options.intervals,
+        markets=markets,
+        warm_up=options.warmup,
+        price=options.price,
+        seed=options.seed,
+        engine=engine,
+        device=device,
+    )
+    print(found)
+    if options.output:
+        setting = {name: getattr(options, name) for name in ("preset", "set", "intervals", "warmup", "price", "seed")}
+        with replacing(options.output) as part:
+            part.write_text(json.dumps(setting | {"markets": markets, **found.columns()}, indent=1) + "\n")
+        print(f"table: {options.output}")
+    if options.plot:
+        found.draw(options.plot)
+        print(f"picture: {options.plot}")
+    return 0

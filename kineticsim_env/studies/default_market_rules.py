@@ -1,0 +1,108 @@
+"""Who plays in the study of a default market: scripted policies, and rules that know more than they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from kineticsim_env import policies
+from kineticsim_env.policies.base import inventory_in, maker_action, trade_action
+from kineticsim_env.studies.default_market_signal import HORIZONS, Signal
+from kineticsim_env.studies.trading_preset import SIZE
+from kineticsim_env.tasks.base import MARKET_FEATURES
+
+OFF = 99  # a half-spread at which a maker that knows quotes nothing
+
+
+class Hidden(NamedTuple):
+    """What a market holds that its learners are not shown; each `[M]`."""
+
+    mid2: torch.Tensor
+    fundamental: torch.Tensor
+    regime: torch.Tensor  # 0 without regimes
+
+
+Rule = Callable[[torch.Tensor, Hidden], torch.Tensor]  # observations [M, F] -> continuous actions [M, A]
+Make = Callable[[Any], Rule]  # task -> rule
+
+
+def public(policy: Callable[..., Any], **parameters: Any) -> Make:
+    """Return a scripted policy as a rule: it sees the observation alone."""
+
+    def make(task: Any) -> Rule:
+        played = policy(task, **parameters)
+        return lambda observation, hidden: played(observation)
+
+    return make
+
+
+def fixed(half_spread: float, skew: float = 0.0) -> Make:
+    """Quote so many ticks from the mid, both quotes moved against the inventory by `skew` ticks per unit."""
+    return knows_regime((half_spread,), skew)
+
+
+def knows_regime(half_spreads: tuple[float, ...], skew: float = 0.0) -> Make:
+    """Quote at the half-spread of the regime in force, OFF for none; the last one stands for further regimes."""
+
+    def make(task: Any) -> Rule:
+        def rule(observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
+            table = torch.tensor(half_spreads, dtype=torch.float32, device=observation.device)
+            half = table[hidden.regime.long().clamp(max=len(half_spreads) - 1)]
+            offset = skew * inventory_in(task, observation)
+            size = torch.where(half < OFF, float(SIZE), 0.0)
+            return maker_action(task, half + offset, half - offset, size, size)
+
+        return rule
+
+    return make
+
+
+def knows_fundamental(half_spread: float, skew: float = 0.0, margin: float | None = None) -> Make:
+    """Quote as `fixed`, but no bid above `fundamental - margin` and no ask below `fundamental + margin`.
+
+    A quote that would be beyond the action's reach is not shown. The margin is the half-spread unless given.
+    """
+    least = half_spread if margin is None else margin
+
+    def make(task: Any) -> Rule:
+        def rule(observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
+            offset = skew * inventory_in(task, observation)
+            rich = hidden.mid2.float() / 2 - hidden.fundamental.float()  # the mid above the fundamental price
+            bid = torch.maximum(half_spread + offset, rich + least)
+            ask = torch.maximum(half_spread - offset, least - rich)
+            sizes = [torch.where(away <= task.max_offset, float(SIZE), 0.0) for away in (bid, ask)]
+            return maker_action(task, bid, ask, *sizes)
+
+        return rule
+
+    return make
+
+
+def wary(half_spread: float, limit: float, skew: float = 0.0) -> Make:
+    """Quote as `policies.QuietQuotes` does, while the last four moves of the mid are below `limit` in the mean."""
+
+    def make(task: Any) -> Rule:
+        policy = policies.QuietQuotes(task, half_spread, limit, skew, SIZE)
+        return lambda observation, hidden: policy(observation)
+
+    return make
+
+
+def follows(signal: Signal, horizon: int, threshold: float, ticks: float, position: int = 40) -> Make:
+    """Be long or short by the linear signal over one of HORIZONS; flat where it is below `threshold` ticks."""
+
+    def make(task: Any) -> Rule:
+        weights = signal.weights[:, HORIZONS.index(horizon)].float()
+
+        def rule(observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
+            push = observation[:, :MARKET_FEATURES] @ weights[:-1] + weights[-1]
+            held = torch.round(inventory_in(task, observation))
+            keep = torch.where(push * held < 0, 0.0, held)
+            wanted = torch.where(push.abs() > threshold, torch.sign(push) * position, keep)
+            return trade_action(task, wanted - held, torch.full_like(push, ticks))
+
+        return rule
+
+    return make
