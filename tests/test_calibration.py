@@ -30,21 +30,21 @@ TABLE = {"volatility": 2.0, "autocorrelation(lag=[1, 2])": [-0.2, 0.0], "volume"
 @pytest.fixture(autouse=True, scope="module")
 def few_steps():
     """Networks of fast tests are not trained until they know anything."""
-    from kineticsim_env.calibration import learning
+    from kineticsim_env.calibration import checking, learning
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learning, "_STEPS", 8)
-        patch.setattr(learning, "_DRAWS", 100)
+        patch.setattr(checking, "_DRAWS", 100)
         yield
 
 
 @pytest.fixture
 def trained(monkeypatch):
     """Those of slow ones are."""
-    from kineticsim_env.calibration import learning
+    from kineticsim_env.calibration import checking, learning
 
     monkeypatch.setattr(learning, "_STEPS", 2500)
-    monkeypatch.setattr(learning, "_DRAWS", 500)
+    monkeypatch.setattr(checking, "_DRAWS", 500)
 
 
 def tiny(target=TABLE, space=SPACE, **changes):
@@ -359,7 +359,7 @@ def test_ranks_and_coverage_are_those_of_sbi(found):
 
 
 def test_what_is_said_of_a_check():
-    from kineticsim_env.calibration.learning import Check
+    from kineticsim_env.calibration.checking import Check
 
     random = np.random.default_rng(0)
     places = random.random((4000, 2))
@@ -372,19 +372,19 @@ def test_what_is_said_of_a_check():
 
 
 def test_the_rate_of_training_falls_from_pass_to_pass(monkeypatch):
-    from kineticsim_env.calibration import learning
+    from kineticsim_env.calibration import learning, trainer
 
     rates = []
-    plain = learning._Trainer.begin_pass
+    plain = trainer.Trainer.begin_pass
 
     def begin_pass(self):
         plain(self)
         rates.append(self.optimizer.param_groups[0]["lr"])
 
-    monkeypatch.setattr(learning._Trainer, "begin_pass", begin_pass)
+    monkeypatch.setattr(trainer.Trainer, "begin_pass", begin_pass)
     random = np.random.default_rng(0)
     learned = learning.learn(random.random((300, 2)), random.random((300, 3)), torch.device("cpu"), 1)
-    assert len(rates) == learned.epochs > 1 and rates[0] == learning._RATE
+    assert len(rates) == learned.epochs > 1 and rates[0] == trainer.RATE
     assert all(after < before for before, after in itertools.pairwise(rates)) and rates[-1] > 0
 
 
@@ -392,13 +392,13 @@ def test_the_rate_of_training_falls_from_pass_to_pass(monkeypatch):
 def test_a_recorded_step_has_the_losses_and_gradients_of_one_that_is_launched():
     from sbi.neural_nets import posterior_nn
 
-    from kineticsim_env.calibration import learning
+    from kineticsim_env.calibration.trainer import Losses
 
     torch.manual_seed(0)
     theta, x = torch.randn(256, 3), torch.randn(256, 5)
     network = posterior_nn("zuko_nsf", hidden_features=20, num_transforms=2)(theta, x).cuda()
     batches = [(theta.cuda(), x.cuda()), (torch.randn(256, 3).cuda(), torch.randn(256, 5).cuda())]
-    recorded = torch.cuda.make_graphed_callables(learning._Losses(network), batches[0])
+    recorded = torch.cuda.make_graphed_callables(Losses(network), batches[0])
     for batch in batches:
         found = []
         for losses in (recorded(*batch), network.loss(*batch)):
@@ -412,7 +412,7 @@ def test_a_recorded_step_has_the_losses_and_gradients_of_one_that_is_launched():
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_posterior_that_is_known_is_learned(trained, device):
     """Two numbers with normal noise tell of two parameters; one of these is hidden in a third, far outlier."""
-    from kineticsim_env.calibration import learning
+    from kineticsim_env.calibration import checking, learning
 
     random, noise = np.random.default_rng(0), 0.15
     unit = random.random((8000, 2))
@@ -433,7 +433,7 @@ def test_a_posterior_that_is_known_is_learned(trained, device):
     np.testing.assert_allclose(densest, (0.5, 0.3), atol=0.12)
     fresh = random.random((500, 2))
     seen = np.concatenate([fresh + noise * random.normal(size=fresh.shape), random.standard_cauchy((500, 1))], 1)
-    check = learning.check(learned, ("a", "b"), fresh, seen, 3)
+    check = checking.check(learned, ("a", "b"), fresh, seen, 3)
     assert min(check.p_values.values()) > 1e-4 and min(check.recovered.values()) > 0.6
     assert all(abs(check.coverage(level) - level) < 0.08 for level in (0.5, 0.8, 0.95))
 

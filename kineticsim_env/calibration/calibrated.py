@@ -17,7 +17,8 @@ from kineticsim_env.runtime.values import check_count, is_whole, show
 from kineticsim_env.sweeps.plans import Plan, make_plan
 
 if TYPE_CHECKING:
-    from kineticsim_env.calibration.learning import Check, Learned
+    from kineticsim_env.calibration.checking import Check
+    from kineticsim_env.calibration.learning import Learned
 
 _LEVELS = (0.5, 0.8, 0.95)
 
