@@ -1,10 +1,15 @@
 """`python -m scripts.pages.calibration` calibrates a market whose parameters are known, and times each phase.
 
-It writes docs/calibration.md, its pictures, and the figures that `--results` reads again.
+It writes docs/calibration.md, its pictures, and the figures that `--results` reads again. The page has two machines:
+
+    python -m scripts.pages.calibration --output runs/two_cores
+    python -m scripts.pages.calibration --simulations 1000000 --held-out 4000 --also runs/two_cores/calibration.json
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import sys
 import time
@@ -45,23 +50,26 @@ _ALONE = 1 << 16  # markets of a launch that is timed without statistics
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Calibrate, or read what was found; write the page."""
-    parser = Parser(description=__doc__)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
     parser.add_argument("--simulations", type=whole(100), default=30_000, help="to learn from")
     parser.add_argument("--held-out", type=whole(1), default=300, help="to check with")
     parser.add_argument("--intervals", type=whole(100), default=1000, help="of each market")
     parser.add_argument("--engine", default="auto", help="as in Simulator")
     parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
+    parser.add_argument("--also", type=Path, help="figures of another machine, to put beside")
     options = parser.parse_args(arguments)
     check_folder("--output", options.output / "images")
+    also = [json.loads(options.also.read_text())] if options.also else []
     if options.results:
         record = json.loads(options.results.read_text())
     else:
         plots.require_matplotlib()
         found, record = run(options.simulations, options.held_out, options.intervals, options.engine)
-        write_figures(options.output, NAME, record)
         found.draw(options.output / "images" / f"{NAME}.png", TRUTH)
         found.draw_check(options.output / "images" / f"{NAME}_check.png")
+    record["also"] = also or record.get("also", [])
+    write_figures(options.output, NAME, record)
     write_page(options.output, NAME, page(record))
 
 
@@ -72,6 +80,8 @@ def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[C
     first = min(simulations + held_out, _ALONE)
     seconds = {"simulate": run_alone(first, intervals, engine) * (simulations + held_out) / first}
     began = time.perf_counter()
+    importlib.import_module("kineticsim_env.calibration.learning")
+    seconds["import of sbi"] = time.perf_counter() - began
     found = calibrate(
         target, SPACE, market=PRESET, warm_up=WARM_UP, simulations=simulations, held_out=held_out, engine=engine
     )
