@@ -55,7 +55,7 @@ class AgentResults:
             self._agents[slot]: {name: column[slot] for name, column in zip(_ACCOUNT, columns, strict=True)}
             for slot in playing
         }
-        if core.num_scenarios:
+        if core.live_task.num_scenarios:
             for info in infos.values():
                 info["scenario"] = int(core.tensors["scenario"])
         if self._masks:

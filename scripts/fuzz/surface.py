@@ -19,7 +19,7 @@ import torch
 import kineticsim_env as ks
 from kineticsim_env import config as config_module
 from kineticsim_env import policies
-from kineticsim_env.envs import core
+from kineticsim_env.tasks.base import CHANGEABLE
 from scripts.fuzz.world import INSTANCES, MARKETS, POLICIES, World, sized_config, small_config, task_of_policy
 
 MODULES = (
@@ -91,7 +91,7 @@ def _more(name: str, owner: str | None) -> tuple[str, ...]:
     if name in ("preset", "replace"):
         return _config_names()
     if name == "set_task":
-        return core.CHANGEABLE
+        return CHANGEABLE
     kinds = {"MarketMaking": ks.MarketMakingTask, "Execution": ks.ExecutionTask, "Trading": ks.TradingTask}
     for prefix, kind in kinds.items():
         if name.startswith(prefix) and name.endswith("Env"):
