@@ -229,16 +229,12 @@ class EnvCore:
             self.own.opened(chosen)
         if self.opponents is not None:
             self.opponents.begin(chosen)
-        self.prepare_step()
+        live_task.prepare_step()
 
     @property
     def launcher(self) -> Any:
         """How a step is launched in a program that torch compiles; see `NativeEngine.launcher`."""
         return self._engine.launcher(ENV_STEP)
-
-    def prepare_step(self) -> None:
-        """Register the step as it is now: for `EagerStep`, and for programs that torch compiles."""
-        self._engine.prepare_launcher(ENV_STEP, self.auctions_per_step)
 
     @one_at_a_time
     def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
@@ -302,7 +298,7 @@ class EnvCore:
             twin.own.take_over(self.own)
         if self.opponents is not None:
             twin.opponents = self.opponents.clone(twin)
-        twin.prepare_step()
+        twin.live_task.prepare_step()
         return twin
 
     def close(self) -> None:

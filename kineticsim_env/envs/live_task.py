@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,34 +16,23 @@ import torch
 from kineticsim_env.agents.mixes import with_room
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import check_width
-from kineticsim_env.envs.saved_states import check_parameters, read_scenarios
-from kineticsim_env.envs.scenario_weights import THRESHOLDS, check_thresholds, check_weights, shares_of, thresholds_of
+from kineticsim_env.engines.base import ENV_STEP
+from kineticsim_env.envs.scenario_weights import check_weights, shares_of, thresholds_of
 from kineticsim_env.envs.scenarios import (
     as_table,
     check_replaced,
     draw_task_settings,
     make_scenarios,
     num_rows,
-    pack_table,
 )
 from kineticsim_env.envs.settings import DISABLED, SAME_STEP, EnvSettings
 from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.envs.warm_starts import WarmStarts
-from kineticsim_env.runtime import layout, saved_states
+from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, Task
 from kineticsim_env.tasks.many_learners import check_targets, task_of_all
-
-
-class SavedScenarios(NamedTuple):
-    """What a saved state has of scenarios, checked; without any the present parameters and None."""
-
-    table: MarketConfig | None
-    values: TaskValues
-    parameters: torch.Tensor  # int32 [M, n], or [1, n], of running episodes,
-    agent_parameters: torch.Tensor | None  # and those of agents that users have added, int32 [M, P]
-    thresholds: torch.Tensor | None  # int64 [S]
 
 
 class LiveTask:
@@ -135,7 +124,7 @@ class LiveTask:
                 for place in (layout.ENUMS["TaskValue"][name] for name in changes if name in MAY_DIFFER):
                     rows[..., place] = torch.from_numpy(values.rows[..., place]).to(device)
             self.hand_over()
-        self._engine.renew_launchers()
+        self.prepare_step()
 
     def task_of_all(self) -> Any:
         """Return the settings of all slots, those of opponents too."""
@@ -144,15 +133,6 @@ class LiveTask:
     def _others(self, task: Any) -> Any:
         """Return a task with the settings that opponents need, None without any."""
         return task_of_all(task, task.market_config(self._settings.config)) if self._settings.seats else None
-
-    def _values_of(self, randomise: Any) -> TaskValues:
-        """Return settings that differ as a table of scenarios draws them, with the columns that there are."""
-        settings = self._settings
-        drawn = draw_task_settings(randomise, self.task, settings.num_scenarios, settings.scenario_seed)
-        values = self._values_like(self.task, drawn)
-        if drawn:
-            check_targets(values.task, self._roles, values.task.market_config(settings.config))
-        return values
 
     def _values_like(self, task: Any, drawn: Mapping[str, np.ndarray]) -> TaskValues:
         """Return settings that differ of another task, or drawn otherwise, with the columns that there are."""
@@ -186,6 +166,10 @@ class LiveTask:
             )
         )
 
+    def prepare_step(self) -> None:
+        """Register the step as it is now: for `EagerStep`, and for programs that torch compiles."""
+        self._engine.prepare_launcher(ENV_STEP, self._settings.auctions_per_step)
+
     def use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
         """Begin episodes from these warm starts; empty is from those that there are."""
         self.warm_starts.use(self.scenarios, fresh)
@@ -203,10 +187,9 @@ class LiveTask:
     def set_scenarios(self, randomise: Any) -> None:
         """Replace the scenarios; see `BaseMarketEnv.set_scenarios`."""
         self._check_any("set_scenarios")
-        values = self._values_of(randomise)
-        table = self._make_scenarios(randomise, values.drawn)
-        self._use_scenarios(table, values, self.warm_starts.run(table))
-        self._engine.renew_launchers()
+        table, values = self.tables_of(randomise)
+        self.use_scenarios(table, values, self.warm_starts.run(table))
+        self.prepare_step()
 
     @one_at_a_time
     def set_scenario_weights(self, weights: Any) -> None:
@@ -230,6 +213,19 @@ class LiveTask:
             return None
         return shares_of(self._engine.scenario_thresholds)
 
+    def tables_of(self, randomise: Any) -> tuple[MarketConfig, TaskValues]:
+        """Return the table of other scenarios, and the settings that these draw, with the columns that there are.
+
+        Raises:
+            TypeError, ValueError: Naming the field or setting, what came and what is allowed.
+        """
+        settings = self._settings
+        drawn = draw_task_settings(randomise, self.task, settings.num_scenarios, settings.scenario_seed)
+        values = self._values_like(self.task, drawn)
+        if drawn:
+            check_targets(values.task, self._roles, values.task.market_config(settings.config))
+        return self._make_scenarios(randomise, drawn), values
+
     def _make_scenarios(self, randomise: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
         """Return the table of scenarios; settings of the task are drawn before."""
         randomise = as_table(randomise, self.config.agents)
@@ -243,7 +239,7 @@ class LiveTask:
                 check_width(kind.name, made, self.config.agents[kind].of_each_agent)
         return table
 
-    def _use_scenarios(
+    def use_scenarios(
         self,
         table: MarketConfig,
         values: TaskValues,
@@ -251,66 +247,17 @@ class LiveTask:
         present: torch.Tensor | None = None,
         agents_present: torch.Tensor | None = None,
     ) -> None:
-        """Set a table with its warm starts, and perhaps the parameters of running episodes."""
+        """Take over what `tables_of` returned.
+
+        Args:
+            table: The scenarios.
+            values: Settings that differ.
+            fresh: Warm starts, as `use_bank` takes them.
+            present: Parameters of running episodes, int32 `[M, n]`; None leaves those that they have.
+            agents_present: Those of agents that users have added, int32 `[M, P]`, likewise.
+        """
         with Uninterrupted():
             self._simulator._set_scenarios(table, present, agents_present)
             self.scenarios, self.values = table, values
             self._bind_drawn()
             self.use_bank(fresh)
-
-    # Saved states -----------------------------------------------------------------------------------------------------
-
-    def names_saved(self) -> list[str]:
-        """Return the names of what `saved` returns."""
-        if self.scenarios is None:
-            return []
-        of_agents = [saved_states.AGENT_PARAMETERS] if self._simulator.sizes["P"] else []
-        return [saved_states.PARAMETERS, saved_states.SCENARIOS, THRESHOLDS, *of_agents]
-
-    def saved(self) -> dict[str, torch.Tensor]:
-        """Return what a state has of scenarios: what markets play, the table, and the weights; empty without any."""
-        if self.scenarios is None:
-            return {}
-        saved = {saved_states.PARAMETERS: self._engine.parameters().clone()}
-        if self._simulator.sizes["P"]:
-            saved[saved_states.AGENT_PARAMETERS] = self._parameters_of_agents().clone()
-        saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios, self.values.drawn))
-        saved[THRESHOLDS] = self._engine.scenario_thresholds.clone()
-        return saved
-
-    def read(self, saved: Mapping[str, torch.Tensor]) -> SavedScenarios:
-        """Return what a saved state has of scenarios, in memory of its own, checked as what a user gives.
-
-        Raises:
-            TypeError, ValueError: Naming what came and what is allowed.
-        """
-        present = self._engine.parameters()
-        if self.scenarios is None:
-            return SavedScenarios(None, self.values, present, None, None)
-        table, values = read_scenarios(saved, self._table_of)
-        present = saved_states.take(saved, saved_states.PARAMETERS, present)
-        check_parameters(present, self.config, table)
-        of_agents: torch.Tensor | None = None
-        if self._simulator.sizes["P"]:
-            of_agents = saved_states.take(saved, saved_states.AGENT_PARAMETERS, self._parameters_of_agents())
-        like = torch.zeros(num_rows(table), dtype=torch.int64, device=self._simulator.device)
-        thresholds = saved_states.take(saved, THRESHOLDS, like).clone()
-        check_thresholds(thresholds)
-        return SavedScenarios(table, values, present, of_agents, thresholds)
-
-    def _table_of(self, fields: dict[str, Any]) -> tuple[MarketConfig, TaskValues]:
-        """Return the table of scenarios of a saved state, checked as one that a user gives."""
-        values = self._values_of({"scenarios": fields})
-        return self._make_scenarios({"scenarios": fields}, values.drawn), values
-
-    def take(self, read: SavedScenarios, fresh: dict[str, torch.Tensor]) -> None:
-        """Take over the scenarios of a saved state, with their warm starts."""
-        if read.table is not None and read.thresholds is not None:
-            self._use_scenarios(read.table, read.values, fresh, read.parameters, read.agent_parameters)
-            self._engine.scenario_thresholds.copy_(read.thresholds)
-
-    def _parameters_of_agents(self) -> torch.Tensor:
-        """Return the parameters of agents that users have added as markets have them now, int32 `[M, P]`."""
-        found = self._engine.agent_parameters()
-        assert found is not None
-        return found

@@ -6,13 +6,17 @@ The environments' `state_dict` and `load_state_dict` call this. The ranges of al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.opponents import DRAWN
-from kineticsim_env.envs.saved_states import check_environment_ranges
+from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
+from kineticsim_env.envs.scenario_weights import THRESHOLDS, check_thresholds
+from kineticsim_env.envs.scenarios import num_rows, pack_table
+from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import saved_states
 from kineticsim_env.runtime.calls import Uninterrupted
 
@@ -27,7 +31,7 @@ def state_of(core: EnvCore) -> dict[str, torch.Tensor]:
     if core.own is not None:
         core.own.check_numbers()
     saved = core.simulator.state_dict() | {name: tensor.clone() for name, tensor in _held(core).items()}
-    return saved | {saved_states.ABOUT: saved_states.pack_about(_about(core))} | core.live_task.saved()
+    return saved | {saved_states.ABOUT: saved_states.pack_about(_about(core))} | _of_scenarios(core)
 
 
 def _held(core: EnvCore) -> dict[str, torch.Tensor]:
@@ -64,9 +68,9 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
     """
     simulator, live, held, about = core.simulator, core.live_task, _held(core), _about(core)
     saved_states.check_agents(saved, about)
-    saved_states.check_names(saved, simulator.tensors, held, live.names_saved())
+    saved_states.check_names(saved, simulator.tensors, held, _names_of_scenarios(core))
     differences = saved_states.check_about(saved, about, strict)
-    scenarios = live.read(saved)
+    scenarios = _read_scenarios(core, saved)
     checked = simulator._checked_state(saved, scenarios.parameters)
     for name, tensor in held.items():
         checked[name] = simulator.engine.own_copy(saved_states.take(saved, name, tensor))
@@ -88,7 +92,11 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
     if counts is not None or scenarios.table != live.scenarios:
         bank = live.warm_starts.run(scenarios.table, checked["seed"], counts)
     with Uninterrupted():  # from here on nothing can fail
-        live.take(scenarios, bank)
+        if scenarios.table is not None and scenarios.thresholds is not None:
+            live.use_scenarios(
+                scenarios.table, scenarios.values, bank, scenarios.parameters, scenarios.agent_parameters
+            )
+            simulator.engine.scenario_thresholds.copy_(scenarios.thresholds)
         simulator._take_state(checked, counts)
         if counts is not None:
             live.use_bank(bank)
@@ -99,5 +107,63 @@ def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -
         if core.opponents is not None:
             core.opponents.begin(draw=False)  # no state has the memories of policies
         torch.logical_or(core.tensors["terminated"], core.tensors["truncated"], out=core.tensors["over"])
-    core.prepare_step()
+    live.prepare_step()
     saved_states.warn_of(differences, stacklevel=4)
+
+
+# Scenarios ------------------------------------------------------------------------------------------------------------
+
+
+class _Scenarios(NamedTuple):
+    """What a state has of scenarios; of an environment without any its parameters, and None."""
+
+    table: MarketConfig | None
+    values: TaskValues
+    parameters: torch.Tensor  # int32 [M, n], or [1, n], of running episodes,
+    agent_parameters: torch.Tensor | None  # and those of agents that users have added, int32 [M, P]
+    thresholds: torch.Tensor | None  # int64 [C]
+
+
+def _names_of_scenarios(core: EnvCore) -> list[str]:
+    """Return the names of what `_of_scenarios` returns."""
+    if core.live_task.scenarios is None:
+        return []
+    of_agents = [saved_states.AGENT_PARAMETERS] if core.simulator.sizes["P"] else []
+    return [saved_states.PARAMETERS, saved_states.SCENARIOS, THRESHOLDS, *of_agents]
+
+
+def _of_scenarios(core: EnvCore) -> dict[str, torch.Tensor]:
+    """Return copies of what markets play, of the table and of the weights; empty without scenarios."""
+    live, engine = core.live_task, core.simulator.engine
+    if live.scenarios is None:
+        return {}
+    saved = {saved_states.PARAMETERS: engine.parameters().clone()}
+    if core.simulator.sizes["P"]:
+        saved[saved_states.AGENT_PARAMETERS] = _agent_parameters(core).clone()
+    saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(live.scenarios, live.values.drawn))
+    saved[THRESHOLDS] = engine.scenario_thresholds.clone()
+    return saved
+
+
+def _agent_parameters(core: EnvCore) -> torch.Tensor:
+    """Return the parameters of agents that users have added as markets have them now, int32 `[M, P]`."""
+    found = core.simulator.engine.agent_parameters()
+    assert found is not None
+    return found
+
+
+def _read_scenarios(core: EnvCore, saved: Mapping[str, torch.Tensor]) -> _Scenarios:
+    """Return what a saved state has of scenarios, checked as what a user gives."""
+    live, present = core.live_task, core.simulator.engine.parameters()
+    if live.scenarios is None:
+        return _Scenarios(None, live.values, present, None, None)
+    table, values = read_scenarios(saved, lambda fields: live.tables_of({"scenarios": fields}))
+    present = saved_states.take(saved, saved_states.PARAMETERS, present)
+    check_parameters(present, core.config, table)
+    of_agents: torch.Tensor | None = None
+    if core.simulator.sizes["P"]:
+        of_agents = saved_states.take(saved, saved_states.AGENT_PARAMETERS, _agent_parameters(core))
+    like = torch.zeros(num_rows(table), dtype=torch.int64, device=core.device)
+    thresholds = saved_states.take(saved, THRESHOLDS, like).clone()
+    check_thresholds(thresholds)
+    return _Scenarios(table, values, present, of_agents, thresholds)
