@@ -63,6 +63,8 @@ def check_markets(markets: Any, num_markets: int) -> list[int]:
 
 def on_host(name: str, given: Any, allowed: str) -> np.ndarray:
     """Return what a user hands over as an array, whatever it holds; refuse what is none."""
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise ValueError(f"{name}: got an array with masked values, allowed is {allowed}")
     try:
         return given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
     except Exception as error:  # ragged sequences, sparse or meta tensors, whatever strange objects raise
@@ -75,11 +77,21 @@ def check_path(name: str, given: Any, markets: int, intervals: int | None = None
     if array.ndim not in (1, 2) or not array.size:
         raise ValueError(f"{name}: got an array of shape {list(array.shape)}, allowed are prices, one per interval")
     intervals = array.shape[-1] if intervals is None else intervals
+    if array.dtype.kind == "f":  # as columns of tables are that had a gap before
+        array = _whole(name, array)
     path = host_array(name, array, torch.int32, (intervals,) if array.ndim == 1 else (markets, intervals))
     most = layout.CONSTANTS["kMaxPrice"]
     if not -most <= int(path.min()) <= int(path.max()) <= most:
         raise ValueError(f"{name}: got {int(path.min())} to {int(path.max())}, allowed is -2^30 to 2^30")
     return np.array(np.broadcast_to(path, (markets, intervals)), order="C")
+
+
+def _whole(name: str, array: np.ndarray) -> np.ndarray:
+    """Return floats that are whole ticks as int64."""
+    wrong = array[~((np.abs(array) < 2.0**62) & (array == np.rint(array)))]
+    if wrong.size:
+        raise TypeError(f"{name}: got {wrong[0]:.10g}, allowed are whole ticks: divide by the tick, and round")
+    return array.astype(np.int64)
 
 
 def _quotes(quotes: Any, markets: int, slots: int, intervals: int, device: torch.device) -> np.ndarray:
