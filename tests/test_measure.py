@@ -10,6 +10,8 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import statistics
+from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime import layout
 from kineticsim_env.statistics import STATISTICS, Plan, check_statistics, chunks, measure_series, measuring
 from kineticsim_env.statistics.gathering import Accumulator, Histogram
 
@@ -474,6 +476,20 @@ def test_a_run_is_measured_as_its_series_are():
     same(expected, ks.measure(SHORT, 230, OF_SERIES, markets=4, seed=3, warm_up=20, group=2, engine="cpu"))
     same(expected, ks.measure(simulator, 230, [*OF_SERIES, "book_shape"], group=2, chunk=33))
     assert int(simulator.t[0]) == 250  # it went on from where it was
+
+
+def test_a_market_that_has_stopped_is_not_measured_as_if_it_ran():
+    simulator = ks.Simulator(SHORT, 3, engine="cpu")
+    simulator.tensors["error"][1] = layout.CONSTANTS["kErrorOverflow"]
+    with pytest.raises(MarketError, match="^market 1: "):
+        simulator.check_errors()
+    simulator.check_errors()  # says it once
+    with pytest.raises(
+        MarketError, match="^measure: got a market that has stopped, allowed are others; reset it"
+    ):
+        ks.measure(simulator, 20, ["volume"])
+    simulator.reset()
+    assert ks.measure(simulator, 20, ["volume"])["volume"].value.shape == (3,)
 
 
 def test_a_warm_up_is_not_cut_as_finely_as_a_short_run(monkeypatch):

@@ -13,6 +13,8 @@ import torch
 from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.live import STOPPED
+from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.checks import check_series
 from kineticsim_env.runtime.values import check_count, check_progress, is_whole, show
 from kineticsim_env.simulator import Simulator
@@ -74,7 +76,7 @@ def measure(
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed; nothing was run then.
-        MarketError: If a market stopped.
+        MarketError: If a market stopped, now or before.
     """
     named = named_statistics(statistics)
     plans = check_statistics(named)
@@ -91,6 +93,8 @@ def measure(
         simulator = market
     else:
         raise TypeError(f"market: got {show(market)}, allowed is a Simulator or a MarketConfig")
+    if bool(((simulator.tensors["error"] & STOPPED) != 0).any()):
+        raise MarketError("measure: got a market that has stopped, allowed are others; reset it first")
     gathering = _Gathering(plans, simulator.num_markets, group, simulator.device)
     size = max(_SHORTEST, _RECORDED[simulator.device.type] // simulator.num_markets)
     size = size if chunk is None else check_count("chunk", chunk, 1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kineticsim_env.tapes.tape import Tape
 
 UNITS = 10_000  # of a price, per dollar
+_NO_PRICE = 9_999_999_999
 _COLUMNS = ("type", "order", "size", "price", "direction")  # of a message, after its time
 _OF_A_NAME = re.compile(r"[^/\\\0\n]*")
 _PARTS = {"date": "2000-01-03", "ticker": "MARKET"}
@@ -137,6 +138,11 @@ class _Files:
             places = [array.ctypes.data for array in (some, messages, books)]
             count = self._library.ks_lobster_add(self._of, places[0], len(some), *places[1:])
             found = messages[:count]
+            if count and np.abs(found["price"]).max() >= _NO_PRICE:
+                raise ValueError(
+                    f"tick, base: got a price of {found['price'][np.abs(found['price']).argmax()]}, allowed are those "
+                    f"below {_NO_PRICE} in size, which stands for an empty level"
+                )
             columns = [seconds(found["event"]), *(found[name].astype(np.int64) for name in _COLUMNS)]
             self._message.write_table(pyarrow.table(columns, schema=self._schemas[0]))
             self._book.write_table(pyarrow.table(list(np.ascontiguousarray(books[:count].T)), schema=self._schemas[1]))

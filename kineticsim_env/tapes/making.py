@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_quotes, host_array
@@ -16,8 +17,6 @@ from kineticsim_env.tapes.tape import Script, Tape
 
 if TYPE_CHECKING:
     from kineticsim_env.simulator import Simulator
-
-_STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
 
 
 def make_tape(
@@ -29,7 +28,7 @@ def make_tape(
     with simulator._calls:
         simulator.check_errors()
         branch = Branch(simulator, numbers)
-    if bool(((branch["error"] & _STOPPED) != 0).any()):
+    if bool(((branch["error"] & STOPPED) != 0).any()):
         raise MarketError("tape: got a market that has stopped, allowed are others; reset it first")
     latest = int(branch["t"].max())
     if latest + intervals >= simulator._end:
