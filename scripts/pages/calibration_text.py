@@ -45,7 +45,9 @@ python -m kineticsim_env calibrate examples/calibrate.toml --output posterior.js
 | prices in whole ticks, `[S]` or `[M, S]` | statistics of the series, by the same formulas; `statistics` chooses them |
 | `{{"last_price": ..., "volume": ...}}` | the same of several series |
 
-In a file, `target` is a table of statistics, or the name of a CSV file whose columns are series.
+A table such as pandas' is its columns, `last_price` and `volume` by name. Prices are whole ticks: divide them by the
+tick, and round. What `ks.measure` returned knows its texts; where it measured functions of yours, hand them over as
+`statistics` again. In a file, `target` is a table of statistics, or the name of a CSV file whose columns are series.
 
 Statistics are named as for `ks.measure`. A posterior is as wide as the target is uncertain: a market of 200 intervals
 says less than one of 20,000. So simulated markets have as many `intervals` as the target was measured over, and, if
