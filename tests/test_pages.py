@@ -33,6 +33,7 @@ from scripts.pages import (
     trading_preset,
 )
 from scripts.pages.clearing_text import page as clearing_page
+from scripts.pages.command import command_of, page_parser
 from scripts.pages.execution_text import page as execution_page
 from scripts.pages.policy_change_text import page as policy_change_page
 
@@ -49,6 +50,16 @@ def written(main, folder, name):
     pictures = re.findall(r"\(images/([\w.]+)\)", text)
     assert pictures and {path.name for path in (folder / "images").iterdir()} == set(pictures)
     return text
+
+
+def test_a_command_says_what_is_not_the_default():
+    parser = page_parser(None, 64, "of each")
+    parser.add_argument("--most-points", type=int, default=3)
+    apart = ("results", "engine", "output")
+    for words in ([], ["--markets", "16"], ["--most-points", "4"], ["--markets", "2", "--most-points", "0"]):
+        given = [*words, "--engine", "numpy", "--output", "elsewhere"]
+        said = command_of(parser, parser.parse_args(given), "page", apart)
+        assert said.split() == ["python", "-m", "scripts.pages.page", *words]
 
 
 def test_stylised_facts(tmp_path, monkeypatch):
@@ -140,9 +151,25 @@ def test_rewards(tmp_path, monkeypatch):
 def test_realistic(tmp_path):
     few = ["--intervals", "400", "--points", "2", "--points-markets", "4"]
     text = written(lambda words: realistic.main(words + few), tmp_path, "realistic")
+    assert f"`python -m scripts.pages.realistic --markets 16 {' '.join(few)}`" in " ".join(text.split())
     assert all(asked.text in text for asked in realistic.study.ASKED.values()) and "5 markets with" in text
     realistic.main(["--results", str(tmp_path / "realistic.json"), "--output", str(tmp_path)])
     assert (tmp_path / "realistic.md").read_text() == text
+
+
+@slow
+def test_calibration(tmp_path):
+    pytest.importorskip("sbi")
+    from scripts.pages import calibration
+
+    few = ["--simulations", "100", "--held-out", "4", "--intervals", "100"]
+    calibration.main([*few, "--engine", "cpu", "--output", str(tmp_path)])
+    text = (tmp_path / "calibration.md").read_text()
+    assert " ".join(["python -m scripts.pages.calibration", *few]) in " ".join(text.split())
+    pictures = re.findall(r"\(images/([\w.]+)\)", text)
+    assert pictures and {path.name for path in (tmp_path / "images").iterdir()} == set(pictures)
+    calibration.main(["--results", str(tmp_path / "calibration.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "calibration.md").read_text() == text
 
 
 @slow

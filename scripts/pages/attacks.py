@@ -5,17 +5,18 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from tqdm import tqdm
 
 from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies.attacks import ALONE, TOGETHER, Attack, Outcome, Owner, attack, attack_together
 from scripts.pages.attacks_text import page
+from scripts.pages.command import page_parser
+from scripts.pages.markdown import write_page
 
 MARKETS = {
     "call auctions": MarketConfig.preset("trading"),
@@ -34,11 +35,7 @@ SHARES = (0.0, 0.5, 1.0)  # of an interval, by which quotes are late
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=1024, help="markets of each attack")
-    parser.add_argument("--engine", default="auto", help="as in Simulator")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page")
-    options = parser.parse_args(arguments)
+    options = page_parser(__doc__, 1024, "markets of each attack", kept=False).parse_args(arguments)
     check_folder("--output", options.output)
     attacks = {f"`{name}`": how for name, how in ALONE.items()} | TOGETHER
     bar = tqdm(total=len(MARKETS) * (len(attacks) + len(HONEST)) + len(LATE) * len(SHARES), unit="attack")
@@ -68,8 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "attacks": list(attacks),
         "honest": list(HONEST),
     }
-    (options.output / "attacks.md").write_text(page(found, late, setting))
-    print(f"wrote {options.output / 'attacks.md'}")
+    write_page(options.output, "attacks", page(found, late, setting))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ import torch
 from gymnasium.spaces import flatdim
 
 from kineticsim_env import MarketConfig, policies, run_seed
-from kineticsim_env.engines import ENGINES, choose_engine
+from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import (
     HELD_OUT_SEED,
     MEASURES,
@@ -42,10 +42,9 @@ from kineticsim_env.evaluation import (
     grid_search,
 )
 from kineticsim_env.runtime.files import replacing
-from kineticsim_env.runtime.options import Parser, exit_code, number, whole
-from kineticsim_env.studies import plots
+from kineticsim_env.runtime.options import exit_code, number, whole
 from scripts.pages.baselines_text import draw, page
-from scripts.pages.markdown import write_figures, write_page
+from scripts.pages.command import check_place, command_of, page_parser, publish
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -81,9 +80,10 @@ LINEAR = {"linear": False, "linear, sizes too": True}  # whether it sees the siz
 class Part:
     """One task in one market; every row that is measured has a file of its own, with money market by market."""
 
-    def __init__(self, name: str, options: argparse.Namespace) -> None:
+    def __init__(self, name: str, options: argparse.Namespace, command: str) -> None:
         """Make the environment of the held-out episodes."""
-        self.name, self.options, (self.task, self.preset) = name, options, name.split(":")
+        self.name, self.options, self.command = name, options, command
+        self.task, self.preset = name.split(":")
         self.market = {"config": MarketConfig.preset(self.preset), "engine": options.engine}
         self.held_out = evaluation_env(options.episodes, self.task, **self.market)
         self.engine = self.held_out.simulator.engine_name.split()[0]
@@ -252,7 +252,7 @@ class Part:
             "engine": self.engine,
             "machine": machine_name(self.held_out.device),
             "date": datetime.date.today().isoformat(),
-            "command": command(self.options),
+            "command": self.command,
             "episodes": self.options.episodes,
             "measure": MEASURES[self.task],
             "rows": rows,
@@ -285,13 +285,6 @@ def show(interval: Sequence[float]) -> str:
     return f"{interval[0]:.4g} ± {interval[1]:.2g}"
 
 
-def command(options: argparse.Namespace) -> str:
-    """Return the command that measures with these options."""
-    changed = {name: value for name, value in vars(options).items() if value != DEFAULTS[name] and name not in WHERE}
-    said = [f"--{name.replace('_', '-')} {value}" for name, value in changed.items()]
-    return " ".join([f"python -m scripts.pages.{NAME}", *said])
-
-
 def measured(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Read what was measured, from folders or files; of a part of one engine the last one counts."""
     files = [file for path in folders for file in (sorted(path.glob(f"{NAME}_*.json")) if path.is_dir() else [path])]
@@ -303,58 +296,40 @@ def measured(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 WHERE = ("results", "runs", "output", "parts", "rows")  # options that no figure depends on
-DEFAULTS: dict[str, Any] = {
-    "results": None,
-    "parts": None,
-    "rows": None,
-    "engine": "auto",
-    "episodes": 0,
-    "fitted": 1024,
-    "linear_minutes": 0.0,
-    "generations": 0,
-    "population": 0,
-    "markets_each": 0,
-    "ppo_minutes": 0.0,
-    "ppo_markets": 0,
-    "steps": 0,
-    "seeds": 5,
-    "stack": 1,
-    "stack_seeds": 2,
-    "runs": Path(f"runs/{NAME}"),
-    "output": Path("docs"),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, or read what was measured; draw, and write the page."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = page_parser(__doc__, kept=False)
     many = whole(0, 1 << 40)
+
+    def add(name: str, kind: Any, default: Any, told: str) -> None:
+        parser.add_argument(name, type=kind, default=default, help=told)
+
     parser.add_argument("--results", type=Path, nargs="+", help="write the page from these, and measure nothing")
     parser.add_argument("--parts", nargs="+", choices=PARTS, help="measure these only, and write no page")
     parser.add_argument("--rows", nargs="+", help="of the parts: linear, 'PPO, seed 1', scripted ...; default: all")
-    parser.add_argument("--engine", choices=ENGINES, help="where the markets run (default: auto)")
-    parser.add_argument("--episodes", type=many, help="held-out ones; 0 takes 2048 on a CPU and 32768 on a GPU")
-    parser.add_argument("--fitted", type=whole(2, 1 << 20), help="episodes of a fit of the informed (default: 1024)")
-    parser.add_argument("--linear-minutes", type=number(0, 1e6), help="end each CMA-ES after this; 0 is no limit")
-    parser.add_argument("--generations", type=many, help="end each CMA-ES after so many; 0 is its own number")
-    parser.add_argument("--population", type=many, help="candidates of CMA-ES; 0 is its own number")
-    parser.add_argument("--markets-each", type=many, help="that each candidate plays; 0 is its own number")
-    parser.add_argument("--ppo-minutes", type=number(0, 1e6), help="end each training of PPO after this; 0 is no limit")
-    parser.add_argument("--ppo-markets", type=many, help="in which PPO trains; 0 is the examples' own number")
-    parser.add_argument("--steps", type=many, help="of each training of PPO; 0 is the examples' own number")
-    parser.add_argument("--seeds", type=whole(1, 100), help="of PPO (default: 5)")
-    parser.add_argument("--stack", type=whole(1, 300), help="also PPO that sees so many moves; 1 is none (default)")
-    parser.add_argument("--stack-seeds", type=whole(1, 100), help="of it (default: 2)")
-    parser.add_argument("--runs", type=Path, help=f"folder of what is measured (default: runs/{NAME})")
-    parser.add_argument("--output", type=Path, help="folder of the page, images/ and the figures (default: docs)")
-    parser.set_defaults(**DEFAULTS)
+    add("--episodes", many, 0, "held-out ones; 0 takes 2048 on a CPU and 32768 on a GPU")
+    add("--fitted", whole(2, 1 << 20), 1024, "episodes of a fit of the informed (default: 1024)")
+    add("--linear-minutes", number(0, 1e6), 0.0, "end each CMA-ES after this; 0 is no limit")
+    add("--generations", many, 0, "end each CMA-ES after so many; 0 is its own number")
+    add("--population", many, 0, "candidates of CMA-ES; 0 is its own number")
+    add("--markets-each", many, 0, "that each candidate plays; 0 is its own number")
+    add("--ppo-minutes", number(0, 1e6), 0.0, "end each training of PPO after this; 0 is no limit")
+    add("--ppo-markets", many, 0, "in which PPO trains; 0 is the examples' own number")
+    add("--steps", many, 0, "of each training of PPO; 0 is the examples' own number")
+    add("--seeds", whole(1, 100), 5, "of PPO (default: 5)")
+    add("--stack", whole(1, 300), 1, "also PPO that sees so many moves; 1 is none (default)")
+    add("--stack-seeds", whole(1, 100), 2, "of it (default: 2)")
+    add("--runs", Path, Path(f"runs/{NAME}"), f"folder of what is measured (default: runs/{NAME})")
     options = parser.parse_args(arguments)
-    plots.require_matplotlib()
+    check_place(options)
     if not options.results:
         options.runs.mkdir(parents=True, exist_ok=True)
         options.episodes = options.episodes or (32768 if choose_engine(options.engine)[1].type == "cuda" else 2048)
+        command = command_of(parser, options, NAME, WHERE)
         for name in options.parts or PARTS:
-            Part(name, options).measure()
+            Part(name, options, command).measure()
             gc.collect()
             if torch.cuda.is_available():
                 torch.compiler.reset()  # each part has programs of its own
@@ -362,9 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.parts or options.rows:
             return
     found = measured(options.results or [options.runs])
-    write_figures(options.output, NAME, found)
-    draw(options.output / "images" / f"{NAME}.png", found)
-    write_page(options.output, NAME, page(found))
+    publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found), page)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ It writes docs/calibration.md, its pictures, and the figures that `--results` re
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import sys
@@ -23,15 +22,14 @@ from kineticsim_env.calibration import Calibration, calibrate
 from kineticsim_env.calibration.command import plain
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import measure
-from kineticsim_env.studies import plots
 from kineticsim_env.sweeps.plans import make_plan
 from scripts.pages.calibration_text import page
-from scripts.pages.markdown import machine, write_figures, write_page
+from scripts.pages.command import check_place, figures, page_parser, publish
+from scripts.pages.markdown import machine
 
 NAME = "calibration"
 PRESET = "trading"
@@ -50,27 +48,24 @@ _ALONE = 1 << 16  # markets of a launch that is timed without statistics
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Calibrate, or read what was found; write the page."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
+    parser = page_parser(__doc__)
     parser.add_argument("--simulations", type=whole(100), default=30_000, help="to learn from")
     parser.add_argument("--held-out", type=whole(1), default=300, help="to check with")
     parser.add_argument("--intervals", type=whole(100), default=1000, help="of each market")
-    parser.add_argument("--engine", default="auto", help="as in Simulator")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
     parser.add_argument("--also", type=Path, help="figures of another machine, to put beside")
     options = parser.parse_args(arguments)
-    check_folder("--output", options.output / "images")
-    also = [json.loads(options.also.read_text())] if options.also else []
-    if options.results:
-        record = json.loads(options.results.read_text())
-    else:
-        plots.require_matplotlib()
+
+    def calibrated() -> dict[str, Any]:
         found, record = run(options.simulations, options.held_out, options.intervals, options.engine)
-        found.draw(options.output / "images" / f"{NAME}.png", TRUTH)
+        found.draw(options.output / "images" / f"{NAME}.png", TRUTH)  # here, as the figures leave the draws out
         found.draw_check(options.output / "images" / f"{NAME}_check.png")
+        return record
+
+    check_place(options)
+    also = [json.loads(options.also.read_text())] if options.also else []
+    record = figures(options, calibrated)
     record["also"] = also or record.get("also", [])
-    write_figures(options.output, NAME, record)
-    write_page(options.output, NAME, page(record))
+    publish(options, NAME, record, lambda folder, record: None, page)
 
 
 def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[Calibration, dict[str, Any]]:

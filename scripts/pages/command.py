@@ -4,31 +4,58 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env.engines import ENGINES
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, whole
 from kineticsim_env.studies import plots
 from scripts.pages.markdown import write_figures, write_page
 
 
-def page_parser(about: str | None, markets: int, of: str, least: int = 2) -> Parser:
+def page_parser(
+    about: str | None,
+    markets: int | None = None,
+    of: str = "",
+    least: int = 2,
+    *,
+    engine: str = "auto",
+    kept: bool = True,
+) -> Parser:
     """Return a parser of `--results`, `--markets`, `--engine` and `--output`, to which a page adds its own.
 
     Args:
         about: What the command does.
-        markets: How many it plays unless told otherwise.
+        markets: How many it plays unless told otherwise; None is no such option.
         of: What these are, as help has it.
         least: How few it can do with.
+        engine: Which it takes unless told otherwise.
+        kept: Whether the figures are kept in a file, from which `--results` writes the page again.
     """
     parser = Parser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
-    parser.add_argument("--markets", type=whole(least, 1 << 20), default=markets, help=f"{of} (default: {markets})")
-    parser.add_argument("--engine", default="auto", help="as in Simulator; the figures are the same on every engine")
+    if kept:
+        parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
+    if markets is not None:
+        parser.add_argument("--markets", type=whole(least, 1 << 20), default=markets, help=f"{of} (default: {markets})")
+    parser.add_argument("--engine", choices=ENGINES, default=engine, help=f"as in Simulator (default: {engine})")
     parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
     return parser
+
+
+def command_of(parser: argparse.ArgumentParser, options: argparse.Namespace, name: str, apart: Sequence[str]) -> str:
+    """Return the command that measures with these options: those that are not the defaults, but for some.
+
+    Args:
+        parser: Of the options.
+        options: As they were read.
+        name: Of the page.
+        apart: Options that no figure depends on.
+    """
+    given = {key: value for key, value in vars(options).items() if key not in apart}
+    said = [f"--{key.replace('_', '-')} {value}" for key, value in given.items() if value != parser.get_default(key)]
+    return " ".join([f"python -m scripts.pages.{name}", *said])
 
 
 def make_page(
@@ -49,9 +76,30 @@ def make_page(
         page: Returns the text.
         indent: Of the file of the figures.
     """
+    check_place(options)
+    publish(options, name, figures(options, measure), draw, page, indent)
+
+
+def check_place(options: argparse.Namespace) -> None:
+    """Refuse what the page could not be drawn with or written to, before anything is measured; makes its folders."""
     plots.require_matplotlib()
     check_folder("--output", options.output / "images")
-    found = json.loads(options.results.read_text() if options.results else json.dumps(measure(), default=str))
+
+
+def figures(options: argparse.Namespace, measure: Callable[[], Any]) -> Any:
+    """Return what was measured, as its file has it: read from `--results`, or measured now."""
+    return json.loads(options.results.read_text() if options.results else json.dumps(measure(), default=str))
+
+
+def publish(
+    options: argparse.Namespace,
+    name: str,
+    found: Any,
+    draw: Callable[[Path, Any], None],
+    page: Callable[[Any], str],
+    indent: int | None = 1,
+) -> None:
+    """Write the figures, the pictures and the page; the arguments are those of `make_page`."""
     write_figures(options.output, name, found, indent)
     draw(options.output / "images", found)
     write_page(options.output, name, page(found))

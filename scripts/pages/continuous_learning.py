@@ -26,15 +26,12 @@ import torch
 from gymnasium.spaces import flatdim
 
 from kineticsim_env import MarketConfig
-from kineticsim_env.engines import ENGINES
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
 from kineticsim_env.policies import Policy
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, changes_of, exit_code, number, whole
-from kineticsim_env.studies import plots
+from kineticsim_env.runtime.options import changes_of, exit_code, number, whole
+from scripts.pages.command import check_place, command_of, figures, page_parser, publish
 from scripts.pages.continuous_learning_places import patient, worth_of_places
 from scripts.pages.continuous_learning_text import draw, page, trainings
-from scripts.pages.markdown import write_figures, write_page
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -95,7 +92,7 @@ def look_at(makers: dict[int, dict[str, Any]], runs: Path, engine: str) -> None:
         }
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
+def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
     """Train, evaluate, and return every figure of the page."""
     begin = time.perf_counter()
     given = {"engine": options.engine, "num_envs": options.markets, "total_steps": options.steps}
@@ -108,10 +105,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
     executor = run("ppo_executor", runs / "executor", words, seed)
     look_at(makers, runs, options.engine)
-    changed = {name: value for name, value in vars(options).items() if value != DEFAULTS[name]}
-    said = [f"--{name.replace('_', '-')} {value}" for name, value in changed.items() if name not in WHERE]
     return {
-        "command": " ".join([f"python -m scripts.pages.{NAME}", *said]),
+        "command": command,
         "date": datetime.date.today().isoformat(),
         "machine": executor["machine"],
         "seconds": time.perf_counter() - begin,
@@ -122,47 +117,29 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 WHERE = ("results", "also", "runs", "output")  # options that no figure depends on
-DEFAULTS: dict[str, Any] = {
-    "results": None,
-    "also": [],
-    "engine": "auto",
-    "steps": 0,
-    "time_limit_minutes": 0.0,
-    "markets": 0,
-    "episodes": 0,
-    "seed": 1,
-    "runs": Path("runs/continuous_learning"),
-    "output": Path("docs"),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train and measure, or read what was measured; draw, and write the page."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    many = whole(0, 1 << 40)
-    parser.add_argument("--results", type=Path, help="write the page from this file, and train nothing")
-    parser.add_argument("--also", type=Path, nargs="+", help="such files of other machines, for the table of trainings")
-    parser.add_argument("--engine", choices=ENGINES, help="where the markets run (default: auto)")
-    parser.add_argument("--steps", type=many, help="environment steps of each training; 0 is the examples' own number")
-    parser.add_argument("--time-limit-minutes", type=number(0, 1e6), help="end each training after this; 0 is no limit")
-    parser.add_argument("--markets", type=many, help="that train; 0 is the examples' own number")
-    parser.add_argument("--episodes", type=many, help="of each comparison; 0 is the examples' own number")
-    parser.add_argument("--seed", type=many, help="of the networks and the training markets (default: 1)")
-    parser.add_argument("--runs", type=Path, help="folder of the four trainings (default: runs/continuous_learning)")
-    parser.add_argument("--output", type=Path, help="folder of the page, images/ and the figures (default: docs)")
-    parser.set_defaults(**DEFAULTS)
+    parser = page_parser(__doc__)
+    many, machines = whole(0, 1 << 40), "such files of other machines, for the table of trainings"
+    parser.add_argument("--also", type=Path, nargs="+", default=[], help=machines)
+    parser.add_argument("--steps", type=many, default=0, help="of each training; 0 is the examples' own number")
+    parser.add_argument(
+        "--time-limit-minutes", type=number(0, 1e6), default=0.0, help="end each training after this; 0 is no limit"
+    )
+    parser.add_argument("--markets", type=many, default=0, help="that train; 0 is the examples' own number")
+    parser.add_argument("--episodes", type=many, default=0, help="of each comparison; 0 is the examples' own number")
+    parser.add_argument("--seed", type=many, default=1, help="of the networks and the training markets (default: 1)")
+    parser.add_argument(
+        "--runs", type=Path, default=Path(f"runs/{NAME}"), help=f"folder of the four trainings (default: runs/{NAME})"
+    )
     options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    check_folder("--output", options.output / "images")
-    if options.results:
-        found = json.loads(options.results.read_text())
-    else:
-        found = measure(options)
+    check_place(options)
+    found = figures(options, lambda: measure(options, command_of(parser, options, NAME, WHERE)))
     others = [json.loads(path.read_text()) for path in options.also]
     found |= {"trainings": [row for one in (found, *others) for row in trainings(one)]}
-    write_figures(options.output, NAME, found)
-    draw(options.output / "images" / f"{NAME}.png", found)
-    write_page(options.output, NAME, page(found))
+    publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found), page)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from kineticsim_env.studies.continuous_preset import PATIENCE, REACH, play_late,
 from kineticsim_env.studies.trading_preset import Game, play
 from scripts.pages import trading_preset
 from scripts.pages.continuous_preset_text import page
+from scripts.pages.markdown import write_page
 from scripts.pages.preset_text import best_of
 from scripts.pages.trading_preset import Measured, measure, take_options
 from scripts.pages.trading_preset_figures import curves
@@ -83,8 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     draw(options.output / "images", found, late, patient)
     setting = {**found.setting, "verdicts": VERDICTS, "interval": interval, "patience": PATIENCE, "reach": REACH}
     text = page(found, late, patient, random, in_trading, setting)
-    (options.output / "continuous_preset.md").write_text(text)
-    print(f"wrote {options.output / 'continuous_preset.md'}")
+    write_page(options.output, "continuous_preset", text)
 
 
 def draw(

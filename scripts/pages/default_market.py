@@ -22,15 +22,15 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.attacks import ALONE, TOGETHER, Attack, Outcome, Owner, attack, attack_together
 from kineticsim_env.studies.default_market_goals import choose, judge
+from scripts.pages.command import figures, make_page, page_parser
 from scripts.pages.default_market_search import changed
 from scripts.pages.default_market_text import draw, page
-from scripts.pages.markdown import machine, write_figures, write_page
+from scripts.pages.markdown import machine, write_figures
 
 NAME, PRESET = "default_market", "news"
 SEARCH = Path(__file__).parents[2] / "docs" / "default_market_search.json"
@@ -90,25 +90,21 @@ def _attacked(config: MarketConfig, how: Attack | Owner, markets: int, engine: s
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, or read what was measured; draw, and write the page."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
-    parser.add_argument(
-        "--markets", type=whole(8, 1 << 20), default=1024, help="markets of each player; rivals a quarter"
-    )
-    parser.add_argument("--engine", default="auto", help="as in Simulator")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
+    parser = page_parser(__doc__, 1024, "markets of each player; rivals a quarter", 8)
     parser.add_argument("--no-page", action="store_true", help="write the figures alone, which needs no matplotlib")
     options = parser.parse_args(arguments)
-    if not options.no_page:
-        plots.require_matplotlib()
-    check_folder("--output", options.output / "images")
-    found = json.loads(options.results.read_text()) if options.results else measure(options)
-    write_figures(options.output, NAME, found)
     if options.no_page:
+        check_folder("--output", options.output)
+        write_figures(options.output, NAME, figures(options, lambda: measure(options)))
         return
-    draw(options.output / "images" / f"{NAME}.png", found, MarketConfig.preset(PRESET))
-    tried = json.loads(SEARCH.read_text())
-    write_page(options.output, NAME, page(found, MarketConfig.preset(PRESET), tried))
+    preset, tried = MarketConfig.preset(PRESET), json.loads(SEARCH.read_text())
+    make_page(
+        options,
+        NAME,
+        lambda: measure(options),
+        lambda folder, found: draw(folder / f"{NAME}.png", found, preset),
+        lambda found: page(found, preset, tried),
+    )
 
 
 if __name__ == "__main__":

@@ -6,16 +6,12 @@ It writes docs/mechanisms.md and its pictures.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from tqdm import tqdm
 
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.mechanisms import (
     CONTINUOUS,
     EVENTS,
@@ -27,6 +23,8 @@ from kineticsim_env.studies.mechanisms import (
     measure,
     play,
 )
+from scripts.pages.command import check_place, page_parser
+from scripts.pages.markdown import write_page
 from scripts.pages.mechanisms_figures import draw
 from scripts.pages.mechanisms_text import page
 
@@ -36,14 +34,8 @@ FUNDAMENTALS = {"jumps seldom": 0.02, "jumps often": 0.2}  # per beat
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=1024, help="markets per point")
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
-    options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    check_folder("--output", options.output / "images")
-    begin = time.perf_counter()
+    options = page_parser(__doc__, 1024, "markets per point", engine="cpu", kept=False).parse_args(arguments)
+    check_place(options)
     bar = tqdm(total=len(FUNDAMENTALS) * (1 + len(INTERVALS)), unit="rule")
     found: dict[str, dict[int | None, Measures]] = {}
     for name, jump_prob in FUNDAMENTALS.items():
@@ -62,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "events": EVENTS,
         "seed": f"{SEED >> 32} * 2^32",
     }
-    (options.output / "mechanisms.md").write_text(page(found, setting))
-    print(f"wrote {options.output / 'mechanisms.md'} in {time.perf_counter() - begin:.0f} s")
+    write_page(options.output, "mechanisms", page(found, setting))
 
 
 if __name__ == "__main__":

@@ -8,16 +8,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.price_impact import RESAMPLES, Point, fit_power, half_life, measure
+from scripts.pages.command import check_place, page_parser
+from scripts.pages.markdown import write_page
 from scripts.pages.price_impact_figures import draw_preset
 from scripts.pages.price_impact_text import page
 
@@ -59,14 +58,9 @@ OTHER_ORDERS = ((40, 4), (120, 12))
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=4096, help="markets, the same for every order")
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
+    parser = page_parser(__doc__, 4096, "markets, the same for every order", engine="cpu", kept=False)
     options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    images = options.output / "images"
-    check_folder("--output", images)
+    check_place(options)
     begin = time.perf_counter()
     common: dict[str, Any] = {"num_markets": options.markets, "seed": SEED, "after": AFTER, "engine": options.engine}
     found: dict[str, dict[str, list[Point]]] = {}
@@ -94,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name: {point.impact.block: half_life(point) for point in kinds["by_length"]} for name, kinds in found.items()
     }
     for name, kinds in found.items():
-        draw_preset(images / f"price_impact_{name}.png", kinds, fits[name], _middle(name))
+        draw_preset(options.output / "images" / f"price_impact_{name}.png", kinds, fits[name], _middle(name))
     setting = {
         "command": f"python -m scripts.pages.price_impact --markets {options.markets}",
         "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
@@ -106,8 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "middle": {name: _middle(name) for name in SWEEPS},
         "seconds": time.perf_counter() - begin,
     }
-    (options.output / "price_impact.md").write_text(page(found, sold, others, even, fits, half, setting))
-    print(f"wrote {options.output / 'price_impact.md'} in {setting['seconds']:.0f} s")
+    write_page(options.output, "price_impact", page(found, sold, others, even, fits, half, setting))
 
 
 def _middle(name: str) -> tuple[int, int]:

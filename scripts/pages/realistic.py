@@ -20,7 +20,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies import realistic as study
-from scripts.pages.command import make_page, page_parser
+from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import machine
 from scripts.pages.realistic_text import draw, page
 
@@ -55,13 +55,12 @@ def search(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
+def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
     """Return every figure of the page, as JSON keeps them."""
     began = time.perf_counter()
     presets = {preset: look(preset, options) for preset in (NAME, BESIDE)}
     return {
-        "command": f"python -m scripts.pages.{NAME} --markets {options.markets} --points {options.points} "
-        f"--points-markets {options.points_markets}",
+        "command": command,
         "date": datetime.date.today().isoformat(),
         "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
         "machine": machine(),
@@ -84,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make_page(
         options,
         NAME,
-        lambda: measure(options),
+        lambda: measure(options, command_of(parser, options, NAME, ("results", "engine", "output"))),
         lambda folder, found: draw(folder / f"{NAME}.png", found),
         page,
         indent=None,

@@ -9,16 +9,14 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.scorecard import Line, Scorecard, scorecard
 from kineticsim_env.statistics.facts import FACTS
-from kineticsim_env.studies import plots
+from scripts.pages.command import check_place, page_parser
 from scripts.pages.markdown import measured_on, table, wrapped, write_page
 
 SEED = run_seed(17)
@@ -70,21 +68,16 @@ of single intervals here, which have no length in seconds. None of it was used t
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=256, help="of each preset")
+    parser = page_parser(__doc__, 256, "of each preset", engine="cpu", kept=False)
     parser.add_argument("--intervals", type=whole(200), default=4000, help="that are measured")
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
     options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    check_folder("--output", options.output / "images")
+    check_place(options)
     begin = time.perf_counter()
     cards = {}
     for preset in PRESETS:
         market = MarketConfig.preset(preset)
         cards[preset] = scorecard(market, options.intervals, markets=options.markets, seed=SEED, engine=options.engine)
         print(f"{preset}: {cards[preset].met} of {len(FACTS)}")
-    (options.output / "images").mkdir(parents=True, exist_ok=True)
     cards[EnvSettings.preset].draw(options.output / "images" / "scorecard.png")
     command = f"python -m scripts.pages.scorecard --markets {options.markets} --intervals {options.intervals}"
     setting = {"command": command, "engine": options.engine}

@@ -9,15 +9,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.stylised_facts import AUCTIONS, EDGE, measure, populations
+from scripts.pages.command import check_place, page_parser
+from scripts.pages.markdown import write_page
 from scripts.pages.stylised_facts_figures import draw
 from scripts.pages.stylised_facts_text import page
 
@@ -36,14 +35,9 @@ OTHERS: dict[str, dict[str, Any]] = {  # what else the published text leaves ope
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=4096, help="markets per point of the large sweep")
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
+    parser = page_parser(__doc__, 4096, "markets per point of the large sweep", engine="cpu", kept=False)
     options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    images = options.output / "images"
-    check_folder("--output", images)
+    check_place(options)
     begin = time.perf_counter()
     line, plane = populations(MOMENTUM, (MAKER,)), populations(MOMENTUM, MAKERS)
     small = {
@@ -52,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     large = measure(line, options.markets, engine=options.engine)
     coin = measure(line, options.markets, engine=options.engine, rounding="coin")
     grid = measure(plane, min(PLANE_MARKETS, options.markets), lags=1, engine=options.engine)
-    draw(images, small["as published"], large, coin, grid)
+    draw(options.output / "images", small["as published"], large, coin, grid)
     setting = {
         "command": f"python -m scripts.pages.stylised_facts --markets {options.markets}",
         "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
@@ -62,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "edge": EDGE,
         "seconds": time.perf_counter() - begin,
     }
-    (options.output / "stylised_facts.md").write_text(page(small, large, coin, grid, setting))
-    print(f"wrote {options.output / 'stylised_facts.md'} in {setting['seconds']:.0f} s")
+    write_page(options.output, "stylised_facts", page(small, large, coin, grid, setting))
 
 
 if __name__ == "__main__":

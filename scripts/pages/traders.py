@@ -7,10 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
+from scripts.pages.command import check_place, page_parser
 from scripts.pages.markdown import write_page
 from scripts.pages.traders_text import Sizes, page
 
@@ -28,14 +27,8 @@ TIMED = (64, 50, 15)  # markets, auctions and rounds that are timed
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and write the page."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--markets", type=whole(2, 1 << 20), default=256, help="of every kind")
-    parser.add_argument("--engine", default="cpu", help="as in Simulator; the figures are the same on every engine")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
-    options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    check_folder("--output", options.output / "images")
-    (options.output / "images").mkdir(parents=True, exist_ok=True)
+    options = page_parser(__doc__, 256, "of every kind", engine="cpu", kept=False).parse_args(arguments)
+    check_place(options)
 
     def picture(name: str) -> str:
         return str(options.output / "images" / f"traders_{name}.png")

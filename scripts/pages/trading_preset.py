@@ -8,16 +8,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.files import check_folder
-from kineticsim_env.runtime.options import Parser, exit_code, whole
+from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.trading_preset import (
     AUCTIONS,
     INVENTORY_LIMIT,
@@ -29,6 +26,8 @@ from kineticsim_env.studies.trading_preset import (
     returns_without_learners,
     without_learners,
 )
+from scripts.pages.command import check_place, page_parser
+from scripts.pages.markdown import write_page
 from scripts.pages.trading_preset_figures import draw
 from scripts.pages.trading_preset_text import NO_MOMENTUM, page
 
@@ -75,16 +74,9 @@ class Measured(NamedTuple):
 
 def take_options(arguments: Sequence[str] | None, about: str | None) -> argparse.Namespace:
     """Return the command's options; its folders are there then."""
-    parser = Parser(description=about)
-    parser.add_argument(
-        "--markets", type=whole(2, 1 << 20), default=4096, help="markets of each maker; candidates get a quarter"
-    )
-    parser.add_argument("--engine", default="auto", help="as in Simulator")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page and of images/")
+    parser = page_parser(about, 4096, "markets of each maker; candidates get a quarter", kept=False)
     options = parser.parse_args(arguments)
-    plots.require_matplotlib()
-    check_folder("--output", options.output / "images")
-    (options.output / "images").mkdir(parents=True, exist_ok=True)
+    check_place(options)
     return options
 
 
@@ -150,8 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     returns[NO_MOMENTUM] = returns_without_learners(calm, options.markets, options.engine)["last price"]
     setting = {**found.setting, "verdicts": VERDICTS}
     text = page(found.games, found.rivals, found.watched, returns, preset, setting)
-    (options.output / "trading_preset.md").write_text(text)
-    print(f"wrote {options.output / 'trading_preset.md'}")
+    write_page(options.output, "trading_preset", text)
 
 
 if __name__ == "__main__":
