@@ -37,7 +37,10 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """`"met"` or `"not met"`; `"unclear"` where a bound is within 1.96 standard errors; `"undefined"`."""
+        """`"met"` or `"not met"`; `"unclear"` where a bound is within 1.96 standard errors; `"undefined"`.
+
+        A single market has no standard error: its verdict is that of the number alone.
+        """
         if math.isnan(self.value):
             return "undefined"
         reach = 0.0 if math.isnan(self.error) else _CONFIDENCE * self.error
@@ -141,11 +144,17 @@ def scorecard(
     check_count("intervals", intervals, 200)
     if isinstance(market, MarketConfig) and markets is None and not market.per_market:
         markets = _MARKETS
+    facts = tuple(facts)
+    if not facts:
+        raise ValueError("facts: got none, allowed is one or more")
     names = {name: name.format(price=price) for fact in facts for name in fact.statistics}
-    settings: dict[str, Any] = {"warm_up": warm_up, "group": None, "progress": progress}
-    if isinstance(market, MarketConfig):
-        settings |= {"markets": markets, "seed": seed, "engine": engine, "device": device}
-    found = measure(market, intervals, names, **settings)
+    found = measure(
+        market,
+        intervals,
+        names,
+        **{"markets": markets, "warm_up": warm_up, "group": None, "progress": progress},
+        **{"seed": seed, "engine": engine, "device": device},
+    )
     lines = tuple(Line(fact, *_read(fact, [found[name] for name in fact.statistics])) for fact in facts)
     return Scorecard(lines, found, found.groups * found.group_size, price)
 

@@ -86,7 +86,7 @@ def environment(mark: str, levels: int) -> None:
     core = EnvCore(5, task, ROLES, slots_of(ROLES), settings)
     core.reset(seed=3)
     random_steps(core, 5)
-    core.set_scenarios({"noise_spread": (14, 40)})
+    core.live_task.set_scenarios({"noise_spread": (14, 40)})
     random_steps(core, 1)
     core.close()
 
@@ -246,7 +246,7 @@ def environments_on_the_clock(mechanism: str, roles: tuple[str, ...], sizes: lis
     core = EnvCore(37, task, roles, slots_of(roles), settings)
     core.reset(seed=3)
     random_steps(core, 7)
-    core.set_scenarios({"noise_spread": (14, 20)})
+    core.live_task.set_scenarios({"noise_spread": (14, 20)})
     random_steps(core, 1)
     core.reset()
     core.close()

@@ -8,6 +8,7 @@ import resource
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ def phases(points: int, intervals: int, engine: str, device: torch.device, folde
     return seconds
 
 
-def whole(points: int, intervals: int, engine: str, device: torch.device, folder: Path) -> tuple[float, int]:
+def whole(points: int, intervals: int, engine: str, device: Any, folder: Path) -> tuple[float, int]:
     """Return the seconds of the whole call, and how many batches it had."""
     now = time.perf_counter()
     found = ks.sweep(
@@ -71,11 +72,32 @@ def whole(points: int, intervals: int, engine: str, device: torch.device, folder
     return time.perf_counter() - now, found.batches
 
 
+def on_several(points: int, intervals: int, folder: Path) -> None:
+    """Print how much faster all GPUs of this machine are than the first, and check that results are the same."""
+    _, devices = choose_devices("cuda", None)
+    seconds, tables = [], []
+    for number, chosen in enumerate((devices[0], devices)):
+        place = folder / f"on{number}"
+        whole(points // 8, intervals, "cuda", chosen, place / "first")  # kernels are loaded on every GPU
+        took, batches_of_one = min(whole(points, intervals, "cuda", chosen, place / f"{i}") for i in range(2))
+        seconds.append(took)
+        tables.append(ks.open_sweep(place / "0").to_pandas().sort_values("point", ignore_index=True))
+        names = len(devices) if number else 1
+        print(f"{points:,} points on {names} GPU: {took:.3f} s, {batches_of_one} batches")
+    same = all(np.allclose(tables[0][name], tables[1][name], rtol=1e-9, equal_nan=True) for name in tables[0])
+    print(
+        f"{seconds[0] / seconds[1]:.2f} times as fast on {len(devices)} GPUs; results are {'' if same else 'NOT '}equal"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--intervals", type=int, default=1000, help="auctions of 256 agents each")
     parser.add_argument("--engine", default="auto")
+    parser.add_argument(
+        "--many", type=int, default=1 << 20, help="points that several GPUs share, where there are some"
+    )
     parser.add_argument("--repeat", type=int, default=5, help="of which the best is printed")
     options = parser.parse_args()
     engine, (device, *_) = choose_devices(options.engine, None)
@@ -92,6 +114,10 @@ def main() -> None:
     seconds, number = min(calls)
     print(f"{'ks.sweep, all of it':24s} {1000 * seconds:10.1f} ms, {number} batches, {held / 1e6:.2f} MB on disk")
     print(f"{'memory of the host':24s} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:10.0f} MB at most")
+
+    if engine == "cuda" and torch.cuda.device_count() > 1:
+        with tempfile.TemporaryDirectory() as place:
+            on_several(options.many, options.intervals, Path(place))
 
 
 if __name__ == "__main__":

@@ -172,13 +172,13 @@ def check_cores_agree(cores, environment, bad):
     for core in cores:
         core.reset(seed)
     assert_same(cores, "after the reset")
-    scenarios = cores[0].num_scenarios
+    scenarios = cores[0].live_task.num_scenarios
     for t in range(steps):
         actions = draw_actions(cores[0], generator, bad)
         if scenarios and generator.random() < 0.5:
             weights = generator.random(scenarios) * (generator.random(scenarios) < 0.6)
             for core in cores:
-                core.set_scenario_weights(weights if weights.any() else None)
+                core.live_task.set_scenario_weights(weights if weights.any() else None)
         launch(cores, actions)
         assert_same(cores, f"after step {t}")
         assert bool((cores[0].tensors["observation"].abs() <= 1).all())

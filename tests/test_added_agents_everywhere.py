@@ -183,8 +183,8 @@ def test_markets_of_own_parameters_have_banks_of_their_own(engine):
     """Market m of an ensemble plays what a bank of its own config has."""
     lookback = np.array([[2], [5], [9], [30]])
     together = trading(engine, market().replace(agents={trend_follower: ks.mix(5, threshold=0, lookback=lookback)}))
-    assert together.core._warm_starts.owner == 1
-    assert len(together.core._warm_starts._bank["bank_memory"]) == 8
+    assert together.core.live_task.warm_starts.owner == 1
+    assert len(together.core.live_task.warm_starts._bank["bank_memory"]) == 8
     together.reset(seed=7)
     memory = together.simulator.memory["trend_follower"]["average"].clone()
     by_hand = ks.Simulator(together.simulator.config.repeated(2), 8, engine=engine, seed=together.core.task.warm_seed)
@@ -204,7 +204,7 @@ def test_markets_of_own_parameters_have_banks_of_their_own(engine):
 def test_scenarios_draw_parameters_of_agents(engine, preset, replace):
     randomise = {LOOKBACK: (4, 34), "insider.patience": [1, 2, 5], "noise_spread": (3, 9)}
     envs = trading(engine, market(preset), randomise=randomise, num_scenarios=16, replace=replace)
-    table = envs.core.scenarios
+    table = envs.core.live_task.scenarios
     drawn = table.agents[trend_follower].parameters["lookback"]
     assert drawn.shape == (16, 1)
     assert drawn.min() >= 4
@@ -322,9 +322,9 @@ def test_json_of_an_environment_and_back():
         packed = json.loads(json.dumps(pack_arguments({"config": config, "randomise": randomise})))
         one, other = trading("numpy", config, randomise=randomise), trading("numpy", **packed)
         assert one.simulator.config == other.simulator.config
-        assert one.core.scenarios == other.core.scenarios
+        assert one.core.live_task.scenarios == other.core.live_task.scenarios
         spec = gym.envs.registration.EnvSpec.from_json(one.spec.to_json())
-        assert gym.make_vec(spec, 4).unwrapped.core.scenarios == one.core.scenarios
+        assert gym.make_vec(spec, 4).unwrapped.core.live_task.scenarios == one.core.live_task.scenarios
 
 
 # Changes in running markets -------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Calibration: what is refused, what is left out, what is found again, and that the same call gives the same."""
 
 import contextlib
+import itertools
 import json
 import sys
 import warnings
@@ -16,9 +17,11 @@ from kineticsim_env.calibration.command import read_file, read_series
 from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.cli import main
 from kineticsim_env.runtime import build
+from kineticsim_env.statistics import of_series
 
 for needed in ("pyarrow", "pandas", "scipy", "sbi"):
     pytest.importorskip(needed, exc_type=ImportError)
+pandas = pytest.importorskip("pandas")
 
 ENGINE = "numpy" if build.cpu_unavailable() else "cpu"
 SMALL = {"preset": "trading", "num_agents": 16}
@@ -29,21 +32,21 @@ TABLE = {"volatility": 2.0, "autocorrelation(lag=[1, 2])": [-0.2, 0.0], "volume"
 @pytest.fixture(autouse=True, scope="module")
 def few_steps():
     """Networks of fast tests are not trained until they know anything."""
-    from kineticsim_env.calibration import learning
+    from kineticsim_env.calibration import checking, learning
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learning, "_STEPS", 8)
-        patch.setattr(learning, "_DRAWS", 100)
+        patch.setattr(checking, "_DRAWS", 100)
         yield
 
 
 @pytest.fixture
 def trained(monkeypatch):
     """Those of slow ones are."""
-    from kineticsim_env.calibration import learning
+    from kineticsim_env.calibration import checking, learning
 
     monkeypatch.setattr(learning, "_STEPS", 2500)
-    monkeypatch.setattr(learning, "_DRAWS", 500)
+    monkeypatch.setattr(checking, "_DRAWS", 500)
 
 
 def tiny(target=TABLE, space=SPACE, **changes):
@@ -118,6 +121,30 @@ def test_another_target_is_asked_of_the_same_network(found):
         found.of({name: value for name, value in TABLE.items() if name != "volume"})
 
 
+def test_a_target_of_another_length_is_warned_of(found):
+    names, market = list(TABLE), ks.MarketConfig.preset("trading", num_agents=16)
+    for intervals, markets in ((30, 1), (31, 1), (30, 2)):
+        target = ks.measure(market, intervals, names, markets=markets, group=None, engine=ENGINE)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found.of(target, samples=5)
+        said = [str(one.message) for one in caught if str(one.message).startswith("of: the target is of")]
+        assert len(said) == ((intervals, markets) != (30, 1))
+
+
+def test_points_levels_and_truths_are_taken_or_refused_in_words(found, tmp_path):
+    row = found.to_pandas().iloc[3]
+    assert found.config(row) == found.config(3) == found.config(row.to_dict()) == found.config(np.int64(3))
+    for level in (1.5, 90, -0.1, "x", None):
+        with pytest.raises((TypeError, ValueError), match="^level: got .*, allowed is a finite number from 0, up to 1"):
+            found.interval(level)
+    assert found.interval(1) == {name: (values.min(), values.max()) for name, values in found.samples.items()}
+    with pytest.raises(ValueError, match="^truth: got 'noise_spred', allowed are 'noise_spread', 'market_order_prob'"):
+        found.draw(tmp_path / "a.png", truth={"noise_spred": 3})
+    with pytest.raises(TypeError, match="^truth: got 3, allowed is values of noise_spread, market_order_prob"):
+        found.draw(tmp_path / "a.png", truth=3)
+
+
 @slow
 def test_simulations_are_a_sweep_that_is_stored(found, tmp_path):
     again = tiny(folder=tmp_path / "runs")
@@ -181,6 +208,40 @@ def test_a_series_is_measured(form):
     measured = ks.statistics.measure_series({"last_price": PRICES[0]}, list(read.statistics))
     assert read.values == {name: values[0] for name, values in measured.columns(errors=False).items()}
     assert "kurtosis(span=10)" in read.values and "volume" not in read.values
+
+
+def test_a_table_of_series_is_its_columns():
+    frame = pandas.DataFrame({"last_price": PRICES[0], "volume": PRICES[1] % 5})
+    wanted = read_target({"last_price": PRICES[0], "volume": PRICES[1] % 5})
+    for given in (
+        frame,
+        dict(frame),
+        frame.astype(float),
+        frame.set_index(pandas.date_range("2020", periods=len(frame))),
+    ):
+        assert read_target(given) == wanted
+    assert read_target(frame[["last_price"]]).values == read_target(PRICES[0]).values
+    for given in (frame.rename(columns={"last_price": "close"}), frame.reset_index(), {"close": PRICES[0].tolist()}):
+        with pytest.raises(
+            ValueError, match=r"^target: got '(close|index)', allowed are names of series \(last_price, "
+        ):
+            read_target(given)
+
+
+def largest(price):
+    return price.amax(1)
+
+
+def test_what_was_measured_under_names_of_ones_own_is_a_target():
+    market = ks.MarketConfig.preset("trading", num_agents=16)
+    measured = ks.measure(market, 100, {"memory": "autocorrelation(lag=1)", "volume": "volume"}, engine=ENGINE)
+    read = read_target(measured)
+    assert read.statistics == {"memory": "autocorrelation(lag=1)", "volume": "volume"}
+    assert read.values == {name: measured[name].value[0] for name in measured} and read.own == (100, 1)
+    with pytest.raises(
+        ValueError, match="^statistics: got None, allowed is what 'largest' was measured with: it is a fun"
+    ):
+        read_target(ks.measure(market, 100, [of_series(largest, "last_price")], engine=ENGINE))
 
 
 def test_several_series_of_several_markets_are_means_over_these():
@@ -358,7 +419,7 @@ def test_ranks_and_coverage_are_those_of_sbi(found):
 
 
 def test_what_is_said_of_a_check():
-    from kineticsim_env.calibration.learning import Check
+    from kineticsim_env.calibration.checking import Check
 
     random = np.random.default_rng(0)
     places = random.random((4000, 2))
@@ -370,15 +431,53 @@ def test_what_is_said_of_a_check():
     assert abs(check.coverage(0.8) - 0.8) < 0.03
 
 
+def test_the_rate_of_training_falls_from_pass_to_pass(monkeypatch):
+    from kineticsim_env.calibration import learning, trainer
+
+    rates = []
+    plain = trainer.Trainer.begin_pass
+
+    def begin_pass(self):
+        plain(self)
+        rates.append(self.optimizer.param_groups[0]["lr"])
+
+    monkeypatch.setattr(trainer.Trainer, "begin_pass", begin_pass)
+    random = np.random.default_rng(0)
+    learned = learning.learn(random.random((300, 2)), random.random((300, 3)), torch.device("cpu"), 1)
+    assert len(rates) == learned.epochs > 1 and rates[0] == trainer.RATE
+    assert all(after < before for before, after in itertools.pairwise(rates)) and rates[-1] > 0
+
+
+@pytest.mark.gpu
+def test_a_recorded_step_has_the_losses_and_gradients_of_one_that_is_launched():
+    from sbi.neural_nets import posterior_nn
+
+    from kineticsim_env.calibration.trainer import Losses
+
+    torch.manual_seed(0)
+    theta, x = torch.randn(256, 3), torch.randn(256, 5)
+    network = posterior_nn("zuko_nsf", hidden_features=20, num_transforms=2)(theta, x).cuda()
+    batches = [(theta.cuda(), x.cuda()), (torch.randn(256, 3).cuda(), torch.randn(256, 5).cuda())]
+    recorded = torch.cuda.make_graphed_callables(Losses(network), batches[0])
+    for batch in batches:
+        found = []
+        for losses in (recorded(*batch), network.loss(*batch)):
+            network.zero_grad()
+            losses.mean().backward()
+            found.append([losses.detach(), *(weight.grad.clone() for weight in network.parameters())])
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
 @slow
-def test_a_posterior_that_is_known_is_learned(trained):
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_posterior_that_is_known_is_learned(trained, device):
     """Two numbers with normal noise tell of two parameters; one of these is hidden in a third, far outlier."""
-    from kineticsim_env.calibration import learning
+    from kineticsim_env.calibration import checking, learning
 
     random, noise = np.random.default_rng(0), 0.15
     unit = random.random((8000, 2))
     rows = np.concatenate([unit + noise * random.normal(size=unit.shape), random.standard_cauchy((8000, 1))], 1)
-    learned = learning.learn(unit, rows, torch.device("cpu"), 1)
+    learned = learning.learn(unit, rows, torch.device(device), 1)
     given = np.array([[0.5, 0.3, 0.0], [0.02, 0.9, 5.0]])
     draws = learned.sample(given, 20_000, 2)
     at = np.linspace(0, 1, 2001)
@@ -394,7 +493,7 @@ def test_a_posterior_that_is_known_is_learned(trained):
     np.testing.assert_allclose(densest, (0.5, 0.3), atol=0.12)
     fresh = random.random((500, 2))
     seen = np.concatenate([fresh + noise * random.normal(size=fresh.shape), random.standard_cauchy((500, 1))], 1)
-    check = learning.check(learned, ("a", "b"), fresh, seen, 3)
+    check = checking.check(learned, ("a", "b"), fresh, seen, 3)
     assert min(check.p_values.values()) > 1e-4 and min(check.recovered.values()) > 0.6
     assert all(abs(check.coverage(level) - level) < 0.08 for level in (0.5, 0.8, 0.95))
 
@@ -504,6 +603,10 @@ def test_a_file_names_a_series(file, capsys):
             ValueError, match=r"^target: got prices.csv \(.*\), allowed is a CSV file of names and whole"
         ):
             read_series("prices.csv")
+    Path("prices.csv").write_text("\n".join(["last_price,volume", *rows]), encoding="utf-8-sig")  # as spreadsheets do
+    assert list(read_series("prices.csv")) == ["last_price", "volume"]
+    Path("prices.csv").write_text("\n".join([",close", *rows]))
+    assert "target: got '', allowed are names of series (last_price," in refused(["calibrate", "fit.toml"], capsys)
     Path("prices.csv").unlink()
     assert "No such file" in refused(["calibrate", "fit.toml"], capsys)
 
@@ -513,6 +616,9 @@ def test_pictures_that_cannot_be_drawn_are_refused_first(file, capsys):
     assert "--plot-check: got 'a.xyz', allowed are" in refused(
         ["calibrate", "fit.toml", "--plot-check", "a.xyz"], capsys
     )
+    file.write_text(FILE.replace("held_out = 20", "held_out = 0"))
+    line = refused(["calibrate", "fit.toml", "--plot-check", "a.png"], capsys)
+    assert line.startswith("error: --plot-check: got one with held_out = 0, allowed is with points that are held out")
     with contextlib.suppress(OSError):
         assert "--output" in refused(["calibrate", "fit.toml", "--output", "nowhere/a.json"], capsys)
 

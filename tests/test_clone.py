@@ -27,7 +27,7 @@ def make(engine="cpu", num_envs=4, task="MarketMaking", **changes):
 def tensors_of(core):
     """All state, copied: the market's, the environment's, the parameters that markets play, and the warm starts."""
     own = {} if core.own is None else {f"own {role}": core.own.observation(role) for role in core.roles}
-    bank = {name: tensor for name, tensor in core._warm_starts._bank.items()}
+    bank = {name: tensor for name, tensor in core.live_task.warm_starts._bank.items()}
     all_of_them = {**core.simulator.tensors, **core.tensors, "fills": core.fills, **own, **bank}
     all_of_them["params"] = core._engine.parameters()
     return {name: tensor.clone() for name, tensor in all_of_them.items()}
@@ -193,7 +193,7 @@ def test_settings_of_one_leave_the_other():
     twin, third = envs.clone(), envs.clone()
     twin.set_scenarios({"fee": (100, 200)})
     twin.set_task(reward="pnl", inventory_penalty=0.5)
-    assert envs.core.task.reward == "inventory" and max(envs.core.scenarios.fee) <= 9
+    assert envs.core.task.reward == "inventory" and max(envs.core.live_task.scenarios.fee) <= 9
     assert flat(steps_of(envs, 3)) == flat(steps_of(third, 3)) != flat(steps_of(twin, 3))
     assert int(twin.simulator.parameter("fee").min()) >= 100
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from kineticsim_env.engines.base import Engine
+from kineticsim_env.envs.batch_results import host_copies
 from kineticsim_env.envs.eager import EagerStep
-from kineticsim_env.envs.vector import TradingVectorEnv, host_copies
+from kineticsim_env.envs.vector import TradingVectorEnv
 
 M = 5
 

@@ -14,6 +14,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from thorough import covering, examples
 
 import kineticsim_env as ks
+from kineticsim_env.envs.saving import load_state, state_of
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 
@@ -34,7 +35,7 @@ def test_a_state_goes_on_in_another_engine(environment, seed):
     for core in (whole, here):
         core.reset(first_seed)
     for step in range(steps):
-        there.load_state_dict(here.state_dict())
+        load_state(there, state_of(here), strict=True)
         actions = draw_actions(whole, generator, 0.0)
         launch((whole, there), actions)
         assert_same((whole, there), f"after step {step}")
@@ -186,9 +187,9 @@ def test_what_stood_may_trade_while_the_next_order_is_on_its_way():
         assert core.simulator.tensors["inventory"].tolist() == [[8, -4]]
         assert core.tensors["terminated"].tolist() == [[True, False]]
     assert_same(cores, "after the block")
-    saved = cores[0].state_dict()
+    saved = state_of(cores[0])
     cores[1].reset(1)
-    cores[1].load_state_dict(saved)
+    load_state(cores[1], saved, strict=True)
     assert cores[1].simulator.tensors["inventory"].tolist() == [[8, -4]]
 
 

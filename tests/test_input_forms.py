@@ -352,6 +352,6 @@ def test_scenarios_have_one_way_in(engine):
     with pytest.raises(RuntimeError, match=r"replaced without their task; use env.set_scenarios"):
         core.reset()
     with pytest.raises(ValueError, match="scenario_params: got 2 rows, allowed are 256"):
-        core._hand_over_task()
+        core.live_task.hand_over()
     envs.unwrapped.set_scenarios({"fee": (3, 4)})
     core.reset()

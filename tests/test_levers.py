@@ -15,6 +15,7 @@ from thorough import examples
 import kineticsim_env as ks
 from kineticsim_env.engines import variants
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
+from kineticsim_env.envs.saving import load_state, state_of
 from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ManyLearnersTask
 
@@ -179,7 +180,7 @@ def regime_environment(engine: str, **settings):
 def test_a_warm_start_carries_its_regime(engine):
     """All episodes begin from the same snapshot here; without one each draws its own regime."""
     warm = regime_environment(engine, bank_size=1, bank_per_market=1, warmup=7)
-    bank = warm._warm_starts._bank
+    bank = warm.live_task.warm_starts._bank
     warm.reset(3)
     rows = warm.tensors["scenario"].long()
     assert warm.simulator.tensors["regime"].tolist() == bank["bank_regime"][rows].tolist()
@@ -193,11 +194,11 @@ def test_a_warm_start_carries_its_regime(engine):
 def test_saved_parameters_name_no_regime_that_is_not_there(engine, name, value):
     core = regime_environment(engine, bank_size=0)
     core.reset(1)
-    saved = core.state_dict()
+    saved = state_of(core)
     saved["parameters"] = saved["parameters"].clone()
     saved["parameters"][2, list(layout.PARAMS_FIELDS).index(name)] = value
     with pytest.raises(ValueError, match=f"got {name} = {value}"):
-        core.load_state_dict(saved)
+        load_state(core, saved, strict=True)
 
 
 @pytest.mark.parametrize("number", [-1, 3, 2**31 - 1, -(2**31)])

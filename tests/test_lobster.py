@@ -1,5 +1,6 @@
 """LOBSTER's files of a tape, read by a reader that knows nothing of the package."""
 
+import datetime
 from pathlib import Path
 
 import numpy as np
@@ -85,4 +86,18 @@ def test_what_is_refused(tmp_path):
         for value in values:
             with pytest.raises((TypeError, ValueError), match=f"{name}: got .*, allowed"):
                 made.to_lobster(tmp_path, **{name: value})
+    wrong = {
+        "date": ["2024/01/03", None, 20240103],
+        "ticker": ["A/B", "A\\B", "A\nB", 5, None],
+    }  # parts of names of files
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(ValueError, match=f"{name}: got .*, allowed is a part of a file's name"):
+                made.to_lobster(tmp_path, **{name: value})
     assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="^tick, base: got a price of 1.*, allowed are those below 9999999999 in size"):
+        made.to_lobster(tmp_path, tick=99_999, base=2**30)
+    assert not list(tmp_path.iterdir())
+    for date in (datetime.date(2024, 1, 3), datetime.datetime(2024, 1, 3, 9, 30), "2024-01-03"):
+        ((message, _),) = made.to_lobster(tmp_path, date=date, ticker="BRK.A")
+        assert Path(message).name.startswith("BRK.A0_2024-01-03_34200000_")

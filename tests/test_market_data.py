@@ -1,5 +1,7 @@
 """Data in: a book of prices and sizes, and a path of prices that the fundamental price follows."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 import torch
@@ -45,13 +47,16 @@ def test_a_snapshot_is_the_book(preset, engine):
 
 def test_forms_of_tables():
     pandas = pytest.importorskip("pandas")
-    sim, others = market(), [market() for _ in range(3)]
+    sim, others = market(), [market() for _ in range(4)]
     sim.set_book(BIDS, ASKS, tick=0.01, last_price=100.01, fundamental=100.5)
     frame = pandas.DataFrame(BIDS, columns=["price", "size"])
     others[0].set_book(frame, np.array(ASKS)[::-1], tick=0.01, last_price=100.01, fundamental=100.5)
     both = np.asfortranarray(np.array([[10000, 2], [10000, 3], [9998, 7], [9950, 11]]))
     others[1].set_book(both, [(10002, 3), (10005, 9)], last_price=10001, fundamental=10050)
     others[2].set_book(np.array(BIDS, np.float32), torch.tensor(ASKS), tick=0.01, last_price=100.01, fundamental=100.5)
+    mixed = frame.astype({"size": "Int64"}).astype(object)  # as tables of several kinds of columns come
+    decimals = [(Decimal(str(price)), Decimal(size)) for price, size in ASKS]
+    others[3].set_book(mixed, decimals, tick=0.01, last_price=100.01, fundamental=100.5)
     for other in others:
         assert all(torch.equal(now, other.tensors[name]) for name, now in sim.tensors.items())
 
@@ -107,6 +112,9 @@ def test_wrong_books():
         ("asks", dict(bids=BIDS, asks=[[100.02, 1.5]])),
         ("asks", dict(bids=BIDS, asks=[[100.02, float("nan")]])),
         ("asks", dict(bids=BIDS, asks=[[100.025, 1]])),
+        ("bids", dict(bids=np.ma.masked_array(BIDS, [[0, 0], [1, 1], [0, 0]]), asks=ASKS)),
+        ("asks", dict(bids=BIDS, asks=np.array([[100.02, None]]))),
+        ("asks", dict(bids=BIDS, asks=np.array([["100.02", "1"]], object))),
         ("asks", dict(bids=BIDS, asks=[[float("nan"), 1]])),
         ("asks", dict(bids=BIDS, asks=[[1e300, 1]])),
         ("bids", dict(bids=[[100.02, 1]], asks=ASKS)),
@@ -161,6 +169,17 @@ def test_a_path_of_each_market_and_its_tape():
         assert volume.tolist() == series[m].tolist()
 
 
+def test_forms_of_paths():
+    """As columns of tables are: floats that are whole, of any precision, in any order in memory."""
+    wanted = market().follow(PATH)
+    sims, wide = [market() for _ in range(5)], np.repeat(PATH, 2)
+    forms = [PATH.astype(np.float64), PATH.astype(np.float32), wide[::2], PATH.astype(">i4"), PATH.tolist()]
+    series = [sim.follow(path, ("last_price",))["last_price"] for sim, path in zip(sims, forms, strict=True)]
+    assert not wanted and all(torch.equal(series[0], other) for other in series[1:])
+    with pytest.raises(TypeError, match="^path: got 64.5, allowed are whole ticks: divide by the tick, and round"):
+        market().follow([64.5, 65.0])
+
+
 def test_a_path_that_stops_a_market_leaves_it_as_it_was():
     sim = market("trading", 1, slots=0)
     before = sim.state_dict()
@@ -174,7 +193,8 @@ def test_a_path_that_stops_a_market_leaves_it_as_it_was():
 
 def test_wrong_paths():
     sim = market()
-    for path in ([], 3, [[1, 2]], [1.5], ["x"], None, [2**30 + 1], [[[1]]]):
+    masked = np.ma.masked_array([1, 2], [True, False])
+    for path in ([], 3, [[1, 2]], [1.5], ["x"], None, [2**30 + 1], [[[1]]], [np.nan], [1e30], [np.inf], masked):
         with pytest.raises((TypeError, ValueError), match="path: got .*, allowed"):
             sim.follow(path)
     for name, value in {"record": "x", "reach": -1, "progress": 3}.items():

@@ -10,6 +10,8 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env import statistics
+from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime import layout
 from kineticsim_env.statistics import STATISTICS, Plan, check_statistics, chunks, measure_series, measuring
 from kineticsim_env.statistics.gathering import Accumulator, Histogram
 
@@ -325,6 +327,18 @@ def test_a_histogram_knows_sizes_to_its_resolution():
     assert len(Histogram.sizes(torch.device("cpu"))) == Histogram.bins
 
 
+def test_beyond_the_histogram_nothing_is_made_up():
+    """65,535 is still told apart; of larger sizes neither a quantile nor the tail is known, nor cut in silence."""
+    changes = np.array([[-65_535, *range(-50, 51), 65_535], [-70_000, *range(-50, 51), 65_536]])
+    price = np.concatenate([np.zeros((2, 1), int), np.cumsum(changes, 1)], 1)
+    names = {"q": "quantile(level=[0, 0.5, 1])", "tail": "tail_index(share=0.1)", "volatility": "volatility"}
+    found = measure_series({"last_price": price}, names)
+    assert found["q"].value[0].tolist() == pytest.approx([-65_535, 0, 65_535], rel=1 / 128)
+    assert np.isnan(found["q"].value[1]).tolist() == [True, False, True] and found["q"].value[1, 1] == 0
+    assert np.isnan(found["tail"].value).tolist() == [False, True]
+    assert found["volatility"].value == pytest.approx(changes.std(1, ddof=1))
+
+
 # Where there is nothing to measure ------------------------------------------------------------------------------------
 
 
@@ -410,6 +424,33 @@ def test_columns_table_and_intervals():
     assert np.all(low <= value.value) and np.all(value.value <= high)
 
 
+def test_an_interval_is_not_had_of_what_is_no_mean_over_markets():
+    """A fit of short markets is another number than the fit of all of them, so their bootstrap would miss it."""
+    names = ["impact_exponent", "impact_curve"]
+    found = {group: ks.measure(SHORT, 40, names, markets=12, group=group, engine="cpu") for group in (1, None)}
+    for name in names:
+        assert found[None][name].pooled and not found[1][name].pooled
+        with pytest.raises(ValueError, match="^intervals: got a statistic that is read of all markets .* together, al"):
+            found[None][name].intervals()
+        assert len(found[1][name].intervals(resamples=10)) == 2
+
+
+def test_columns_never_overwrite_each_other():
+    for names, column in (
+        ({"a": "volatility", "a_error": "kurtosis"}, "a_error"),
+        ({"a[1]": "kurtosis", "a": "autocorrelation(lag=[1, 2])"}, "a[1]"),
+        ({"a": "autocorrelation(lag=[1, 2])", "a[2]_error": "kurtosis"}, "a[2]_error"),
+    ):
+        one, other = names
+        with pytest.raises(ValueError) as caught:
+            check_statistics(names)
+        assert str(caught.value).startswith(
+            f"statistics: got {one!r} and {other!r}, which both have a column {column!r}"
+        )
+    found = measure_series(some_series(), {"q": "quantile(level=[0.1234567, 0.1234568, 0.5])"})
+    assert list(found.columns(errors=False)) == ["q[0.1234567]", "q[0.1234568]", "q[0.5]"]
+
+
 def test_a_table_for_pandas():
     found = measure_series(some_series(4), ["kurtosis", "volume"], group=2)
     try:
@@ -435,6 +476,28 @@ def test_a_run_is_measured_as_its_series_are():
     same(expected, ks.measure(SHORT, 230, OF_SERIES, markets=4, seed=3, warm_up=20, group=2, engine="cpu"))
     same(expected, ks.measure(simulator, 230, [*OF_SERIES, "book_shape"], group=2, chunk=33))
     assert int(simulator.t[0]) == 250  # it went on from where it was
+
+
+def test_a_market_that_has_stopped_is_not_measured_as_if_it_ran():
+    simulator = ks.Simulator(SHORT, 3, engine="cpu")
+    simulator.tensors["error"][1] = layout.CONSTANTS["kErrorOverflow"]
+    with pytest.raises(MarketError, match="^market 1: "):
+        simulator.check_errors()
+    simulator.check_errors()  # says it once
+    with pytest.raises(MarketError, match="^measure: got a market that has stopped, allowed are others; reset it"):
+        ks.measure(simulator, 20, ["volume"])
+    simulator.reset()
+    assert ks.measure(simulator, 20, ["volume"])["volume"].value.shape == (3,)
+
+
+def test_a_warm_up_is_not_cut_as_finely_as_a_short_run(monkeypatch):
+    lengths = []
+    run = ks.Simulator.run
+    monkeypatch.setattr(
+        ks.Simulator, "run", lambda self, step, *a, **k: lengths.append(step) or run(self, step, *a, **k)
+    )
+    ks.measure(SHORT, 1, ["volume"], markets=2, warm_up=1000, engine="cpu")
+    assert lengths == [1000, 1]
 
 
 def test_the_mean_shape_of_books():
@@ -496,8 +559,29 @@ def test_your_own_statistics(monkeypatch):
     assert np.array_equal(found["c"].value[:, 1], series["volume"].min(1))
     assert "c[1]" in found.columns()
     for wrong in (torch.sum, torch.cumsum(torch.ones(3), 0).__class__.tolist, lambda price: price[:2, 0]):
-        with pytest.raises((TypeError, ValueError), match="got"):
-            measure_series(series, {"wrong": statistics.of_series(wrong, "last_price")})
+        with pytest.raises((TypeError, ValueError), match="got") as caught:
+            measure_series(series, {"fine": "volatility", "wrong": statistics.of_series(wrong, "last_price")})
+        assert caught.value.__notes__ == ["It was raised by the statistic 'wrong'."]
+
+
+def ends(price):
+    return torch.stack([price[:, 0], price[:, -1]], 1)
+
+
+def test_your_own_have_the_names_of_their_functions_and_labels():
+    series = some_series()
+    largest = statistics.of_series(torch.amax, "last_price")
+    found = measure_series(series, [statistics.of_series(ends, "last_price", labels=("first", "last"), axis="end")])
+    assert found["ends"].axis == "end" and list(found.columns(errors=False)) == ["ends[first]", "ends[last]"]
+    assert np.array_equal(found["ends"].value, series["last_price"][:, [0, -1]])
+    assert "ends[first]" in found.table() and list(check_statistics([largest])) == ["amax"]
+    assert list(check_statistics([statistics.of_series(lambda price: price[:, 0], "last_price")])) == ["statistic"]
+    with pytest.raises(ValueError, match=r"got values \[5, 2\] of 5 markets, allowed is \[5, 3\]"):
+        measure_series(series, {"ends": statistics.of_series(ends, "last_price", labels=range(3))})
+    with pytest.raises(ValueError, match="^names: got 'price', allowed are last_price"):
+        statistics.of_series(ends, "price")
+    with pytest.raises(TypeError, match="^function: got 'ends', allowed is a function of series"):
+        statistics.of_series("ends", "last_price")
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------

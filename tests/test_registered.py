@@ -60,7 +60,7 @@ def assert_same_draws(one, two, seed=5, steps=14):
     """Compare everything that two environments have, over some episodes."""
     one, two = one.unwrapped, two.unwrapped
     assert type(one) is type(two) and one.core.config == two.core.config and one.core.task == two.core.task
-    assert one.core.scenarios == two.core.scenarios
+    assert one.core.live_task.scenarios == two.core.live_task.scenarios
     generator, markets = np.random.default_rng(seed), one.simulator.num_markets
     space = one.action_space
     for env in (one, two):
@@ -112,7 +112,7 @@ def test_a_spec_before_and_after_an_environment_is_made():
     mine.kwargs["randomise"] = {"noise_spread": {"low": 8, "high": 20}}
     again = gym.make(EnvSpec.from_json(mine.to_json()))
     assert again.unwrapped.core.config.num_agents == 33
-    assert 2 < len(np.unique(again.unwrapped.core.scenarios.noise_spread)) <= 5
+    assert 2 < len(np.unique(again.unwrapped.core.live_task.scenarios.noise_spread)) <= 5
 
 
 @pytest.mark.parametrize("pair", [[8, 20], [0.1, 0.2], [np.int64(3), 4], range(3, 5)], ids=str)

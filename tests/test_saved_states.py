@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from thorough import covering, examples
 
 import kineticsim_env as ks
+from kineticsim_env.envs.saving import load_state, state_of
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import saved_states
 from kineticsim_env.runtime.saved_states import read_about
@@ -67,8 +68,9 @@ def test_a_state_of_something_else_is_refused_by_name(engine, changes, said):
     with pytest.raises(ValueError, match=said):
         other.load_state_dict(saved)
     same(other.state_dict(), before)
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match=said) as caught:
         other.load_state_dict(saved, strict=False)
+    assert caught[0].filename == __file__, "the user's own line is named"
     assert torch.equal(other.simulator.bid.cpu(), saved["bid"].cpu())
     other.step(torch.zeros(4, 4, device=other.device))
 
@@ -126,7 +128,7 @@ def test_every_state_that_can_be_reached_is_taken(environment):
     arguments, kwargs, seed, steps = environment
     first, second = make_cores(arguments, kwargs, ("cpu", "cpu"))
     if kwargs["randomise"]:
-        second.set_scenarios({"fee": {"values": [0, 3]}})
+        second.live_task.set_scenarios({"fee": {"values": [0, 3]}})
     generator = np.random.default_rng(seed)
     first.reset(seed)
     second.reset(seed + 1)
@@ -138,7 +140,7 @@ def test_every_state_that_can_be_reached_is_taken(environment):
         if len(cores) > 1:
             assert_same(cores, f"after step {step}")
         if step == steps // 2:
-            second.load_state_dict(first.state_dict())
+            load_state(second, state_of(first), strict=True)
             assert_same((first, second), "after the load")
 
 

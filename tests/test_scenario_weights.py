@@ -111,7 +111,7 @@ def test_episodes_draw_by_weights_from_their_next_one_on(engine, mode):
             assert int(envs.scenario[m]) == by_hand(weights[m], high(31 + m, episode))
             seen.add((tuple(weights[m]), int(envs.scenario[m])))
     assert len(seen) >= 4 + 3 + 1 and min(episodes) >= 6
-    table = envs.core.scenarios
+    table = envs.core.live_task.scenarios
     for name in ("fee", "noise_spread"):  # parameters follow
         np.testing.assert_array_equal(envs.simulator.parameter(name).numpy(), getattr(table, name)[envs.scenario])
 
@@ -202,7 +202,7 @@ def test_a_reset_asks_for_scenarios(engine, mode):
     drawn = plain.scenario.tolist()
     envs.reset(seed=9, options={"scenario": 3})
     assert envs.scenario.tolist() == [3] * 8
-    assert envs.simulator.parameter("noise_spread").tolist() == [envs.core.scenarios.noise_spread[3]] * 8
+    assert envs.simulator.parameter("noise_spread").tolist() == [envs.core.live_task.scenarios.noise_spread[3]] * 8
     asked = [0, -1, 1, -1, 2, -1, 4, -1]
     for given_as in (asked, np.array(asked, np.int8), torch.tensor(asked), torch.tensor(asked, dtype=torch.int32)):
         envs.reset(seed=9, options={"scenario": given_as})

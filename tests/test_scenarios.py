@@ -129,7 +129,7 @@ def test_draws_are_uniform():
 def test_warm_starts_belong_to_the_scenario(engine):
     envs = make(24, engine=engine)
     envs.reset(seed=5)
-    table = envs.core.scenarios
+    table = envs.core.live_task.scenarios
     banks = []
     for scenario in range(5):
         own = TRADING.replace(**{name: getattr(table, name)[scenario].item() for name in table.per_market})
@@ -149,7 +149,7 @@ def test_warm_starts_belong_to_the_scenario(engine):
 def test_cold_starts_open_the_scenarios_book(engine):
     envs = make(32, engine=engine, bank_size=0, randomise={"init_price": {"values": [40, 90]}, "init_depth": (1, 5)})
     observation, _ = envs.reset(seed=1)
-    table = envs.core.scenarios
+    table = envs.core.live_task.scenarios
     mine = envs.scenario.numpy()
     price, depth = table.init_price[mine], table.init_depth[mine]
     np.testing.assert_array_equal(envs.simulator.mid2.numpy(), 2 * price)
@@ -169,9 +169,11 @@ def test_the_market_plays_by_its_scenario(engine):
     for action in random_actions(6, 12):
         results.append(envs.step(action))
         filled += envs.fills.sum(1).numpy()
-    np.testing.assert_array_equal(envs.simulator.fees[:, 0].numpy(), filled * envs.core.scenarios.fee[envs.scenario])
+    np.testing.assert_array_equal(
+        envs.simulator.fees[:, 0].numpy(), filled * envs.core.live_task.scenarios.fee[envs.scenario]
+    )
     assert filled.sum() > 0
-    table = envs.core.scenarios
+    table = envs.core.live_task.scenarios
     for m in range(12):
         own = {name: getattr(table, name)[envs.scenario[m]].item() for name in table.per_market}
         alone = TradingVectorEnv(1, TRADING.replace(**own), **{**SMALL, "bank_size": 0, "stagger": False})
@@ -207,7 +209,7 @@ def test_liquidation_orders_are_of_the_markets_own_size():
     envs.reset(seed=2)
     for _ in range(16):
         envs.step(np.tile(np.float32([-1, 1, 1, -1]), (16, 1)))  # buys
-    largest = envs.core.scenarios.max_order_qty[envs.scenario]
+    largest = envs.core.live_task.scenarios.max_order_qty[envs.scenario]
     np.testing.assert_array_equal(envs.simulator.parameter("max_order_qty").numpy(), largest)
     held = envs.simulator.inventory[:, 0].clone()
     assert bool((held > 9).all()) and set(largest.tolist()) == {1, 9}
@@ -234,7 +236,7 @@ def test_running_episodes_keep_their_parameters(engine, rows):
     for t, action in enumerate(random_actions(20)):
         if t == 3:
             envs.set_scenarios(fresh)
-            assert envs.core.scenarios.noise_spread.tolist() == fresh.noise_spread.tolist()
+            assert envs.core.live_task.scenarios.noise_spread.tolist() == fresh.noise_spread.tolist()
         if t < 8:
             for name, values in parameters(envs).items():
                 np.testing.assert_array_equal(values, before[name], err_msg=name)
@@ -276,7 +278,10 @@ def test_a_refused_table_changes_nothing(engine):
     ):  # fmt: skip
         with pytest.raises(error, match=match):
             envs.set_scenarios(wrong)
-    assert envs.core.scenarios is not None and envs.core.scenarios.per_market.keys() == RANDOMISE.keys()
+    assert (
+        envs.core.live_task.scenarios is not None
+        and envs.core.live_task.scenarios.per_market.keys() == RANDOMISE.keys()
+    )
     for action in random_actions(15):
         for mine, theirs in zip(envs.step(action)[:4], untouched.step(action)[:4], strict=True):
             np.testing.assert_array_equal(mine, theirs)

@@ -125,6 +125,17 @@ def test_a_simulator_goes_on_from_where_it_is(card):
     assert [line.value for line in again.lines] == pytest.approx([line.value for line in card.lines], nan_ok=True)
 
 
+def test_what_a_simulator_has_already_is_refused_and_facts_are_read_once(card):
+    simulator = ks.Simulator(MARKET, 6, engine="cpu")
+    for name, value in {"markets": 7, "seed": 1, "engine": "numpy", "device": "cpu"}.items():
+        with pytest.raises(ValueError, match=f"{name}.*: got .* with a simulator"):
+            ks.scorecard(simulator, 400, **{name: value})
+    again = ks.scorecard(MARKET, 400, facts=(fact for fact in FACTS[:2]), **FEW)
+    assert [line.value for line in again.lines] == [line.value for line in card.lines[:2]]
+    with pytest.raises(ValueError, match="^facts: got none, allowed is one or more"):
+        ks.scorecard(MARKET, 400, facts=(), **FEW)
+
+
 def test_the_picture(card, tmp_path):
     pytest.importorskip("matplotlib")
     card.draw(tmp_path / "card.png")

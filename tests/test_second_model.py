@@ -107,7 +107,7 @@ def test_warm_starts_carry_their_regime():
     task = ManyLearnersTask(horizon=4, bank_size=16, warmup=9)
     core = EnvCore(64, task, ["maker"], (None,), EnvSettings(config=config, engine="numpy"))
     core.reset(3)
-    bank, markets = core._warm_starts._bank, core.simulator.tensors
+    bank, markets = core.live_task.warm_starts._bank, core.simulator.tensors
     assert len(set(bank["bank_regime"].tolist())) > 3
     for m in range(64):
         starts = [row for row in range(16) if torch.equal(bank["bank_bid"][row], markets["bid"][m])]

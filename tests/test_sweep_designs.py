@@ -1,6 +1,7 @@
 """What a sweep varies, and where its points are: against NumPy and scipy, cut anywhere, and in words where refused."""
 
 import itertools
+import json
 import tracemalloc
 import warnings
 
@@ -118,6 +119,33 @@ def test_what_one_writes_is_what_is_stored_and_read():
     assert plain["noise_spread"] == {"low": 2, "high": 12, "scale": "linear"}
     assert plain["agents"] == {"values": [{"agent_classes:trend_follower": {"count": 3}}, {}]}
     same(design(plain["tie"] and {"tie": plain["tie"]}, "grid").rows(0, 2), {"tie": np.array(["lowest", "mid"])})
+
+
+def test_columns_of_tables_are_values():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"noise_spread": [3, 6], "market_order_prob": [0.1, 0.3], "tie": ["mid", "lowest"]})
+    wanted = plans.make_plan(frame.to_dict("list"), 5, ["volume"], design="list").about()
+    for given in (
+        dict(frame),
+        dict(frame.astype({"noise_spread": "Int64"})),
+        {name: frame[name].array for name in frame},
+    ):
+        assert plans.make_plan(given, 5, ["volume"], design="list").about() == wanted
+    assert plans.make_plan({"noise_spread": pandas.Index([3, 6])}, 5, ["volume"]).points == 2
+
+
+def test_a_number_is_the_same_point_however_it_is_written():
+    made = [
+        plans.make_plan({"noise_spread": spread, "market_order_prob": prob}, 5, ["volume"])
+        for spread, prob in (([3, 6], [0.0, 0.5]), ([3.0, 6.0], [0, 0.5]), (np.array([3, 6.0]), np.array([0, 0.5])))
+    ]
+    assert len({plans.digest(json.loads(json.dumps(plan.about()))) for plan in made}) == 1
+    assert all(plan.design.rows(0, 4)["noise_spread"].dtype == np.int64 for plan in made)
+    one, other = (
+        plans.make_plan({"market_order_prob": values}, 5, ["volume"]).about() for values in ([0, 1], [0.0, 1.0])
+    )
+    (said,) = plans.differences(one, other)  # columns of their tables differ, so this is said
+    assert said == "space.market_order_prob is {'values': [0, 1]} there and {'values': [0.0, 1.0]} here"
 
 
 def test_a_plan_takes_no_memory_for_its_points():

@@ -1,5 +1,7 @@
 """A sweep on disk: goes on after a kill without a lost or doubled point, and refuses what is another sweep."""
 
+import errno
+import functools
 import json
 import os
 import signal
@@ -15,6 +17,7 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.runtime import build
+from kineticsim_env.statistics import STATISTICS, of_series
 from kineticsim_env.sweeps import local, store
 from kineticsim_env.sweeps.sweeping import read_part
 
@@ -180,11 +183,89 @@ def test_a_class_that_was_written_anew_is_another_sweep(tmp_path):
         run(tmp_path, market=market)
 
 
+def without_source(text):
+    names = {}
+    exec(f"def first(price):\n    return {text}\n", names)
+    return names["first"]
+
+
+def closing(scale):
+    def first(price):
+        return price[:, 0] * scale
+
+    return first
+
+
+def scaled(price, scale=1):
+    return price[:, 0] * scale
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [
+        (closing(2), closing(2), closing(3)),  # what a function closes over
+        (lambda price: price[:, 0], lambda price: price[:, 0], lambda price: price[:, 1]),
+        (functools.partial(scaled, scale=2), functools.partial(scaled, scale=2), functools.partial(scaled, scale=3)),
+        (*(without_source(f"price[:, {column}]") for column in (0, 0, 1)),),
+        (scaled, scaled, closing(2)),
+    ],
+)
+def test_a_statistic_of_your_own_that_was_changed_is_another_sweep(tmp_path, one, same, other):
+    """Else its values would be those of the function that was there before."""
+    given = {"space": {"noise_spread": [3]}, "design": "grid", "points": None}
+    begun = run(tmp_path, statistics={"mine": of_series(one, "last_price")}, **given)
+    before = stamps(begun)
+    assert stamps(run(tmp_path, statistics={"mine": of_series(same, "last_price")}, **given)) == before
+    with pytest.raises(
+        ValueError, match="where another sweep is: statistics.mine is '.*' there and '.*' here; allowed"
+    ):
+        run(tmp_path, statistics={"mine": of_series(other, "last_price")}, **given)
+
+
+def test_so_is_one_that_a_text_names(tmp_path, monkeypatch):
+    given = {"space": {"noise_spread": [3]}, "statistics": ["first"], "design": "grid", "points": None}
+    monkeypatch.setitem(STATISTICS, "first", of_series(closing(2), "last_price"))
+    run(tmp_path, **given)
+    assert ks.open_sweep(tmp_path).about["statistics"]["first"].startswith("first of test_sweep_store:closing.")
+    monkeypatch.setitem(STATISTICS, "first", of_series(closing(3), "last_price"))
+    with pytest.raises(ValueError, match=r"statistics\.first is"):
+        run(tmp_path, **given)
+
+
+def test_a_folder_is_where_it_was_when_the_program_goes_elsewhere(tmp_path, monkeypatch, wanted):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = run("relative")
+    monkeypatch.chdir("elsewhere")
+    assert found.to_pandas().equals(wanted) and found.is_complete and all(path.exists() for path in found.files)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run("~/relative").folder == tmp_path / "relative"
+
+
+def test_a_full_disk_keeps_what_there_is(tmp_path, monkeypatch, wanted):
+    write, done = parquet.write_table, []
+
+    def full(*arguments, **options):
+        if len(done) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done.append(write(*arguments, **options))
+
+    monkeypatch.setattr(parquet, "write_table", full)
+    with pytest.raises(
+        OSError, match="No space left on device; what is finished is kept.*batch-00000002.parquet"
+    ) as caught:
+        run(tmp_path)
+    assert caught.value.errno == errno.ENOSPC
+    monkeypatch.setattr(parquet, "write_table", write)
+    assert sorted(path.name for path in tmp_path.iterdir())[:-1] == [f"batch-0000000{i}.parquet" for i in range(2)]
+    assert run(tmp_path).to_pandas().equals(wanted)
+
+
 def test_folders_are_refused_in_words(tmp_path):
     with pytest.raises(ValueError, match="allowed is one in which a sweep was begun"):
         ks.open_sweep(tmp_path)
     (tmp_path / "plan.json").write_text("{}")
-    with pytest.raises(ValueError, match="allowed is one in which a sweep was begun"):
+    with pytest.raises(ValueError, match="whose plan.json is not that of a sweep, allowed is another folder"):
         run(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="folder: got .*, which cannot be written to"):

@@ -107,6 +107,27 @@ def test_markets_can_be_had_instead_of_points():
     np.testing.assert_allclose(table.groupby("point")["volume"].mean(), means["volume"])
 
 
+def ends(price):
+    return torch.stack([price[:, 0], price[:, -1]], 1)
+
+
+def test_statistics_of_your_own_that_are_curves():
+    table = run(
+        {"noise_spread": [3, 6]}, statistics=[of_series(ends, "last_price", labels=("first", "last"))]
+    ).to_pandas()
+    columns = ["ends[first]", "ends[first]_error", "ends[last]", "ends[last]_error"]
+    assert list(table) == ["point", "noise_spread", *columns, "stopped"]
+    config = ks.MarketConfig.preset("trading", noise_spread=6)
+    sim = ks.Simulator(config, 3, seed=7, engine=ENGINE)
+    sim.run(5)
+    price = sim.run(30, ("last_price",))["last_price"].double()
+    assert table["ends[last]"][1] == price[:, -1].mean() and table["ends[first]"][1] == price[:, 0].mean()
+    with pytest.raises(
+        ValueError, match=r"^statistics: got 2 values per market of 'ends', allowed in a sweep is one, or"
+    ):
+        run({"noise_spread": [3]}, statistics=[of_series(ends, "last_price")])
+
+
 def test_one_replicate_has_no_error():
     assert "volume_error" not in run({"noise_spread": [3, 6]}, replicates=1).to_pandas()
 

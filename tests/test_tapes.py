@@ -1,6 +1,8 @@
 """Tapes: the orders of a market, held against what engines play and against the rules of docs/model.md."""
 
+import copy
 import ctypes
+import pickle
 from collections import defaultdict
 
 import numpy as np
@@ -302,6 +304,15 @@ def test_columns_tables_and_parquet_are_the_same(tmp_path):
     made.to_parquet(tmp_path / "tape.parquet", compression="zstd")
     pandas.testing.assert_frame_equal(parquet.read_table(tmp_path / "tape.parquet").to_pandas(), table)
     assert np.array_equal(table.time, table.event / 48)
+
+
+def test_a_tape_can_be_handed_to_another_process():
+    """Before it has played and after; what comes back plays the same."""
+    made = ks.Simulator(ks.MarketConfig.preset("news"), 3, engine="cpu", seed=4).tape([2, 0], 6)
+    before = pickle.dumps(made)
+    wanted = made.columns
+    for other in (pickle.loads(before), copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        assert other.markets == [2, 0] and all(np.array_equal(wanted[name], x) for name, x in other.columns.items())
 
 
 def test_chunks_change_nothing(tmp_path, monkeypatch):

@@ -112,7 +112,7 @@ def test_two_episodes_of_different_blocks(engine):
     core = envs.unwrapped.core
     observation, _ = envs.reset(seed=0)
     idle = torch.tensor([[0.0, -1.0]]).expand(64, 2)
-    table = core.values.drawn["block_qty"]
+    table = core.live_task.values.drawn["block_qty"]
     traded = []
     for _ in range(4):
         block = torch.tensor(table)[core.tensors["scenario"].long()]
@@ -369,14 +369,16 @@ def test_a_spec_survives_json():
     envs = make("Execution", 3, block_qty=np.array([10, 20, 30]), randomise={"task.horizon": (5, 9)}, num_scenarios=4)
     text = envs.unwrapped.spec.to_json()
     again = gymnasium.make_vec(gymnasium.envs.registration.EnvSpec.from_json(text), num_envs=3)
-    assert np.array_equal(again.unwrapped.core.values.rows, envs.unwrapped.core.values.rows)
-    assert np.array_equal(again.unwrapped.core.values.drawn["horizon"], envs.unwrapped.core.values.drawn["horizon"])
+    assert np.array_equal(again.unwrapped.core.live_task.values.rows, envs.unwrapped.core.live_task.values.rows)
+    assert np.array_equal(
+        again.unwrapped.core.live_task.values.drawn["horizon"], envs.unwrapped.core.live_task.values.drawn["horizon"]
+    )
 
 
 def test_markets_are_drawn_as_without_settings_of_the_task():
     plain = make("Execution", 2, randomise={"noise_spread": (6, 20)}, num_scenarios=9)
     both = make("Execution", 2, randomise={"task.block_qty": (5, 9), "noise_spread": (6, 20)}, num_scenarios=9)
-    assert plain.unwrapped.core.scenarios == both.unwrapped.core.scenarios
+    assert plain.unwrapped.core.live_task.scenarios == both.unwrapped.core.live_task.scenarios
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------

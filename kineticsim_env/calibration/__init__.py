@@ -1,7 +1,9 @@
 """Calibration: which parameters of a market fit given statistics, as a posterior distribution, learned by sbi.
 
 targets.py      what is fitted, as users write it -> statistics and their values
-learning.py     simulations -> a network that knows the posterior of any statistics; how far it can be trusted
+trainer.py      sbi's trainer: batches on the device, a rate that falls, a CUDA graph
+learning.py     simulations -> a network that knows the posterior of any statistics
+checking.py     how far it can be trusted
 calibrated.py   `Calibration`: the posterior of a target, with its check and its table
 calibrating.py  `calibrate`, which does all of it with a sweep
 figures.py      its pictures

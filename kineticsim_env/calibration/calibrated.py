@@ -13,11 +13,12 @@ import numpy as np
 from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.texts import aligned
-from kineticsim_env.runtime.values import check_count, is_whole, show
+from kineticsim_env.runtime.values import check_choice, check_count, check_dict, check_number, is_whole, show
 from kineticsim_env.sweeps.plans import Plan, make_plan
 
 if TYPE_CHECKING:
-    from kineticsim_env.calibration.learning import Check, Learned
+    from kineticsim_env.calibration.checking import Check
+    from kineticsim_env.calibration.learning import Learned
 
 _LEVELS = (0.5, 0.8, 0.95)
 
@@ -59,18 +60,19 @@ class Calibration:
         return tuple(self.samples)
 
     def interval(self, level: float = 0.9) -> dict[str, tuple[float, float]]:
-        """Return both ends of the central interval that holds `level` of the posterior, per parameter."""
+        """Return both ends of the central interval that holds `level` of the posterior, 0 to 1, per parameter."""
+        level = check_number("level", level, 0.0, 1.0)
         ends = ((1 - level) / 2, (1 + level) / 2)
         found = {name: np.quantile(values, ends) for name, values in self.samples.items()}
         return {name: (float(low), float(high)) for name, (low, high) in found.items()}
 
-    def config(self, point: int | Mapping[str, Any] | None = None) -> MarketConfig:
+    def config(self, point: Any = None) -> MarketConfig:
         """Return the market of a point.
 
         Args:
-            point: Values by parameter, or the number of a sample; None is `best`.
+            point: Values by parameter, or the number of a sample; None is `best`. A row of `to_pandas` is values, too.
         """
-        given = self.best if point is None else point
+        given = self.best if point is None else point.to_dict() if hasattr(point, "to_dict") else point
         if is_whole(given):
             place = check_count("point", given, 0, len(next(iter(self.samples.values()))) - 1)
             given = {name: values[place].item() for name, values in self.samples.items()}
@@ -83,11 +85,18 @@ class Calibration:
         """Return the posterior of another target, with the network that is there: nothing is simulated or trained.
 
         Args:
-            target: Values of the same statistics, of markets as long and as many.
+            target: Values of the same statistics, of markets as long and as many; a warning says if they are not.
             samples: How many draws; None is as many as here.
             seed: Of the draws.
         """
-        read = read_target(target, self._plan.statistics, self._plan.intervals, self._plan.replicates)
+        plan = self._plan
+        read = read_target(target, plan.statistics, plan.intervals, plan.replicates)
+        if read.own not in (None, (plan.intervals, plan.replicates)):
+            warnings.warn(
+                f"of: the target is of {read.own[1]} markets of {read.own[0]} intervals, and the network has learned "
+                f"from {plan.replicates} of {plan.intervals}: the posterior is as wide as these make it",
+                stacklevel=2,
+            )
         count = len(self._places) if samples is None else check_count("samples", samples, 1)
         return posterior_of(self, read.values, count, check_count("seed", seed, 0))
 
@@ -138,6 +147,8 @@ class Calibration:
         """
         from kineticsim_env.calibration.figures import draw_posterior
 
+        for name in check_dict("truth", {} if truth is None else truth, f"values of {self._listed()}"):
+            check_choice("truth", name, self.names)
         draw_posterior(path, self, {} if truth is None else truth)
 
     def draw_check(self, path: Any) -> None:

@@ -96,7 +96,7 @@ def calibrate(
             raise ValueError(f"space[{each.name!r}]: got {got}, allowed is a range (low, high) to calibrate within")
     name, (place, *_) = choose_devices(engine, device)
     try:
-        from kineticsim_env.calibration import learning
+        from kineticsim_env.calibration import checking, learning
     except ModuleNotFoundError as error:
         missing = f"calibrate: {error.name} is missing: pip install 'kineticsim-env[calibrate]'"
         raise ModuleNotFoundError(missing, name=error.name) from error
@@ -114,7 +114,7 @@ def calibrate(
     seconds["train"] = time.perf_counter() - started
     started = time.perf_counter()
     names = tuple(each.name for each in plan.design.dimensions)
-    checked = learning.check(learned, names, unit[held], rows[held], seed) if len(held) else None
+    checked = checking.check(learned, names, unit[held], rows[held], seed) if len(held) else None
     seconds["check"] = time.perf_counter() - started
     low, high = np.quantile(rows[train], (0.01, 0.99), axis=0).tolist()
     simulated = dict(zip(read.values, zip(low, high, strict=True), strict=True))

@@ -54,6 +54,8 @@ def command(options: argparse.Namespace) -> int:
             check_file(name, path)
             if option != "output":
                 plots.check_picture(name, path)
+    if options.plot_check and given.get("held_out") == 0:
+        raise ValueError("--plot-check: got one with held_out = 0, allowed is with points that are held out")
     found = calibrate(**given)
     print(found)
     print(", ".join(f"{phase} {seconds:.3g} s" for phase, seconds in found.seconds.items()))
@@ -99,7 +101,7 @@ def read_file(path: str | Path) -> dict[str, Any]:
 
 def read_series(path: str | Path) -> dict[str, np.ndarray]:
     """Return the columns of a CSV file by name: series of whole numbers."""
-    with Path(path).open(newline="") as file:
+    with Path(path).open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin their files with a mark
         heads, *rows = [row for row in csv.reader(file) if row] or [[]]
     try:
         columns = [[float(cell) for cell in column] for column in zip(*rows, strict=True)]

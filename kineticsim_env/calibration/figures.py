@@ -11,7 +11,7 @@ from kineticsim_env.studies import plots
 
 if TYPE_CHECKING:
     from kineticsim_env.calibration.calibrated import Calibration
-    from kineticsim_env.calibration.learning import Check
+    from kineticsim_env.calibration.checking import Check
     from kineticsim_env.sweeps.space import Dimension
 
 _BINS = 40

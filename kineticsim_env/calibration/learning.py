@@ -12,26 +12,24 @@ import contextlib
 import dataclasses
 import io
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 import torch
-from sbi.diagnostics.sbc import check_uniformity_frequentist
-from sbi.inference import NPE
 from sbi.neural_nets import posterior_nn
 from torch.distributions import MultivariateNormal
+
+from kineticsim_env.calibration.trainer import RATE, NoTracker, Trainer
 
 _HIDDEN, _TRANSFORMS = 50, 3  # of the network
 _STEPS = 4000  # of the optimiser, at most: so many passes over the simulations as have these
 _PATIENCE = 10  # passes without a gain before it ends
 _BATCHES = 100  # per pass, with between
 _BATCH = (50, 8192)  # rows each
-_RATE = 5e-4
 _VALIDATION = 0.1
 _EDGE = 1e-6  # of the unit cube, at which quantiles end
-_DRAWS = 500  # from each posterior of a check,
-_AT_ONCE = 50  # of which so many are drawn together
+_AT_ONCE = 50  # posteriors that are drawn from together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,71 +54,6 @@ class Standard:
     def __call__(self, rows: np.ndarray) -> torch.Tensor:
         """Return them, float32 `[N, n]`."""
         return torch.from_numpy(np.arcsinh((rows - self.median) / self.spread)).float()
-
-
-class _Batches:
-    """Batches of rows that lie on the device; torch's loader would fetch them row by row."""
-
-    def __init__(self, data: Any, rows: torch.Tensor, size: int, passed: Callable[[], Any] | None) -> None:
-        self.data, self.rows, self.passed = data, rows, passed
-        self.batch_size = min(size, len(rows))
-
-    def __len__(self) -> int:
-        return len(self.rows) // self.batch_size
-
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        rows = self.rows
-        if self.passed is not None:
-            rows = rows[torch.randperm(len(rows), device=rows.device)]
-            self.passed()
-        for rows_of_one in rows[: len(self) * self.batch_size].split(self.batch_size):
-            yield tuple(part[rows_of_one] for part in self.data)
-
-
-class _Trainer(NPE):
-    """sbi's trainer, with batches by index."""
-
-    passed: Callable[[], Any] = staticmethod(lambda: None)
-
-    def get_dataloaders(
-        self,
-        starting_round: int = 0,
-        training_batch_size: int = 200,
-        validation_fraction: float = 0.1,
-        resume_training: bool = False,
-        dataloader_kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Return batches to train with, and to validate with."""
-        # sbi leaves its masks on the CPU.
-        data = [part.to(self._device) for part in self.get_simulations(starting_round)]
-        order = torch.randperm(len(data[0]), device=data[0].device)
-        cut = int((1 - validation_fraction) * len(order))
-        self.train_indices, self.val_indices = order[:cut], order[cut:]
-        return (
-            _Batches(data, self.train_indices, training_batch_size, self.passed),
-            _Batches(data, self.val_indices, training_batch_size, None),
-        )
-
-
-class _NoTracker:
-    """Where sbi's trainer logs: nowhere. Its own default is a folder of TensorBoard where the program runs."""
-
-    log_dir = None
-
-    def log_metric(self, name: str, value: float, step: int | None = None) -> None:
-        """Leave it."""
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Leave them."""
-
-    def log_params(self, params: dict[str, Any]) -> None:
-        """Leave them."""
-
-    def add_figure(self, name: str, figure: Any, step: int | None = None) -> None:
-        """Leave it."""
-
-    def flush(self) -> None:
-        """Nothing is kept."""
 
 
 @dataclasses.dataclass
@@ -190,16 +123,17 @@ def learn(unit: np.ndarray, rows: np.ndarray, device: torch.device, seed: int, b
     with _quietly(device, seed):
         size_of_one = unit.shape[1]
         prior = MultivariateNormal(torch.zeros(size_of_one, device=device), torch.eye(size_of_one, device=device))
-        trainer = _Trainer(
-            prior, network, device=str(device), tracker=_NoTracker(), show_progress_bars=False, logging_level="ERROR"
+        trainer = Trainer(
+            prior, network, device=str(device), tracker=NoTracker(), show_progress_bars=False, logging_level="ERROR"
         )
+        trainer.passes = epochs
         if bar is not None:
             bar.reset(total=epochs)
             trainer.passed = bar.update
         trainer.append_simulations(_quantiles(unit), standard(rows))
         trainer.train(
             training_batch_size=size,
-            learning_rate=_RATE,
+            learning_rate=RATE,
             validation_fraction=_VALIDATION,
             stop_after_epochs=_PATIENCE,
             max_num_epochs=epochs - 1,  # sbi makes one pass more
@@ -207,61 +141,6 @@ def learn(unit: np.ndarray, rows: np.ndarray, device: torch.device, seed: int, b
         posterior = trainer.build_posterior()
     done = trainer.summary["epochs_trained"][-1]
     return Learned(posterior, standard, device, done, done < epochs)
-
-
-@dataclasses.dataclass(frozen=True)
-class Check:
-    """How far posteriors can be trusted: of points that were held out, whose parameters are known.
-
-    Attributes:
-        names: Of the d parameters.
-        places: The true parameters, as places within their ranges from 0 to 1, float64 `[N, d]`.
-        means: Those of the posteriors, likewise.
-        ranks: How many of the draws are below the true parameter, int64 `[N, d]`: uniform if the posteriors are right
-            (simulation-based calibration, Talts et al. 2018).
-        draws: How many there were of each posterior.
-        levels: How much probability lies where a posterior is denser than at the true parameters, float64 `[N]`:
-            uniform if they are right (expected coverage, Hermans et al. 2022).
-    """
-
-    names: tuple[str, ...]
-    places: np.ndarray
-    means: np.ndarray
-    ranks: np.ndarray
-    draws: int
-    levels: np.ndarray
-
-    @property
-    def p_values(self) -> dict[str, float]:
-        """Kolmogorov and Smirnov's test that ranks are uniform, per parameter: small if posteriors are wrong."""
-        found = check_uniformity_frequentist(torch.from_numpy(self.ranks), self.draws)
-        return dict(zip(self.names, found.double().tolist(), strict=True))
-
-    @property
-    def recovered(self) -> dict[str, float]:
-        """Share of a parameter's variance that posterior means explain: 1 is exact, 0 knows no more than the range."""
-        missed = ((self.means - self.places) ** 2).sum(0) / ((self.places - self.places.mean(0)) ** 2).sum(0)
-        return dict(zip(self.names, (1 - missed).tolist(), strict=True))
-
-    def coverage(self, level: float) -> float:
-        """Return how often the true parameters are within the densest region that holds `level` of a posterior."""
-        return float((self.levels <= level).mean())
-
-
-def check(learned: Learned, names: tuple[str, ...], unit: np.ndarray, rows: np.ndarray, seed: int) -> Check:
-    """Draw from the posteriors of points with known parameters, and compare.
-
-    Args:
-        learned: The network.
-        names: Of the parameters.
-        unit: Their places, float64 `[N, d]`, of points that the network has not seen.
-        rows: Statistics of these points, float64 `[N, n]`.
-        seed: Of the draws.
-    """
-    draws = learned.sample(rows, _DRAWS, seed)
-    density = learned.densities(np.concatenate([unit[None], draws]), rows)
-    levels = (density[1:] > density[:1]).mean(0)
-    return Check(names, unit, draws.mean(0), (draws < unit).sum(0), _DRAWS, levels)
 
 
 @contextlib.contextmanager

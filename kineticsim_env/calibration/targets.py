@@ -11,8 +11,9 @@ import numpy as np
 
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, is_number, show
-from kineticsim_env.statistics import Measured, Plan, Value, check_statistics, measure_series
-from kineticsim_env.statistics.plans import named_statistics
+from kineticsim_env.statistics import STATISTICS, Measured, Plan, Value, check_statistics, measure_series
+from kineticsim_env.statistics.given import as_columns
+from kineticsim_env.statistics.plans import column_names, named_statistics, shown_label
 
 _SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
 _OF_PRICES = ("volatility", "kurtosis", "kurtosis(span=10)", "autocorrelation(lag=1)")
@@ -30,12 +31,14 @@ class Target:
         values: Of the target, by column (`Measured.columns`): of a curve `"autocorrelation[1]"` and so on.
         intervals: How many a simulated market has.
         markets: Over how many of them a value is a mean.
+        own: The intervals and markets that the target itself has; None where it is a table of numbers.
     """
 
     statistics: dict[str, Any]
     values: dict[str, float]
     intervals: int
     markets: int
+    own: tuple[int, int] | None = None
 
 
 def read_target(target: Any, statistics: Any = None, intervals: Any = None, replicates: Any = None) -> Target:
@@ -44,6 +47,7 @@ def read_target(target: Any, statistics: Any = None, intervals: Any = None, repl
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
+    target = as_columns(target)
     series = _series(target)
     if series is not None:
         chosen = named_statistics(
@@ -52,13 +56,14 @@ def read_target(target: Any, statistics: Any = None, intervals: Any = None, repl
         measured = measure_series(series, chosen, group=None)
         own, given = (measured.intervals, measured.group_size), measured
     elif isinstance(target, Mapping):
-        chosen = named_statistics(tuple(target) if statistics is None else statistics)
-        own = (target.intervals, target.group_size) if isinstance(target, Measured) else (None, 1)
+        chosen = _of_table(target) if statistics is None else named_statistics(statistics)
+        own = (target.intervals, target.group_size) if isinstance(target, Measured) else None
         given = target
     else:
         raise TypeError(f"target: got {show(target)}, allowed is {_ALLOWED}")
     plans = check_statistics(chosen)
-    intervals = own[0] if intervals is None else intervals
+    length, markets = own or (None, 1)
+    intervals = length if intervals is None else intervals
     if intervals is None:
         raise ValueError("intervals: got None, allowed is how many the target's statistics were measured over")
     values = _values(given, plans)
@@ -69,7 +74,8 @@ def read_target(target: Any, statistics: Any = None, intervals: Any = None, repl
         {name: given.strip() if isinstance(given, str) else given for name, given in chosen.items()},
         values,
         check_count("intervals", intervals, 1),
-        check_count("replicates", own[1] if replicates is None else replicates, 1),
+        check_count("replicates", markets if replicates is None else replicates, 1),
+        own,
     )
 
 
@@ -83,6 +89,22 @@ def _series(target: Any) -> dict[str, Any] | None:
     if not target or len(found) < len(target) or not all(name in _SERIES for name in found):
         return None
     return found if all(np.ndim(values) for values in found.values()) else None
+
+
+def _of_table(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the statistics of a table, by name: what its names say, or what they were measured with."""
+    texts = target.texts if isinstance(target, Measured) else {}
+    for name in target:
+        if name in texts or not isinstance(name, str) or name.partition("(")[0].strip() in STATISTICS:
+            continue
+        if isinstance(target, Measured):
+            raise ValueError(f"statistics: got None, allowed is what {name!r} was measured with: it is a function")
+        if np.ndim(target[name]) == 1 and len(target[name]) > 1:
+            raise ValueError(
+                f"target: got {name!r}, allowed are names of series ({', '.join(_SERIES)}) or of statistics "
+                f"({', '.join(STATISTICS)})"
+            )
+    return named_statistics({name: texts.get(name, name) for name in target})
 
 
 def _array(values: Any) -> Any:
@@ -110,11 +132,11 @@ def _values(given: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, fl
             wanted, allowed = (len(labels),), f"{len(labels)} numbers, for {plan.axis} {_listed(labels)}"
         if array.shape != wanted or not all(is_number(value) for value in array.ravel()):
             raise ValueError(f"target[{name!r}]: got {show(given[name])}, allowed is {allowed}")
-        for label, value in zip([""] if labels is None else [f"[{it:g}]" for it in labels], array.ravel(), strict=True):
-            values[f"{name}{label}"] = float(value)
+        for column, value in zip(column_names(name, labels), array.ravel(), strict=True):
+            values[column] = float(value)
     return values
 
 
 def _listed(labels: tuple[Any, ...]) -> str:
-    shown = [f"{label:g}" for label in labels]
+    shown = [shown_label(label) for label in labels]
     return ", ".join(shown if len(shown) <= 6 else [*shown[:3], "...", shown[-1]])

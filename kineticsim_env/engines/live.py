@@ -19,7 +19,7 @@ from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import CallLock, one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of
 
-_STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
+STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
 _REPORTED = 1 << 30  # joins the stop bits of a market's error word once check_errors has raised for it
 
 
@@ -187,9 +187,9 @@ class LiveMarkets:
             return
         market = int(torch.nonzero(fresh)[0])
         word, t = int(words[market]), int(self.tensors["t"][market])
-        words.copy_(torch.where(words & _STOPPED != 0, words | _REPORTED, 0))
+        words.copy_(torch.where(words & STOPPED != 0, words | _REPORTED, 0))
         names = layout.CONSTANTS
-        if word & _STOPPED:
+        if word & STOPPED:
             raise MarketError(market_stopped(market, t, word))
         what = (
             "a NaN action (its old quote was kept)"

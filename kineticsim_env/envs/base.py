@@ -15,6 +15,7 @@ import torch
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.saving import load_state, state_of
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
 from kineticsim_env.runtime.values import check_choice, check_dict, show
 from kineticsim_env.simulator import Simulator
@@ -57,7 +58,7 @@ class BaseMarketEnv:
         Args:
             randomise: As the constructor's argument.
         """
-        self.core.set_scenarios(randomise)
+        self.core.live_task.set_scenarios(randomise)
 
     def set_scenario_weights(self, weights: Any) -> None:
         """Draw scenarios by weights, from each market's next episode on; running episodes keep theirs.
@@ -73,16 +74,20 @@ class BaseMarketEnv:
         Raises:
             TypeError, ValueError: Naming what came and what is allowed; nothing has changed then.
         """
-        self.core.set_scenario_weights(weights)
+        self.core.live_task.set_scenario_weights(weights)
 
     @property
     def scenario_weights(self) -> torch.Tensor | None:
         """With which probability an episode draws each scenario, float64 `[S]`; None without `randomise`."""
-        return self.core.scenario_weights
+        return self.core.live_task.scenario_weights
 
     def set_task(self, **changes: Any) -> None:
-        """Change rewards and penalties from the next step on; see `EnvCore.set_task`."""
-        self.core.set_task(**changes)
+        """Change rewards and penalties from the next step on; a captured CUDA graph keeps those it was captured with.
+
+        Args:
+            **changes: Fields of the task that spaces, warm starts and the length of episodes do not depend on.
+        """
+        self.core.live_task.set_task(**changes)
 
     def check_errors(self) -> None:
         """Raise `MarketError` if an error word is set, and clear the words. Synchronises on CUDA."""
@@ -90,7 +95,8 @@ class BaseMarketEnv:
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of the whole state."""
-        return self.core.state_dict()
+        with self._calls:
+            return state_of(self.core)
 
     def load_state_dict(self, saved: Mapping[str, torch.Tensor], strict: bool = True) -> None:
         """Take over a state of a like environment, from any engine; it goes on bit for bit.
@@ -104,7 +110,7 @@ class BaseMarketEnv:
             TypeError, ValueError: Naming what came and what is allowed; the present state is untouched then.
         """
         with self._calls, Uninterrupted():
-            self.core.load_state_dict(saved, strict)
+            load_state(self.core, saved, strict)
             self._was_loaded()
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it

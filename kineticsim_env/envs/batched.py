@@ -19,12 +19,12 @@ from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_slots
+from kineticsim_env.envs.joint import agent_names, joint_state, state_space
 from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
-from kineticsim_env.envs.parallel import agent_names, state_space
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_count, check_flag
-from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, make_task
+from kineticsim_env.tasks.base import ACTION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
 Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
@@ -277,9 +277,3 @@ class BatchedParallelEnv(BaseMarketEnv):
     def close(self) -> None:
         """Raise what is left in the error words."""
         self.core.close()
-
-
-def joint_state(observation: Groups) -> torch.Tensor:
-    """Return what all learners of a market see together, float32 `[M, S]`, of observations `[M, n, F]` by role."""
-    market = next(iter(observation.values()))[:, 0, :MARKET_FEATURES]
-    return torch.cat([market, *(rows[..., MARKET_FEATURES:].flatten(1) for rows in observation.values())], dim=1)

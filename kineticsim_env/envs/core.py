@@ -1,7 +1,8 @@
 """`EnvCore`: what the vector, the single and the parallel environment share.
 
-It owns a `Simulator` with slots, the environment's tensors and the warm starts, and makes one launch per step. How
-results are handed out (NumPy or torch, copied or live, per agent) is left to those who use it.
+It owns a `Simulator` with slots and the environment's tensors, and makes one launch per step. What episodes are is in
+live_task.py, how states are saved and loaded in saving.py. How results are handed out (NumPy or torch, copied or live,
+per agent) is left to those who use it.
 """
 
 from __future__ import annotations
@@ -14,39 +15,19 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from kineticsim_env.agents.mixes import with_room
-from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
-from kineticsim_env.engines.agents import check_width
 from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
-from kineticsim_env.envs.opponents import DRAWN, Opponents
+from kineticsim_env.envs.live_task import LiveTask
+from kineticsim_env.envs.opponents import Opponents
 from kineticsim_env.envs.own_step import OwnStep
-from kineticsim_env.envs.saved_states import check_environment_ranges, check_parameters, read_scenarios
-from kineticsim_env.envs.scenario_weights import (
-    THRESHOLDS,
-    check_scenario,
-    check_thresholds,
-    check_weights,
-    thresholds_of,
-)
-from kineticsim_env.envs.scenarios import (
-    as_table,
-    check_replaced,
-    draw_task_settings,
-    make_scenarios,
-    num_rows,
-    pack_table,
-)
-from kineticsim_env.envs.settings import DISABLED, MODES, SAME_STEP, EnvSettings
-from kineticsim_env.envs.task_values import TaskValues
-from kineticsim_env.envs.warm_starts import WarmStarts
-from kineticsim_env.runtime import layout, saved_states
+from kineticsim_env.envs.scenario_weights import check_scenario
+from kineticsim_env.envs.settings import DISABLED, EnvSettings
+from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, WHOLE, Task, observation_size
-from kineticsim_env.tasks.many_learners import check_targets, task_of_all
+from kineticsim_env.tasks.base import WHOLE, Task, observation_size
 
 _MARKETS_TO_SPECIALISE = 1024  # a batch for training: seconds of compilation are soon made up for
 
@@ -56,7 +37,9 @@ class EnvCore:
 
     Attributes:
         simulator: The markets. Its tensors are live; stepping it past the environment is the caller's own affair.
+        live_task: The task, the scenarios and the warm starts of episodes.
         tensors: The environment's tensors by their names in `struct Launch`, `[M, K, ...]`.
+        saved: The names of those that saved states have.
         fills: Units bought and sold in the last decision, int64 `[M, K, 2]`.
         host: Whether the tensors are in host memory.
         extras: Columns that observations have behind all others, names of `tasks.base.EXTRAS` in its order.
@@ -79,20 +62,11 @@ class EnvCore:
             slots: For each slot the class that it replaces, or None; see `Simulator`.
             settings: All that does not depend on the task.
         """
-        config = settings.config
-        if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
-            task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
-        drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
         self.settings, self.roles = settings, tuple(roles)
-        self.values = TaskValues(task, roles, num_markets, drawn, others=self._others(task))
-        task = self.values.task
-        if drawn:
-            check_targets(task, roles, task.market_config(config))
-        self.extras = (*settings.extras, *self.values.names)
-        begin = layout.observation_length(config.is_continuous, len(settings.extras))
-        self.task: Any = task._with_columns(self.values.columns(begin))
+        self.live_task = LiveTask(task, self.roles, slots, num_markets, settings)
+        self.extras, self.config, task = self.live_task.extras, self.live_task.config, self.task
         self.learners = len(self.roles) - len(settings.seats)
-        self.autoreset, self.auctions_per_step = MODES.index(settings.autoreset_mode), settings.auctions_per_step
+        self.autoreset, self.auctions_per_step = settings.autoreset, settings.auctions_per_step
         if task.horizon * self.auctions_per_step + task.forced_auctions >= 2**32:
             raise ValueError(
                 f"horizon: got {task.horizon} decisions of {self.auctions_per_step} auctions, allowed are episodes of "
@@ -105,12 +79,6 @@ class EnvCore:
         if not prefer_cpu and torch.cuda._is_in_bad_fork():
             prefer_cpu = "this process was forked from one that used CUDA"
         name, device = choose_engine(settings.engine, settings.device, prefer_cpu=prefer_cpu)
-        self.config, self._slots = task.market_config(config), tuple(slots)
-        self.scenarios: MarketConfig | None = None
-        if settings.randomise is not None:
-            self.scenarios = self._make_scenarios(settings.randomise, drawn)
-            agents = with_room(self.config.agents, self.scenarios.agents)
-            self.config = self.config.replace(agents=agents)  # what scenarios differ from
         self.simulator = Simulator(
             self.config, num_markets, engine=name, device=device, slots=slots, validate=self._validate
         )
@@ -119,13 +87,10 @@ class EnvCore:
                 f"horizon: got {task.horizon} decisions of {self.auctions_per_step} intervals, allowed are episodes of "
                 "less than 2^32 events"
             )
-        if self.scenarios is not None:
-            self.simulator._set_scenarios(self.scenarios)
-        self._drawn: torch.Tensor | None = None  # what scenarios draw of the task,
-        self._former_drawn: list[torch.Tensor | None] = []  # and tables that captured CUDA graphs may still use
+        if self.live_task.scenarios is not None:
+            self.simulator._set_scenarios(self.live_task.scenarios)
         self._connect()
-        self._warm_starts = WarmStarts(self.simulator, task)
-        self._use_bank(self._warm_starts.run(self.scenarios))
+        self.live_task.open(self.simulator, self.tensors)
         if settings.own is not None:
             self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
         self.own = None if settings.own is None else OwnStep(settings.own, self)
@@ -148,21 +113,21 @@ class EnvCore:
         own, infos = self.settings.own, list(layout.INFO)
         if own is not None and own.pays:
             infos.remove("episode_return")  # of the built-in reward
-        self._saved = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *(infos if self.settings.final_info or own else ())]
-        self._saved += [] if self.values.rows is None else layout.VALUES
-        names = [*self._saved, *layout.ENV_FLAGS]
+        self.saved = [*layout.ENV_STATE, *layout.ENV_OUTPUT, *(infos if self.settings.final_info or own else ())]
+        self.saved += [] if self.live_task.values.rows is None else layout.VALUES
+        names = [*self.saved, *layout.ENV_FLAGS]
         self.tensors = layout.LiveTensors(layout.allocate(names, sizes, self.device))
         self.fills = torch.zeros((sizes["M"], sizes["K"], 2), dtype=torch.int64, device=self.device)
         self._engine.bind({**self.tensors, "fills": self.fills})
-        self._fill_values()
         self._done = self.tensors["done"].numpy() if self.host else None
 
     def observation_space(self, role: str) -> gym.spaces.Box:
         """Return a new observation space for a role; see `Task.observation_space`. A user's features have no bounds."""
-        space = self._space(role)
+        space = self.built_in_space(role)
         return space if self.own is None else self.own.space(role, space)
 
-    def _space(self, role: str) -> gym.spaces.Box:
+    def built_in_space(self, role: str) -> gym.spaces.Box:
+        """Return the space of the built-in numbers that a role sees."""
         return self.task.observation_space(role, queues=self.config.is_continuous, extras=self.extras)
 
     def observation_size(self, role: str) -> int:
@@ -198,184 +163,23 @@ class EnvCore:
             return None
         return self.tensors["info"] if self.own is None else self.own.final_info
 
+    @property
+    def task(self) -> Any:
+        """The task's settings; of one that differs the largest."""
+        return self.live_task.task
+
     def setting(self, name: str) -> Any:
         """Return a setting of the task that may differ: one number, or as slots have it now, float64 `[M, K]`, live."""
-        if self.values.rows is None:
+        if self.live_task.values.rows is None:
             return getattr(self.task, name)
         return self.tensors["task_values"][..., layout.ENUMS["TaskValue"][name]]
 
     def task_of(self, market: int, slot: int) -> Any:
         """Return the task as a slot of a market has it now. Waits for a GPU where settings differ."""
-        if self.values.rows is None:
+        if self.live_task.values.rows is None:
             return self.task
-        own = {name: self.setting(name)[market, slot].item() for name in self.values.names}
+        own = {name: self.setting(name)[market, slot].item() for name in self.live_task.values.names}
         return self.task.replace(**{name: int(own[name]) if name in WHOLE else own[name] for name in own})
-
-    # Scenarios and settings -------------------------------------------------------------------------------------------
-
-    @one_at_a_time
-    def set_scenarios(self, randomise: Any) -> None:
-        """Replace the scenarios: episodes that begin from now on draw one of these; running ones keep theirs.
-
-        Args:
-            randomise: As the constructor's argument; an environment made without it has none.
-        """
-        if self.scenarios is None:
-            raise ValueError(
-                "set_scenarios: got an environment without scenarios, allowed is one made with randomise=..."
-            )
-        values = self._values_of(randomise)
-        table = self._make_scenarios(randomise, values.drawn)
-        self._use_scenarios(table, values, self._warm_starts.run(table))
-        self.prepare_step()
-
-    @property
-    def num_scenarios(self) -> int:
-        """How many scenarios there are, 0 for none."""
-        return 0 if self.scenarios is None else num_rows(self.scenarios)
-
-    @one_at_a_time
-    def set_scenario_weights(self, weights: Any) -> None:
-        """Draw scenarios by weights, from each market's next episode on; see `BaseMarketEnv.set_scenario_weights`."""
-        if self.scenarios is None:
-            raise ValueError(
-                "set_scenario_weights: got an environment without scenarios, allowed is one made with randomise=..."
-            )
-        scenarios = self.num_scenarios
-        thresholds = np.zeros(scenarios, np.int64)
-        if weights is not None:
-            thresholds = thresholds_of(check_weights(weights, scenarios))
-        self._engine.check_sizes()
-        self._engine.scenario_thresholds.copy_(torch.from_numpy(thresholds))  # in place: captured graphs read it
-
-    @property
-    def scenario_weights(self) -> torch.Tensor | None:
-        """With which probability an episode draws each scenario, float64 `[S]`; None without scenarios."""
-        if self.scenarios is None:
-            return None
-        thresholds = self._engine.scenario_thresholds
-        alike = torch.from_numpy(thresholds_of(np.ones(len(thresholds)))).to(self.device)
-        thresholds = torch.where(thresholds[-1] == 0, alike, thresholds)
-        return torch.diff(thresholds, prepend=thresholds.new_zeros(1)).double() / 2.0**32
-
-    def _use_scenarios(
-        self,
-        table: MarketConfig,
-        values: TaskValues,
-        fresh: dict[str, torch.Tensor],
-        present: torch.Tensor | None = None,
-        agents_present: torch.Tensor | None = None,
-    ) -> None:
-        """Set a table with its warm starts, and perhaps the parameters of running episodes."""
-        with Uninterrupted():
-            self.simulator._set_scenarios(table, present, agents_present)
-            self.scenarios, self.values = table, values
-            self._bind_drawn()
-            self._use_bank(fresh)
-
-    def _make_scenarios(self, randomise: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
-        """Return the table of scenarios; settings of the task are drawn before."""
-        randomise = as_table(randomise, self.config.agents)
-        if isinstance(randomise, MarketConfig):
-            randomise = self.task.market_config(randomise)
-        settings = self.settings
-        table = make_scenarios(randomise, self.config, settings.num_scenarios, settings.scenario_seed, drawn)
-        check_replaced(table, self._slots)
-        for kind, made in table.agents.items():
-            if self.scenarios is not None:  # before, there is room for whatever they have
-                check_width(kind.name, made, self.config.agents[kind].of_each_agent)
-        return table
-
-    def _values_of(self, randomise: Any) -> TaskValues:
-        """Return settings that differ as a table of scenarios draws them, with the columns that there are."""
-        settings = self.settings
-        drawn = draw_task_settings(randomise, self.task, settings.num_scenarios, settings.scenario_seed)
-        values = self._values_like(self.task, drawn)
-        if drawn:
-            check_targets(values.task, self.roles, values.task.market_config(settings.config))
-        return values
-
-    def _values_like(self, task: Any, drawn: Mapping[str, np.ndarray]) -> TaskValues:
-        """Return settings that differ of another task, or drawn otherwise, with the columns that there are."""
-        markets = self.simulator.num_markets
-        return TaskValues(task, self.roles, markets, drawn, like=self.values, others=self._others(task))
-
-    def _fill_values(self) -> None:
-        """Write what settings that differ are until episodes draw theirs."""
-        if self.values.rows is not None:
-            self.tensors["task_values"].copy_(torch.from_numpy(self.values.rows))
-            self._bind_drawn()
-
-    def _bind_drawn(self) -> None:
-        """Let scenarios draw their settings of the task."""
-        if self.values.table is None:
-            return
-        table = torch.from_numpy(self.values.table)
-        if self._drawn is not None and self._drawn.shape == table.shape:
-            self._drawn.copy_(table)  # a captured CUDA graph keeps its address
-        else:
-            self._former_drawn.append(self._drawn)
-            self._drawn = table.to(self.device, copy=True)
-            self._engine.bind({"scenario_values": self._drawn})
-
-    def _read_scenarios(self, fields: dict[str, Any]) -> tuple[MarketConfig, TaskValues]:
-        """Return the table of scenarios of a saved state, checked as one that a user gives."""
-        values = self._values_of({"scenarios": fields})
-        return self._make_scenarios({"scenarios": fields}, values.drawn), values
-
-    def _parameters_of_agents(self) -> torch.Tensor:
-        """Return the parameters of agents that users have added as markets have them now, int32 `[M, P]`."""
-        found = self._engine.agent_parameters()
-        assert found is not None
-        return found
-
-    def _use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
-        """Begin episodes from these warm starts; empty is from those that there are."""
-        self._warm_starts.use(self.scenarios, fresh)
-        self._hand_over_task()
-        self._engine.state_changed()
-
-    def _task_of_all(self) -> Any:
-        """Return the settings of all slots, those of opponents too."""
-        return self._others(self.task) or self.task
-
-    def _others(self, task: Any) -> Any:
-        """Return a task with the settings that opponents need, None without any."""
-        return task_of_all(task, task.market_config(self.settings.config)) if self.settings.seats else None
-
-    def _hand_over_task(self) -> None:
-        self._engine.set_task(
-            self._task_of_all().to_params(
-                self.roles,
-                autoreset=DISABLED if self.settings.own and self.autoreset == SAME_STEP else self.autoreset,
-                stagger=self.settings.stagger,
-                bank_size=self._warm_starts.size,
-                bank_owner=self._warm_starts.owner,
-                scenarios=self.num_scenarios,
-                extras=self.extras,
-                value_scale=self.values.scale,
-            )
-        )
-
-    @one_at_a_time
-    def set_task(self, **changes: Any) -> None:
-        """Change settings of the task from the next step on; a captured CUDA graph keeps those it was captured with.
-
-        Args:
-            **changes: Fields of the task that spaces, warm starts and the length of episodes do not depend on.
-        """
-        for name in changes:
-            if name not in CHANGEABLE or not hasattr(self.task, name) or name in self.values.drawn:
-                free = [field for field in CHANGEABLE if hasattr(self.task, field) and field not in self.values.drawn]
-                raise ValueError(f"set_task: got the field {name!r}, allowed are {', '.join(free)}")
-        values = self._values_like(self.task.replace(**changes), self.values.drawn)
-        with Uninterrupted():
-            self.task, self.values = values.task._with_columns(self.task.columns), values
-            if values.rows is not None:
-                for place in (layout.ENUMS["TaskValue"][name] for name in changes if name in MAY_DIFFER):
-                    self.tensors["task_values"][..., place] = torch.from_numpy(values.rows[..., place]).to(self.device)
-            self._hand_over_task()
-        self.prepare_step()
 
     # Reset and step ---------------------------------------------------------------------------------------------------
 
@@ -393,14 +197,14 @@ class EnvCore:
                 through.
         """
         self._check_open("reset")
-        simulator = self.simulator
+        simulator, live_task = self.simulator, self.live_task
         seeds = None if seed is None else check_seeds(seed, simulator.num_markets, self.device)
         chosen = None if mask is None else check_mask("reset_mask", mask, simulator.num_markets, self.device)
         if chosen is not None and not bool(chosen.any()):
             raise ValueError("reset_mask: got no True, allowed is a mask with at least one True, or None for all")
         asked = None
         if scenario is not None:
-            asked = check_scenario(scenario, simulator.num_markets, self.num_scenarios, self.device)
+            asked = check_scenario(scenario, simulator.num_markets, live_task.num_scenarios, self.device)
         self.check_errors()
         if chosen is not None and self.own is not None:
             self.own.check_whole()
@@ -408,14 +212,14 @@ class EnvCore:
         if seeds is not None:
             fresh = seeds if chosen is None else torch.where(chosen, seeds, simulator.tensors["seed"])
             counts = simulator._draw_counts(fresh)
-        bank = {} if counts is None else self._warm_starts.run(self.scenarios, fresh, counts)
+        bank = {} if counts is None else live_task.warm_starts.run(live_task.scenarios, fresh, counts)
         with Uninterrupted():
             if fresh is not None:
                 simulator.tensors["seed"].copy_(fresh)
                 simulator.tensors["episode"][slice(None) if chosen is None else chosen] = -1  # the launch adds one
                 if counts is not None:
                     simulator._take_counts(counts)
-                    self._use_bank(bank)
+                    live_task.use_bank(bank)
             self._engine.launch(ENV_RESET, reset_mask=chosen, reset_scenario=asked)
             if chosen is None:
                 self.fills.zero_()
@@ -425,16 +229,12 @@ class EnvCore:
             self.own.opened(chosen)
         if self.opponents is not None:
             self.opponents.begin(chosen)
-        self.prepare_step()
+        live_task.prepare_step()
 
     @property
     def launcher(self) -> Any:
         """How a step is launched in a program that torch compiles; see `NativeEngine.launcher`."""
         return self._engine.launcher(ENV_STEP)
-
-    def prepare_step(self) -> None:
-        """Register the step as it is now: for `EagerStep`, and for programs that torch compiles."""
-        self._engine.prepare_launcher(ENV_STEP, self.auctions_per_step)
 
     @one_at_a_time
     def step(self, actions: torch.Tensor | None = None, choices: torch.Tensor | None = None) -> None:
@@ -476,31 +276,6 @@ class EnvCore:
         if self.closed:
             raise gym.error.ClosedEnvironmentError(f"{call}: the environment was closed; make a new one")
 
-    # State ------------------------------------------------------------------------------------------------------------
-
-    @one_at_a_time
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the whole state, the environment's part of it included.
-
-        With scenarios `parameters` are those that each market plays, `scenarios` is the table that its next episode
-        draws from, and `scenario_thresholds` are the weights that it draws by, so that a like environment goes on
-        whatever its own table is.
-        """
-        if self.own is not None:
-            self.own.check_numbers()
-        saved = self.simulator.state_dict() | {name: self.tensors[name].clone() for name in self._saved}
-        saved["fills"] = self.fills.clone()
-        if self.opponents is not None:
-            saved[DRAWN] = self.opponents.drawn.clone()
-        saved[saved_states.ABOUT] = saved_states.pack_about(self.about())
-        if self.scenarios is not None:
-            saved[saved_states.PARAMETERS] = self._engine.parameters().clone()
-            if self.simulator.sizes["P"]:
-                saved[saved_states.AGENT_PARAMETERS] = self._parameters_of_agents().clone()
-            saved[saved_states.SCENARIOS] = saved_states.pack(pack_table(self.scenarios, self.values.drawn))
-            saved[THRESHOLDS] = self._engine.scenario_thresholds.clone()
-        return saved
-
     @torch.inference_mode(False)
     @one_at_a_time
     def clone(self) -> EnvCore:
@@ -513,10 +288,8 @@ class EnvCore:
         self._check_open("clone")
         twin = copy.copy(self)
         twin.simulator = self.simulator.branch()
-        twin._drawn, twin._former_drawn = None, []
         twin._connect()
-        twin._warm_starts = self._warm_starts.clone(twin.simulator)
-        twin._hand_over_task()
+        twin.live_task = self.live_task.clone(twin.simulator, twin.tensors)
         for name, tensor in self.tensors.items():
             twin.tensors[name].copy_(tensor)
         twin.fills.copy_(self.fills)
@@ -525,91 +298,8 @@ class EnvCore:
             twin.own.take_over(self.own)
         if self.opponents is not None:
             twin.opponents = self.opponents.clone(twin)
-        twin.prepare_step()
+        twin.live_task.prepare_step()
         return twin
-
-    def about(self) -> dict[str, Any]:
-        """Return what a state of this environment is of, as plain numbers, texts and lists."""
-        return self.simulator.about() | {
-            "task": {"name": type(self.task).__name__, **saved_states.describe(self.task), **self.values.about()},
-            "roles": list(self.roles),
-            "auctions_per_step": self.auctions_per_step,
-            "autoreset_mode": self.settings.autoreset_mode.name,
-            "stagger": self.settings.stagger,
-            "scenarios": self.scenarios is not None,
-            **({"extras": list(self.extras)} if self.extras else {}),
-            **({"own": self.settings.own.about()} if self.settings.own else {}),
-        }
-
-    @one_at_a_time
-    def load_state_dict(self, saved: Mapping[str, torch.Tensor], strict: bool = True) -> None:
-        """Take over a state, from any engine or device; a like environment goes on bit for bit.
-
-        Args:
-            saved: What `state_dict` returned.
-            strict: As in `Simulator.load_state_dict`.
-
-        Raises:
-            TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
-        """
-        simulator = self.simulator
-        names = [saved_states.PARAMETERS, saved_states.SCENARIOS, THRESHOLDS]
-        names += [saved_states.AGENT_PARAMETERS] if simulator.sizes["P"] else []
-        of_scenarios = names if self.scenarios is not None else []
-        held = {name: self.tensors[name] for name in self._saved} | {"fills": self.fills}
-        if self.opponents is not None:
-            held[DRAWN] = self.opponents.drawn
-        saved_states.check_agents(saved, self.about())
-        saved_states.check_names(saved, simulator.tensors, held, of_scenarios)
-        differences = saved_states.check_about(saved, self.about(), strict)
-        table, values, present, thresholds = self.scenarios, self.values, self._engine.parameters(), None
-        agents_present: torch.Tensor | None = None
-        if of_scenarios:
-            table, values = read_scenarios(saved, self._read_scenarios)
-            present = saved_states.take(saved, saved_states.PARAMETERS, present)
-            check_parameters(present, self.config, table)
-            if simulator.sizes["P"]:
-                like = self._parameters_of_agents()
-                agents_present = saved_states.take(saved, saved_states.AGENT_PARAMETERS, like)
-            like = torch.zeros(num_rows(table), dtype=torch.int64, device=self.device)
-            thresholds = saved_states.take(saved, THRESHOLDS, like).clone()
-            check_thresholds(thresholds)
-        checked = simulator._checked_state(saved, present)
-        for name, tensor in held.items():
-            checked[name] = self._engine.own_copy(saved_states.take(saved, name, tensor))
-        check_environment_ranges(
-            checked,
-            present,
-            self._task_of_all(),
-            self.roles,
-            [self._space(role) for role in self.roles],
-            levels=self.config.num_levels,
-            auctions_per_step=self.auctions_per_step,
-            scenarios=table is not None,
-            values=self.values,
-        )
-        if self.opponents is not None:
-            self.opponents.check_saved(checked)
-        counts = simulator._draw_counts(checked["seed"])
-        bank: dict[str, torch.Tensor] = {}
-        if counts is not None or table != self.scenarios:
-            bank = self._warm_starts.run(table, checked["seed"], counts)
-        with Uninterrupted():  # from here on nothing can fail
-            if table is not None and thresholds is not None:
-                self._use_scenarios(table, values, bank, present, agents_present)
-                self._engine.scenario_thresholds.copy_(thresholds)
-            simulator._take_state(checked, counts)
-            if counts is not None:
-                self._use_bank(bank)
-            for name, tensor in held.items():
-                tensor.copy_(checked[name])
-            if self.own is not None:
-                self.own.opened()
-            if self.opponents is not None:
-                self.opponents.begin(draw=False)  # no state has the memories of policies
-            torch.logical_or(self.tensors["terminated"], self.tensors["truncated"], out=self.tensors["over"])
-        self.prepare_step()
-        saved_states.warn_of(differences, stacklevel=5)
 
     def close(self) -> None:
         """Refuse steps and resets from now on, and raise what is left in the error words."""

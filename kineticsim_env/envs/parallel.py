@@ -56,17 +56,18 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
+from kineticsim_env.envs.action_masks import check_action_mask
 from kineticsim_env.envs.actions import check_host_actions
+from kineticsim_env.envs.agent_results import AgentResults
 from kineticsim_env.envs.base import BaseMarketEnv
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.envs.infos import info_of_slots
+from kineticsim_env.envs.joint import agent_names, state_space
 from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
-from kineticsim_env.tasks.base import MARKET_FEATURES, make_task
+from kineticsim_env.tasks.base import make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
 if hasattr(pettingzoo, "register"):  # from 1.27 on
@@ -172,13 +173,14 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         roles, replaced = check_learners(counts, settings.config, task_settings)
         self.possible_agents = agent_names(roles)
         self._was_reset = False
-        self._role = dict(zip(self.possible_agents, roles, strict=True))
         self.core = EnvCore(1, task_settings, roles, replaced, settings)
         self._viewer = make_viewer(self.core, self.render_mode, slot=self._slot_of(render_agent))
         spaces = [self.core.observation_space(role) for role in roles]
         self.observation_spaces = dict(zip(self.possible_agents, spaces, strict=True))
-        self.action_spaces = {agent: task_settings.action_space(role) for agent, role in self._role.items()}
-        self._make_views()
+        of_agents = dict(zip(self.possible_agents, roles, strict=True))
+        self.action_spaces = {agent: task_settings.action_space(role) for agent, role in of_agents.items()}
+        self._limits = {agent: task_settings.num_choices(role) for agent, role in of_agents.items()}
+        self._results = self._make_results()
         self.state_space = state_space(spaces)
         self._discrete = task_settings.action_type == "discrete"
         self._dtype = torch.int64 if self._discrete else torch.float32
@@ -217,7 +219,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         if self._viewer:
             self._viewer.update()
         playing = self._playing()
-        return self._observations(playing), self._infos(playing)
+        return self._results.observations(playing), self._results.infos(playing)
 
     @one_at_a_time
     def step(self, actions: Mapping[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
@@ -248,15 +250,14 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             {self.possible_agents[slot]: row[slot] for slot in playing}
             for row in (core.tensors[name][0].tolist() for name in ("reward", "terminated", "truncated"))
         )
-        infos = self._infos(playing)
+        infos = self._results.infos(playing)
         if core.settings.final_info:
-            self._add_final(infos, playing)
-        return self._observations(playing), reward, terminated, truncated, infos
+            self._results.add_final(infos, playing)
+        return self._results.observations(playing), reward, terminated, truncated, infos
 
     def state(self) -> np.ndarray:
         """Return what all agents see together: the market's features once, then each agent's own."""
-        rows = [row.cpu().numpy() for row in self._seen]
-        return np.concatenate([rows[0][:MARKET_FEATURES], *(row[MARKET_FEATURES:] for row in rows)])
+        return self._results.state()
 
     def render(self) -> Any:
         """Return uint8 `[600, 960, 3]` in the render mode `"rgb_array"`, text in `"ansi"`; None in a window."""
@@ -286,7 +287,10 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     def _was_cloned(self) -> None:
         self._viewer = self.render_mode = None
-        self._make_views()
+        self._results = self._make_results()
+
+    def _make_results(self) -> AgentResults:
+        return AgentResults(self.core, self.possible_agents, masked=self._has_mask)
 
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""
@@ -302,65 +306,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         for slot, agent in enumerate(self.possible_agents):
             if agent not in actions:
                 continue  # its episode has ended
-            limit = self.core.task.num_choices(self._role[agent])
+            limit = self._limits[agent]
             shape = self.action_spaces[agent].shape or ()
             row = check_host_actions(actions[agent], shape, limit, f"actions[{agent!r}]")
             rows[0, slot, : row.size] = torch.from_numpy(row)
         return given.to(self.core.device)
-
-    def _observations(self, playing: list[int]) -> dict[str, np.ndarray]:
-        return {self.possible_agents[slot]: self._seen[slot].cpu().numpy().copy() for slot in playing}
-
-    def _make_views(self) -> None:
-        """Make what each agent sees, and its masks, of the core's tensors."""
-        roles = self.core.roles
-        self._seen = self._views(roles)
-        masked = roles if self._has_mask else ()
-        self._masks = [ActionMasks(self.core, role, slice(slot, slot + 1)) for slot, role in enumerate(masked)]
-
-    def _views(self, roles: tuple[str, ...]) -> list[torch.Tensor]:
-        """Return what each agent sees, float32 `[F]`, live."""
-        views: list[torch.Tensor] = []
-        for role in dict.fromkeys(roles):
-            first = roles.index(role)
-            views += self.core.seen("observation", role, slice(first, first + roles.count(role)))[0].unbind(0)
-        return views
-
-    def _add_final(self, infos: dict[str, dict[str, Any]], playing: list[int]) -> None:
-        """Add what is known of each agent after the decision."""
-        tensors = self.core.tensors
-        columns = info_of_slots(tensors["info"].cpu(), slice(None))
-        known = {name: column[0].expand(len(self.possible_agents)).tolist() for name, column in columns.items()}
-        over = tensors["over"][0].tolist()
-        for slot in playing:
-            final = {name: column[slot] for name, column in known.items()}
-            infos[self.possible_agents[slot]] |= {"final_info": final, "_final_info": over[slot]}
-
-    def _infos(self, playing: list[int]) -> dict[str, dict[str, Any]]:
-        tensors = self.core.simulator.tensors
-        columns = [tensors[name][0].tolist() for name in ("inventory", "cash", "fees")]
-        columns += self.core.fills[0].T.tolist()
-        names = ("inventory", "cash", "fees", "bought", "sold")
-        infos: dict[str, dict[str, Any]] = {
-            self.possible_agents[slot]: {name: column[slot] for name, column in zip(names, columns, strict=True)}
-            for slot in playing
-        }
-        if self.core.num_scenarios:
-            for info in infos.values():
-                info["scenario"] = int(self.core.tensors["scenario"])
-        if self._has_mask:
-            for slot in playing:
-                mask = self._masks[slot].update()[0, 0].cpu().numpy().astype(np.int8)
-                infos[self.possible_agents[slot]]["action_mask"] = mask
-        return infos
-
-
-def agent_names(roles: tuple[str, ...]) -> list[str]:
-    """Return the names of agents, numbered within their role: `maker_0`, `maker_1`, `noise_0`."""
-    return [f"{role}_{roles[:slot].count(role)}" for slot, role in enumerate(roles)]
-
-
-def state_space(spaces: list[gym.spaces.Box]) -> gym.spaces.Box:
-    """Return the space of what all agents see together: the market's features once, then each agent's own."""
-    low = [space.low[0 if slot == 0 else MARKET_FEATURES :] for slot, space in enumerate(spaces)]
-    return gym.spaces.Box(np.concatenate(low), 1.0, dtype=np.float32)

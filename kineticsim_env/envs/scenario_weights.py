@@ -1,6 +1,6 @@
 """Which scenario an episode has: drawn by weights, or the one that the caller of a reset asks for.
 
-`EnvCore` turns weights into thresholds here, once and on the host, so that all engines draw the same by the episode's
+`LiveTask` turns weights into thresholds here, once and on the host, so that all engines draw the same by the episode's
 random word; the rule in words: docs/environment.md. What scenarios are: scenarios.py.
 """
 
@@ -59,6 +59,13 @@ def thresholds_of(weights: np.ndarray) -> np.ndarray:
     """
     sums = np.cumsum(weights / weights.max())
     return np.ceil(sums / sums[-1] * 2.0**32).astype(np.int64)
+
+
+def shares_of(thresholds: torch.Tensor) -> torch.Tensor:
+    """Return with which probability each scenario is drawn by thresholds, float64 `[S]`; all 0 are as likely."""
+    alike = torch.from_numpy(thresholds_of(np.ones(len(thresholds)))).to(thresholds.device)
+    thresholds = torch.where(thresholds[-1] == 0, alike, thresholds)
+    return torch.diff(thresholds, prepend=thresholds.new_zeros(1)).double() / 2.0**32
 
 
 def check_thresholds(thresholds: torch.Tensor) -> None:

@@ -80,6 +80,11 @@ class EnvSettings:
             object.__setattr__(self, name, value)
 
     @property
+    def autoreset(self) -> int:
+        """The autoreset mode's number, of `enum Autoreset`."""
+        return MODES.index(self.autoreset_mode)
+
+    @property
     def extras(self) -> tuple[str, ...]:
         """The columns of `tasks.base.EXTRAS` that observations have, in its order."""
         return ("fundamental",) if self.see_fundamental else ()

@@ -182,7 +182,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         slot = self.core.simulator.tensors
         bought, sold = self.core.fills[0, 0].tolist()
         mask = {"action_mask": self._masks.update()[0, 0].cpu().numpy().astype(np.int8)} if self._masks else {}
-        scenario = {"scenario": int(self.core.tensors["scenario"])} if self.core.num_scenarios else {}
+        scenario = {"scenario": int(self.core.tensors["scenario"])} if self.core.live_task.num_scenarios else {}
         return {
             "inventory": int(slot["inventory"]),
             "cash": int(slot["cash"]),

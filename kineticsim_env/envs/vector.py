@@ -11,27 +11,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
-import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
+from kineticsim_env.envs.action_masks import check_action_mask
 from kineticsim_env.envs.actions import check_actions
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
+from kineticsim_env.envs.batch_results import BatchResults
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.opponents import check_opponents
 from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv
-from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
+from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, check_count, check_flag, is_whole
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
 
+_NEVER_RESET = "step: the environment was never reset; call reset() first"
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
 
@@ -169,7 +170,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self._viewer = make_viewer(self.core, self.render_mode, render_market)
         self.output, self._copy = output, copy
         self._make_spaces()
-        self._make_views()
+        self._make_results()
         self._was_reset = False
 
     def _make_spaces(self) -> None:
@@ -181,29 +182,12 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self._input = "choices" if self._limit else "actions"
         self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, ACTION_SIZES[self._role])
 
-    def _make_views(self) -> None:
-        """Make the live views [M, ...] of the core's tensors that `copy=False` returns."""
+    def _make_results(self) -> None:
         core = self.core
-        self._same_step, self._has_info = core.autoreset == SAME_STEP, core.settings.final_info
-        self._own = core.own is not None
-        self._masks = ActionMasks(core, self._role, slice(0, 1)) if self._has_mask else None
-        self._live: tuple[Any, ...] = self._views(core.tensors)
-        self._observation = self._live[0]
-        on_host = self.output == "numpy" and core.host
+        how = {"numpy": self.output == "numpy", "copy": self._copy, "masked": self._has_mask}
+        self._results = BatchResults(core, self._role, **how)
         self._eager = core.eager
-        self._eager.expect(self._action_shape, torch.int64 if self._limit else torch.float32, _without_none(self._live))
-        if on_host:
-            self._live = tuple(view if view is None else view.numpy() for view in self._live)
-        self._host_arrays = on_host
-        self._returns_live = not self._copy and (on_host or self.output == "torch")
-
-    def _views(self, tensors: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
-        """Return observation, final observation, reward, terminated, truncated, over and infos `[I, M]`."""
-        core, role = self.core, self._role
-        final = core.seen("final_observation", role, 0, tensors) if self._same_step else None
-        flags = (tensors[name][:, 0] for name in ("reward", "terminated", "truncated", "over"))
-        info = core.final_info if self._own else tensors["info"] if self._has_info else None
-        return core.seen("observation", role, 0, tensors), final, *flags, info
+        self._eager.expect(self._action_shape, torch.int64 if self._limit else torch.float32, self._results.outputs)
 
     # Gymnasium's interface --------------------------------------------------------------------------------------------
 
@@ -233,20 +217,11 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self._was_reset = True
         if self._viewer:
             self._viewer.update()
-        infos = self._mask_info()
-        if self._returns_live:
-            return self._live[0], infos
-        observation = self._observation.clone()
+        infos = self._results.mask() if self._has_mask else {}
+        if self._results.are_live:
+            return self._results.live[0], infos
+        observation = self._results.observation.clone()
         return (observation if self.output == "torch" else observation.cpu().numpy()), infos
-
-    def _mask_info(self) -> dict[str, Any]:
-        """Return the action mask of the next decision, where it is asked for."""
-        if self._masks is None:
-            return {}
-        mask = self._masks.update()[:, 0]
-        if self.output == "numpy":
-            return {"action_mask": mask.cpu().numpy().astype(np.int8)}
-        return {"action_mask": mask.clone() if self._copy else mask}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Play one decision in every market.
@@ -262,65 +237,34 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             where an episode ended; with `final_info` that and `_final_info`, in all modes; with `action_mask` that
             of the next decision.
         """
+        results = self._results
         if torch.compiler.is_compiling():
-            results = self._step_in_graph(actions)
+            if not self._was_reset:
+                raise gym.error.ResetNeeded(_NEVER_RESET)
+            found = results.step_in_graph(actions, self._action_shape)
         else:
             calls = self.core._calls
             with calls.lock:
-                if calls.torn or self._own or not self._was_reset or not self._eager.step(actions):
+                if calls.torn or self.core.own is not None or not self._was_reset or not self._eager.step(actions):
                     self._step(actions)
                 if self._viewer:
                     self._viewer.update()
-                results = self._live if self._returns_live else self._copies()
-        observation, final, reward, terminated, truncated, over, rows = results
-        infos = {"final_obs": final, "_final_obs": over} if self._same_step else {}
-        if self._has_info:
+                found = results.live if results.are_live else results.copies()
+        observation, final, reward, terminated, truncated, over, rows = found
+        infos = {"final_obs": final, "_final_obs": over} if results.same_step else {}
+        if results.has_info:
             infos |= {"final_info": info_of_one(rows), "_final_info": over}
         if self._has_mask:
-            infos |= self._mask_info()
+            infos |= results.mask()
         return observation, reward, terminated, truncated, infos
 
     @one_at_a_time
     def _step(self, actions: Any) -> None:
         """Play one decision, or say what is wrong."""
         if not self._was_reset:
-            raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
+            raise gym.error.ResetNeeded(_NEVER_RESET)
         core = self.core
         core.step(**{self._input: check_actions(actions, self._action_shape, core.device, self._limit)})
-
-    def _step_in_graph(self, actions: torch.Tensor) -> tuple[Any, ...]:
-        """Play one decision in a program that torch compiles, which sees one operator and the tensors it changes."""
-        if not self._was_reset:
-            raise gym.error.ResetNeeded("step: the environment was never reset; call reset() first")
-        if self._own:
-            raise TypeError(
-                "step: got reward, features or terminate of your own, or opponents, in a compiled program, allowed are "
-                "built-in ones, and none; capture the step in a CUDA graph, or compile your functions"
-            )
-        if self._has_mask:
-            raise TypeError("step: got action_mask in a compiled program, allowed is an environment without")
-        if self.output != "torch":
-            raise TypeError("step: got output='numpy' in a compiled program, allowed is output='torch'")
-        if actions.shape != self._action_shape:
-            raise ValueError(f"actions: got {list(actions.shape)}, allowed is {list(self._action_shape)}")
-        launcher = self.core.launcher
-        torch.ops.kineticsim.step(launcher.state, launcher.tables, actions, launcher.number)
-        live = self._views(launcher.named)
-        if not self._copy:
-            return live
-        return self._in_place(torch.ops.kineticsim.copies_of(_without_none(live), launcher.number))
-
-    def _copies(self) -> tuple[Any, ...]:
-        """Return copies of what `_views` returns."""
-        if self._host_arrays:
-            return tuple(array if array is None else array.copy() for array in self._live)
-        return self._in_place(self._eager.copies() if self.output == "torch" else host_copies(self._eager.outputs))
-
-    def _in_place(self, copied: Sequence[Any]) -> tuple[Any, ...]:
-        """Return copies of the outputs in the order of `_views`."""
-        observation, *rest = copied
-        rest = rest if self._same_step else [None, *rest]
-        return (observation, *rest) if self._has_info else (observation, *rest, None)
 
     def render(self) -> Any:
         """Return a tuple of which each of the M entries is the frame of `render_market`; None in a window.
@@ -351,10 +295,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
         Inductor may read a live tensor after the next step of the same program has changed it.
         """
-        if torch.compiler.is_compiling() and self._copy and self.output == "torch":
-            launcher = self.core.launcher
-            return torch.ops.kineticsim.copies_of([self._views(launcher.named)[0]], launcher.number)[0]
-        return self._observation
+        return self._results.observation_in_graph() if torch.compiler.is_compiling() else self._results.observation
 
     @property
     def opponent(self) -> torch.Tensor:
@@ -383,7 +324,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
     def _was_cloned(self) -> None:
         self._viewer = self.render_mode = None
-        self._make_views()
+        self._make_results()
 
 
 class MarketMakingVectorEnv(MarketVectorEnv):
@@ -402,17 +343,3 @@ class TradingVectorEnv(MarketVectorEnv):
     """M markets with one learner each, a trader: `gymnasium.make_vec("KineticSim/Trading-v0", num_envs=M)`."""
 
     task_type = TradingTask
-
-
-def _without_none(views: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
-    return [view for view in views if view is not None]
-
-
-def host_copies(outputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
-    """Return tensors of a GPU as arrays, in one copy: each copy would wait for the GPU anew."""
-    rows = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in outputs]
-    padding = [-len(row) % 8 for row in rows]  # as a view of bytes has to begin at a multiple of its numbers' size
-    padded = [torch.nn.functional.pad(row, (0, more)) if more else row for row, more in zip(rows, padding, strict=True)]
-    parts = torch.cat(padded).cpu().split_with_sizes([len(row) for row in padded])
-    trios = zip(parts, rows, outputs, strict=True)
-    return [part[: len(row)].view(like.dtype).view(like.shape).numpy() for part, row, like in trios]

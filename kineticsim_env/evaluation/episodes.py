@@ -99,7 +99,7 @@ def evaluate(policy: Any, envs: Any, seed: Any = HELD_OUT_SEED) -> Any:
 def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int) -> tuple[torch.Tensor, ...]:
     """Play an episode in every market; returns the fields of `Evaluation`, float64 `[M, K]` each."""
     simulator, task, tensors = core.simulator, core.task, core.tensors
-    horizons_differ = "horizon" in core.values.names
+    horizons_differ = "horizon" in core.live_task.values.names
     may_terminate = (
         horizons_differ
         or "executor" in core.roles

@@ -27,7 +27,7 @@ def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
     task = recorder.task
     time = f"decision {moment.elapsed} of {task.horizon}"
     learner = f" | learner {recorder.slot}" if len(recorder.core.roles) > 1 else ""
-    scenario = f" | scenario {moment.scenario}" if recorder.core.scenarios is not None else ""
+    scenario = f" | scenario {moment.scenario}" if recorder.core.live_task.scenarios is not None else ""
     place = f"market {recorder.market}{learner} | seed {moment.seed} | episode {moment.episode}{scenario} | {time}"
     amount = recorder.money_path()[-1]
     name = "against arrival" if recorder.role == "executor" else "PnL"

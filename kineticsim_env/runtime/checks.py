@@ -18,13 +18,13 @@ from kineticsim_env.runtime.values import check_count, is_one_of, is_whole, show
 _HOST = torch.device("cpu")
 
 
-def check_series(record: Any) -> tuple[str, ...]:
-    """Return the names of the series to record."""
+def check_series(record: Any, argument: str = "record") -> tuple[str, ...]:
+    """Return the names of series: those to record, or those of another argument."""
     known = [*layout.SERIES, *layout.FURTHER_SERIES]
-    names = _entries("record", record, f"a sequence of {', '.join(known)}")
+    names = _entries(argument, record, f"a sequence of {', '.join(known)}")
     for name in names:
         if not is_one_of(name, known):
-            raise ValueError(f"record: got {show(name)}, allowed are {', '.join(known)}")
+            raise ValueError(f"{argument}: got {show(name)}, allowed are {', '.join(known)}")
     return names
 
 

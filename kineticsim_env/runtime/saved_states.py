@@ -1,7 +1,7 @@
 """Saved states: what they say they are of, and the range of every number of a market in them.
 
-`Simulator` and `EnvCore` save and load; this file describes and checks. The ranges, in words: docs/model.md. Those of
-an environment's numbers: envs/saved_states.py.
+`Simulator` and envs/saving.py save and load; this file describes and checks. The ranges, in words: docs/model.md.
+Those of an environment's numbers: envs/saved_states.py.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ statistics that gather the same share one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from kineticsim_env.statistics.recorded import best_prices
 Sums = Mapping[str, torch.Tensor]
 _DIRECT = 16  # lags up to which products are summed one by one; beyond, a Fourier transform is quicker
 _EXACT = 7  # bits of sizes that a histogram tells apart
-_BITS = 16  # of the largest
+_BITS = 16  # of the largest that it tells apart
 
 
 class Accumulator:
@@ -168,9 +169,12 @@ class Products(Accumulator):
 
 
 class Histogram(Accumulator):
-    """How often each value came: whole numbers below 128 in size each for itself, then 64 bins per doubling."""
+    """How often each value came: whole numbers below 128 in size each for itself, then 64 bins per doubling.
 
-    bins = ((_BITS - _EXACT) << (_EXACT - 1)) + (1 << _EXACT)  # of one sign
+    All that have more bits share the last bin.
+    """
+
+    bins = ((_BITS - _EXACT) << (_EXACT - 1)) + (1 << _EXACT) + 1  # of one sign
 
     def __init__(self, series: Series) -> None:
         self.series, self.record, self.history = series, series.record, series.lead
@@ -189,7 +193,7 @@ class Histogram(Accumulator):
         values = chunk.window(self.series)
         if not values.shape[1]:
             return
-        size = values.abs().clamp(max=(1 << _BITS) - 1)
+        size = values.abs().clamp(max=1 << _BITS)
         doublings = (torch.frexp(size).exponent - _EXACT).clamp(min=0).long()
         place = (doublings << (_EXACT - 1)) + (size.long() >> doublings)
         place = self.bins - 1 + torch.where(values < 0, -place, place)
@@ -198,11 +202,13 @@ class Histogram(Accumulator):
 
     @classmethod
     def sizes(cls, device: torch.device) -> torch.Tensor:
-        """Return the middle of each bin of one sign, float64, from 0 up."""
+        """Return the middle of each bin of one sign, float64, from 0 up; NaN of the last, which has none."""
         place = torch.arange(cls.bins, dtype=torch.float64, device=device)
         doublings = (torch.div(place, 1 << (_EXACT - 1), rounding_mode="floor") - 1).clamp(min=0)
         width = 2**doublings
-        return (place - doublings * (1 << (_EXACT - 1))) * width + (width - 1) / 2
+        middles = (place - doublings * (1 << (_EXACT - 1))) * width + (width - 1) / 2
+        middles[-1] = math.nan
+        return middles
 
 
 class Responses(Accumulator):

@@ -13,7 +13,7 @@ import torch
 from kineticsim_env.runtime.values import check_count, check_flag, show
 from kineticsim_env.statistics.gathering import Sums
 from kineticsim_env.statistics.over_markets import bootstrap_interval
-from kineticsim_env.statistics.plans import Plan
+from kineticsim_env.statistics.plans import Plan, column_names
 
 _READ = 1 << 24  # numbers of sums that are read together
 
@@ -30,6 +30,7 @@ class Value:
         axis: What the n values are told apart by, None of one value.
         labels: Its n numbers.
         unit: Of the values.
+        pooled: Whether they are read from what all markets of a group have gathered together; else they are means.
     """
 
     value: np.ndarray
@@ -39,13 +40,22 @@ class Value:
     axis: str | None = None
     labels: tuple[Any, ...] | None = None
     unit: str = ""
+    pooled: bool = False
 
     def intervals(self, confidence: float = 0.95, resamples: int = 1000) -> tuple[np.ndarray, np.ndarray]:
         """Return both ends of percentile bootstrap intervals of the mean over a group's markets, as `value` is shaped.
 
         For heavy tails, where a few markets make the mean: see `bootstrap_interval`.
+
+        Raises:
+            ValueError: If the value is no such mean, but one of all markets together: it has its `error` alone.
         """
         groups = len(self.value)
+        if self.pooled:
+            raise ValueError(
+                "intervals: got a statistic that is read of all markets of a group together, allowed are means over "
+                "markets; its standard error is `error`"
+            )
         markets = self.of_markets.reshape(groups, len(self.of_markets) // groups, -1)
         found = [
             bootstrap_interval(markets[group, :, i], confidence=confidence, resamples=resamples)
@@ -65,11 +75,20 @@ class Measured(Mapping[str, Value]):
         intervals: That were measured.
         groups: G.
         group_size: Markets per group.
+        texts: What texts say of the statistics, by name; those of users' functions are not among them.
     """
 
-    def __init__(self, values: Mapping[str, Value], intervals: int, groups: int, group_size: int) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Value],
+        intervals: int,
+        groups: int,
+        group_size: int,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         self._values = dict(values)
         self.intervals, self.groups, self.group_size = intervals, groups, group_size
+        self.texts = dict(texts or {})
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]
@@ -95,11 +114,10 @@ class Measured(Mapping[str, Value]):
         """
         found = {}
         for name, value in self.items():
-            labels = [""] if value.labels is None else [f"[{label:g}]" for label in value.labels]
             parts = {"": value.value, "_error": value.error} if check_flag("errors", errors) else {"": value.value}
-            for i, label in enumerate(labels):
+            for i, column in enumerate(column_names(name, value.labels)):
                 for ending, part in parts.items():
-                    found[f"{name}{label}{ending}"] = part if value.labels is None else part[:, i]
+                    found[f"{column}{ending}"] = part if value.labels is None else part[:, i]
         return found
 
     def to_pandas(self, errors: bool = True) -> Any:
@@ -118,7 +136,8 @@ class Measured(Mapping[str, Value]):
             rows = [(name, (group,))]
             if value.labels is not None:
                 chosen = np.unique(np.linspace(0, len(value.labels) - 1, 7).round().astype(int))
-                rows = [(f"{name}[{value.labels[i]:g}]", (group, i)) for i in chosen]
+                columns = column_names(name, value.labels)
+                rows = [(columns[i], (group, i)) for i in chosen]
             for label, place in rows:
                 shown = "undefined" if math.isnan(value.value[place]) else f"{value.value[place]:,.4g}"
                 error = "-" if math.isnan(value.error[place]) else f"{value.error[place]:.2g}"
@@ -146,7 +165,7 @@ def value_of(plan: Plan, sums: tuple[Sums, ...], markets: int, groups: int) -> V
         squares = torch.where(seen, split - value[:, None], 0).square().sum(1)
         error = torch.sqrt(squares / torch.where(number > 1, (number - 1) * number, math.nan))
     arrays = (part.cpu().numpy() for part in (value, error, count, own))
-    return Value(*arrays, axis, labels, plan.unit)
+    return Value(*arrays, axis, labels, plan.unit, plan.pooled and groups < markets)
 
 
 def _read(plan: Plan, sums: tuple[Sums, ...], markets: int) -> torch.Tensor:
@@ -158,7 +177,9 @@ def _read(plan: Plan, sums: tuple[Sums, ...], markets: int) -> torch.Tensor:
         rows = slice(begin, begin + step)
         parts.append(plan.read(*({name: part[rows] for name, part in one.items()} for one in sums)))
         if not isinstance(parts[-1], torch.Tensor) or len(parts[-1].shape) not in (1, 2):
-            raise TypeError(f"statistics: got {show(parts[-1])}, allowed is a tensor with one row or value per market")
+            is_tensor = isinstance(parts[-1], torch.Tensor)
+            got = f"values {list(parts[-1].shape)}" if is_tensor else show(parts[-1])
+            raise TypeError(f"statistics: got {got}, allowed is a tensor with one row or value per market")
     found = torch.cat(parts).double()
     shape = (markets,) if plan.labels is None else (markets, len(plan.labels))
     if tuple(found.shape) != shape and not (plan.labels is None and found.dim() == 2 and len(found) == markets):

@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.live import STOPPED
+from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.checks import check_series
-from kineticsim_env.runtime.values import check_count, check_dict, check_progress, is_whole, show
+from kineticsim_env.runtime.values import check_count, check_progress, is_whole, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
 from kineticsim_env.statistics.chunks import Feed
 from kineticsim_env.statistics.gathering import Accumulator, Books
+from kineticsim_env.statistics.given import checked_series
 from kineticsim_env.statistics.measured import Measured, value_of
-from kineticsim_env.statistics.plans import Plan, Whole
+from kineticsim_env.statistics.plans import Plan, Whole, named_statistics
 from kineticsim_env.statistics.plans import check_statistics as plans_of
 
 BOOK_EVERY = 100  # intervals between two looks at the books
@@ -74,9 +76,10 @@ def measure(
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed; nothing was run then.
-        MarketError: If a market stopped.
+        MarketError: If a market stopped, now or before.
     """
-    plans = check_statistics(statistics)
+    named = named_statistics(statistics)
+    plans = check_statistics(named)
     intervals = check_count("intervals", intervals, 1)
     warm_up = check_count("warm_up", warm_up, 0)
     check_progress(progress)
@@ -90,9 +93,11 @@ def measure(
         simulator = market
     else:
         raise TypeError(f"market: got {show(market)}, allowed is a Simulator or a MarketConfig")
+    if bool(((simulator.tensors["error"] & STOPPED) != 0).any()):
+        raise MarketError("measure: got a market that has stopped, allowed are others; reset it first")
     gathering = _Gathering(plans, simulator.num_markets, group, simulator.device)
     size = max(_SHORTEST, _RECORDED[simulator.device.type] // simulator.num_markets)
-    size = min(size if chunk is None else check_count("chunk", chunk, 1), intervals)
+    size = size if chunk is None else check_count("chunk", chunk, 1)
     books = [part for part in gathering.accumulators.values() if isinstance(part, Books)]
     with tqdm(total=warm_up + intervals, unit="interval", desc="measure", delay=0 if progress else 2,
               disable=progress is False, leave=False) as bar:  # fmt: skip
@@ -106,7 +111,7 @@ def measure(
                     part.look(simulator.bid, simulator.ask)
             bar.update(step)
     simulator.check_errors()
-    return gathering.measured(intervals)
+    return gathering.measured(intervals, named)
 
 
 def measure_series(
@@ -116,13 +121,14 @@ def measure_series(
 
     Args:
         series: Whole numbers `[M, S]` (or `[S]`, of one market), below 2^31 in size, by the names of `Simulator.run`:
-            prices in ticks. Tensors are measured on their device.
+            prices in ticks. A mapping, or a table such as pandas'. Tensors are measured on their device.
         statistics: As in `measure`.
         group: As in `measure`.
         chunk: Intervals that are looked at together; no result depends on it.
     """
-    plans = check_statistics(statistics)
-    given = _checked_series(series)
+    named = named_statistics(statistics)
+    plans = check_statistics(named)
+    given = checked_series(series)
     shape, device = next(iter(given.values())).shape, next(iter(given.values())).device
     gathering = _Gathering(plans, shape[0], group, device)
     if any(isinstance(part, Books) for part in gathering.accumulators.values()):
@@ -133,7 +139,7 @@ def measure_series(
     size = max(_SHORTEST, _RECORDED[device.type] // shape[0]) if chunk is None else check_count("chunk", chunk, 1)
     for begin in range(0, shape[1], size):
         gathering.add({name: given[name][:, begin : begin + size] for name in gathering.record})
-    return gathering.measured(shape[1])
+    return gathering.measured(shape[1], named)
 
 
 class _Gathering:
@@ -163,16 +169,21 @@ class _Gathering:
             for part in self.accumulators.values():
                 part.update(chunk)
 
-    def measured(self, intervals: int) -> Measured:
-        """Read the statistics."""
+    def measured(self, intervals: int, named: Mapping[str, Any]) -> Measured:
+        """Read the statistics, which were given as `named` has them."""
         for part in self.accumulators.values():
             if isinstance(part, Whole):
                 part.close()
         groups, found = self.markets // self.group, {}
         for name, plan in self.plans.items():
             sums = tuple(self.accumulators[part.key()].sums for part in plan.accumulators)
-            found[name] = value_of(plan, sums, self.markets, groups)
-        return Measured(found, intervals, groups, self.group)
+            try:
+                found[name] = value_of(plan, sums, self.markets, groups)
+            except Exception as error:  # of a function that users have written
+                error.add_note(f"It was raised by the statistic {name!r}.")
+                raise
+        texts = {name: given for name, given in named.items() if isinstance(given, str)}
+        return Measured(found, intervals, groups, self.group, texts)
 
 
 def _pieces(intervals: int, size: int, books: bool) -> list[tuple[int, int]]:
@@ -182,27 +193,3 @@ def _pieces(intervals: int, size: int, books: bool) -> list[tuple[int, int]]:
         stops |= set(range(BOOK_EVERY, intervals, BOOK_EVERY))
     ordered = sorted(stops) if intervals else []
     return [(begin, end - begin) for begin, end in zip([0, *ordered], ordered, strict=False)]
-
-
-def _checked_series(series: Any) -> dict[str, torch.Tensor]:
-    allowed = "whole numbers [M, S] by the names of series"
-    found: dict[str, torch.Tensor] = {}
-    for name in check_series(check_dict("series", series, f"a mapping: {allowed}")):
-        values = series[name]
-        tensor = values if isinstance(values, torch.Tensor) else torch.from_numpy(np.array(values))
-        whole = tensor.dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
-        if not whole and tensor.dtype in (torch.float32, torch.float64):
-            whole = bool((tensor == tensor.round()).all())
-        if not whole or tensor.dim() not in (1, 2) or not tensor.numel():
-            raise TypeError(f"series: got {name!r} of {tensor.dtype} {list(tensor.shape)}, allowed are {allowed}")
-        found[name] = tensor.reshape(-1, tensor.shape[-1]).long()
-        if int(found[name].abs().max()) >= 2**31:
-            raise ValueError(f"series: got {name!r} with numbers from 2^31 in size, allowed are smaller ones")
-        first = next(iter(found.values()))
-        if found[name].shape != first.shape or found[name].device != first.device:
-            raise ValueError(
-                f"series: got shapes {list(first.shape)} and {list(found[name].shape)}, allowed is one shape"
-            )
-    if not found:
-        raise ValueError(f"series: got none, allowed are {allowed}")
-    return found

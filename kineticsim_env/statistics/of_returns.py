@@ -73,8 +73,8 @@ def unchanged(span: int = 1, price: str = "last") -> Plan:
 def quantile(level: Any = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99), span: int = 1, price: str = "last") -> Plan:
     """Smallest return to which at least the share `level` of returns comes up, ticks (NumPy's `inverted_cdf`).
 
-    Exact up to 127 steps of the price (ticks, half ticks of the mid), then within 1/128 of the value; above 65,535
-    steps it is cut.
+    Exact up to 127 steps of the price (ticks, half ticks of the mid), then within 1/128 of the value; NaN where it is
+    above 65,535 steps.
     """
     labels, alone = check_labels("level", level, 0, 1, whole=False)
     series, tick = change_of(price, span)
@@ -95,8 +95,9 @@ def tail_index(share: float = 0.05, span: int = 1, price: str = "last") -> Plan:
     """Hill's estimate of the exponent a in `P(|r| > x) ~ x^-a`, from the largest `share` of the sizes of returns.
 
     a = k / sum over i of ln(x(i) / x(k + 1)), x(1) >= x(2) >= .. the sizes, k = floor(share * n). NaN without a k of 1
-    or more, where x(k + 1) is 0, or all k are equal to it. Sizes are as exact as in `quantile`; where x(k + 1) is
-    only a few ticks, whole ticks make the estimate coarse. B. M. Hill, Annals of Statistics 3 (1975): 1163-1174.
+    or more, where x(k + 1) is 0, or all k are equal to it, and where any size is above 65,535 steps of the price.
+    Sizes are as exact as in `quantile`; where x(k + 1) is only a few ticks, whole ticks make the estimate coarse.
+    B. M. Hill, Annals of Statistics 3 (1975): 1163-1174.
     """
     series, _ = change_of(price, span)
     part = check_number("share", share, 0.0, 0.5, above=True)

@@ -120,7 +120,8 @@ def signed_volume_autocorrelation(lag: Any = LAGS) -> Plan:
 def response(lag: Any = (1, 2, 5, 10, 20, 50, 100), price: str = "mid") -> Plan:
     """Mean move of the price in the direction of takers, from before their interval to `lag` intervals later, ticks.
 
-    R(k) = mean of e(t) (p(t + k - 1) - p(t - 1)), e the sign of `signed_volume`, over intervals in which it is not 0.
+    R(k) = mean of e(t) (p(t + k - 1) - p(t - 1)), e the sign of `signed_volume`, over intervals in which it is not 0:
+    the sum over j from 0 to k - 1 of the means of e(t) (p(t + j) - p(t + j - 1)), each over all t that have one.
     J.-P. Bouchaud, Y. Gefen, M. Potters and M. Wyart, Quantitative Finance 4 (2004): 176-190.
     """
     labels, alone = check_labels("lag", lag, 1, MOST_LAG)

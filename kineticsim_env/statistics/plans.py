@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from kineticsim_env.runtime.checks import check_series
-from kineticsim_env.runtime.values import is_number, is_whole, show
+from kineticsim_env.runtime.values import check_callable, is_number, is_whole, show
 from kineticsim_env.statistics.chunks import Chunk, Recorded
 from kineticsim_env.statistics.gathering import Accumulator, Sums
 
@@ -68,20 +68,45 @@ class Whole(Accumulator):
         self.parts = {}
 
 
-def of_series(function: Callable[..., torch.Tensor], *names: str) -> Make:
+def of_series(
+    function: Callable[..., torch.Tensor], *names: str, labels: Iterable[Any] | None = None, axis: str = "value"
+) -> Make:
     """Return a statistic that is a function of whole series. They are kept, so memory grows with time.
 
     Args:
         function: Of the series, float64 tensors `[m, S]` in the order of their names; returns the value of each market,
-            `[m]`, or several, `[m, n]`.
+            `[m]`, or several, `[m, n]`. Where a statistic is listed without a name of its own, it has the function's.
         *names: Series, as in `Simulator.run`.
+        labels: What the n values of a market are told apart by, numbers or texts. A sweep needs them, as its table has
+            its columns before anything is run.
+        axis: What `labels` are.
     """
-    checked = check_series(names)
+    check_callable("function", function, "a function of series")
+    checked = check_series(names, "names")
+    told = None if labels is None else tuple(labels)
 
     def statistic() -> Plan:
-        return Plan((Whole(checked),), lambda sums: function(*(sums[name] for name in checked)))
+        read = lambda sums: function(*(sums[name] for name in checked))  # noqa: E731
+        return Plan((Whole(checked),), read, None if told is None else axis, told)
 
+    statistic.__dict__["of_series"] = function
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        if hasattr(function, name) and getattr(function, "__name__", "") != "<lambda>":
+            setattr(statistic, name, getattr(function, name))
     return statistic
+
+
+def column_names(name: str, labels: Iterable[Any] | None) -> list[str]:
+    """Return the names of a statistic's columns in a table: its own, or of a curve one per label."""
+    return [name] if labels is None else [f"{name}[{shown_label(label)}]" for label in labels]
+
+
+def shown_label(label: Any) -> str:
+    """Return a label as texts have it: a number with six digits, or as many as it needs."""
+    if not is_number(label):
+        return str(label)
+    short = f"{label:g}"
+    return short if float(short) == label else repr(label)
 
 
 def named_statistics(statistics: Any) -> dict[str, Any]:
@@ -116,7 +141,18 @@ def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Pl
             return a `Plan`; or a mapping of names to these.
         known: The statistics that texts can name.
     """
-    return {name: _plan_of(given, known) for name, given in named_statistics(statistics).items()}
+    plans = {name: _plan_of(given, known) for name, given in named_statistics(statistics).items()}
+    owners: dict[str, str] = {}
+    for name, plan in plans.items():
+        for column in column_names(name, plan.labels):
+            for used in (column, f"{column}_error"):
+                if used in owners:
+                    raise ValueError(
+                        f"statistics: got {owners[used]!r} and {name!r}, which both have a column {used!r}, allowed "
+                        "are names with columns of their own"
+                    )
+                owners[used] = name
+    return plans
 
 
 def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
@@ -183,4 +219,14 @@ def curve(
     return Plan(gathered, read, axis, labels, unit)
 
 
-__all__ = ("Make", "Plan", "Sums", "check_labels", "check_statistics", "curve", "named_statistics", "of_series")
+__all__ = (
+    "Make",
+    "Plan",
+    "Sums",
+    "check_labels",
+    "check_statistics",
+    "column_names",
+    "curve",
+    "named_statistics",
+    "of_series",
+)

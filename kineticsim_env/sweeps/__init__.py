@@ -2,6 +2,7 @@
 
 space.py      what varies, as users write it -> dimensions
 designs.py    dimensions -> values of any points: grid, random, Sobol, list
+functions.py  statistics that users have written, as a plan stores them
 plans.py      points -> configs and seeds; the whole sweep as plain numbers
 batches.py    some points -> launches -> a table
 store.py      a folder with the plan and a table per batch

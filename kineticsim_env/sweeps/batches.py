@@ -18,7 +18,7 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import memory
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import check_statistics, measure
-from kineticsim_env.statistics.plans import Whole
+from kineticsim_env.statistics.plans import Whole, column_names
 from kineticsim_env.sweeps.plans import Plan
 
 # Agent-events of a batch, about a second of an engine: long against what a batch costs besides, short enough to lose.
@@ -97,6 +97,13 @@ def _measured(
             return [(places, None)]
         halves = np.array_split(places, 2)
         return [found for half in halves for found in _measured(plan, begin, rows, half, engine, device)]
+    for name, one in check_statistics(plan.statistics).items():
+        found = measured[name].labels
+        if found is not None and one.labels is None:
+            raise ValueError(
+                f"statistics: got {len(found)} values per market of {name!r}, allowed in a sweep is one, or as many "
+                "as there are labels: of_series(..., labels=...), Plan(..., axis=..., labels=...)"
+            )
     return [(places, measured.columns(errors=_has_errors(plan)))]
 
 
@@ -109,8 +116,8 @@ def _names(plan: Plan) -> list[str]:
     """Return the columns of statistics, as `Measured.columns` calls them."""
     found = []
     for name, one in check_statistics(plan.statistics).items():
-        for label in [""] if one.labels is None else [f"[{label:g}]" for label in one.labels]:
-            found += [f"{name}{label}", *([f"{name}{label}_error"] if _has_errors(plan) else [])]
+        for column in column_names(name, one.labels):
+            found += [column, *([f"{column}_error"] if _has_errors(plan) else [])]
     return found
 
 

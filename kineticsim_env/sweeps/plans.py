@@ -21,6 +21,7 @@ from kineticsim_env.runtime.values import check_count, check_flag, show
 from kineticsim_env.statistics import check_statistics
 from kineticsim_env.statistics.plans import named_statistics
 from kineticsim_env.sweeps.designs import Design, make_design
+from kineticsim_env.sweeps.functions import stored_statistic
 from kineticsim_env.sweeps.markets import config_of, market_fields, one_market
 from kineticsim_env.sweeps.space import Dimension, read_space
 
@@ -108,7 +109,7 @@ class Plan:
         """Return the whole plan as JSON keeps it; `make_plan` reads all of it but `version` and `classes`."""
         from kineticsim_env import __version__  # which imports this file
 
-        texts = {name: given if isinstance(given, str) else _path(given) for name, given in self.statistics.items()}
+        texts = {name: stored_statistic(given) for name, given in self.statistics.items()}
         market = dict(self.market)
         if "agents" in market:
             market["agents"] = stored_agents(market["agents"])
@@ -188,7 +189,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     said = [
         f"{name} is {_shown(left, name)} there and {_shown(right, name)} here"
         for name in dict.fromkeys([*left, *right])
-        if left.get(name) != right.get(name) or (name in left) != (name in right)
+        if json.dumps(left.get(name)) != json.dumps(right.get(name)) or (name in left) != (name in right)
     ]
     if not said and list(there["space"]) != list(here["space"]):
         said.append(f"space is {', '.join(there['space'])} there and {', '.join(here['space'])} here")
@@ -235,7 +236,3 @@ def _item(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def _path(given: Any) -> str:
-    return f"{getattr(given, '__module__', '?')}:{getattr(given, '__qualname__', show(given))}"

@@ -164,6 +164,11 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
 def _read_values(name: str, choice: Any) -> Dimension:
     if hasattr(choice, "detach"):  # a tensor, without importing torch here
         choice = check_array(f"space[{name!r}]", choice, _FORMS)
+    elif hasattr(choice, "__array__") and not isinstance(choice, np.generic):  # a column of a table
+        try:
+            choice = np.asarray(choice)
+        except Exception as error:  # whatever strange objects raise
+            raise TypeError(f"space[{name!r}]: got {show(choice)}, allowed is {_FORMS}") from error
     if isinstance(choice, np.ndarray):
         if choice.ndim != 1:
             raise ValueError(f"space[{name!r}]: got an array of shape {list(choice.shape)}, allowed is {_FORMS}")
@@ -185,7 +190,14 @@ def _read_values(name: str, choice: Any) -> Dimension:
         values = tuple(whole32(name, value) for value in values)
     if any(is_number(value) for value in values) and not all(is_number(value) or value is None for value in values):
         raise ValueError(f"space[{name!r}]: got {show(choice)}, allowed are values of one kind")
+    values = _of_one_class(name, values)
     return Dimension(name, values, apart=_apart(name) or any(value is None for value in values))
+
+
+def _of_one_class(name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return whole numbers as ints where a field has these, else as floats beside floats: 5.0 is the same as 5."""
+    wanted = int if name in INTEGERS else float if any(isinstance(value, float) for value in values) else None
+    return values if wanted is None else tuple(wanted(value) if is_number(value) else value for value in values)
 
 
 def _check_values(name: str, values: Sequence[Any]) -> None:

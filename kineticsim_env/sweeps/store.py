@@ -41,7 +41,8 @@ class Sweep:
     def __init__(self, folder: str | Path) -> None:
         """Open a folder. Raises ValueError if there is no sweep in it."""
         self.folder = check_place(folder)
-        path = self.folder / PLAN
+        self._place = self.folder.absolute()  # wherever the program goes on
+        path = self._place / PLAN
         try:
             stored = json.loads(path.read_text())
             self.about, self.digest, self.batch = stored["sweep"], stored["digest"], stored["batch"]
@@ -126,16 +127,21 @@ class Sweep:
         """Store a batch."""
         arrow, parquet = _pyarrow()
         table = arrow.table(dict(columns)).replace_schema_metadata({_DIGEST: self.digest.encode()})
-        with replacing(self._path(number)) as part, part.open("wb") as file:
-            parquet.write_table(table, file, compression="zstd", use_dictionary=_repeated(table))
-            file.flush()
-            os.fsync(file.fileno())  # or a name could outlive a power failure that its contents do not
+        path = self._path(number)
+        try:
+            with replacing(path) as part, part.open("wb") as file:
+                parquet.write_table(table, file, compression="zstd", use_dictionary=_repeated(table))
+                file.flush()
+                os.fsync(file.fileno())  # or a name could outlive a power failure that its contents do not
+        except OSError as error:
+            kept = f"{error.strerror or error}; what is finished is kept, and the same sweep goes on from there"
+            raise OSError(error.errno, kept, str(path)) from error
 
     def _path(self, number: int) -> Path:
-        return self.folder / f"batch-{number:08d}.parquet"
+        return self._place / f"batch-{number:08d}.parquet"
 
     def _present(self) -> set[int]:
-        found = (_BATCH.fullmatch(entry.name) for entry in os.scandir(self.folder))
+        found = (_BATCH.fullmatch(entry.name) for entry in os.scandir(self._place))
         return {int(match[1]) for match in found if match}
 
     def _is_whole(self, parquet: Any, number: int) -> bool:
@@ -153,7 +159,10 @@ def check_place(folder: Any) -> Path:
     if not isinstance(folder, (str, Path)) or not str(folder) or "\0" in str(folder):
         kind = ValueError if isinstance(folder, str) else TypeError
         raise kind(f"folder: got {show(folder)}, allowed is the name of a folder")
-    return Path(folder)
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"folder: got {show(str(folder))}, but there is no such home, allowed is a folder") from error
 
 
 def open_sweep(folder: str | Path) -> Sweep:
@@ -182,7 +191,12 @@ def begin(folder: str | Path | None, plan: Plan, batch: int) -> Sweep:
     about = json.loads(json.dumps(plan.about()))  # as it comes back from the file
     if not (place / PLAN).exists():
         _write_once(place / PLAN, {"sweep": about, "digest": digest(about), "batch": batch})
-    found = Sweep(place)
+    try:
+        found = Sweep(place)
+    except ValueError as error:
+        raise ValueError(
+            f"folder: got {show(str(folder))}, whose {PLAN} is not that of a sweep, allowed is another folder"
+        ) from error
     if found.digest != digest(about):
         said = "; ".join(differences(found.about, about)) or f"its digest is {found.digest}"
         raise ValueError(

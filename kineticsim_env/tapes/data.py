@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +68,8 @@ def set_book(
 def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
     """Return units by price in ticks; levels without units, with which tables are filled up, are left out."""
     array = on_host(name, given, "prices and sizes, [n, 2]")
+    if array.dtype == object and all(isinstance(one, (Decimal, Real)) for one in array.flat):  # of mixed columns
+        array = array.astype(np.float64)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name}: got {show(given)}, allowed are prices and sizes, [n, 2]")
     table = array.astype(np.float64).reshape(0, 2) if array.size == 0 else array.astype(np.float64)
@@ -80,7 +84,7 @@ def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
         ticks = price / tick
         if not abs(ticks) <= _FURTHEST or abs(ticks - round(ticks)) > _ROUNDED:
             raise ValueError(
-                f"{name}: got the price {price:g}, allowed are multiples of tick = {tick:g} within 2^29 of them"
+                f"{name}: got the price {price:.10g}, allowed are multiples of tick = {tick:g} within 2^29 of them"
             )
         found[round(ticks)] = found.get(round(ticks), 0) + int(size)
     return found

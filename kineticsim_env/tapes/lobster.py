@@ -6,6 +6,7 @@ The format: https://lobsterdata.com/info/DataStructure.php. cuda/tape/lobster.h 
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from contextlib import closing
 from itertools import chain
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from kineticsim_env.tapes.tape import Tape
 
 UNITS = 10_000  # of a price, per dollar
+_NO_PRICE = 9_999_999_999
 _COLUMNS = ("type", "order", "size", "price", "direction")  # of a message, after its time
+_OF_A_NAME = re.compile(r"[^/\\\0\n]*")
+_PARTS = {"date": "2000-01-03", "ticker": "MARKET"}
 _SLICE = 1 << 16  # rows at a time: a message has 40 bytes, its book 32 per level
 
 
@@ -71,6 +75,10 @@ def write(
     for name, value in (("interval_seconds", interval_seconds), ("opens", opens)):
         if not is_number(value) or not 0 <= value < 1e9 or (name != "opens" and value == 0):
             raise ValueError(f"{name}: got {show(value)}, allowed is a number of seconds")
+    date = date.date() if isinstance(date, datetime.datetime) else date
+    for what, given in (("date", date), ("ticker", ticker)):
+        if not isinstance(given, (str, datetime.date)) or not _OF_A_NAME.fullmatch(str(given)):
+            raise ValueError(f"{what}: got {show(given)}, allowed is a part of a file's name, such as {_PARTS[what]!r}")
     check_folder("folder", folder)
 
     def seconds(event: np.ndarray) -> np.ndarray:
@@ -130,6 +138,11 @@ class _Files:
             places = [array.ctypes.data for array in (some, messages, books)]
             count = self._library.ks_lobster_add(self._of, places[0], len(some), *places[1:])
             found = messages[:count]
+            if count and np.abs(found["price"]).max() >= _NO_PRICE:
+                raise ValueError(
+                    f"tick, base: got a price of {found['price'][np.abs(found['price']).argmax()]}, allowed are those "
+                    f"below {_NO_PRICE} in size, which stands for an empty level"
+                )
             columns = [seconds(found["event"]), *(found[name].astype(np.int64) for name in _COLUMNS)]
             self._message.write_table(pyarrow.table(columns, schema=self._schemas[0]))
             self._book.write_table(pyarrow.table(list(np.ascontiguousarray(books[:count].T)), schema=self._schemas[1]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_quotes, host_array
@@ -16,8 +17,6 @@ from kineticsim_env.tapes.tape import Script, Tape
 
 if TYPE_CHECKING:
     from kineticsim_env.simulator import Simulator
-
-_STOPPED = layout.CONSTANTS["kErrorOverflow"] | layout.CONSTANTS["kErrorOrigin"]
 
 
 def make_tape(
@@ -29,7 +28,7 @@ def make_tape(
     with simulator._calls:
         simulator.check_errors()
         branch = Branch(simulator, numbers)
-    if bool(((branch["error"] & _STOPPED) != 0).any()):
+    if bool(((branch["error"] & STOPPED) != 0).any()):
         raise MarketError("tape: got a market that has stopped, allowed are others; reset it first")
     latest = int(branch["t"].max())
     if latest + intervals >= simulator._end:
@@ -63,6 +62,8 @@ def check_markets(markets: Any, num_markets: int) -> list[int]:
 
 def on_host(name: str, given: Any, allowed: str) -> np.ndarray:
     """Return what a user hands over as an array, whatever it holds; refuse what is none."""
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise ValueError(f"{name}: got an array with masked values, allowed is {allowed}")
     try:
         return given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else np.asarray(given)
     except Exception as error:  # ragged sequences, sparse or meta tensors, whatever strange objects raise
@@ -75,11 +76,21 @@ def check_path(name: str, given: Any, markets: int, intervals: int | None = None
     if array.ndim not in (1, 2) or not array.size:
         raise ValueError(f"{name}: got an array of shape {list(array.shape)}, allowed are prices, one per interval")
     intervals = array.shape[-1] if intervals is None else intervals
+    if array.dtype.kind == "f":  # as columns of tables are that had a gap before
+        array = _whole(name, array)
     path = host_array(name, array, torch.int32, (intervals,) if array.ndim == 1 else (markets, intervals))
     most = layout.CONSTANTS["kMaxPrice"]
     if not -most <= int(path.min()) <= int(path.max()) <= most:
         raise ValueError(f"{name}: got {int(path.min())} to {int(path.max())}, allowed is -2^30 to 2^30")
     return np.array(np.broadcast_to(path, (markets, intervals)), order="C")
+
+
+def _whole(name: str, array: np.ndarray) -> np.ndarray:
+    """Return floats that are whole ticks as int64."""
+    wrong = array[~((np.abs(array) < 2.0**62) & (array == np.rint(array)))]
+    if wrong.size:
+        raise TypeError(f"{name}: got {wrong[0]:.10g}, allowed are whole ticks: divide by the tick, and round")
+    return array.astype(np.int64)
 
 
 def _quotes(quotes: Any, markets: int, slots: int, intervals: int, device: torch.device) -> np.ndarray:

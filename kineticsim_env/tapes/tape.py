@@ -69,7 +69,7 @@ class Tape:
         """See `Simulator.tape`, which makes one."""
         self._branch = check_instance("branch", branch, Branch)
         self._script, self._progress = script, progress
-        self._library = library.load()
+        library.load()  # else it would be missed when rows are asked for
         classes = [kind.path if kind.name in library.WHO else kind.name for kind in branch.config.agents]
         self._texts = {"agent_class": (*library.WHO, *classes), "type": library.KINDS,
                        "side": library.SIDES, "reason": library.REASONS}  # fmt: skip
@@ -114,7 +114,7 @@ class Tape:
 
     def rows(self, number: int) -> Iterator[np.ndarray]:
         """Play market `number` of these, and yield its rows, `library.ROW`; errors are those of `parts`."""
-        engine, of = self._branch.engine(number), self._library
+        engine, of = self._branch.engine(number), library.load()
         delay, hidden = (0 if self._progress else 2), self._progress is False
         bar = tqdm(total=self.intervals, unit="interval", desc="tape", delay=delay, disable=hidden)
         player = engine.open(of)

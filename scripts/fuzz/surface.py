@@ -19,7 +19,7 @@ import torch
 import kineticsim_env as ks
 from kineticsim_env import config as config_module
 from kineticsim_env import policies
-from kineticsim_env.envs import core
+from kineticsim_env.tasks.base import CHANGEABLE
 from scripts.fuzz.world import INSTANCES, MARKETS, POLICIES, World, sized_config, small_config, task_of_policy
 
 MODULES = (
@@ -40,11 +40,10 @@ MODULES = (
 )
 LEFT_OUT = {
     "class_counts, parameter_rows, parameter_ranges, pack_table, threshold": "of checked configs, inside",
-    "host_copies": "of an environment's outputs, inside",
     "Frames, Moment, Rollout, BlockImpact, Counterfactual, Evaluation, Arm, EnvCounterfactual": "results: records",
     "Measured, Scorecard, Calibration": "results, likewise",
     "MarketVectorEnv, MarketEnv, Policy, RecurrentPolicy": "bases without a task",
-    "agent_names, state_space, num_rows": "of checked roles and scenarios",
+    "num_rows": "of checked scenarios",
     "check_kind, check_seed, check_render_mode, as_actions, make_config": "what others check their arguments with",
     "Viewer, make_viewer, render_with": "what environments render with",
     "to_params": "what environments hand to the engines",
@@ -92,7 +91,7 @@ def _more(name: str, owner: str | None) -> tuple[str, ...]:
     if name in ("preset", "replace"):
         return _config_names()
     if name == "set_task":
-        return core.CHANGEABLE
+        return CHANGEABLE
     kinds = {"MarketMaking": ks.MarketMakingTask, "Execution": ks.ExecutionTask, "Trading": ks.TradingTask}
     for prefix, kind in kinds.items():
         if name.startswith(prefix) and name.endswith("Env"):

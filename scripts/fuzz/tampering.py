@@ -60,7 +60,7 @@ def _live(thing: Any) -> dict[str, torch.Tensor]:
     found = {name: simulator.tensors[name] for name in simulator.tensors}
     if simulator is not thing:
         found |= {f"core {name}": thing.core.tensors[name] for name in thing.core.tensors}
-        if thing.core.scenarios is None:
+        if thing.core.live_task.scenarios is None:
             del found["core scenario"]  # nothing writes it then, nor reads it
         found["fills"] = thing.core.fills
     return found

@@ -1,13 +1,19 @@
 """`python -m scripts.pages.calibration` calibrates a market whose parameters are known, and times each phase.
 
-It writes docs/calibration.md, its pictures, and the figures that `--results` reads again.
+It writes docs/calibration.md, its pictures, and the figures that `--results` reads again. The page has two machines:
+
+    python -m scripts.pages.calibration --output runs/two_cores
+    python -m scripts.pages.calibration --simulations 1000000 --held-out 4000 --also runs/two_cores/calibration.json
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +28,7 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import measure
 from kineticsim_env.sweeps.plans import make_plan
 from scripts.pages.calibration_text import page
-from scripts.pages.command import make_page, page_parser
+from scripts.pages.command import check_place, figures, page_parser, publish
 from scripts.pages.markdown import machine
 
 NAME = "calibration"
@@ -46,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--simulations", type=whole(100), default=30_000, help="to learn from")
     parser.add_argument("--held-out", type=whole(1), default=300, help="to check with")
     parser.add_argument("--intervals", type=whole(100), default=1000, help="of each market")
+    parser.add_argument("--also", type=Path, help="figures of another machine, to put beside")
     options = parser.parse_args(arguments)
 
     def calibrated() -> dict[str, Any]:
@@ -54,7 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found.draw_check(options.output / "images" / f"{NAME}_check.png")
         return record
 
-    make_page(options, NAME, calibrated, lambda folder, record: None, page)
+    check_place(options)
+    also = [json.loads(options.also.read_text())] if options.also else []
+    record = figures(options, calibrated)
+    record["also"] = also or record.get("also", [])
+    publish(options, NAME, record, lambda folder, record: None, page)
 
 
 def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[Calibration, dict[str, Any]]:
@@ -64,6 +75,8 @@ def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[C
     first = min(simulations + held_out, _ALONE)
     seconds = {"simulate": run_alone(first, intervals, engine) * (simulations + held_out) / first}
     began = time.perf_counter()
+    importlib.import_module("kineticsim_env.calibration.learning")
+    seconds["import of sbi"] = time.perf_counter() - began
     found = calibrate(
         target, SPACE, market=PRESET, warm_up=WARM_UP, simulations=simulations, held_out=held_out, engine=engine
     )

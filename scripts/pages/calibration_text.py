@@ -45,7 +45,9 @@ python -m kineticsim_env calibrate examples/calibrate.toml --output posterior.js
 | prices in whole ticks, `[S]` or `[M, S]` | statistics of the series, by the same formulas; `statistics` chooses them |
 | `{{"last_price": ..., "volume": ...}}` | the same of several series |
 
-In a file, `target` is a table of statistics, or the name of a CSV file whose columns are series.
+A table such as pandas' is its columns, `last_price` and `volume` by name. Prices are whole ticks: divide them by the
+tick, and round. What `ks.measure` returned knows its texts; where it measured functions of yours, hand them over as
+`statistics` again. In a file, `target` is a table of statistics, or the name of a CSV file whose columns are series.
 
 Statistics are named as for `ks.measure`. A posterior is as wide as the target is uncertain: a market of 200 intervals
 says less than one of 20,000. So simulated markets have as many `intervals` as the target was measured over, and, if
@@ -116,32 +118,41 @@ heart fails here; more simulations help.
 
 def page(record: Mapping[str, Any]) -> str:
     """Return the page."""
-    measured = (
-        f"With `{record['command']}`, {record['engine']} engine, {record['machine']}: a market of `{record['preset']}` "
-        f"whose parameters are known, {record['intervals']:,} intervals, from {record['simulations']:,} simulations."
+    records = [record, *record.get("also", ())]
+    measured = " ".join(
+        ("With" if each is record else "And with") + f" `{each['command']}`, {each['engine']} engine, "
+        f"{each['machine']}: a market of `{each['preset']}` whose parameters are known, {each['intervals']:,} "
+        f"intervals, from {each['simulations']:,} simulations."
+        for each in records
     )
-    seconds = record["seconds"]
-    phases = table(("phase", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()], [False, True])
+    heads = ("seconds", *(f"{each['simulations']:,}, {each['machine'].partition(',')[0]}" for each in records))
+    seconds = [(name, *(f"{each['seconds'][name]:.1f}" for each in records)) for name in record["seconds"]]
+    phases = table(heads, seconds, [False] + [True] * len(records))
     rows = []
     for name, (low, high) in record["interval90"].items():
         values = (record["truth"][name], record["best"][name], record["mean"][name])
         shown = (f"{value:.4g}" for value in values)
         rows.append((f"`{name}`", *shown, f"{low:.4g} to {high:.4g}", f"{record['recovered'][name]:.2f}"))
     heads = ("parameter", "true", "best", "mean", "90% within", "recovered")
-    p_values = ", ".join(f"`{name}` {value:.2f}" for name, value in record["p_values"].items())
-    covered = ", ".join(f"{value:.1%} of {float(level):.0%}" for level, value in record["coverage"].items())
-    checked = (
-        f"Of {record['held_out']:,} held-out points, coverage was {covered}. That ranks are uniform has the p values "
-        f"{p_values}."
-    )
     paragraphs = _PAGE.format(
         command=record["command"],
         measured=measured,
         phases=phases,
         found=table(heads, rows, [False] + [True] * 5),
-        checked=checked,
+        checked=" ".join(_checked(each, len(records) > 1) for each in records),
     ).split("\n\n")
     return "\n\n".join(_broken(part) for part in paragraphs)
+
+
+def _checked(record: Mapping[str, Any], several: bool) -> str:
+    """Say what a check found."""
+    p_values = ", ".join(f"`{name}` {value:.2f}" for name, value in record["p_values"].items())
+    covered = ", ".join(f"{value:.1%} of {float(level):.0%}" for level, value in record["coverage"].items())
+    learned = f" with {record['simulations']:,} simulations" if several else ""
+    return (
+        f"Of {record['held_out']:,} held-out points{learned}, coverage was {covered}. That ranks are uniform has the p "
+        f"values {p_values}."
+    )
 
 
 def _broken(part: str) -> str:

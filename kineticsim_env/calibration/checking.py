@@ -1,0 +1,68 @@
+"""How far posteriors can be trusted: those of points that were held out, whose parameters are known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import torch
+from sbi.diagnostics.sbc import check_uniformity_frequentist
+
+from kineticsim_env.calibration.learning import Learned
+
+_DRAWS = 500  # from each posterior
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """How far posteriors can be trusted: of points that were held out, whose parameters are known.
+
+    Attributes:
+        names: Of the d parameters.
+        places: The true parameters, as places within their ranges from 0 to 1, float64 `[N, d]`.
+        means: Those of the posteriors, likewise.
+        ranks: How many of the draws are below the true parameter, int64 `[N, d]`: uniform if the posteriors are right
+            (simulation-based calibration, Talts et al. 2018).
+        draws: How many there were of each posterior.
+        levels: How much probability lies where a posterior is denser than at the true parameters, float64 `[N]`:
+            uniform if they are right (expected coverage, Hermans et al. 2022).
+    """
+
+    names: tuple[str, ...]
+    places: np.ndarray
+    means: np.ndarray
+    ranks: np.ndarray
+    draws: int
+    levels: np.ndarray
+
+    @property
+    def p_values(self) -> dict[str, float]:
+        """Kolmogorov and Smirnov's test that ranks are uniform, per parameter: small if posteriors are wrong."""
+        found = check_uniformity_frequentist(torch.from_numpy(self.ranks), self.draws)
+        return dict(zip(self.names, found.double().tolist(), strict=True))
+
+    @property
+    def recovered(self) -> dict[str, float]:
+        """Share of a parameter's variance that posterior means explain: 1 is exact, 0 knows no more than the range."""
+        missed = ((self.means - self.places) ** 2).sum(0) / ((self.places - self.places.mean(0)) ** 2).sum(0)
+        return dict(zip(self.names, (1 - missed).tolist(), strict=True))
+
+    def coverage(self, level: float) -> float:
+        """Return how often the true parameters are within the densest region that holds `level` of a posterior."""
+        return float((self.levels <= level).mean())
+
+
+def check(learned: Learned, names: tuple[str, ...], unit: np.ndarray, rows: np.ndarray, seed: int) -> Check:
+    """Draw from the posteriors of points with known parameters, and compare.
+
+    Args:
+        learned: The network.
+        names: Of the parameters.
+        unit: Their places, float64 `[N, d]`, of points that the network has not seen.
+        rows: Statistics of these points, float64 `[N, n]`.
+        seed: Of the draws.
+    """
+    draws = learned.sample(rows, _DRAWS, seed)
+    density = learned.densities(np.concatenate([unit[None], draws]), rows)
+    levels = (density[1:] > density[:1]).mean(0)
+    return Check(names, unit, draws.mean(0), (draws < unit).sum(0), _DRAWS, levels)

@@ -1,0 +1,75 @@
+"""`AgentResults`: what each agent of one market sees and is told, as NumPy arrays and Python numbers.
+
+`MarketParallelEnv` hands it out after resets and steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.envs.action_masks import ActionMasks
+from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.envs.infos import info_of_slots
+from kineticsim_env.envs.joint import joint_state
+
+_ACCOUNT = ("inventory", "cash", "fees", "bought", "sold")
+
+
+class AgentResults:
+    """Reads the tensors of a core of one market. All is by agent, of those in the slots that play."""
+
+    def __init__(self, core: EnvCore, agents: Sequence[str], *, masked: bool) -> None:
+        """Make the views.
+
+        Args:
+            core: Of one market.
+            agents: The names of its learners, slot by slot.
+            masked: Whether infos have action masks.
+        """
+        self._core, self._agents = core, agents
+        roles = core.roles
+        slots = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}
+        self._by_role = {role: core.seen("observation", role, of_role) for role, of_role in slots.items()}
+        self._seen = [row for rows in self._by_role.values() for row in rows[0].unbind(0)]
+        masks = roles if masked else ()
+        self._masks = [ActionMasks(core, role, slice(slot, slot + 1)) for slot, role in enumerate(masks)]
+
+    def observations(self, playing: list[int]) -> dict[str, np.ndarray]:
+        """Return what agents see, float32 `[F]` each."""
+        return {self._agents[slot]: self._seen[slot].cpu().numpy().copy() for slot in playing}
+
+    def state(self) -> np.ndarray:
+        """Return what all agents see together, float32 `[S]`."""
+        return joint_state(self._by_role)[0].cpu().numpy()
+
+    def infos(self, playing: list[int]) -> dict[str, dict[str, Any]]:
+        """Return agents' accounts, and what else infos always have."""
+        core = self._core
+        tensors = core.simulator.tensors
+        columns = [tensors[name][0].tolist() for name in ("inventory", "cash", "fees")]
+        columns += core.fills[0].T.tolist()
+        infos: dict[str, dict[str, Any]] = {
+            self._agents[slot]: {name: column[slot] for name, column in zip(_ACCOUNT, columns, strict=True)}
+            for slot in playing
+        }
+        if core.live_task.num_scenarios:
+            for info in infos.values():
+                info["scenario"] = int(core.tensors["scenario"])
+        if self._masks:
+            for slot in playing:
+                mask = self._masks[slot].update()[0, 0].cpu().numpy().astype(np.int8)
+                infos[self._agents[slot]]["action_mask"] = mask
+        return infos
+
+    def add_final(self, infos: dict[str, dict[str, Any]], playing: list[int]) -> None:
+        """Add what is known of each agent after the decision."""
+        tensors = self._core.tensors
+        columns = info_of_slots(tensors["info"].cpu(), slice(None))
+        known = {name: column[0].expand(len(self._agents)).tolist() for name, column in columns.items()}
+        over = tensors["over"][0].tolist()
+        for slot in playing:
+            final = {name: column[slot] for name, column in known.items()}
+            infos[self._agents[slot]] |= {"final_info": final, "_final_info": over[slot]}

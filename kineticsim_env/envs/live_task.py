@@ -1,0 +1,263 @@
+"""`LiveTask`: the task as an environment plays it, the scenarios that its episodes draw, and their warm starts.
+
+`EnvCore` has one. It makes tables of what users ask for (scenarios.py, task_values.py, warm_starts.py), hands them to
+the engine, and changes them while markets run.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from kineticsim_env.agents.mixes import with_room
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.engines.agents import check_width
+from kineticsim_env.engines.base import ENV_STEP
+from kineticsim_env.envs.scenario_weights import check_weights, shares_of, thresholds_of
+from kineticsim_env.envs.scenarios import (
+    as_table,
+    check_replaced,
+    draw_task_settings,
+    make_scenarios,
+    num_rows,
+)
+from kineticsim_env.envs.settings import DISABLED, SAME_STEP, EnvSettings
+from kineticsim_env.envs.task_values import TaskValues
+from kineticsim_env.envs.warm_starts import WarmStarts
+from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, Task
+from kineticsim_env.tasks.many_learners import check_targets, task_of_all
+
+
+class LiveTask:
+    """The task of an environment, and what its episodes draw.
+
+    Attributes:
+        task: The settings; of one that differs the largest.
+        values: The settings that differ.
+        extras: Columns that observations have behind all others, names of `tasks.base.EXTRAS` in its order.
+        config: The market with the task's limits on slots: what scenarios differ from.
+        scenarios: The table of scenarios; None without any.
+        warm_starts: What episodes begin from, once `open` was called.
+    """
+
+    def __init__(
+        self, task: Task, roles: Sequence[str], slots: Sequence[str | None], num_markets: int, settings: EnvSettings
+    ) -> None:
+        """Check the task, and draw the scenarios.
+
+        Args:
+            task: Its settings.
+            roles: Of each slot.
+            slots: For each slot the class that it replaces, or None.
+            num_markets: M.
+            settings: The environment's.
+        """
+        config = settings.config
+        if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
+            task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
+        drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
+        self._settings, self._roles, self._slots, self._markets = settings, tuple(roles), tuple(slots), num_markets
+        self.values = TaskValues(task, roles, num_markets, drawn, others=self._others(task))
+        task = self.values.task
+        if drawn:
+            check_targets(task, roles, task.market_config(config))
+        self.extras = (*settings.extras, *self.values.names)
+        begin = layout.observation_length(config.is_continuous, len(settings.extras))
+        self.task: Any = task._with_columns(self.values.columns(begin))
+        self.config = task.market_config(config)
+        self.scenarios: MarketConfig | None = None
+        if settings.randomise is not None:
+            self.scenarios = self._make_scenarios(settings.randomise, drawn)
+            agents = with_room(self.config.agents, self.scenarios.agents)
+            self.config = self.config.replace(agents=agents)
+        self._drawn: torch.Tensor | None = None  # what scenarios draw of the task,
+        self._former_drawn: list[torch.Tensor | None] = []  # and tables that captured CUDA graphs may still use
+
+    def open(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Give new markets their settings, and run their warm starts.
+
+        Args:
+            simulator: The markets, which have the scenarios.
+            tensors: The environment's.
+        """
+        self._connect(simulator, tensors)
+        self.warm_starts = WarmStarts(simulator, self.task)
+        self.use_bank(self.warm_starts.run(self.scenarios))
+
+    def clone(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> LiveTask:
+        """Return the same for markets that are a branch of these, and tensors of their own."""
+        twin = copy.copy(self)
+        twin._drawn, twin._former_drawn = None, []
+        twin._connect(simulator, tensors)
+        twin.warm_starts = self.warm_starts.clone(simulator)
+        twin.hand_over()
+        return twin
+
+    def _connect(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> None:
+        self._simulator, self._engine, self._tensors = simulator, simulator.engine, tensors
+        self._calls = simulator._calls
+        if self.values.rows is not None:  # until episodes draw theirs
+            tensors["task_values"].copy_(torch.from_numpy(self.values.rows))
+            self._bind_drawn()
+
+    # Settings ---------------------------------------------------------------------------------------------------------
+
+    @one_at_a_time
+    def set_task(self, **changes: Any) -> None:
+        """Change settings of the task; see `BaseMarketEnv.set_task`."""
+        for name in changes:
+            if name not in CHANGEABLE or not hasattr(self.task, name) or name in self.values.drawn:
+                free = [field for field in CHANGEABLE if hasattr(self.task, field) and field not in self.values.drawn]
+                raise ValueError(f"set_task: got the field {name!r}, allowed are {', '.join(free)}")
+        values = self._values_like(self.task.replace(**changes), self.values.drawn)
+        with Uninterrupted():
+            self.task, self.values = values.task._with_columns(self.task.columns), values
+            if values.rows is not None:
+                rows, device = self._tensors["task_values"], self._simulator.device
+                for place in (layout.ENUMS["TaskValue"][name] for name in changes if name in MAY_DIFFER):
+                    rows[..., place] = torch.from_numpy(values.rows[..., place]).to(device)
+            self.hand_over()
+        self.prepare_step()
+
+    def task_of_all(self) -> Any:
+        """Return the settings of all slots, those of opponents too."""
+        return self._others(self.task) or self.task
+
+    def _others(self, task: Any) -> Any:
+        """Return a task with the settings that opponents need, None without any."""
+        return task_of_all(task, task.market_config(self._settings.config)) if self._settings.seats else None
+
+    def _values_like(self, task: Any, drawn: Mapping[str, np.ndarray]) -> TaskValues:
+        """Return settings that differ of another task, or drawn otherwise, with the columns that there are."""
+        return TaskValues(task, self._roles, self._markets, drawn, like=self.values, others=self._others(task))
+
+    def _bind_drawn(self) -> None:
+        """Let scenarios draw their settings of the task."""
+        if self.values.table is None:
+            return
+        table = torch.from_numpy(self.values.table)
+        if self._drawn is not None and self._drawn.shape == table.shape:
+            self._drawn.copy_(table)  # a captured CUDA graph keeps its address
+        else:
+            self._former_drawn.append(self._drawn)
+            self._drawn = table.to(self._simulator.device, copy=True)
+            self._engine.bind({"scenario_values": self._drawn})
+
+    def hand_over(self) -> None:
+        """Hand the settings to the engine."""
+        settings = self._settings
+        self._engine.set_task(
+            self.task_of_all().to_params(
+                self._roles,
+                autoreset=DISABLED if settings.own and settings.autoreset == SAME_STEP else settings.autoreset,
+                stagger=settings.stagger,
+                bank_size=self.warm_starts.size,
+                bank_owner=self.warm_starts.owner,
+                scenarios=self.num_scenarios,
+                extras=self.extras,
+                value_scale=self.values.scale,
+            )
+        )
+
+    def prepare_step(self) -> None:
+        """Register the step as it is now: for `EagerStep`, and for programs that torch compiles."""
+        self._engine.prepare_launcher(ENV_STEP, self._settings.auctions_per_step)
+
+    def use_bank(self, fresh: dict[str, torch.Tensor]) -> None:
+        """Begin episodes from these warm starts; empty is from those that there are."""
+        self.warm_starts.use(self.scenarios, fresh)
+        self.hand_over()
+        self._engine.state_changed()
+
+    # Scenarios --------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_scenarios(self) -> int:
+        """How many scenarios there are, 0 for none."""
+        return 0 if self.scenarios is None else num_rows(self.scenarios)
+
+    @one_at_a_time
+    def set_scenarios(self, randomise: Any) -> None:
+        """Replace the scenarios; see `BaseMarketEnv.set_scenarios`."""
+        self._check_any("set_scenarios")
+        table, values = self.tables_of(randomise)
+        self.use_scenarios(table, values, self.warm_starts.run(table))
+        self.prepare_step()
+
+    @one_at_a_time
+    def set_scenario_weights(self, weights: Any) -> None:
+        """Draw scenarios by weights, from each market's next episode on; see `BaseMarketEnv.set_scenario_weights`."""
+        self._check_any("set_scenario_weights")
+        scenarios = self.num_scenarios
+        thresholds = np.zeros(scenarios, np.int64)
+        if weights is not None:
+            thresholds = thresholds_of(check_weights(weights, scenarios))
+        self._engine.check_sizes()
+        self._engine.scenario_thresholds.copy_(torch.from_numpy(thresholds))  # in place: captured graphs read it
+
+    def _check_any(self, call: str) -> None:
+        if self.scenarios is None:
+            raise ValueError(f"{call}: got an environment without scenarios, allowed is one made with randomise=...")
+
+    @property
+    def scenario_weights(self) -> torch.Tensor | None:
+        """With which probability an episode draws each scenario, float64 `[S]`; None without scenarios."""
+        if self.scenarios is None:
+            return None
+        return shares_of(self._engine.scenario_thresholds)
+
+    def tables_of(self, randomise: Any) -> tuple[MarketConfig, TaskValues]:
+        """Return the table of other scenarios, and the settings that these draw, with the columns that there are.
+
+        Raises:
+            TypeError, ValueError: Naming the field or setting, what came and what is allowed.
+        """
+        settings = self._settings
+        drawn = draw_task_settings(randomise, self.task, settings.num_scenarios, settings.scenario_seed)
+        values = self._values_like(self.task, drawn)
+        if drawn:
+            check_targets(values.task, self._roles, values.task.market_config(settings.config))
+        return self._make_scenarios(randomise, drawn), values
+
+    def _make_scenarios(self, randomise: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
+        """Return the table of scenarios; settings of the task are drawn before."""
+        randomise = as_table(randomise, self.config.agents)
+        if isinstance(randomise, MarketConfig):
+            randomise = self.task.market_config(randomise)
+        settings = self._settings
+        table = make_scenarios(randomise, self.config, settings.num_scenarios, settings.scenario_seed, drawn)
+        check_replaced(table, self._slots)
+        for kind, made in table.agents.items():
+            if self.scenarios is not None:  # before, there is room for whatever they have
+                check_width(kind.name, made, self.config.agents[kind].of_each_agent)
+        return table
+
+    def use_scenarios(
+        self,
+        table: MarketConfig,
+        values: TaskValues,
+        fresh: dict[str, torch.Tensor],
+        present: torch.Tensor | None = None,
+        agents_present: torch.Tensor | None = None,
+    ) -> None:
+        """Take over what `tables_of` returned.
+
+        Args:
+            table: The scenarios.
+            values: Settings that differ.
+            fresh: Warm starts, as `use_bank` takes them.
+            present: Parameters of running episodes, int32 `[M, n]`; None leaves those that they have.
+            agents_present: Those of agents that users have added, int32 `[M, P]`, likewise.
+        """
+        with Uninterrupted():
+            self._simulator._set_scenarios(table, present, agents_present)
+            self.scenarios, self.values = table, values
+            self._bind_drawn()
+            self.use_bank(fresh)
