@@ -11,7 +11,7 @@ for name in ("tyro", "tensorboard", "matplotlib", "cma"):
     pytest.importorskip(name, reason="the page needs it: pip install 'kineticsim-env[train]'")
 
 from kineticsim_env.evaluation import confidence_interval  # noqa: E402
-from scripts.pages import baselines, baselines_text  # noqa: E402
+from scripts.pages import baselines, baselines_part, baselines_text  # noqa: E402
 
 SMALL = ["--engine", "cpu", "--episodes", "16", "--fitted", "4", "--generations", "2", "--population", "4"]
 SMALL += ["--markets-each", "2", "--ppo-markets", "4", "--steps", "512", "--seeds", "2"]
@@ -22,9 +22,9 @@ PART = "Execution:trading"
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Few values of what the informed are fitted by."""
-    for task, (make, grid) in baselines.INFORMED.items():
+    for task, (make, grid) in baselines_part.INFORMED.items():
         few = {name: values[-1:] for name, values in grid.items()}
-        monkeypatch.setitem(baselines.INFORMED, task, (make, few))
+        monkeypatch.setitem(baselines_part.INFORMED, task, (make, few))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_what_is_there_is_not_measured_again(runs, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(baselines, "evaluate", refuse)
+    monkeypatch.setattr(baselines_part, "evaluate", refuse)
     before = json.loads(next(runs.glob("*.json")).read_text())
     baselines.main([*SMALL, "--parts", PART, "--runs", str(runs)])
     assert json.loads(next(runs.glob("*.json")).read_text())["rows"] == before["rows"]

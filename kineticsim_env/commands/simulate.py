@@ -27,7 +27,7 @@ from kineticsim_env.studies import plots
 _MARKETS = 1024  # unless options say how many
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books
 _MOST_AUCTIONS = 2**32 - 1  # t of a market, where random words would repeat
-_BYTES = 16  # of an auction of a market on the host, besides its series, measured: the price and its size as int64
+_BYTES = 16  # of an auction of a market on the host, besides its series: prices as int64, and what is made of them
 
 
 def add_parser(commands: Any) -> None:
