@@ -227,7 +227,7 @@ def test_so_is_one_that_a_text_names(tmp_path, monkeypatch):
     monkeypatch.setitem(STATISTICS, "first", of_series(closing(2), "last_price"))
     run(tmp_path, **given)
     assert ks.open_sweep(tmp_path).about["statistics"]["first"].startswith("first of test_sweep_store:closing.")
-    monkeypatch.setitem(STATISTICS, "first", of_series(closing(3), "last_price"))
+    monkeypatch.setitem(STATISTICS, "first", of_series(lambda price: price[:, 1], "last_price"))
     with pytest.raises(ValueError, match=r"statistics\.first is"):
         run(tmp_path, **given)
 
