@@ -135,6 +135,11 @@ def test_tables_of_another_plan_do_not_count(tmp_path, wanted):
     found = run(tmp_path / "here")
     other = run(tmp_path / "there", seed=1)
     found.files[2].write_bytes(other.files[2].read_bytes())
+    for columns in (None, ["point", "volume"]):
+        with pytest.raises(
+            ValueError, match="batch-00000002.parquet: got a table of another sweep, allowed is one of thi"
+        ):
+            found.to_pandas(columns)
     assert run(tmp_path / "here").to_pandas().equals(wanted)
 
 
