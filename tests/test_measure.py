@@ -564,6 +564,28 @@ def test_your_own_statistics(monkeypatch):
         assert caught.value.__notes__ == ["It was raised by the statistic 'wrong'."]
 
 
+class Forgetful(LargestMove):
+    history = 0  # of moves over one interval: each chunk would lose its first
+
+
+def test_an_accumulator_that_looks_back_says_how_far():
+    with pytest.raises(
+        ValueError, match=r"^history: got too little for Change\(name='last_price', span=1\), allowed for "
+    ):
+        measure_series(some_series(), {"mine": lambda: Plan((Forgetful(),), lambda sums: sums["largest"])}, chunk=9)
+
+
+def test_plans_of_your_own_are_looked_at_before_anything_is_run():
+    for gathers in ((), ("last_price",), (LargestMove,)):
+        with pytest.raises(
+            TypeError, match=r"^statistics: got .*, whose Plan gathers .*; allowed are one or more of Acc"
+        ):
+            check_statistics({"mine": lambda gathers=gathers: Plan(gathers, lambda sums: sums)})
+    with pytest.raises(TypeError) as caught:
+        check_statistics({"mine": lambda lag: largest_move()})
+    assert caught.value.__notes__[0].endswith(", which is called without arguments.")
+
+
 def ends(price):
     return torch.stack([price[:, 0], price[:, -1]], 1)
 

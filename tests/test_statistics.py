@@ -122,6 +122,31 @@ def test_returns_do_not_wrap_in_int32():
     assert statistics.returns(price).tolist() == [[2**32 - 1]]
 
 
+@pytest.mark.parametrize("kind", ["u1", "i1", "u2", "u4", "i4", "u8", "f4", ">i4", "O"])
+def test_narrow_and_unsigned_series_do_not_wrap(kind):
+    series = np.array([[100, 3, 120, 7, 7, 90, 1, 127]]) - (kind == "i1") * 60
+    given = series.astype(kind)
+    for statistic in (statistics.volatility, statistics.excess_kurtosis, statistics.autocorrelation):
+        assert statistic(given) == statistic(series), statistic
+    assert np.array_equal(statistics.returns(given), np.diff(series))
+
+
+def test_prices_that_are_not_whole_are_not_cut():
+    assert statistics.returns([1.0, 5.0, 3.0]).tolist() == [4, -2]
+    for wrong in (1.5, math.nan, math.inf, 1e30):
+        with pytest.raises(ValueError, match="^price: got .*, allowed are whole ticks: divide by the tick, and round"):
+            statistics.returns([1.0, wrong])
+
+
+def test_masked_values_are_left_out():
+    values = np.ma.masked_array([1, 2, 9], [False, False, True])
+    assert statistics.mean_and_error(values) == statistics.mean_and_error([1, 2])
+    assert statistics.bootstrap_interval(values) == statistics.bootstrap_interval([1, 2])
+    assert np.isnan(statistics.volatility(values))
+    with pytest.raises(TypeError, match="^values: got .*, allowed are numbers"):
+        statistics.mean_and_error(["a"])
+
+
 def test_known_moments():
     changes = np.array([[1, -1, 1, -1], [0, 0, 0, 4], [7, 7, 7, 7]])
     np.testing.assert_allclose(statistics.volatility(changes), [math.sqrt(4 / 3), 2.0, 0.0])

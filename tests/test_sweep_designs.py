@@ -134,6 +134,16 @@ def test_columns_of_tables_are_values():
     assert plans.make_plan({"noise_spread": pandas.Index([3, 6])}, 5, ["volume"]).points == 2
 
 
+def test_regimes_of_numpys_numbers_are_those_of_pythons():
+    def stored(kind, varied):
+        regimes = [{"noise_spread": kind(2)}, {"noise_spread": kind(9)}]
+        space = {"regimes": [None, regimes]} if varied else {"init_depth": [3]}
+        return json.dumps(plans.make_plan(space, 5, ["volume"], market={} if varied else {"regimes": regimes}).about())
+
+    for varied in (True, False):
+        assert stored(np.int64, varied) == stored(int, varied)
+
+
 def test_a_number_is_the_same_point_however_it_is_written():
     made = [
         plans.make_plan({"noise_spread": spread, "market_order_prob": prob}, 5, ["volume"])

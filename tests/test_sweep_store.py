@@ -135,6 +135,11 @@ def test_tables_of_another_plan_do_not_count(tmp_path, wanted):
     found = run(tmp_path / "here")
     other = run(tmp_path / "there", seed=1)
     found.files[2].write_bytes(other.files[2].read_bytes())
+    for columns in (None, ["point", "volume"]):
+        with pytest.raises(
+            ValueError, match="batch-00000002.parquet: got a table of another sweep, allowed is one of thi"
+        ):
+            found.to_pandas(columns)
     assert run(tmp_path / "here").to_pandas().equals(wanted)
 
 
@@ -227,7 +232,7 @@ def test_so_is_one_that_a_text_names(tmp_path, monkeypatch):
     monkeypatch.setitem(STATISTICS, "first", of_series(closing(2), "last_price"))
     run(tmp_path, **given)
     assert ks.open_sweep(tmp_path).about["statistics"]["first"].startswith("first of test_sweep_store:closing.")
-    monkeypatch.setitem(STATISTICS, "first", of_series(closing(3), "last_price"))
+    monkeypatch.setitem(STATISTICS, "first", of_series(lambda price: price[:, 1], "last_price"))
     with pytest.raises(ValueError, match=r"statistics\.first is"):
         run(tmp_path, **given)
 

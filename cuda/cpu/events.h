@@ -1,6 +1,7 @@
 // events.h: markets on the clock on one core: their memory, and which of the mechanisms of cuda/events/ they have.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -11,19 +12,22 @@ namespace ks {
 
 // A thread's memory, kept from launch to launch.
 struct EventScratch {
-  std::vector<int32_t> row, buys, sells;
+  std::vector<int32_t> row, waiting;  // a side's orders after the other's
   std::vector<uint64_t> bits, waiting_bits;
+  int cleared_for = 0;  // a grid of so many levels
 
   void fit(int levels) {
-    for (auto* numbers : {&row, &buys, &sells})
-      if (numbers->size() < (std::size_t)levels) numbers->resize(levels);
+    if (row.size() < (std::size_t)levels) row.resize(levels);
+    // Whole words of ticks are looked at, and a market that had to stop leaves orders at ticks that another grid has not.
+    if (cleared_for != levels) waiting.assign(2 * (std::size_t)std::max(levels, kWordBits), 0), cleared_for = levels;
     const std::size_t most = 2 * (std::size_t)words_of_bits(levels, 64);
     for (auto* words : {&bits, &waiting_bits})
       if (words->size() < most) words->resize(most);
   }
   template <typename Width>
   EventMemory<Width> memory() {
-    return {row.data(), bits.data(), {buys.data(), sells.data()}, waiting_bits.data(), nullptr};
+    int32_t *const buys = waiting.data(), *const sells = buys + waiting.size() / 2;
+    return {row.data(), bits.data(), {buys, sells}, waiting_bits.data(), nullptr};
   }
 };
 
@@ -40,7 +44,6 @@ void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
 template <int kSlots>
 void play_on_clock(const Launch& launch, int64_t m, EventScratch& scratch) {
   if (launch.mechanism == kMechanismContinuous) play_on_clock<true, kSlots, WideColumns>(launch, m, scratch);
-  else if (has_added_agents(launch)) play_on_clock<false, kSlots, AddedColumns>(launch, m, scratch);
   else play_on_clock<false, kSlots, WideColumns>(launch, m, scratch);
 }
 

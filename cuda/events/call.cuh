@@ -102,7 +102,12 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     book.find_best();
   }
 
-  KS_ON_LANE bool take_events(uint32_t until) {
+  // The orders of the events before `until`, between which no beat comes, wait. Returns false if the market has to stop.
+  // Whoever plays markets says how: events/kernel.cuh on a GPU, cpu/comers.h on a core.
+  KS_ON_LANE bool take_events(uint32_t until);
+
+  // One after another: on a lane, as its registers are few, and on a core where blocks do not pay.
+  KS_ON_LANE bool take_one_by_one(uint32_t until) {
     ArrivalBlock arrivals;
     const int32_t mid = mid2();  // nothing that rests changes before the next beat
     const int32_t value2 = fit_int32(2 * ((int64_t)fundamental - origin));

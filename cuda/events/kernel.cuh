@@ -23,6 +23,11 @@ KS_ON_LANE EventMemory<Width> event_memory(int* shared, int levels, bool continu
   return {rows, bits, {rows + row, rows + 2 * row}, bits + 2 * words, features};
 }
 
+template <int kSlots, typename Width>
+KS_ON_LANE bool CallMarket<kSlots, Width>::take_events(uint32_t until) {
+  return take_one_by_one(until);
+}
+
 #if KS_TASK
 using EventPlace = StepPlace;
 template <typename Market>

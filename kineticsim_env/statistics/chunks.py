@@ -126,8 +126,12 @@ class Chunk:
 
     def window(self, series: Series, before: int = 0) -> torch.Tensor:
         """Return the new values of a series, and up to so many before them, float64 `[m, b + n]`."""
-        values = self.values(series)
-        return values[:, max(0, values.shape[1] - self.new(series) - before) :]
+        values, new = self.values(series), self.new(series)
+        if values.shape[1] < new:  # or what came first in a chunk would be left out
+            raise ValueError(
+                f"history: got too little for {series}, allowed for the accumulator is {series.lead} or more"
+            )
+        return values[:, max(0, values.shape[1] - new - before) :]
 
 
 class Feed:

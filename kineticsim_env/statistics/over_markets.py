@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kineticsim_env.runtime.values import check_callable, check_count, check_number
+from kineticsim_env.runtime.values import check_callable, check_count, check_number, show
 
 _DRAWN = 1 << 21  # values of resampled markets at a time
 
@@ -118,6 +118,14 @@ def _mean_of_samples(samples: np.ndarray) -> np.ndarray:
 
 
 def as_array(values: Any) -> np.ndarray:
-    """Return a NumPy array; integers stay as they are until a block of them is needed in float64."""
-    array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
-    return array if array.dtype.kind in "iu" else array.astype(np.float64, copy=False)
+    """Return a NumPy array; what is masked is NaN.
+
+    Integers stay as they are until a block of them is needed in float64.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        return values.astype(np.float64).filled(np.nan)
+    try:
+        array = values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+        return array if array.dtype.kind in "iu" else array.astype(np.float64, copy=False)
+    except Exception as error:  # texts, ragged sequences, whatever strange objects raise
+        raise TypeError(f"values: got {show(values)}, allowed are numbers") from error

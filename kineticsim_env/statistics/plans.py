@@ -157,13 +157,22 @@ def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Pl
 
 def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
     if callable(given):
-        plan = given()
+        try:
+            plan = given()
+        except Exception as error:
+            error.add_note(f"It was raised by the statistic {show(given)}, which is called without arguments.")
+            raise
     else:
         name, parameters = _parsed(given, known)
         plan = known[name](**parameters)
     if not isinstance(plan, Plan):
         raise TypeError(
             f"statistics: got {show(given)}, which returns {show(plan)}; allowed is a function that returns a Plan"
+        )
+    if not plan.accumulators or not all(isinstance(part, Accumulator) for part in plan.accumulators):
+        raise TypeError(
+            f"statistics: got {show(given)}, whose Plan gathers {show(plan.accumulators)}; allowed are one or more of "
+            "Accumulator"
         )
     return plan
 

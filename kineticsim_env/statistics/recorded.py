@@ -33,8 +33,16 @@ def spread(bid: torch.Tensor, ask: torch.Tensor) -> np.ndarray:
 
 
 def returns(price: Any) -> np.ndarray:
-    """Return the changes of integer prices, in ticks; int64, one shorter than the series."""
-    array = price.cpu().numpy() if isinstance(price, torch.Tensor) else np.asarray(price)
+    """Return the changes of integer prices, in ticks; int64, one shorter than the series.
+
+    Raises:
+        ValueError: If a price is no whole number below 2^62 in size.
+    """
+    array = as_array(price)
+    if array.dtype.kind == "f":
+        wrong = array[~((np.abs(array) < 2.0**62) & (array == np.rint(array)))]
+        if wrong.size:
+            raise ValueError(f"price: got {wrong[0]:.10g}, allowed are whole ticks: divide by the tick, and round")
     return np.diff(array.astype(np.int64), axis=-1)
 
 
@@ -79,6 +87,8 @@ def _blockwise(statistic: Any, series: np.ndarray) -> np.ndarray:
 def _centred(rows: np.ndarray) -> np.ndarray:
     """Take off the mean in two passes: the second removes what the rounding of the first left."""
     first = rows[:, :1]
+    if rows.dtype.kind in "iu":
+        first = first.astype(np.int64)  # or differences of narrow and unsigned ones would wrap
     rows = (rows - first).astype(np.float64)  # exact for prices of any level
     rows -= rows.mean(-1, keepdims=True)
     rows -= rows.mean(-1, keepdims=True)

@@ -22,7 +22,7 @@ def stored_statistic(given: Any) -> str:
     if not isinstance(given, str):
         return _place(given)
     known = STATISTICS.get(given.partition("(")[0].strip())
-    ours = known is None or known.__module__.startswith("kineticsim_env.")
+    ours = known is None or (known.__module__.startswith("kineticsim_env.") and not hasattr(known, "of_series"))
     return given if ours else f"{given} of {_place(known)}"
 
 

@@ -23,7 +23,7 @@ from kineticsim_env.statistics.plans import named_statistics
 from kineticsim_env.sweeps.designs import Design, make_design
 from kineticsim_env.sweeps.functions import stored_statistic
 from kineticsim_env.sweeps.markets import config_of, market_fields, one_market
-from kineticsim_env.sweeps.space import Dimension, read_space
+from kineticsim_env.sweeps.space import Dimension, plain, read_space
 
 OWN_COLUMNS = ("point", "replicate", "stopped")  # of a table, besides the space and the statistics
 _CHECKED = 1 << 20  # points that are checked before anything is run, so many at a time:
@@ -116,7 +116,7 @@ class Plan:
         return {
             "version": __version__,
             "space": {each.name: each.plain() for each in self.design.dimensions},
-            "market": {name: _plain(value) for name, value in market.items()},
+            "market": plain(market),
             "design": self.design.kind,
             "points": self.points,
             "design_seed": self.design.seed,
@@ -232,7 +232,3 @@ def _length(rows: Mapping[str, np.ndarray]) -> int:
 
 def _item(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

@@ -233,6 +233,13 @@ def _stored(name: str, value: Any) -> Any:
     """Return a value as JSON keeps it."""
     if name == "agents":
         return stored_agents(value)
-    if name == "regimes" and value is not None:
-        return [dict(regime) for regime in value]
-    return value
+    return plain(value)
+
+
+def plain(value: Any) -> Any:
+    """Return numbers, and what holds them, as JSON keeps them: NumPy's as Python's."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value

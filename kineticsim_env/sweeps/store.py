@@ -85,8 +85,17 @@ class Sweep:
         if not files:
             raise ValueError(f"{self.folder}: got no finished point yet, allowed is a sweep that has run for a while")
         wanted = None if columns is None else _checked_columns(columns, parquet.read_schema(files[0]).names)
-        tables = [parquet.read_table(path, columns=wanted) for path in files]
+        tables = [self._read(parquet, path, wanted) for path in files]
         return arrow.concat_tables(tables).replace_schema_metadata(None)
+
+    def _read(self, parquet: Any, path: Path, columns: list[str] | None) -> Any:
+        """Return the table of a batch; refuse one that was put there by something else."""
+        table = parquet.read_table(path, columns=columns)
+        if (table.schema.metadata or {}).get(_DIGEST) != self.digest.encode():
+            raise ValueError(
+                f"{path}: got a table of another sweep, allowed is one of this; sweep again to have it anew"
+            )
+        return table
 
     def to_pandas(self, columns: Iterable[str] | None = None) -> Any:
         """Return what is finished as a DataFrame: a row per point, or per market, in the order of points.
