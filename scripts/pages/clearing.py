@@ -14,26 +14,32 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from kineticsim_env.runtime.options import exit_code
+from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
 from kineticsim_env.studies import clearing as study
+from kineticsim_env.studies import clearing_figures as figures
+from kineticsim_env.studies import clearing_learning as learning
 from scripts.pages.clearing_text import draw, page
 from scripts.pages.command import make_page, page_parser
 from scripts.pages.markdown import measured_on
 
 NAME = "clearing"
+GENERATIONS = 24
 
 
-def measure(markets: int, engine: str) -> dict[str, Any]:
-    """Play every rule, and return every figure of the page."""
+def measure(markets: int, generations: int, engine: str) -> dict[str, Any]:
+    """Play and learn every rule, and return every figure of the page."""
     begin = time.perf_counter()
     fundamental = study.fundamental_path(markets, engine)
     bar = tqdm(study.RULES, unit="rule")
     played = {interval: study.play(interval, markets, engine, fundamental) for interval in bar}
-    values = {interval: study.measures(found) for interval, found in played.items()}
-    chosen = {interval: study.distances(found) for interval, found in played.items()}
-    names = list(values[study.CONTINUOUS])
+    values = {interval: figures.measures(found) for interval, found in played.items()}
+    chosen = {interval: figures.distances(found) for interval, found in played.items()}
+    numbers = _learn(played, generations, engine)
+    for interval, found in values.items():
+        found |= learning.play(interval, numbers[interval], markets, engine)
+        found |= figures.leads(interval, found)
     places = [
         (r, n, reference, news) for r, reference in enumerate(study.REFERENCES) for n, news in enumerate(study.NEWS)
     ]
@@ -41,16 +47,20 @@ def measure(markets: int, engine: str) -> dict[str, Any]:
     for r, n, reference, news in places:
         for interval, found in values.items():
             row: dict[str, Any] = {"reference": reference, "news": news, "interval": interval}
-            for name in names:
+            for name in found:
                 own, flat = found[name][r, n], values[study.CONTINUOUS][name][r, n]
                 row[name] = mean_and_error(own)
                 row[f"{name}_less"] = mean_and_error(own - flat)  # than under continuous trading, seed by seed
             row["distances"] = {name: int(best[r, n]) for name, best in chosen[interval].items()}
+            learned = zip(learning.kinds(interval), numbers[interval][r, n].tolist(), strict=True)
+            row["numbers"] = {kind.name: dict(zip(learning.NUMBERS, each, strict=True)) for kind, each in learned}
             rows.append(row)
+    given = "" if generations == GENERATIONS else f" --generations {generations}"
     setting = {
-        "command": f"python -m scripts.pages.clearing --markets {markets}",
+        "command": f"python -m scripts.pages.clearing --markets {markets}{given}",
         "engine": Simulator(study.market(study.CONTINUOUS, 1), engine=engine, seed=0).engine_name,
         "markets": markets,
+        "generations": generations,
         "seconds": time.perf_counter() - begin,
     }
     best = {
@@ -62,6 +72,16 @@ def measure(markets: int, engine: str) -> dict[str, Any]:
     return {"setting": setting | {"measured": measured_on(setting)}, "rows": rows, "best": best}
 
 
+def _learn(played: dict[int, study.Played], generations: int, engine: str) -> dict[int, np.ndarray]:
+    """Learn every rule, from the scripted slots that were played."""
+    numbers = {}
+    with tqdm(total=len(played) * (generations + 1), unit="generation") as bar:
+        for interval, found in played.items():
+            begin, best = (learning.starts(interval, figures.distances(found, trading)) for trading in (True, False))
+            numbers[interval] = learning.learn(interval, begin, best, generations, engine=engine, done=bar.update)
+    return numbers
+
+
 def _best(values: dict[int, np.ndarray]) -> dict[str, Any]:
     """Return the rule with the least mean, and those that are not worse at 95%, seed by seed."""
     least = min(values, key=lambda interval: mean_and_error(values[interval]).mean)
@@ -71,8 +91,15 @@ def _best(values: dict[int, np.ndarray]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make the page."""
-    options = page_parser(__doc__, 48, "seeds of each case", 4).parse_args(arguments)
-    make_page(options, NAME, lambda: measure(options.markets, options.engine), draw, page)
+    parser = page_parser(__doc__, 48, "seeds of each case", 4)
+    parser.add_argument(
+        "--generations",
+        type=whole(1),
+        default=GENERATIONS,
+        help="of the search for makers and informed slots that learn",
+    )
+    options = parser.parse_args(arguments)
+    make_page(options, NAME, lambda: measure(options.markets, options.generations, options.engine), draw, page)
 
 
 if __name__ == "__main__":
