@@ -96,12 +96,12 @@ def test_the_best_distance_is_chosen_and_paid_in_different_markets(monkeypatch):
     monkeypatch.setattr(clearing, "cases", lambda: (Case("maker", 64, 1), Case("maker", 64, 2)))
     edge = np.array([[[[9.0, 1.0, 9.0, 1.0], [3.0, 2.0, 5.0, 2.0]]]])  # [reference, news, case, seed]
     found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=np.zeros(1), per_unit=np.zeros(1))
-    best, paid = clearing_figures.best_distance(found, "maker", 64)
-    assert best.tolist() == [[2]] and paid.tolist() == [[[3.0, 5.0]]]
+    best, paid = clearing_figures.best_case(found, ("maker",), 64)
+    assert best.tolist() == [[1]] and paid.tolist() == [[[3.0, 5.0]]]
 
 
 @pytest.mark.parametrize(
-    ("units", "expected"), [((13, 12), 1), ((13, 13), 2), ((11, 12), 2), ((12, 11), 1), ((0, 0), 2)]
+    ("units", "expected"), [((13, 12), 0), ((13, 13), 1), ((11, 12), 1), ((12, 11), 0), ((0, 0), 1)]
 )
 def test_learning_begins_where_a_slot_trades(monkeypatch, units, expected):
     """A tenth of what it might order is 12.5 units per 1,000 events; the wider distance earns more."""
@@ -110,23 +110,48 @@ def test_learning_begins_where_a_slot_trades(monkeypatch, units, expected):
     traded = np.array(units, dtype=float)[None, None, :, None].repeat(4, -1)
     edge = np.array([-1.0, 0.0])[None, None, :, None].repeat(4, -1)
     found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=traded, per_unit=np.zeros(1))
-    assert clearing_figures.best_distance(found, "maker", 64, trading=True)[0].tolist() == [[expected]]
-    assert clearing_figures.best_distance(found, "maker", 64)[0].tolist() == [[2]]
+    assert clearing_figures.best_case(found, ("maker",), 64, trading=True)[0].tolist() == [[expected]]
+    assert clearing_figures.best_case(found, ("maker",), 64)[0].tolist() == [[1]]
 
 
-def learned_kinds(monkeypatch, interval):
-    """Cases that are the scripted slots of all kinds that learn, one of each, at distances of their own."""
-    kinds = clearing_learning.kinds(interval)
-    distance = {kind.scripted: 1 + place % 3 for place, kind in enumerate(kinds)}
-    cases = tuple(Case(clearing_learning.ROLES[kind.role], kind.every, distance[kind.scripted]) for kind in kinds)
+def test_an_informed_slot_begins_as_the_better_of_maker_and_sniper(monkeypatch):
+    """Here the sniper where agents price around the mid, and the maker, at the distance where it trades, elsewhere."""
+    monkeypatch.setattr(clearing, "DISTANCES", (1, 8))
+    cases = (
+        Case("idle"),
+        *(Case(role, every, d) for role in ("maker", "sniper") for every in (64, 4096) for d in (1, 8)),
+    )
     monkeypatch.setattr(clearing, "cases", lambda: cases)
-    return clearing_learning.starts(interval, {name: np.full((2, 3), value) for name, value in distance.items()})
+    edge = np.zeros((2, 3, len(cases), 4))
+    edge[:, :, 1], edge[:, :, 2] = -1.0, 0.5  # the maker at 1 and at 8
+    edge[:, :, 5] = np.array([1.0, 0.25])[:, None, None]  # the sniper at 1
+    units = np.zeros_like(edge)
+    units[:, :, 1] = 50.0
+    found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=units, per_unit=np.zeros(1))
+    assert clearing_figures.best_cases(found)["informed_64"].tolist() == [[5] * 3, [2] * 3]
+    assert clearing_figures.first_cases(found)["informed_64"].tolist() == [[5] * 3, [1] * 3]
+    for chosen, distance in ((clearing_figures.best_cases(found), 8), (clearing_figures.first_cases(found), 1)):
+        sniper, maker = clearing_learning.starts(CONTINUOUS, chosen)[:, 0, 2]
+        names = clearing_learning.NUMBERS
+        values = {"near": 1, "far": distance - 1, "rest": 0, "news": 1}
+        assert sniper.tolist() == [values.get(name, 0) for name in names]
+        assert maker.tolist() == [{"near": distance, "rest": 1}.get(name, 0) for name in names]
 
 
-@pytest.mark.parametrize("interval", (CONTINUOUS, 64, 256))
-def test_a_learner_begins_as_the_scripted_slot(short, monkeypatch, interval):
+def learned_kinds(monkeypatch, interval, informed="sniper"):
+    """Cases that are the scripted slots of all kinds that learn, one of each, at distances of their own."""
+    kinds, roles = clearing_learning.kinds(interval), {"maker": "maker", "informed": informed}
+    cases = tuple(Case(roles[kind.role], kind.every, 1 + place % 3) for place, kind in enumerate(kinds))
+    monkeypatch.setattr(clearing, "cases", lambda: cases)
+    return clearing_learning.starts(interval, {kind.scripted: np.full((2, 3), n) for n, kind in enumerate(kinds)})
+
+
+@pytest.mark.parametrize(
+    ("interval", "informed"), [(CONTINUOUS, "sniper"), (64, "sniper"), (256, "sniper"), (64, "maker")]
+)
+def test_a_learner_begins_as_the_scripted_slot(short, monkeypatch, interval, informed):
     """In every decision, to the unit; and what it then makes is what the study has of the scripted slot."""
-    start = learned_kinds(monkeypatch, interval)
+    start = learned_kinds(monkeypatch, interval, informed)
     assert start.shape[2] == (2 if interval > OFTEN else 4)
     shape = (*start.shape[:3], 4)
     scripted = clearing._Slots(shape, torch.device("cpu"))

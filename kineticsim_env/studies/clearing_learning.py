@@ -1,10 +1,10 @@
 """Makers and informed slots that learn, beside the scripted ones of `clearing`: how often should a market clear?
 
-Each begins as the scripted slot of its cell, with the distance that is best there of those at which it trades, and
-CMA-ES (`evolution`) changes the numbers of its policy, on training seeds. Its reward is what is reported: what its
-trades make against the fundamental price after each decision. Inventory has no penalty, as what is held earns and costs
-nothing later. All cells of a rule learn in one `Simulator`, so a generation is one play of the rule, and every rule has
-as many events and decisions to learn from.
+Each begins as a scripted slot, a maker as the maker and an informed slot as the better of maker and sniper, at the
+distance that is best in its cell of those at which it trades. CMA-ES (`evolution`) changes the numbers of its policy,
+on training seeds. Its reward is what is reported: what its trades make against the fundamental price after each
+decision. Inventory has no penalty, as what is held earns and costs nothing later. All cells of a rule learn in one
+`Simulator`, so a generation is one play of the rule, and every rule has as many events and decisions to learn from.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kineticsim_env.studies import evolution
 SEED = run_seed(37)  # of training
 POPULATION = 12  # candidates per generation of a cell
 MARKETS = 64  # seeds of each candidate, new ones in each generation
-ROLES = {  # and the scripted slot that each begins as
-    "maker": "maker",
-    "informed": "sniper",
+ROLES = {
+    "maker": "quotes both sides; does not know the fundamental price",
+    "informed": "knows it, and may quote as well as take",
 }
 REACH = 8  # ticks around the mid, of the imbalance
 MEMORY = 4  # decisions that the average of the mid goes back
@@ -56,8 +56,8 @@ class Kind(NamedTuple):
 
     @property
     def scripted(self) -> str:
-        """The name in figures of the slot that it begins as."""
-        return f"{ROLES[self.role]}_{self.every}"
+        """The name in figures of the scripted slot that it is held to."""
+        return f"{self.role}_{self.every}"
 
 
 def kinds(interval: int) -> tuple[Kind, ...]:
@@ -66,21 +66,23 @@ def kinds(interval: int) -> tuple[Kind, ...]:
     return tuple(Kind(*kind) for kind in itertools.product(ROLES, paces))
 
 
-def starts(interval: int, distances: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the numbers of the scripted slots, float64 `[reference, news, kind, number]`.
+def starts(interval: int, chosen: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the numbers of scripted slots, float64 `[reference, news, kind, number]`.
 
     Args:
         interval: The rule's.
-        distances: What `clearing_figures.distances` returned for it. Once an informed slot leaves orders to rest, these
-            begin at the maker's distance.
+        chosen: Which cases they are, of `clearing_figures.best_cases` or `first_cases`. Once what begins as a sniper
+            leaves orders to rest, these are at the maker's distance.
     """
+    distances = np.array([case.distance for case in study.cases()])
+    makes = np.array([case.role == "maker" for case in study.cases()])
     found = np.zeros((len(study.REFERENCES), len(study.NEWS), len(kinds(interval)), len(NUMBERS)))
     for place, kind in enumerate(kinds(interval)):
-        informed = kind.role == "informed"
-        near, resting = distances[kind.scripted], distances[f"maker_{kind.every}"]
-        values = {"near": near, "far": np.maximum(resting - near, 0), "rest": 1.0 - informed, "news": float(informed)}
-        for name, value in values.items():
-            found[:, :, place, _PLACE[name]] = value
+        own, maker = chosen[kind.scripted], chosen[f"maker_{kind.every}"]
+        found[:, :, place, _PLACE["near"]] = distances[own]
+        found[:, :, place, _PLACE["far"]] = np.where(makes[own], 0, np.maximum(distances[maker] - distances[own], 0))
+        found[:, :, place, _PLACE["rest"]] = makes[own]
+        found[:, :, place, _PLACE["news"]] = ~makes[own]
     return found
 
 
@@ -168,7 +170,7 @@ def learn(
 
     Args:
         interval: Of the rule, events, or `CONTINUOUS`.
-        start: What `starts` returned for the distances where learning begins.
+        start: What `starts` returned for the cases where learning begins.
         scripted: What it returned for the best ones.
         generations: How long each searches.
         markets: Seeds of each candidate, new ones in each generation.

@@ -25,7 +25,7 @@ from scripts.pages.command import make_page, page_parser
 from scripts.pages.markdown import measured_on
 
 NAME = "clearing"
-GENERATIONS = 24
+GENERATIONS = 30
 
 
 def measure(markets: int, generations: int, engine: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def measure(markets: int, generations: int, engine: str) -> dict[str, Any]:
     bar = tqdm(study.RULES, unit="rule")
     played = {interval: study.play(interval, markets, engine, fundamental) for interval in bar}
     values = {interval: figures.measures(found) for interval, found in played.items()}
-    chosen = {interval: figures.distances(found) for interval, found in played.items()}
+    chosen = {interval: figures.best_cases(found) for interval, found in played.items()}
     numbers = _learn(played, generations, engine)
     for interval, found in values.items():
         found |= learning.play(interval, numbers[interval], markets, engine)
@@ -51,7 +51,8 @@ def measure(markets: int, generations: int, engine: str) -> dict[str, Any]:
                 own, flat = found[name][r, n], values[study.CONTINUOUS][name][r, n]
                 row[name] = mean_and_error(own)
                 row[f"{name}_less"] = mean_and_error(own - flat)  # than under continuous trading, seed by seed
-            row["distances"] = {name: int(best[r, n]) for name, best in chosen[interval].items()}
+            scripted = {name: study.cases()[best[r, n]] for name, best in chosen[interval].items()}
+            row["scripted"] = {name: {"role": case.role, "distance": case.distance} for name, case in scripted.items()}
             learned = zip(learning.kinds(interval), numbers[interval][r, n].tolist(), strict=True)
             row["numbers"] = {kind.name: dict(zip(learning.NUMBERS, each, strict=True)) for kind, each in learned}
             rows.append(row)
@@ -77,7 +78,7 @@ def _learn(played: dict[int, study.Played], generations: int, engine: str) -> di
     numbers = {}
     with tqdm(total=len(played) * (generations + 1), unit="generation") as bar:
         for interval, found in played.items():
-            begin, best = (learning.starts(interval, figures.distances(found, trading)) for trading in (True, False))
+            begin, best = (learning.starts(interval, of(found)) for of in (figures.first_cases, figures.best_cases))
             numbers[interval] = learning.learn(interval, begin, best, generations, engine=engine, done=bar.update)
     return numbers
 

@@ -11,13 +11,17 @@ from kineticsim_env.studies import clearing_learning as learning
 from scripts.pages.clearing_rows import AROUND, EARNED, OFTEN, SELDOM, Found, at, interval_name, row_of
 from scripts.pages.markdown import joined, pm, table
 
+_BESIDE = {"maker": "maker", "informed": "sniper"}  # scripted slots that tables have beside those that learned
+
 
 def earnings(found: Found) -> list[str]:
     """Return the paragraphs and tables."""
     parts = [
         "## What makers and informed slots earn",
-        f"In {EARNED}. By news and role: the scripted slot, with its best distance in brackets; the one that learned; "
-        "and what that is ahead, seed by seed. 0.0 ± 0.0 is a slot that does best without a trade.",
+        f"""In {EARNED}. By news: the scripted maker or sniper, with its best distance in brackets; the slot that
+learned; and what that is ahead, seed by seed, of the best scripted slot: a maker of the maker, an informed slot of the
+better of maker and sniper. 0.0 ± 0.0 is a slot that does best without a trade; ahead by 0.0 ± 0.0 is one that was kept
+as it was scripted.""",
     ]
     for reference in study.REFERENCES:
         parts.append(f"Agents price {AROUND[reference]}; slots decide every {study.OFTEN} events:")
@@ -36,6 +40,10 @@ def earnings(found: Found) -> list[str]:
         joined([f"{pm(at(found, name, 'fast', i, own), 1)} ({study.rule_name(i)})" for i in rules])
         for name in ("fundamental", "mid")
     )
+    maker = pm(at(found, "mid", "fast", study.OFTEN, OFTEN["maker"].name), 1)
+    sniper = [
+        pm(at(found, "fundamental", "fast", i, f"sniper_{study.OFTEN}"), 1) for i in (study.CONTINUOUS, study.OFTEN)
+    ]
     gone, more = (row_of(found, name, "fast", study.OFTEN)[f"{own}_less"] for name in ("fundamental", "mid"))
     return [
         *parts,
@@ -45,12 +53,14 @@ def earnings(found: Found) -> list[str]:
         f"""Budish, Cramton and Shim (2015) say that continuous trading pays whoever is first to a stale quote, and that
 auctions make those who know the same compete on price. Fundamental agents that price around the fundamental price are
 such competitors. There auctions of {study.OFTEN} {_verdict(gone)} what the learned informed slot earns with fast news:
-{rents}.""",
+{rents}. It may quote, so it earns the spread as well; the scripted sniper, which only takes what is stale, earns
+{sniper[0]} under continuous trading and {sniper[1]} under auctions of {study.OFTEN}.""",
         f"""Agents that price around the mid order within their reach of the last price, whatever the fundamental
 price is, so the price catches up a step at a time: with fast news its error is
 {pm(at(found, "mid", "fast", study.CONTINUOUS, "error"), 1)} ticks under continuous trading and
 {pm(at(found, "mid", "fast", study.OFTEN, "error"), 1)} under auctions of {study.OFTEN}. There these {_verdict(more)}
-what the learned informed slot earns: {lags}. It alone knows the news, and nobody competes for it.""",
+what the learned informed slot earns: {lags}. It alone knows the news, and nobody competes for it. A learned maker,
+which does not know it but sees where the price goes, earns {maker} there under auctions of {study.OFTEN}.""",
     ]
 
 
@@ -59,7 +69,7 @@ def _table(found: Found, reference: str, columns: Sequence[tuple[learning.Kind, 
     heads = [
         head
         for kind, news in columns
-        for head in (f"{learning.ROLES[kind.role]}, {news}", f"learned {kind.role}, {news}", "ahead")
+        for head in (f"{_BESIDE[kind.role]}, {news}", f"learned {kind.role}, {news}", "ahead")
     ]
     rows = []
     for interval in study.RULES:
@@ -67,11 +77,11 @@ def _table(found: Found, reference: str, columns: Sequence[tuple[learning.Kind, 
             continue  # a slot cannot decide as often
         row = [interval_name(interval)]
         for kind, news in columns:
+            name = f"{_BESIDE[kind.role]}_{kind.every}"
             scripted, learned, lead = (
-                pm(at(found, reference, news, interval, name), 1)
-                for name in (kind.scripted, kind.name, f"{kind.name}_lead")
+                pm(at(found, reference, news, interval, each), 1) for each in (name, kind.name, f"{kind.name}_lead")
             )
-            distance = row_of(found, reference, news, interval)["distances"][kind.scripted]
+            distance = row_of(found, reference, news, interval)["scripted"][name]["distance"]
             row += [f"{scripted} ({distance})", learned, lead]
         rows.append(row)
     return table(("interval", *heads), rows, [False] + [True] * len(heads))

@@ -122,15 +122,16 @@ the markets is taken, and what it earns in the other half is reported. What a sl
 the fundamental price after each decision. The block is {study.BLOCK} units per {study.SELDOM:,} events, in even pieces;
 its cost is what it paid over the mid of the same market without it.""",
         f"""Two slots learn, each by itself for every rule, reference, pace of news and pace of decisions: a **maker**,
-which is not told the fundamental price, and an **informed** slot, which is, and may quote as well as take. They begin
-as the scripted maker and sniper, with the distance that is best there of those at which they trade. A policy has
+which is not told the fundamental price, and an **informed** slot, which is, and may quote as well as take. The maker
+begins as the scripted one, the informed slot as the better of maker and sniper, each with the distance that is best
+there of those at which it trades. A policy has
 {len(learning.NUMBERS)} numbers, of a maker one less: how far from its estimate of the price it takes and quotes, how
 much it leaves to rest, and how the estimate follows the mid, its last move, its average, the book's imbalance, the
 slot's inventory and, if informed, the fundamental price (`kineticsim_env/studies/clearing_learning.py`). CMA-ES looks
 for them in {setting["generations"]} generations of {learning.POPULATION} candidates, each in {learning.MARKETS} markets
 of {study.WARMUP + study.EVENTS:,} events, so every rule has as many events and decisions to learn from. The reward is
-what is reported, without a penalty on inventory. Where what was found is not ahead of the scripted slot in further
-markets of training, the scripted slot is kept. What is reported is earned in the half of the markets where scripted
+what is reported, without a penalty on inventory. Where what was found is not ahead of the best scripted slot in
+further markets of training, that is kept. What is reported is earned in the half of the markets where scripted
 slots are measured, in which nobody has trained, so the two are compared seed by seed.""",
         f"{setting['markets']:,} seeds of each case, {study.EVENTS:,} events after {study.WARMUP:,} that are "
         f"left out. ± is "
