@@ -224,6 +224,7 @@ def test_clearing(tmp_path, monkeypatch):
     found = json.loads((tmp_path / "clearing.json").read_text())
     assert len(found["rows"]) == 2 * 3 * len(clearing_study.RULES)
     assert "in 2 generations of 12 candidates" in text and " 156 slots that learned" in text
+    assert {len(row["numbers"]["learned_maker_4096"]) for row in found["rows"]} == {8}
     assert all(len(row["numbers"]) == (4 if row["interval"] <= clearing_study.OFTEN else 2) for row in found["rows"])
     errors = {row["interval"]: row["error"][0] for row in found["rows"] if row["reference"] == "mid"}
     assert f"{errors[64]:.2f} ± " in text

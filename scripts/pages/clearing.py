@@ -6,6 +6,7 @@ again without measuring.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -21,16 +22,16 @@ from kineticsim_env.studies import clearing as study
 from kineticsim_env.studies import clearing_figures as figures
 from kineticsim_env.studies import clearing_learning as learning
 from scripts.pages.clearing_text import draw, page
-from scripts.pages.command import make_page, page_parser
+from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import measured_on
 
 NAME = "clearing"
 GENERATIONS = 30
 
 
-def measure(markets: int, generations: int, engine: str) -> dict[str, Any]:
+def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
     """Play and learn every rule, and return every figure of the page."""
-    begin = time.perf_counter()
+    begin, markets, generations, engine = time.perf_counter(), options.markets, options.generations, options.engine
     fundamental = study.fundamental_path(markets, engine)
     bar = tqdm(study.RULES, unit="rule")
     played = {interval: study.play(interval, markets, engine, fundamental) for interval in bar}
@@ -53,12 +54,10 @@ def measure(markets: int, generations: int, engine: str) -> dict[str, Any]:
                 row[f"{name}_less"] = mean_and_error(own - flat)  # than under continuous trading, seed by seed
             scripted = {name: study.cases()[best[r, n]] for name, best in chosen[interval].items()}
             row["scripted"] = {name: {"role": case.role, "distance": case.distance} for name, case in scripted.items()}
-            learned = zip(learning.kinds(interval), numbers[interval][r, n].tolist(), strict=True)
-            row["numbers"] = {kind.name: dict(zip(learning.NUMBERS, each, strict=True)) for kind, each in learned}
+            row["numbers"] = _numbers(interval, numbers[interval][r, n])
             rows.append(row)
-    given = "" if generations == GENERATIONS else f" --generations {generations}"
     setting = {
-        "command": f"python -m scripts.pages.clearing --markets {markets}{given}",
+        "command": command,
         "engine": Simulator(study.market(study.CONTINUOUS, 1), engine=engine, seed=0).engine_name,
         "markets": markets,
         "generations": generations,
@@ -83,6 +82,15 @@ def _learn(played: dict[int, study.Played], generations: int, engine: str) -> di
     return numbers
 
 
+def _numbers(interval: int, numbers: np.ndarray) -> dict[str, dict[str, float]]:
+    """Return the numbers of a rule's learned policies in one kind of markets; makers have no use for that of news."""
+    found = {}
+    for kind, values in zip(learning.kinds(interval), numbers.tolist(), strict=True):
+        named = dict(zip(learning.NUMBERS, values, strict=True))
+        found[kind.name] = {name: value for name, value in named.items() if kind.role == "informed" or name != "news"}
+    return found
+
+
 def _best(values: dict[int, np.ndarray]) -> dict[str, Any]:
     """Return the rule with the least mean, and those that are not worse at 95%, seed by seed."""
     least = min(values, key=lambda interval: mean_and_error(values[interval]).mean)
@@ -100,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="of the search for makers and informed slots that learn",
     )
     options = parser.parse_args(arguments)
-    make_page(options, NAME, lambda: measure(options.markets, options.generations, options.engine), draw, page)
+    command = command_of(parser, options, NAME, ("results", "engine", "output"))
+    make_page(options, NAME, lambda: measure(options, command), draw, page)
 
 
 if __name__ == "__main__":
