@@ -10,6 +10,7 @@ from thorough import slow
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import evaluation_env
+from kineticsim_env.statistics import Mean
 from kineticsim_env.statistics.facts import FACTS
 from kineticsim_env.studies import clearing as clearing_study
 from kineticsim_env.studies import execution as execution_study
@@ -35,6 +36,7 @@ from scripts.pages import (
 from scripts.pages.clearing_text import page as clearing_page
 from scripts.pages.command import command_of, page_parser
 from scripts.pages.execution_text import page as execution_page
+from scripts.pages.markdown import pm
 from scripts.pages.policy_change_text import page as policy_change_page
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -60,6 +62,11 @@ def test_a_command_says_what_is_not_the_default():
         given = [*words, "--engine", "numpy", "--output", "elsewhere"]
         said = command_of(parser, parser.parse_args(given), "page", apart)
         assert said.split() == ["python", "-m", "scripts.pages.page", *words]
+
+
+def test_what_rounds_to_zero_has_no_sign():
+    assert pm(Mean(-0.04, 0.01, 9), 1) == "0.0 ± 0.0" and pm(Mean(-0.4, 0.1, 9)) == "0 ± 0"
+    assert pm(Mean(-0.06, 0.5, 9), 1) == "-0.1 ± 1.0"
 
 
 def test_stylised_facts(tmp_path, monkeypatch):
@@ -208,10 +215,17 @@ def test_clearing(tmp_path, monkeypatch):
     monkeypatch.setattr(clearing_study, "WARMUP", 4096)
     monkeypatch.setattr(clearing_study, "EVENTS", 4096)
     monkeypatch.setattr(clearing_study, "DISTANCES", (2, 8))
+    monkeypatch.setattr(clearing, "GENERATIONS", 2)
+    small = functools.partial(clearing.learning.learn, markets=1, population=4)
+    monkeypatch.setattr(clearing.learning, "learn", small)
+    pytest.importorskip("cma")
     text = written_again(clearing, tmp_path, "clearing")
     assert "| 4,096 |" in text and "Budish, Cramton and Shim (2015)" in text
     found = json.loads((tmp_path / "clearing.json").read_text())
     assert len(found["rows"]) == 2 * 3 * len(clearing_study.RULES)
+    assert "in 2 generations of 12 candidates" in text and " 156 slots that learned" in text
+    assert {len(row["numbers"]["learned_maker_4096"]) for row in found["rows"]} == {8}
+    assert all(len(row["numbers"]) == (4 if row["interval"] <= clearing_study.OFTEN else 2) for row in found["rows"])
     errors = {row["interval"]: row["error"][0] for row in found["rows"] if row["reference"] == "mid"}
     assert f"{errors[64]:.2f} ± " in text
 

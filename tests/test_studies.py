@@ -1,5 +1,7 @@
 """The paper's use cases as studies: what has to hold whatever the figures are."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,15 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.policies import AlmgrenChriss, TimeWeighted
-from kineticsim_env.studies import clearing, execution, execution_learning, policy_change
+from kineticsim_env.studies import (
+    clearing,
+    clearing_figures,
+    clearing_learning,
+    evolution,
+    execution,
+    execution_learning,
+    policy_change,
+)
 from kineticsim_env.studies.clearing import CONTINUOUS, OFTEN, SELDOM, Case
 
 FEW = (Case("idle"), Case("block"), Case("maker", OFTEN, 2), Case("maker", SELDOM, 2), Case("sniper", OFTEN, 1))
@@ -28,9 +38,9 @@ def test_every_case_has_the_same_markets_and_every_rule_the_same_news(short):
     """Where slots have no part, cases are one market: an idle slot's book is no other's; the news is the rule's own."""
     path = clearing.fundamental_path(3, "cpu").view(len(clearing.NEWS), 3, -1)
     for interval in (CONTINUOUS, 4, 64, 256):
-        config = clearing.market(interval, 3)
         shape = (2, len(clearing.NEWS), len(clearing.cases()), 3)
-        sim = ks.Simulator(config, int(np.prod(shape)), engine="cpu", seed=clearing._seeds(shape))
+        config = clearing.market(interval, len(clearing.cases()) * 3)
+        sim = ks.Simulator(config, int(np.prod(shape)), engine="cpu", seed=clearing.seeds(shape))
         beats = 512 // clearing.BEAT
         sim.run(512 // config.interval)
         fundamental = sim.fundamental_price.view(shape)
@@ -65,7 +75,9 @@ def test_continuous_trading_and_slots_do_what_they_say(short):
 
 def test_a_sniper_orders_what_rests_on_the_wrong_side_and_no_more(short):
     shape = (2, len(clearing.NEWS), len(clearing.cases()), 2)
-    sim = ks.Simulator(clearing.market(64, 2), int(np.prod(shape)), engine="cpu", seed=5, slots=1)
+    sim = ks.Simulator(
+        clearing.market(64, 2 * len(clearing.cases())), int(np.prod(shape)), engine="cpu", seed=5, slots=1
+    )
     sim.run(20)
     slots = clearing._Slots(shape, sim.device)
     orders = slots._snipe(sim, sim.fundamental_price.long())
@@ -84,8 +96,188 @@ def test_the_best_distance_is_chosen_and_paid_in_different_markets(monkeypatch):
     monkeypatch.setattr(clearing, "cases", lambda: (Case("maker", 64, 1), Case("maker", 64, 2)))
     edge = np.array([[[[9.0, 1.0, 9.0, 1.0], [3.0, 2.0, 5.0, 2.0]]]])  # [reference, news, case, seed]
     found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=np.zeros(1), per_unit=np.zeros(1))
-    best, paid = clearing.best_distance(found, "maker", 64)
-    assert best.tolist() == [[2]] and paid.tolist() == [[[3.0, 5.0]]]
+    best, paid = clearing_figures.best_case(found, ("maker",), 64)
+    assert best.tolist() == [[1]] and paid.tolist() == [[[3.0, 5.0]]]
+
+
+@pytest.mark.parametrize(
+    ("units", "expected"), [((13, 12), 0), ((13, 13), 1), ((11, 12), 1), ((12, 11), 0), ((0, 0), 1)]
+)
+def test_learning_begins_where_a_slot_trades(monkeypatch, units, expected):
+    """A tenth of what it might order is 12.5 units per 1,000 events; the wider distance earns more."""
+    monkeypatch.setattr(clearing, "DISTANCES", (1, 2))
+    monkeypatch.setattr(clearing, "cases", lambda: (Case("maker", 64, 1), Case("maker", 64, 2)))
+    traded = np.array(units, dtype=float)[None, None, :, None].repeat(4, -1)
+    edge = np.array([-1.0, 0.0])[None, None, :, None].repeat(4, -1)
+    found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=traded, per_unit=np.zeros(1))
+    assert clearing_figures.best_case(found, ("maker",), 64, trading=True)[0].tolist() == [[expected]]
+    assert clearing_figures.best_case(found, ("maker",), 64)[0].tolist() == [[1]]
+
+
+def test_an_informed_slot_begins_as_the_better_of_maker_and_sniper(monkeypatch):
+    """Here the sniper where agents price around the mid, and the maker, at the distance where it trades, elsewhere."""
+    monkeypatch.setattr(clearing, "DISTANCES", (1, 8))
+    cases = (
+        Case("idle"),
+        *(Case(role, every, d) for role in ("maker", "sniper") for every in (64, 4096) for d in (1, 8)),
+    )
+    monkeypatch.setattr(clearing, "cases", lambda: cases)
+    edge = np.zeros((2, 3, len(cases), 4))
+    edge[:, :, 1], edge[:, :, 2] = -1.0, 0.5  # the maker at 1 and at 8
+    edge[:, :, 5] = np.array([1.0, 0.25])[:, None, None]  # the sniper at 1
+    units = np.zeros_like(edge)
+    units[:, :, 1] = 50.0
+    found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=units, per_unit=np.zeros(1))
+    assert clearing_figures.best_cases(found)["informed_64"].tolist() == [[5] * 3, [2] * 3]
+    assert clearing_figures.first_cases(found)["informed_64"].tolist() == [[5] * 3, [1] * 3]
+    for chosen, distance in ((clearing_figures.best_cases(found), 8), (clearing_figures.first_cases(found), 1)):
+        sniper, maker = clearing_learning.starts(CONTINUOUS, chosen)[:, 0, 2]
+        names = clearing_learning.NUMBERS
+        values = {"near": 1, "far": distance - 1, "rest": 0, "news": 1}
+        assert sniper.tolist() == [values.get(name, 0) for name in names]
+        assert maker.tolist() == [{"near": distance, "rest": 1}.get(name, 0) for name in names]
+
+
+def learned_kinds(monkeypatch, interval, informed="sniper"):
+    """Cases that are the scripted slots of all kinds that learn, one of each, at distances of their own."""
+    kinds, roles = clearing_learning.kinds(interval), {"maker": "maker", "informed": informed}
+    cases = tuple(Case(roles[kind.role], kind.every, 1 + place % 3) for place, kind in enumerate(kinds))
+    monkeypatch.setattr(clearing, "cases", lambda: cases)
+    return clearing_learning.starts(interval, {kind.scripted: np.full((2, 3), n) for n, kind in enumerate(kinds)})
+
+
+@pytest.mark.parametrize(
+    ("interval", "informed"), [(CONTINUOUS, "sniper"), (64, "sniper"), (256, "sniper"), (64, "maker")]
+)
+def test_a_learner_begins_as_the_scripted_slot(short, monkeypatch, interval, informed):
+    """In every decision, to the unit; and what it then makes is what the study has of the scripted slot."""
+    start = learned_kinds(monkeypatch, interval, informed)
+    assert start.shape[2] == (2 if interval > OFTEN else 4)
+    shape = (*start.shape[:3], 4)
+    scripted = clearing._Slots(shape, torch.device("cpu"))
+    quoted = []
+
+    class Both(clearing_learning.Learner):
+        def __call__(self, simulator, event, step):
+            quotes = super().__call__(simulator, event, step)
+            kept = scripted(simulator, event, step)
+            quoted.append((quotes * (quotes[..., 1::2] > 0).repeat_interleave(2, -1)).clone())
+            assert quoted[-1].equal(kept * (kept[..., 1::2] > 0).repeat_interleave(2, -1))
+            return quotes
+
+    monkeypatch.setattr(clearing_learning, "Learner", Both)
+    made = clearing_learning.play(interval, start, 8, "cpu")
+    assert len(quoted) == (clearing.WARMUP + clearing.EVENTS) // max(OFTEN, interval)
+    assert (torch.stack(quoted) != 0).any(1).any(0).sum() == 4  # both sides somewhere
+    edge = clearing.play(interval, 8, "cpu").edge
+    for place, kind in enumerate(clearing_learning.kinds(interval)):
+        np.testing.assert_array_equal(made[kind.name], edge[:, :, place, ::2])
+
+
+def test_a_learner_orders_by_its_formula(short, monkeypatch):
+    """Its second decision, of random numbers, against the same formula in plain Python."""
+    start = learned_kinds(monkeypatch, 64)
+    numbers = np.random.default_rng(2).normal(start, np.abs(list(clearing_learning.NUMBERS.values())))[..., None, :]
+    shape = (*numbers.shape[:-1], 2)
+    sim = ks.Simulator(clearing.market(64, 8), int(np.prod(shape)), engine="cpu", seed=7, slots=1)
+    slots = clearing_learning.Learner(64, numbers, 2, sim.device)
+    sim.rollout(slots(sim, 0, 64)[None], 1)
+    before, average = sim.mid2.double() / 2, slots.average.clone()
+    slots.before, event = before, 2 * clearing.SELDOM  # when all decide
+    sim.run(9)
+    mid, book = sim.mid2.double() / 2, torch.stack([sim.bid, sim.ask]).long()
+    quotes = slots(sim, event, 64)[:, 0].tolist()
+    taking = 0
+    for market in range(sim.num_markets):
+        at = np.unravel_index(market, shape)[:4]
+        p, kind = dict(zip(clearing_learning.NUMBERS, numbers[at], strict=True)), clearing_learning.kinds(64)[at[2]]
+        m, moved = mid[market].item(), (mid - before)[market].item()
+        origin, most = sim.price_origin[market].item(), clearing.QUANTITY[kind.every]
+        bids, asks = ({tick + origin: units for tick, units in enumerate(side.tolist())} for side in book[:, market])
+        close = [sum(n for at, n in side.items() if abs(at - m) <= clearing_learning.REACH) for side in (bids, asks)]
+        held = min(max(sim.inventory[market, 0].item() / (8 * most), -1), 1)
+        centre = m + p["move"] * moved + p["trend"] * (m - average[market].item()) + p["held"] * held
+        centre += p["pressure"] * (close[0] - close[1]) / max(sum(close), 1)
+        centre += p["news"] * (sim.fundamental_price[market].item() - m) * (kind.role == "informed")
+        distance = max(p["near"] + p["caution"] * abs(moved), 0.5)
+        low, high = int(np.floor(centre - distance)), int(np.ceil(centre + distance))
+        cheap = min(sum(units for at, units in asks.items() if at <= low), most)
+        dear = min(sum(units for at, units in bids.items() if at >= high), most)
+        far, rest = max(p["far"], 0), min(max(p["rest"], 0), 1)
+        assert quotes[market] == [
+            *(low if cheap else round(low - far), cheap + round(rest * (most - cheap))),
+            *(high if dear else round(high + far), dear + round(rest * (most - dear))),
+        ]
+        taking += cheap + dear > 0
+    assert 0 < taking < sim.num_markets
+
+
+def test_candidates_play_as_if_alone(short, monkeypatch):
+    start = learned_kinds(monkeypatch, 64)
+    numbers = np.random.default_rng(3).normal(start[..., None, :], 0.2, (*start.shape[:3], 2, start.shape[-1]))
+    made = []
+    for chosen in (numbers, numbers[..., :1, :], numbers[..., 1:, :]):
+        sim = clearing_learning._simulator(64, (*chosen.shape[:-1], 3), "cpu")
+        made.append(clearing_learning._made(sim, 64, chosen, 5))
+        assert made[-1].shape == (*chosen.shape[:-1], 3)
+    np.testing.assert_array_equal(made[0], np.concatenate(made[1:], 3))
+    assert (made[1] != made[2]).any()
+
+
+def test_resting_units_between_two_prices():
+    sim = ks.Simulator(clearing.market(64, 1), 6, engine="cpu", seed=5)
+    sim.run(20)
+    for side in ("bid", "ask"):
+        book = sim.tensors[side]
+        none, far = torch.zeros(6, dtype=torch.int64), torch.full((6,), 2**40)
+        assert clearing.resting(sim, side, -far, far).equal(book.sum(1))
+        assert clearing.resting(sim, side, far, -far).equal(none)
+        assert clearing.resting(sim, side, -far, -far).equal(none) and clearing.resting(sim, side, far, far).equal(none)
+        lowest = (book > 0).int().argmax(1)
+        price = sim.price_origin + lowest.long()
+        assert clearing.resting(sim, side, price, price).equal(book.gather(1, lowest[:, None])[:, 0].long())
+        assert clearing.resting(sim, side, price + 1, far).equal(book.sum(1) - book.gather(1, lowest[:, None])[:, 0])
+
+
+def test_what_learns_is_paired_with_the_slot_that_it_began_as():
+    names = [name for kind in clearing_learning.kinds(CONTINUOUS) for name in (kind.name, kind.scripted)]
+    values = {name: np.full((2, 3, 4), 2.0**place) for place, name in enumerate(names)}
+    found = clearing_figures.leads(CONTINUOUS, values)
+    assert {name: each.max() for name, each in found.items()} == {
+        **{"learned_maker_64_lead": 1 - 2, "learned_maker_4096_lead": 4 - 8},
+        **{"learned_informed_64_lead": 16 - 32, "learned_informed_4096_lead": 64 - 128},
+        **{"knowing_64": 16 - 1, "knowing_4096": 64 - 4},
+    }
+    assert clearing_learning.kinds(256) == (("maker", SELDOM), ("informed", SELDOM))
+
+
+@slow
+def test_learning_finds_better_slots(monkeypatch):
+    """On seeds that it has not seen: an informed slot that may quote earns more than a sniper."""
+    pytest.importorskip("cma")
+    monkeypatch.setattr(clearing, "WARMUP", 1024)
+    monkeypatch.setattr(clearing, "EVENTS", 4096)
+    start = learned_kinds(monkeypatch, 64)
+    calls = []
+    numbers = clearing_learning.learn(64, start, start, 4, 6, 8, "cpu", done=lambda: calls.append(0))
+    assert numbers.shape == start.shape and len(calls) == 5
+    learned, first = (clearing_learning.play(64, each, 48, "cpu") for each in (numbers, start))
+    lead = learned["learned_informed_64"] - first["learned_informed_64"]
+    assert lead[:, 0].mean() > 0 and (numbers[:, 0, 2] != start[:, 0, 2]).any()
+
+
+def test_without_cma_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cma", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'kineticsim-env\[train\]'"):
+        evolution.search([0.0], 1.0, 4)
+
+
+@slow
+def test_a_search_takes_a_deviation_of_each_number():
+    pytest.importorskip("cma")
+    asked = np.array(evolution.search([5.0, -1.0], [0.0001, 1.0], 64).ask())
+    assert asked.std(0)[0] < 0.001 < 0.5 < asked.std(0)[1] and abs(asked.mean(0)[0] - 5) < 0.001
+    assert np.array_equal(asked, evolution.search([5.0, -1.0], [0.0001, 1.0], 64).ask())
 
 
 @pytest.mark.parametrize("name", policy_change.MARKETS)

@@ -3,20 +3,22 @@
 The question is that of Budish, Cramton and Shim (2015), "The high-frequency trading arms race: frequent batch auctions
 as a market design response", Quarterly Journal of Economics 130(4). All cases of a rule (what agents price around, how
 fast news comes, what the one slot does) are markets of one `Simulator`, with the same seeds in every case, so that any
-two cases and any two rules are compared seed by seed. `scripts/pages/clearing.py` writes docs/clearing.md with it.
+two cases and any two rules are compared seed by seed. Slots here are scripted; `clearing_learning` has those that
+learn. `scripts/pages/clearing.py` writes docs/clearing.md with both.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.seeds import run_seed
-from kineticsim_env.simulator import Simulator
+from kineticsim_env.simulator import Rollout, Simulator
 
 CONTINUOUS = 0  # as an interval: no auction at all
 INTERVALS = (1, 4, 16, 64, 256, 1024, 4096)  # events
@@ -87,12 +89,41 @@ def rule_name(interval: int) -> str:
 
 
 def market(interval: int, markets: int) -> MarketConfig:
-    """Return the markets of a rule: reference, news, case and seed, the last the fastest."""
-    news = [np.repeat([level[name] for level in NEWS.values()], len(cases()) * markets) for name in _NEWS_FIELDS]
+    """Return the markets of a rule: so many of each reference and pace of news, which is the faster of the two."""
+    news = [np.repeat([level[name] for level in NEWS.values()], markets) for name in _NEWS_FIELDS]
     rule = {"mechanism": "continuous", "interval": LOOK} if interval == CONTINUOUS else {"interval": interval}
-    reference = np.repeat(REFERENCES, len(NEWS) * len(cases()) * markets)
+    reference = np.repeat(REFERENCES, len(NEWS) * markets)
     levels = {name: np.tile(values, len(REFERENCES)) for name, values in zip(_NEWS_FIELDS, news, strict=True)}
     return MarketConfig(**STREAM, **rule, reference=reference, **levels)
+
+
+class Slots(Protocol):
+    """What the slots of all markets do."""
+
+    def __call__(self, simulator: Simulator, event: int, step: int) -> torch.Tensor:
+        """Return quotes, int32 `[M, 1, 4]`, for the `step` events from `event` on."""
+        ...
+
+    def worth(self, simulator: Simulator) -> torch.Tensor:
+        """Return what a unit that was traded counts for, float64 `[M]`, ticks."""
+        ...
+
+
+def steps(
+    simulator: Simulator, slots: Slots, record: Sequence[str] = ()
+) -> Iterator[tuple[int, Rollout, torch.Tensor]]:
+    """Play all events, those left out too, in steps of `OFTEN` of them, or of an auction where that is longer.
+
+    Yields:
+        The event that a step begins with, what was played, and what slots made by its trades, float64 `[M]`.
+    """
+    length = int(simulator.config.interval or 0)
+    step = max(OFTEN, length)
+    for event in range(0, WARMUP + EVENTS, step):
+        cash = simulator.cash[:, 0].clone()
+        done = simulator.rollout(slots(simulator, event, step)[None], step // length, record, reach=DEPTH_REACH)
+        bought, sold = done.fills[0, :, 0].double().T
+        yield event, done, (simulator.cash[:, 0] - cash).double() + (bought - sold) * slots.worth(simulator)
 
 
 class Played(NamedTuple):
@@ -121,30 +152,27 @@ def play(interval: int, markets: int, engine: str = "auto", fundamental: torch.T
         fundamental: What `fundamental_path` returned for these markets; made here if None.
     """
     shape = (len(REFERENCES), len(NEWS), len(cases()), markets)
-    simulator = Simulator(market(interval, markets), int(np.prod(shape)), engine=engine, seed=_seeds(shape), slots=1)
+    config = market(interval, len(cases()) * markets)
+    simulator = Simulator(config, int(np.prod(shape)), engine=engine, seed=seeds(shape), slots=1)
     length, device = int(simulator.config.interval or 0), simulator.device
     path = fundamental_path(markets, engine) if fundamental is None else fundamental
     idle = torch.arange(simulator.num_markets, device=device).view(shape)[:, :, 0].flatten()  # the first case
-    quotes, slots = _Slots(shape, device), torch.zeros(3, simulator.num_markets, dtype=torch.float64, device=device)
-    step, resolution = max(OFTEN, length), max(LOOK, length)
+    resolution = max(LOOK, length)
+    sums = torch.zeros(3, simulator.num_markets, dtype=torch.float64, device=device)
     prices: list[torch.Tensor] = []
     books = torch.zeros(4, simulator.num_markets, dtype=torch.float64, device=device)
-    for event in range(0, WARMUP + EVENTS, step):
-        cash = simulator.cash[:, 0].clone()
-        done = simulator.rollout(quotes(simulator, event, step)[None], step // length, _RECORD, reach=DEPTH_REACH)
+    for event, done, made in steps(simulator, _Slots(shape, device), _RECORD):
         series = {name: values[0] for name, values in done.series.items()}
         prices.append(series["last_price"][idle, resolution // length - 1 :: resolution // length])
         if event < WARMUP:
             continue
         books += _book(series)
-        fills = done.fills[0, :, 0].double()
-        made = (simulator.cash[:, 0] - cash).double() + (fills[:, 0] - fills[:, 1]) * _worth(simulator, shape, quotes)
-        slots += torch.stack([made, fills.sum(1), torch.ones_like(made)])
+        sums += torch.stack([made, done.fills[0, :, 0].double().sum(1), torch.ones_like(made)])
     simulator.check_errors()
     errors = _errors(torch.cat(prices, 1), path.to(device).repeat(len(REFERENCES), 1), resolution)
     spread, two_sided, depth, volume = books
-    edge, units, steps = slots
-    found = (spread / two_sided, depth / steps, volume * (100 / EVENTS))
+    edge, units, decisions = sums
+    found = (spread / two_sided, depth / decisions, volume * (100 / EVENTS))
     found += (edge * (1000 / EVENTS), units * (1000 / EVENTS), edge / units)
     of_prices = [values.cpu().numpy().reshape(*shape[:2], markets) for values in errors]
     return Played(*of_prices, *(values.cpu().numpy().reshape(shape) for values in found))
@@ -154,53 +182,35 @@ def fundamental_path(markets: int, engine: str = "auto") -> torch.Tensor:
     """Return the fundamental price in each beat, int32 `[news * seed, beats]`; the same under every rule."""
     levels = {name: np.repeat([level[name] for level in NEWS.values()], markets) for name in _NEWS_FIELDS}
     config = MarketConfig(**STREAM, interval=BEAT, **levels)
-    simulator = Simulator(config, len(NEWS) * markets, engine=engine, seed=_seeds((len(NEWS), markets)))
+    simulator = Simulator(config, len(NEWS) * markets, engine=engine, seed=seeds((len(NEWS), markets)))
     beats = (WARMUP + EVENTS) // BEAT
     return simulator.run(beats, ("fundamental",), progress=False)["fundamental"]
 
 
-def best_distance(found: Played, role: str, every: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return a maker's or a sniper's best distance, int64 `[reference, news]`, and its edge, float64 `[..., seed]`.
-
-    The distance that earns most in the markets of odd numbers is chosen; what it earns is that of the others.
-    """
-    at = [place for place, case in enumerate(cases()) if (case.role, case.every) == (role, every)]
-    edge = found.edge[:, :, at]
-    best = edge[..., 1::2].mean(-1).argmax(-1)
-    return np.take(DISTANCES, best), np.take_along_axis(edge[..., ::2], best[..., None, None], 2)[:, :, 0]
+def seeds(shape: tuple[int, ...], first: int = SEED, apart: int = 1) -> torch.Tensor:
+    """Return the seeds int64 `[M]` of markets of a shape: the last axis counts, and every case has the same."""
+    return (first + apart * torch.arange(shape[-1], dtype=torch.int64)).repeat(int(np.prod(shape[:-1])))
 
 
-def measures(found: Played) -> dict[str, np.ndarray]:
-    """Return what the page reports of a rule, float64 `[reference, news, seed]` each; NaN where it has no value.
-
-    A maker's and a sniper's edge has half of the seeds, see `best_distance`; slots that decide every `OFTEN` events are
-    there under every rule, but under auctions of more they decide once per auction.
-    """
-    idle, block = (next(n for n, case in enumerate(cases()) if case.role == role) for role in ("idle", "block"))
-    values = {"error": found.error, "fresh": found.fresh}
-    values |= {name: getattr(found, name)[:, :, idle] for name in ("spread", "depth", "volume")}
-    values["cost"] = -found.per_unit[:, :, block]
-    values["filled"] = found.units[:, :, block] * (SELDOM / 1000 / BLOCK)
-    for role, every in itertools.product(("maker", "sniper"), (OFTEN, SELDOM)):
-        values[f"{role}_{every}"] = best_distance(found, role, every)[1]
-    return values
+def resting(simulator: Simulator, side: str, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """Return the built-in units of a side, "bid" or "ask", that rest from price `low` to `high`, int64 `[M]` each."""
+    last, origin = simulator.config.num_levels - 1, simulator.price_origin.long()
+    first, end = (low - origin).clamp(0, last + 1), (high - origin).clamp(-1, last)
+    ticks = torch.arange(last + 1, dtype=torch.int32, device=simulator.device)  # all is int32: several times faster
+    there = (ticks >= first.to(torch.int32)[:, None]) & (ticks <= end.to(torch.int32)[:, None])
+    return (simulator.tensors[side] * there).sum(1, dtype=torch.int32).long()
 
 
-def distances(found: Played) -> dict[str, np.ndarray]:
-    """Return the distances that `measures` takes for its slots, int64 `[reference, news]` each."""
-    slots = itertools.product(("maker", "sniper"), (OFTEN, SELDOM))
-    return {f"{role}_{every}": best_distance(found, role, every)[0] for role, every in slots}
+def stale(simulator: Simulator, low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the units that rest for sale at `low` or less, and to be bought at `high` or more, int64 `[M]` each."""
+    lowest = simulator.price_origin.long()
+    return resting(simulator, "ask", lowest, low), resting(simulator, "bid", high, lowest + simulator.config.num_levels)
 
 
 # Helpers --------------------------------------------------------------------------------------------------------------
 
 _NEWS_FIELDS = ("walk_prob", "jump_prob")
 _RECORD = ("last_price", "volume", "best_bid", "best_ask", "bid_depth", "ask_depth")
-
-
-def _seeds(shape: tuple[int, ...]) -> torch.Tensor:
-    """Return the seeds int64 `[M]`: the last axis counts, and every case has the same."""
-    return (SEED + torch.arange(shape[-1], dtype=torch.int64)).repeat(int(np.prod(shape[:-1])))
 
 
 class _Slots:
@@ -214,6 +224,7 @@ class _Slots:
         every = cases()
         self.maker = spread_out(case.role == "maker" for case in every)
         self.block = spread_out(case.role == "block" for case in every)
+        self.shape = shape
         self.every = spread_out(case.every for case in every)
         self.distance = spread_out(case.distance for case in every)
         self.quantity = spread_out(QUANTITY[case.every] * (case.role in ("maker", "sniper")) for case in every)
@@ -229,14 +240,16 @@ class _Slots:
         quotes = torch.where(self.block[:, None], self._piece(simulator, event, step, mid2), quotes)
         return quotes.to(torch.int32)[:, None]
 
+    def worth(self, simulator: Simulator) -> torch.Tensor:
+        """Return the fundamental price; for a block the mid of the same market where none is traded."""
+        mid = (simulator.mid2.double() / 2).view(self.shape)
+        alone = mid[:, :, :1].expand(self.shape).reshape(-1)  # the first case is idle
+        return torch.where(self.block, alone, simulator.fundamental_price.double())
+
     def _snipe(self, simulator: Simulator, fundamental: torch.Tensor) -> torch.Tensor:
         """Return orders, `[M, 4]`, for as many units as rest on the wrong side of the fundamental price."""
-        tick = torch.arange(simulator.config.num_levels, device=fundamental.device)
         low, high = fundamental - self.distance, fundamental + self.distance
-        origin = simulator.price_origin.long()
-        cheap = torch.where(tick <= (low - origin)[:, None], simulator.ask, 0).sum(1)
-        dear = torch.where(tick >= (high - origin)[:, None], simulator.bid, 0).sum(1)
-        bought, sold = (torch.minimum(units, self.quantity) for units in (cheap, dear))
+        bought, sold = (torch.minimum(units, self.quantity) for units in stale(simulator, low, high))
         return torch.stack([low, bought, high, sold], 1)
 
     def _piece(self, simulator: Simulator, event: int, step: int, mid2: torch.Tensor) -> torch.Tensor:
@@ -249,12 +262,6 @@ class _Slots:
         nothing = torch.zeros_like(mid2)
         order = [(mid2 >> 1) + sign * BLOCK_REACH, due.clamp(min=0)]
         return torch.stack([*order, nothing, nothing] if sign > 0 else [nothing, nothing, *order], 1)
-
-
-def _worth(simulator: Simulator, shape: tuple[int, ...], slots: _Slots) -> torch.Tensor:
-    """Return what a unit counts for, float64 `[M]`: the fundamental price; for a block the mid where none is traded."""
-    alone = (simulator.mid2.double() / 2).view(shape)[:, :, :1].expand(shape).reshape(-1)  # the first case is idle
-    return torch.where(slots.block, alone, simulator.fundamental_price.double())
 
 
 def _book(series: dict[str, torch.Tensor]) -> torch.Tensor:

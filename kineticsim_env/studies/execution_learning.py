@@ -1,8 +1,8 @@
 """An executor that is learned for a weight of risk, beside the schedules of `execution`.
 
 It follows a schedule of Almgren and Chriss with an urgency of its own, and departs from it by what it sees, as the
-strategies of Almgren and Lorenz (2007), "Adaptive arrival price", do by gains and losses so far. CMA-ES (the package
-`cma`) finds nine numbers for one rule and one size, on training seeds; its goal is cost plus a weight times risk.
+strategies of Almgren and Lorenz (2007), "Adaptive arrival price", do by gains and losses so far. CMA-ES (`evolution`)
+finds nine numbers for one rule and one size, on training seeds; its goal is cost plus a weight times risk.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tqdm import tqdm
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate
 from kineticsim_env.policies.base import decisions_left, order_action, remaining_of
 from kineticsim_env.runtime.seeds import run_seed
+from kineticsim_env.studies import evolution
 from kineticsim_env.studies.execution import Outcome, environment, outcome
 
 START = (np.log(0.15), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # see `Adaptive`; a schedule and nothing else
@@ -84,14 +85,7 @@ def learn(
     Raises:
         ModuleNotFoundError: Without `cma`.
     """
-    try:
-        import cma
-    except ModuleNotFoundError as error:
-        message = "a learned executor needs cma: pip install 'kineticsim-env[train]'"
-        raise ModuleNotFoundError(message, name="cma") from error
-
-    settings = {"popsize": population, "seed": 1, "verbose": -9}
-    search = cma.CMAEvolutionStrategy(np.array(START), DEVIATION, settings)
+    search = evolution.search(START, DEVIATION, population)
     envs = [
         environment(rule, side, population * markets, engine, (size,), warm_seed=2**61)  # training's own warm starts
         for side in ("buy", "sell")

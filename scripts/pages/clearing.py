@@ -6,6 +6,7 @@ again without measuring.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -14,26 +15,32 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from kineticsim_env.runtime.options import exit_code
+from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import mean_and_error
 from kineticsim_env.studies import clearing as study
+from kineticsim_env.studies import clearing_figures as figures
+from kineticsim_env.studies import clearing_learning as learning
 from scripts.pages.clearing_text import draw, page
-from scripts.pages.command import make_page, page_parser
+from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import measured_on
 
 NAME = "clearing"
+GENERATIONS = 30
 
 
-def measure(markets: int, engine: str) -> dict[str, Any]:
-    """Play every rule, and return every figure of the page."""
-    begin = time.perf_counter()
+def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
+    """Play and learn every rule, and return every figure of the page."""
+    begin, markets, generations, engine = time.perf_counter(), options.markets, options.generations, options.engine
     fundamental = study.fundamental_path(markets, engine)
     bar = tqdm(study.RULES, unit="rule")
     played = {interval: study.play(interval, markets, engine, fundamental) for interval in bar}
-    values = {interval: study.measures(found) for interval, found in played.items()}
-    chosen = {interval: study.distances(found) for interval, found in played.items()}
-    names = list(values[study.CONTINUOUS])
+    values = {interval: figures.measures(found) for interval, found in played.items()}
+    chosen = {interval: figures.best_cases(found) for interval, found in played.items()}
+    numbers = _learn(played, generations, engine)
+    for interval, found in values.items():
+        found |= learning.play(interval, numbers[interval], markets, engine)
+        found |= figures.leads(interval, found)
     places = [
         (r, n, reference, news) for r, reference in enumerate(study.REFERENCES) for n, news in enumerate(study.NEWS)
     ]
@@ -41,16 +48,19 @@ def measure(markets: int, engine: str) -> dict[str, Any]:
     for r, n, reference, news in places:
         for interval, found in values.items():
             row: dict[str, Any] = {"reference": reference, "news": news, "interval": interval}
-            for name in names:
+            for name in found:
                 own, flat = found[name][r, n], values[study.CONTINUOUS][name][r, n]
                 row[name] = mean_and_error(own)
                 row[f"{name}_less"] = mean_and_error(own - flat)  # than under continuous trading, seed by seed
-            row["distances"] = {name: int(best[r, n]) for name, best in chosen[interval].items()}
+            scripted = {name: study.cases()[best[r, n]] for name, best in chosen[interval].items()}
+            row["scripted"] = {name: {"role": case.role, "distance": case.distance} for name, case in scripted.items()}
+            row["numbers"] = _numbers(interval, numbers[interval][r, n])
             rows.append(row)
     setting = {
-        "command": f"python -m scripts.pages.clearing --markets {markets}",
+        "command": command,
         "engine": Simulator(study.market(study.CONTINUOUS, 1), engine=engine, seed=0).engine_name,
         "markets": markets,
+        "generations": generations,
         "seconds": time.perf_counter() - begin,
     }
     best = {
@@ -62,6 +72,25 @@ def measure(markets: int, engine: str) -> dict[str, Any]:
     return {"setting": setting | {"measured": measured_on(setting)}, "rows": rows, "best": best}
 
 
+def _learn(played: dict[int, study.Played], generations: int, engine: str) -> dict[int, np.ndarray]:
+    """Learn every rule, from the scripted slots that were played."""
+    numbers = {}
+    with tqdm(total=len(played) * (generations + 1), unit="generation") as bar:
+        for interval, found in played.items():
+            begin, best = (learning.starts(interval, of(found)) for of in (figures.first_cases, figures.best_cases))
+            numbers[interval] = learning.learn(interval, begin, best, generations, engine=engine, done=bar.update)
+    return numbers
+
+
+def _numbers(interval: int, numbers: np.ndarray) -> dict[str, dict[str, float]]:
+    """Return the numbers of a rule's learned policies in one kind of markets; makers have no use for that of news."""
+    found = {}
+    for kind, values in zip(learning.kinds(interval), numbers.tolist(), strict=True):
+        named = dict(zip(learning.NUMBERS, values, strict=True))
+        found[kind.name] = {name: value for name, value in named.items() if kind.role == "informed" or name != "news"}
+    return found
+
+
 def _best(values: dict[int, np.ndarray]) -> dict[str, Any]:
     """Return the rule with the least mean, and those that are not worse at 95%, seed by seed."""
     least = min(values, key=lambda interval: mean_and_error(values[interval]).mean)
@@ -71,8 +100,16 @@ def _best(values: dict[int, np.ndarray]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make the page."""
-    options = page_parser(__doc__, 48, "seeds of each case", 4).parse_args(arguments)
-    make_page(options, NAME, lambda: measure(options.markets, options.engine), draw, page)
+    parser = page_parser(__doc__, 48, "seeds of each case", 4)
+    parser.add_argument(
+        "--generations",
+        type=whole(1),
+        default=GENERATIONS,
+        help="of the search for makers and informed slots that learn",
+    )
+    options = parser.parse_args(arguments)
+    command = command_of(parser, options, NAME, ("results", "engine", "output"))
+    make_page(options, NAME, lambda: measure(options, command), draw, page)
 
 
 if __name__ == "__main__":

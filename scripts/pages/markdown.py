@@ -59,8 +59,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[b
 
 
 def pm(value: Mean, digits: int = 0) -> str:
-    """Return a mean with half of its 95% interval."""
-    return f"{value.mean:.{digits}f} ± {value.interval():.{digits}f}"
+    """Return a mean with half of its 95% interval; what rounds to zero has no sign."""
+    return f"{value.mean:z.{digits}f} ± {value.interval():.{digits}f}"
 
 
 def joined(parts: Sequence[str]) -> str:
