@@ -7,6 +7,7 @@ import pytest
 import kineticsim_env as ks
 from kineticsim_env.cli import main
 from kineticsim_env.runtime import build
+from kineticsim_env.sweeps import local
 from kineticsim_env.sweeps.command import read_file
 
 pytest.importorskip("pandas")
@@ -107,6 +108,23 @@ def test_files_are_refused_in_one_line(file, capsys, there, here, said):
     file.write_text(text.replace(there, here))
     line = refused(["sweep", "spread.toml"], capsys)
     assert line.startswith("error: ") and said in line and not Path("results").exists()
+
+
+def test_who_stops_it_is_told_how_it_goes_on(file, capsys, monkeypatch):
+    run_batch = local.run_batch
+
+    def stopped(plan, begin, end, engine, device=None):
+        if begin:
+            raise KeyboardInterrupt
+        return run_batch(plan, begin, end, engine, device)
+
+    monkeypatch.setattr(local, "run_batch", stopped)
+    file.write_text("batch = 2\n" + file.read_text())
+    assert main(["sweep", "spread.toml"]) == 130
+    said = capsys.readouterr().err
+    assert "what is finished is in results; the same command goes on from there\n" in said and "interrupted" in said
+    monkeypatch.setattr(local, "run_batch", run_batch)
+    assert ks.open_sweep("results").finished == 2 and main(["sweep", "spread.toml"]) == 0
 
 
 def test_a_file_that_is_not_there_is_named(file, capsys):

@@ -227,6 +227,27 @@ def test_a_statistic_of_your_own_that_was_changed_is_another_sweep(tmp_path, one
         run(tmp_path, statistics={"mine": of_series(other, "last_price")}, **given)
 
 
+@slow
+def test_the_same_functions_are_the_same_in_every_program(tmp_path):
+    """Whatever their addresses are, and in whichever order a set is walked through."""
+    (tmp_path / "mine.py").write_text(
+        "import functools\nimport torch\nfrom kineticsim_env.sweeps.functions import stored_statistic\n"
+        "def first(price, how=(len, 'a')):\n    return price[:, 0]\n"
+        "def maker(*held):\n    return lambda price: held or price in {'a', 'b', 'c', 'd'}\n"
+        "class Called:\n    def __call__(self, price):\n        return first(price)\n"
+        "round_and_round = []\nround_and_round.append(round_and_round)\n"
+        "given = [first, maker(first, torch.ones(3), {'a', 'b', 'c'}), functools.partial(first, how=first), Called(),\n"
+        "         Called().__call__, torch.amax, maker(maker(maker(first)), round_and_round)]\n"
+        "if __name__ == '__main__':\n    print(*map(stored_statistic, given), sep='\\n')\n"
+    )
+    printed = []
+    for seed in "12":
+        settings = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        found = subprocess.run([sys.executable, tmp_path / "mine.py"], capture_output=True, text=True, env=settings)
+        printed.append(found.stdout.splitlines())
+    assert printed[0] == printed[1] and len(set(printed[0])) == 7, found.stderr
+
+
 def test_so_is_one_that_a_text_names(tmp_path, monkeypatch):
     given = {"space": {"noise_spread": [3]}, "statistics": ["first"], "design": "grid", "points": None}
     monkeypatch.setitem(STATISTICS, "first", of_series(closing(2), "last_price"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Sequence
@@ -57,7 +58,11 @@ def command(options: argparse.Namespace) -> int:
     if "folder" not in given:
         raise ValueError('folder: got none, allowed is --folder, or folder = "..." in the file')
     started = time.perf_counter()
-    found = sweep(**given)
+    try:
+        found = sweep(**given)
+    except KeyboardInterrupt:
+        print(f"what is finished is in {given['folder']}; the same command goes on from there", file=sys.stderr)
+        raise
     seconds = time.perf_counter() - started
     about = found.about
     replicates = f", {about['replicates']:,} replicates each" if about["replicates"] > 1 else ""

@@ -5,16 +5,16 @@ So that a folder that was begun with one function is not gone on with by another
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
 from types import CodeType
 from typing import Any
 
-from kineticsim_env.runtime.values import show
 from kineticsim_env.statistics import STATISTICS
 
-_PLAIN = (int, float, str, bytes, tuple, type(None))
+_DEEPEST = 6  # functions and what holds them, within each other
 
 
 def stored_statistic(given: Any) -> str:
@@ -34,20 +34,31 @@ def _place(given: Any) -> str:
 def _written(given: Any, depth: int) -> str:
     """Return what a function does, as a text that is the same in every program that has it."""
     given = getattr(given, "of_series", given)
+    if depth > _DEEPEST:
+        return ""
     if isinstance(given, functools.partial):
-        return f"{_written(given.func, depth)} {show(given.args)} {show(given.keywords)}"
+        return " ".join(_value(part, depth + 1) for part in (given.func, given.args, given.keywords))
     code = getattr(given, "__code__", None)
-    if code is None or depth > 3:
+    if code is None:
         return _source(given)
     text = _instructions(code) if given.__name__ == "<lambda>" else _source(given) or _instructions(code)
-    text += show([value for value in given.__defaults__ or () if isinstance(value, _PLAIN)])
+    text += _value(given.__defaults__, depth + 1) + _value(given.__kwdefaults__, depth + 1)
     for cell in given.__closure__ or ():
-        try:
-            held = cell.cell_contents
-        except ValueError:  # it has none yet
-            continue
-        text += show(held) if isinstance(held, _PLAIN) else _written(held, depth + 1) if callable(held) else ""
+        with contextlib.suppress(ValueError):  # it has nothing yet
+            text += _value(cell.cell_contents, depth + 1)
     return text
+
+
+def _value(held: Any, depth: int) -> str:
+    """Return a value that a function uses, without what differs from program to program, such as addresses."""
+    if isinstance(held, CodeType):
+        return _instructions(held)
+    if held is None or isinstance(held, (int, float, complex, str, bytes)):
+        return repr(held)
+    if isinstance(held, (list, tuple, set, frozenset, dict)) and depth <= _DEEPEST:
+        parts = [_value(one, depth + 1) for one in (held.items() if isinstance(held, dict) else held)]
+        return f"[{', '.join(sorted(parts) if isinstance(held, (set, frozenset)) else parts)}]"
+    return _written(held, depth) if callable(held) else type(held).__name__
 
 
 def _source(given: Any) -> str:
@@ -60,5 +71,4 @@ def _source(given: Any) -> str:
 
 def _instructions(code: CodeType) -> str:
     """Return the code of a function whose source stands among other things, or nowhere."""
-    inner = [_instructions(one) if isinstance(one, CodeType) else show(one) for one in code.co_consts]
-    return f"{code.co_code.hex()} {code.co_names} {inner}"
+    return f"{code.co_code.hex()} {code.co_names} {_value(code.co_consts, 0)}"
