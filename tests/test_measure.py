@@ -600,6 +600,11 @@ def test_your_own_have_the_names_of_their_functions_and_labels():
     assert list(check_statistics([statistics.of_series(lambda price: price[:, 0], "last_price")])) == ["statistic"]
     with pytest.raises(ValueError, match=r"got values \[5, 2\] of 5 markets, allowed is \[5, 3\]"):
         measure_series(series, {"ends": statistics.of_series(ends, "last_price", labels=range(3))})
+    precise = statistics.of_series(ends, "last_price", labels=np.array([0.1234567, 0.1234568]))
+    assert list(measure_series(series, [precise]).columns(errors=False)) == ["ends[0.1234567]", "ends[0.1234568]"]
+    for labels in (3, "ab"):
+        with pytest.raises(TypeError, match="^labels: got .*, allowed are numbers or texts, one per value, or None"):
+            statistics.of_series(ends, "last_price", labels=labels)
     with pytest.raises(ValueError, match="^names: got 'price', allowed are last_price"):
         statistics.of_series(ends, "price")
     with pytest.raises(TypeError, match="^function: got 'ends', allowed is a function of series"):

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from kineticsim_env.runtime.checks import check_series
@@ -83,6 +84,8 @@ def of_series(
     """
     check_callable("function", function, "a function of series")
     checked = check_series(names, "names")
+    if labels is not None and (isinstance(labels, str) or not isinstance(labels, Iterable)):
+        raise TypeError(f"labels: got {show(labels)}, allowed are numbers or texts, one per value, or None")
     told = None if labels is None else tuple(labels)
 
     def statistic() -> Plan:
@@ -106,7 +109,7 @@ def shown_label(label: Any) -> str:
     if not is_number(label):
         return str(label)
     short = f"{label:g}"
-    return short if float(short) == label else repr(label)
+    return short if float(short) == label else repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def named_statistics(statistics: Any) -> dict[str, Any]:
