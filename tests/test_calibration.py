@@ -444,7 +444,7 @@ def test_the_rate_of_training_falls_from_pass_to_pass(monkeypatch):
     monkeypatch.setattr(trainer.Trainer, "begin_pass", begin_pass)
     random = np.random.default_rng(0)
     learned = learning.learn(random.random((300, 2)), random.random((300, 3)), torch.device("cpu"), 1)
-    assert len(rates) == learned.epochs > 1 and rates[0] == trainer.RATE
+    assert len(rates) == learned.epochs > 1 and rates[0] == learning._RATE * (50 / 8192) ** 0.5
     assert all(after < before for before, after in itertools.pairwise(rates)) and rates[-1] > 0
 
 

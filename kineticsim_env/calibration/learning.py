@@ -20,13 +20,14 @@ import torch
 from sbi.neural_nets import posterior_nn
 from torch.distributions import MultivariateNormal
 
-from kineticsim_env.calibration.trainer import RATE, NoTracker, Trainer
+from kineticsim_env.calibration.trainer import NoTracker, Trainer
 
 _HIDDEN, _TRANSFORMS = 50, 3  # of the network
 _STEPS = 4000  # of the optimiser, at most: so many passes over the simulations as have these
 _PATIENCE = 10  # passes without a gain before it ends
 _BATCHES = 100  # per pass, with between
 _BATCH = (50, 8192)  # rows each
+_RATE = 1e-3  # of the largest; others' is as the root of their rows (Malladi et al. 2022, of Adam)
 _VALIDATION = 0.1
 _EDGE = 1e-6  # of the unit cube, at which quantiles end
 _AT_ONCE = 50  # posteriors that are drawn from together
@@ -126,14 +127,14 @@ def learn(unit: np.ndarray, rows: np.ndarray, device: torch.device, seed: int, b
         trainer = Trainer(
             prior, network, device=str(device), tracker=NoTracker(), show_progress_bars=False, logging_level="ERROR"
         )
-        trainer.passes = epochs
+        trainer.passes, trainer.rate = epochs, _RATE * (size / _BATCH[1]) ** 0.5
         if bar is not None:
             bar.reset(total=epochs)
             trainer.passed = bar.update
         trainer.append_simulations(_quantiles(unit), standard(rows))
         trainer.train(
             training_batch_size=size,
-            learning_rate=RATE,
+            learning_rate=trainer.rate,
             validation_fraction=_VALIDATION,
             stop_after_epochs=_PATIENCE,
             max_num_epochs=epochs - 1,  # sbi makes one pass more

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from sbi.inference import NPE
 
-RATE = 1e-3  # of the first pass; it falls to 0 with the last, as half a cosine (Loshchilov and Hutter 2017, SGDR)
-
 
 class Batches:
     """Batches of rows that lie on the device; torch's loader would fetch them row by row."""
@@ -48,10 +46,10 @@ class Trainer(NPE):
 
     At a rate that stays, the last steps leave an error in the posterior that 4,000 held-out points show: ranks of
     docs/calibration.md's market were not uniform (p below 1e-4 of one parameter, with 30,000 simulations and with a
-    million), and are with one that falls.
+    million), and are with one that falls (Loshchilov and Hutter 2017, SGDR).
     """
 
-    passes = 1
+    passes, rate = 1, 0.0  # how many, and the rate of the first; it falls to 0 with the last, as half a cosine
     passed: Callable[[], Any] = staticmethod(lambda: None)
     replay: Any = None
 
@@ -59,7 +57,7 @@ class Trainer(NPE):
         """Set the rate of the pass that begins."""
         self.passed()
         for group in self.optimizer.param_groups:
-            group["lr"] = RATE * 0.5 * (1 + math.cos(math.pi * self.epoch / self.passes))
+            group["lr"] = self.rate * 0.5 * (1 + math.cos(math.pi * self.epoch / self.passes))
 
     def _get_losses(self, batch: Any, loss_args: Any) -> torch.Tensor:
         """Return the losses of a batch.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scipy.stats import kstwo
+
 from scripts.pages.markdown import table, wrapped
 
 _PAGE = """# Calibration
@@ -145,13 +147,16 @@ def page(record: Mapping[str, Any]) -> str:
 
 
 def _checked(record: Mapping[str, Any], several: bool) -> str:
-    """Say what a check found."""
-    p_values = ", ".join(f"`{name}` {value:.2f}" for name, value in record["p_values"].items())
+    """Say what a check found: of ranks Kolmogorov and Smirnov's distance, that of which `p_values` has the p value."""
+    errors = ", ".join(
+        f"`{name}` {kstwo.isf(value, record['held_out']):.3f} (p = {value:.2g})"
+        for name, value in record["p_values"].items()
+    )
     covered = ", ".join(f"{value:.1%} of {float(level):.0%}" for level, value in record["coverage"].items())
     learned = f" with {record['simulations']:,} simulations" if several else ""
     return (
-        f"Of {record['held_out']:,} held-out points{learned}, coverage was {covered}. That ranks are uniform has the p "
-        f"values {p_values}."
+        f"Of {record['held_out']:,} held-out points{learned}, coverage was {covered}. The shares of ranks depart from "
+        f"uniform ones by at most: {errors}."
     )
 
 
