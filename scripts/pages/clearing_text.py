@@ -12,7 +12,7 @@ from kineticsim_env.studies import clearing_learning as learning
 from kineticsim_env.studies import plots
 from scripts.pages.clearing_earnings import ahead, earnings
 from scripts.pages.clearing_rows import AROUND, EARNED, OFTEN, Found, at, interval_name
-from scripts.pages.markdown import joined, page_of, pm, table
+from scripts.pages.markdown import LEARNED_MAY_DIFFER, joined, page_of, pm, table
 
 _COLOURS = dict(zip(study.NEWS, ("#0d4377", "#3f8f4f", "#d9661c"), strict=True))
 _COMPARED = (study.CONTINUOUS, study.OFTEN)  # rules, in the answer
@@ -30,7 +30,7 @@ def page(found: Found) -> str:
 
 def _seeds(setting: Mapping[str, Any]) -> str:
     first, training = (seed >> 32 for seed in (study.SEED, learning.SEED))
-    return f"Seeds from {first} * 2^32, in training from {training} * 2^32. {setting['measured']}"
+    return f"Seeds from {first} * 2^32, in training from {training} * 2^32. {setting['measured']} {LEARNED_MAY_DIFFER}"
 
 
 def draw(folder: Path, found: Found) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from kineticsim_env.statistics import Mean
 from kineticsim_env.studies import execution as study
 from kineticsim_env.studies import plots
-from scripts.pages.markdown import joined, page_of, pm, table
+from scripts.pages.markdown import LEARNED_MAY_DIFFER, joined, page_of, pm, table
 
 Found = Mapping[str, Any]
 REFERENCE, FAST = "TWAP", "at once"
@@ -35,7 +35,11 @@ def page(found: Found) -> str:
     parts += ["## Cost against risk", "![cost against risk](images/execution.png)", *_frontiers(found)]
     for rule in study.RULES:
         parts += [f"### {rule[0].upper()}{rule[1:]}", _table(found, rule)]
-    parts += [*_mechanisms(found), *_learned(found), f"Seeds from 2^62, those that are held out. {setting['measured']}"]
+    parts += [
+        *_mechanisms(found),
+        *_learned(found),
+        f"Seeds from 2^62, those that are held out. {setting['measured']} {LEARNED_MAY_DIFFER}",
+    ]
     return page_of("How to execute a block", "execution_text.py", setting["command"], parts)
 
 

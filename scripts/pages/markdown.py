@@ -73,6 +73,12 @@ def between(value: Interval, digits: int = 0) -> str:
     return f"{value.value:,.{digits}f} ({value.low:,.{digits}f} to {value.high:,.{digits}f})"
 
 
+# What follows `measured_on` where a page has policies that were learned.
+LEARNED_MAY_DIFFER = (
+    "A learned policy computes in floating point, so what it earns may differ a little between machines."
+)
+
+
 def measured_on(setting: Mapping[str, Any]) -> str:
     """Say when, with what command and engine, and on what a page was measured."""
     return (
