@@ -153,7 +153,9 @@ def _quietly(device: torch.device, seed: int) -> Generator[None]:
     devices = [device] if device.type == "cuda" else []
     threads = torch.get_num_threads()
     with contextlib.ExitStack() as stack:
-        if device.type == "cpu":
+        if device.type == "cuda":
+            stack.enter_context(torch.cuda.device(device))  # CUDA graphs are recorded on the current device's stream
+        else:
             stack.callback(torch.set_num_threads, threads)
             torch.set_num_threads(1)
         stack.enter_context(torch.random.fork_rng(devices))
