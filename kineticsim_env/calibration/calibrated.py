@@ -109,9 +109,9 @@ class Calibration:
     def table(self) -> str:
         """Return parameters, what was fitted, and what the check found, as text."""
         rows = [("parameter", "best", "mean", "90% within", "range", "recovered")]
-        recovered = self.check.recovered if self.check else {}
+        recovered, intervals = self.check.recovered if self.check else {}, self.interval()
         for each in self._plan.design.dimensions:
-            low, high = self.interval()[each.name]
+            low, high = intervals[each.name]
             found = f"{recovered[each.name]:.2f}" if recovered else "-"
             mean = self.samples[each.name].mean()
             spread, given = f"{low:.4g} to {high:.4g}", f"{each.low:g} to {each.high:g}"

@@ -134,7 +134,6 @@ def learn(unit: np.ndarray, rows: np.ndarray, device: torch.device, seed: int, b
         trainer.append_simulations(_quantiles(unit), standard(rows))
         trainer.train(
             training_batch_size=size,
-            learning_rate=trainer.rate,
             validation_fraction=_VALIDATION,
             stop_after_epochs=_PATIENCE,
             max_num_epochs=epochs - 1,  # sbi makes one pass more

@@ -125,6 +125,11 @@ def check_array(name: str, values: Any, allowed: str) -> np.ndarray:
     return array
 
 
+def not_whole(array: np.ndarray) -> np.ndarray:
+    """Return the floats of an array that are no whole numbers below 2^62 in size: those are no ticks."""
+    return array[~((np.abs(array) < 2.0**62) & (array == np.rint(array)))]
+
+
 def _power(number: int) -> str:
     """Return a bound as messages have it: large ones by powers of two."""
     for plus, text in ((0, ""), (1, " - 1")):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.runtime.values import not_whole
 from kineticsim_env.statistics.over_markets import as_array
 
 _BLOCK = 1 << 24  # values of a series that are turned to float64 at a time
@@ -40,7 +41,7 @@ def returns(price: Any) -> np.ndarray:
     """
     array = as_array(price)
     if array.dtype.kind == "f":
-        wrong = array[~((np.abs(array) < 2.0**62) & (array == np.rint(array)))]
+        wrong = not_whole(array)
         if wrong.size:
             raise ValueError(f"price: got {wrong[0]:.10g}, allowed are whole ticks: divide by the tick, and round")
     return np.diff(array.astype(np.int64), axis=-1)

@@ -11,7 +11,7 @@ from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_quotes, host_array
-from kineticsim_env.runtime.values import check_count, check_progress, show
+from kineticsim_env.runtime.values import check_count, check_progress, not_whole, show
 from kineticsim_env.tapes.branches import Branch
 from kineticsim_env.tapes.tape import Script, Tape
 
@@ -87,7 +87,7 @@ def check_path(name: str, given: Any, markets: int, intervals: int | None = None
 
 def _whole(name: str, array: np.ndarray) -> np.ndarray:
     """Return floats that are whole ticks as int64."""
-    wrong = array[~((np.abs(array) < 2.0**62) & (array == np.rint(array)))]
+    wrong = not_whole(array)
     if wrong.size:
         raise TypeError(f"{name}: got {wrong[0]:.10g}, allowed are whole ticks: divide by the tick, and round")
     return array.astype(np.int64)

@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="of the search for makers and informed slots that learn",
     )
     options = parser.parse_args(arguments)
-    command = command_of(parser, options, NAME, ("results", "engine", "output"))
+    command = command_of(parser, options, NAME)
     make_page(options, NAME, lambda: measure(options, command), draw, page)
 
 

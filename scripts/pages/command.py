@@ -44,7 +44,12 @@ def page_parser(
     return parser
 
 
-def command_of(parser: argparse.ArgumentParser, options: argparse.Namespace, name: str, apart: Sequence[str]) -> str:
+def command_of(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    name: str,
+    apart: Sequence[str] = ("results", "engine", "output"),
+) -> str:
     """Return the command that measures with these options: those that are not the defaults, but for some.
 
     Args:

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make_page(
         options,
         NAME,
-        lambda: measure(options, command_of(parser, options, NAME, ("results", "engine", "output"))),
+        lambda: measure(options, command_of(parser, options, NAME)),
         lambda folder, found: draw(folder / f"{NAME}.png", found),
         page,
         indent=None,
