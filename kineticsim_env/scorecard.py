@@ -16,9 +16,9 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.facts import FACTS, Fact
 from kineticsim_env.statistics.measured import Measured, Value
 from kineticsim_env.statistics.measuring import measure
+from kineticsim_env.statistics.over_markets import half_width
 
 _MARKETS = 256  # of a config without per-market fields
-_CONFIDENCE = 1.96
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,21 +29,28 @@ class Line:
         fact: Which one, with its range and source.
         value: The number, NaN where the market does not define it.
         error: Its standard error over markets, a jackknife's but for single statistics.
+        count: Over how many markets.
     """
 
     fact: Fact
     value: float
     error: float
+    count: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the value's 95% interval; NaN of a single market."""
+        return float(half_width(self.error, self.count))
 
     @property
     def verdict(self) -> str:
-        """`"met"` or `"not met"`; `"unclear"` where a bound is within 1.96 standard errors; `"undefined"`.
+        """`"met"` or `"not met"`; `"unclear"` where a bound is within the 95% interval; `"undefined"`.
 
         A single market has no standard error: its verdict is that of the number alone.
         """
         if math.isnan(self.value):
             return "undefined"
-        reach = 0.0 if math.isnan(self.error) else _CONFIDENCE * self.error
+        reach = 0.0 if math.isnan(self.half_width) else self.half_width
         if any(abs(self.value - bound) < reach for bound in (self.fact.low, self.fact.high)):
             return "unclear"
         return "met" if self.fact.low <= self.value <= self.fact.high else "not met"
@@ -159,16 +166,20 @@ def scorecard(
     return Scorecard(lines, found, found.groups * found.group_size, price)
 
 
-def _read(fact: Fact, values: Sequence[Value]) -> tuple[float, float]:
-    """Return a fact's number and its standard error: of a function of means, from all but one market each."""
+def _read(fact: Fact, values: Sequence[Value]) -> tuple[float, float, int]:
+    """Return a fact's number, its standard error, and of how many markets these are.
+
+    The error of a function of means is from all but one market each.
+    """
     if fact.read is None:
-        return float(values[0].value[0]), float(values[0].error[0])
+        return float(values[0].value[0]), float(values[0].error[0]), int(np.min(values[0].count))
     number = float(fact.number([(value.value, value.error) for value in values])[0])
     without = [(_means_without_each(value.of_markets), value.error) for value in values]
     with np.errstate(invalid="ignore"):
         each = fact.number(without)
     count = len(each)
-    return number, float(np.sqrt((count - 1) / count * ((each - each.mean()) ** 2).sum())) if count > 1 else math.nan
+    error = float(np.sqrt((count - 1) / count * ((each - each.mean()) ** 2).sum())) if count > 1 else math.nan
+    return number, error, count
 
 
 def _means_without_each(of_markets: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ def prices_of(returns, scale=1000.0):
     ],
 )
 def test_verdicts(value, error, verdict):
-    assert Line(Fact("name", "measured", (), None, 0.0, 1.0, "source"), value, error).verdict == verdict
+    assert Line(Fact("name", "measured", (), None, 0.0, 1.0, "source"), value, error, 10**6).verdict == verdict
 
 
 def test_facts_are_whole():

@@ -31,7 +31,7 @@ def _ranges(axes: Any, card: Any) -> None:
             axes.text(0.5, place, "undefined", ha="center", va="center", fontsize=8, color=colour)
             continue
         scale = fact.high - fact.low
-        at, reach = (line.value - fact.low) / scale, 1.96 * np.nan_to_num(line.error) / scale
+        at, reach = (line.value - fact.low) / scale, np.nan_to_num(line.half_width) / scale
         shown = float(np.clip(at, -1.0, 2.0))
         if shown == at:
             axes.errorbar(at, place, xerr=min(reach, 1.0), color=colour, capsize=2, lw=1)
@@ -54,9 +54,8 @@ def _memory(axes: Any, curves: Any) -> None:
         ("sign_autocorrelation", "sign of takers' flow", plots.SELL),
     ):
         found = curves[name]
-        axes.errorbar(
-            found.labels, found.value[0], yerr=1.96 * np.nan_to_num(found.error[0]), color=colour, label=label, lw=1.2
-        )
+        reach = np.nan_to_num(found.half_width[0])
+        axes.errorbar(found.labels, found.value[0], yerr=reach, color=colour, label=label, lw=1.2)
     axes.axhline(0, color=plots.GREY, lw=0.8)
     axes.set(title="Memory", xlabel="lag, intervals", ylabel="autocorrelation, mean over markets")
     axes.legend(fontsize=8)

@@ -46,7 +46,7 @@ It takes a simulator as well, which goes on from where it is: with your own trad
 ## How to read it
 
 A number is a mean over markets, or a function of such means; ± is its standard error. A fact is **met** within its
-range, **not met** outside it, and **unclear** where a bound is within 1.96 standard errors. It is **undefined** where
+range, **not met** outside it, and **unclear** where a bound is within the 95% interval. It is **undefined** where
 the market has no such number: a decay has an exponent only if the autocorrelations are above 0, by two standard errors,
 at all of the lags that it is fitted at. A range is the source's where the source gives one. Where it says only that
 something is there, absent or slow, the bounds are ours, and are marked *. What real markets show over minutes is asked
