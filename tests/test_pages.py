@@ -18,6 +18,7 @@ from kineticsim_env.studies import policy_change as policy_study
 from kineticsim_env.studies import rewards as reward_study
 from kineticsim_env.studies import trading_preset as makers
 from scripts.pages import (
+    blocks,
     clearing,
     continuous_preset,
     default_market,
@@ -252,3 +253,36 @@ def test_execution(tmp_path, monkeypatch):
     assert all(f"### {rule[0].upper()}{rule[1:]}" in text for rule in execution_study.RULES)
     assert text.count("| Almgren-Chriss 0.001 |") >= len(execution_study.RULES) + 3
     assert "of 8 cases, as 95% intervals go" in text
+
+
+PAGE = """# A page
+<!-- [[[cog
+from scripts.pages.blocks import *
+found = results()
+holds(found["error"][0] < 4, "it is near")
+]]] -->
+<!-- [[[end]]] -->
+
+It is off by <!-- [[[cog say(pm(mean(found["error"]), 2)) ]]] -->
+nothing
+ticks<!-- [[[end]]] -->, which is near.
+"""
+
+
+def test_a_page_is_filled_and_says_only_what_its_results_show(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(blocks, "ROOT", tmp_path)
+    docs, elsewhere = tmp_path / "docs", tmp_path / "elsewhere"
+    for folder, error in ((docs, [3.0, 0.5, 1 << 20]), (elsewhere, [5.0, 0.5, 1 << 20])):
+        folder.mkdir()
+        (folder / "page.json").write_text(json.dumps({"error": error}))
+    (docs / "page.md").write_text(PAGE)
+    blocks.fill(docs, "page")
+    assert (docs / "page.md").read_text() == PAGE.replace("nothing", "3.00 ± 0.98")
+    capsys.readouterr()
+    blocks.fill(elsewhere, "page")  # of somebody's own results: what they do not show is said, and the page is written
+    assert "these results do not show that it is near" in capsys.readouterr().out
+    assert "5.00 ± 0.98" in (elsewhere / "page.md").read_text()
+    (docs / "page.json").write_text(json.dumps({"error": [5.0, 0.5, 1 << 20]}))
+    with pytest.raises(Exception, match="it says that it is near, and its results do not: edit the page"):
+        blocks.fill(docs, "page")
+    assert "3.00 ± 0.98" in (docs / "page.md").read_text()
