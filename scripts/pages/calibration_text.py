@@ -108,7 +108,7 @@ import warnings
 
 import kineticsim_env as ks
 
-target = {{"volatility": 2.0, "traded": 0.029}}  # these markets trade in every interval
+target = {{"volatility": 5.0, "traded": 0.029}}  # these markets trade in every interval
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it says so, too
     found = ks.calibrate(target, {{"noise_spread": (2, 20)}}, 200, market="trading", simulations=400, held_out=50)
