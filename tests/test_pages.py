@@ -15,6 +15,7 @@ from kineticsim_env.statistics.facts import FACTS
 from kineticsim_env.studies import clearing as clearing_study
 from kineticsim_env.studies import execution as execution_study
 from kineticsim_env.studies import policy_change as policy_study
+from kineticsim_env.studies import prediction as prediction_study
 from kineticsim_env.studies import rewards as reward_study
 from kineticsim_env.studies import trading_preset as makers
 from scripts.pages import (
@@ -286,3 +287,20 @@ def test_a_page_is_filled_and_says_only_what_its_results_show(tmp_path, monkeypa
     with pytest.raises(Exception, match="it says that it is near, and its results do not: edit the page"):
         blocks.fill(docs, "page")
     assert "3.00 ± 0.98" in (docs / "page.md").read_text()
+
+
+@slow
+def test_prediction(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sklearn")
+    from scripts.pages import prediction
+
+    monkeypatch.setattr(prediction_study, "HALF_SPREADS", (2,))
+    monkeypatch.setattr(prediction_study, "THRESHOLDS", (0.5,))
+    short = functools.partial(evaluation_env, horizon=40, bank_size=2, warmup=5)
+    monkeypatch.setattr("kineticsim_env.studies.default_market.evaluation_env", short)
+    (tmp_path / "default_market.json").write_text((DOCS / "default_market.json").read_text())
+    text = written_again(prediction, tmp_path, "prediction")
+    assert (
+        "| null: fitted to the changes of other markets |" in text
+        and "these results do not show" in capsys.readouterr().out
+    )
