@@ -304,3 +304,16 @@ def test_prediction(tmp_path, monkeypatch, capsys):
         "| null: fitted to the changes of other markets |" in text
         and "these results do not show" in capsys.readouterr().out
     )
+
+
+@slow
+def test_adverse_selection(tmp_path, monkeypatch):
+    from scripts.pages import adverse_selection
+
+    monkeypatch.setattr(adverse_selection.glosten_milgrom, "COUNTS", (2, 18))
+    monkeypatch.setattr(adverse_selection.glosten_milgrom, "WARMUP", 20)
+    adverse_selection.main(["--markets", "4", "--intervals", "40", "--engine", "cpu", "--output", str(tmp_path)])
+    text = (tmp_path / "adverse_selection.md").read_text()
+    assert "| informed | 5% | 45% |" in text and (tmp_path / "images" / "adverse_selection.png").exists()
+    adverse_selection.main(["--results", str(tmp_path / "adverse_selection.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "adverse_selection.md").read_text() == text
