@@ -9,6 +9,7 @@ import pytest
 from thorough import slow
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual import causal
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.statistics import Mean
 from kineticsim_env.statistics.facts import FACTS
@@ -86,7 +87,7 @@ def test_scorecard(tmp_path, monkeypatch):
 
 
 def test_price_impact(tmp_path, monkeypatch):
-    monkeypatch.setattr("kineticsim_env.studies.price_impact.RESAMPLES", 20)
+    monkeypatch.setattr(causal, "RESAMPLES", 20)
     monkeypatch.setattr(price_impact, "OTHER_ORDERS", ((8, 4),))
     for name, sweeps in price_impact.SWEEPS.items():
         few = {kind: tuple(orders[:5]) for kind, orders in sweeps._asdict().items()}
