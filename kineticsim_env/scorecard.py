@@ -7,7 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual.causal import SIZES, CausalImpact, causal_impact
 from kineticsim_env.runtime.texts import aligned
 from kineticsim_env.runtime.values import (
     check_choice,
@@ -23,6 +26,7 @@ from kineticsim_env.statistics.columns import LEAST, Column, Columns, Line
 from kineticsim_env.statistics.facts import FACTS, Fact, in_words
 from kineticsim_env.statistics.measured import Measured
 
+_IMPACT = 256  # markets that market orders are given to, at most
 __all__ = ["Column", "Line", "Scorecard", "scorecard"]
 
 
@@ -34,11 +38,14 @@ class Scorecard:
         shown: A column for each market and number of intervals taken together; the first is the market's own.
         price: Whose returns were measured.
         interval: What an interval is: `"events"`, or seconds of trading.
+        impact: What market orders do to the market's mid, measured against the same markets without them; None without
+            a config.
     """
 
     shown: tuple[Column, ...]
     price: str
     interval: float | str
+    impact: CausalImpact | None = None
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -102,7 +109,8 @@ class Scorecard:
             ends = f"{fact.low:g} to {fact.high:g}{'' if fact.bounds == 'source' else '*'}"
             shown = [str(column.lines[i]) for column in others]
             rows.append((fact.name, fact.time_scale, ends, value, error, line.verdict, *shown))
-        return "\n".join([*aligned(rows), "", *aligned(self._counts()), "", *self._notes()])
+        caused = ["", *_caused(self.impact)] if self.impact else []
+        return "\n".join([*aligned(rows), "", *aligned(self._counts()), *caused, "", *self._notes()])
 
     def _counts(self) -> list[tuple[str, ...]]:
         """Return how many facts each column meets, a row for each number of intervals taken together."""
@@ -171,6 +179,7 @@ def scorecard(
     interval: float | str = "events",
     aggregate: int | Sequence[int] = 1,
     null_models: bool = True,
+    impact: bool = True,
     beside: Mapping[str, Any] | None = None,
     seed: Any = 0,
     engine: str = "auto",
@@ -201,6 +210,8 @@ def scorecard(
         aggregate: Intervals that are taken together: returns are those over all of them, volumes are summed. With
             several numbers the first has the table, and the others a column and a row of counts each.
         null_models: Whether null models are measured.
+        impact: Whether the effect of market orders is measured, where there is a config: `causal_impact`, on up to 256
+            markets. The two facts on moves with takers' volume are correlations, which the fundamental price can make.
         beside: Other columns by name: whatever `market` can be.
         seed: With a config, as in `Simulator`.
         engine: Likewise.
@@ -216,6 +227,7 @@ def scorecard(
     """
     check_choice("price", price, ("last", "mid"))
     check_flag("null_models", null_models)
+    check_flag("impact", impact)
     if not is_number(interval) and interval != "events":
         raise ValueError(f"interval: got {show(interval)}, allowed are 'events' and a number of seconds")
     if interval != "events":
@@ -236,4 +248,33 @@ def scorecard(
             raise ValueError(f"beside: got {show(name)}, which the card has already, allowed is another name")
         own = isinstance(other, Simulator)  # which has all that a run would be given
         shown += columns.of(str(name), other, None if own else markets, False, **({} if own else run))
-    return Scorecard(tuple(shown), price, interval)
+    return Scorecard(tuple(shown), price, interval, _impact_of(market, shown[0].measured, run) if impact else None)
+
+
+def _impact_of(market: Any, measured: Measured, run: Mapping[str, Any]) -> CausalImpact | None:
+    """Return what market orders do in a market's config, of the sizes that its limits allow."""
+    if isinstance(market, Simulator):
+        market, run = market.config, {"engine": market.engine_name, "device": market.device}
+    if not isinstance(market, MarketConfig):
+        return None
+    limits = (market.max_quote_qty, market.inventory_limit)
+    most = min(float(np.min(limit)) for limit in limits if limit is not None)
+    sizes = [size for size in SIZES if size <= most]
+    number = None if market.per_market else min(measured.group_size, _IMPACT)
+    return causal_impact(market, sizes, num_markets=number, **run) if sizes else None
+
+
+def _caused(found: CausalImpact) -> list[str]:
+    """Return the table of what market orders do, by size and time."""
+    lags = [f"after {lag}" if lag else "at once" for lag in found.lags]
+    rows = [(f"causal impact of a market {found.side}, units", *lags)]
+    for size, moves in zip(found.sizes, found.moved, strict=True):
+        rows.append((str(size), *(f"{move.mean:z.2f} ± {move.interval():.2f}" for move in moves)))
+    law = f"{found.exponent.value:.2f} ({found.exponent.low:.2f} to {found.exponent.high:.2f})"
+    left = f"{found.permanence.value:z.2f} ({found.permanence.low:z.2f} to {found.permanence.high:z.2f})"
+    if math.isnan(found.exponent.value):
+        law = "undefined"
+    if math.isnan(found.permanence.value):
+        left = "undefined"
+    note = "Ticks by which the mid is higher than in the same markets without the order, so many intervals later."
+    return [*aligned(rows), f"{note} Exponent at once: {law}; share that stays: {left}."]

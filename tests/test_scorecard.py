@@ -295,6 +295,22 @@ def test_a_card_of_what_was_measured_before(card):
         ks.scorecard(ks.measure(MARKET, 400, ["kurtosis"], **FEW))
 
 
+def test_causal_impact_is_beside_the_observed_response():
+    """In `realistic` the mid has moved with takers, and a market order moves it for an interval alone."""
+    market = ks.MarketConfig.preset("realistic")
+    card = ks.scorecard(market, 400, markets=64, warm_up=100, engine="cpu", null_models=False)
+    alone = ks.causal_impact(market, num_markets=64, engine="cpu")
+    assert repr(card.impact) == repr(alone) and "causal impact of a market buy" in str(card)
+    last = card.impact.moved[-1]
+    response = card.measured["response(lag=[1, 20])"].value[0]
+    assert last[card.impact.lags.index(20)].mean < 0.2 < 2 < response[1]
+    assert ks.scorecard(market, 400, markets=4, impact=False, null_models=False, engine="cpu").impact is None
+    assert ks.scorecard(data(), null_models=False).impact is None
+    limited = MARKET.replace(inventory_limit=5)
+    assert ks.scorecard(limited, 400, null_models=False, **FEW).impact.sizes == (1, 2, 4)
+    assert "impact" not in " ".join(fact.name for fact in FACTS)
+
+
 def test_the_picture(card, tmp_path):
     pytest.importorskip("matplotlib")
     card.draw(tmp_path / "card.png")

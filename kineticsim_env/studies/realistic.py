@@ -89,7 +89,8 @@ ASKED = {
     "signs": _asked("order flow has a memory",
                     "autocorrelation of the signs of takers' volume, lags 1 to 50 (the smallest)",
                     _SIGNS, 0.0, 1.0, 0.03, _smallest),
-    "impact": _asked("observed moves are concave in volume", "exponent of the move by size", "impact_exponent", 0.0, 1.0, 0.1),
+    "impact": _asked("observed moves are concave in volume", "exponent of the observed move by takers' volume",
+                     "impact_exponent", 0.0, 1.0, 0.1),
 }  # fmt: skip
 MEASURED = {  # what pictures show, besides what facts are read from
     "white": "autocorrelation",
