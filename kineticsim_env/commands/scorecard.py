@@ -1,4 +1,4 @@
-"""`python -m kineticsim_env scorecard`: how a market stands beside the stylised facts of real ones."""
+"""`python -m kineticsim_env scorecard`: a market beside the stylised facts of real ones, and beside null models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to those of the command line."""
     parser = commands.add_parser(
         "scorecard",
-        help="measure a market beside the stylised facts of real ones",
+        help="measure a market beside stylised facts of real ones, and null models",
         description="Measure a market and null models beside the stylised facts of real ones, each with its source.",
     )
     add_market(parser, "news", _MARKETS)
