@@ -170,7 +170,7 @@ class Scorecard:
 
 
 def scorecard(
-    market: Simulator | MarketConfig | Measured | Mapping[str, Any],
+    market: Simulator | MarketConfig | str | Measured | Mapping[str, Any],
     intervals: int = 2000,
     *,
     markets: int | None = None,
@@ -199,9 +199,9 @@ def scorecard(
     nothing for the market.
 
     Args:
-        market: A simulator, which goes on from where it is; a config; series, real or recorded, as `measure_series`
-            takes them, with books `bid` and `ask` if there are some; or what `measure(group=None)` returned: facts
-            whose statistics are not in it have no data.
+        market: A simulator, which goes on from where it is; a config, or a preset's name; series, real or recorded, as
+            `measure_series` takes them, with books `bid` and `ask` if there are some; or what `measure(group=None)`
+            returned: facts whose statistics are not in it have no data.
         intervals: How many are measured of what is run; tails and memory need some thousand.
         markets: With a config, how many; 256 if None, or as many as a field has values.
         warm_up: Intervals that are run before.
@@ -232,8 +232,8 @@ def scorecard(
         raise ValueError(f"interval: got {show(interval)}, allowed are 'events' and a number of seconds")
     if interval != "events":
         interval = check_number("interval", interval, 0.0, above=True)
-    sizes = tuple(dict.fromkeys(aggregate if isinstance(aggregate, Sequence) else (aggregate,)))
-    facts = tuple(facts)
+    sizes = tuple(dict.fromkeys(np.atleast_1d(np.asarray(aggregate)).tolist()))
+    market, facts = _of_name(market), tuple(facts)
     if not facts:
         raise ValueError("facts: got none, allowed is one or more")
     if not sizes:
@@ -246,9 +246,15 @@ def scorecard(
     for name, other in check_dict("beside", beside or {}, "markets or series by name").items():
         if name in {column.name for column in shown}:
             raise ValueError(f"beside: got {show(name)}, which the card has already, allowed is another name")
+        other = _of_name(other)
         own = isinstance(other, Simulator)  # which has all that a run would be given
         shown += columns.of(str(name), other, None if own else markets, False, **({} if own else run))
     return Scorecard(tuple(shown), price, interval, _impact_of(market, shown[0].measured, run) if impact else None)
+
+
+def _of_name(market: Any) -> Any:
+    """Return a preset's config where its name came."""
+    return MarketConfig.preset(market) if isinstance(market, str) else market
 
 
 def _impact_of(market: Any, measured: Measured, run: Mapping[str, Any]) -> CausalImpact | None:

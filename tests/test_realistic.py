@@ -57,9 +57,7 @@ GOOD = {
 def inside(values):
     """Return how far inside each fact is where statistics have these values."""
     found = {
-        name: asked.number(
-            [(np.asarray(values[text.format(price="last")])[None], np.zeros(1)) for text in asked.statistics]
-        )
+        name: asked.number([(np.asarray(values[text])[None], np.zeros(1)) for text in statistics_of(facts=[asked])])
         for name, asked in study.ASKED.items()
     }
     assert all(number.shape == (1,) for number in found.values())
@@ -93,10 +91,8 @@ def test_each_fact_fails_alone(fact, changed):
 def test_what_is_asked_can_be_the_rows_of_a_scorecard():
     preset = ks.MarketConfig.preset("realistic")
     card = ks.scorecard(preset, 200, markets=8, warm_up=20, engine="cpu", facts=tuple(study.ASKED.values()))
-    means = [
-        [(card.measured[text.format(price="last")].value, None) for text in asked.statistics]
-        for asked in study.ASKED.values()
-    ]
+    texts = [statistics_of(facts=[asked]) for asked in study.ASKED.values()]
+    means = [[(card.measured[text].value, None) for text in each] for each in texts]
     numbers = [float(asked.number(each)[0]) for asked, each in zip(study.ASKED.values(), means, strict=True)]
     assert [line.value for line in card.lines] == pytest.approx(numbers, nan_ok=True)
     assert all(line.error > 0 for line in card.lines if not math.isnan(line.value))

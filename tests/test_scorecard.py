@@ -236,8 +236,10 @@ def test_a_card_at_several_aggregations_is_of_one_run():
     assert alone.measured.intervals == 200 and "market x5" in str(card)
     with pytest.raises(ValueError, match="intervals: got 999, allowed is 1000"):
         ks.scorecard(MARKET, 999, aggregate=(1, 5), **FEW)
-    for wrong in (0, (), (1, 0)):
-        with pytest.raises(ValueError, match="aggregate: got"):
+    arrays = ks.scorecard(MARKET, 1000, aggregate=np.array([1, 5]), interval=300, facts=FACTS[:4], **FEW)
+    assert str(arrays) == str(card)
+    for wrong in (0, (), (1, 0), "12", 1.5):
+        with pytest.raises((TypeError, ValueError), match="aggregate: got"):
             ks.scorecard(MARKET, 1000, aggregate=wrong, **FEW)
     for wrong in ("minutes", 0, -1, math.nan, None):
         with pytest.raises((TypeError, ValueError), match="interval: got"):
@@ -306,6 +308,11 @@ def test_causal_impact_is_beside_the_observed_response():
     assert last[card.impact.lags.index(20)].mean < 0.2 < 2 < response[1]
     assert ks.scorecard(market, 400, markets=4, impact=False, null_models=False, engine="cpu").impact is None
     assert ks.scorecard(data(), null_models=False).impact is None
+    assert (
+        ks.scorecard("realistic", 400, markets=64, warm_up=100, engine="cpu", null_models=False).impact == card.impact
+    )
+    with pytest.raises(ValueError, match="realistisch"):
+        ks.scorecard("realistisch")
     limited = MARKET.replace(inventory_limit=5)
     assert ks.scorecard(limited, 400, null_models=False, **FEW).impact.sizes == (1, 2, 4)
     assert "impact" not in " ".join(fact.name for fact in FACTS)
