@@ -70,7 +70,7 @@ def test_a_command_says_what_is_not_the_default():
 
 def test_what_rounds_to_zero_has_no_sign():
     assert pm(Mean(-0.04, 0.01, 9), 1) == "0.0 ± 0.0" and pm(Mean(-0.4, 0.1, 9)) == "0 ± 0"
-    assert pm(Mean(-0.06, 0.5, 9), 1) == "-0.1 ± 1.0"
+    assert pm(Mean(-0.06, 0.5, 9), 1) == "-0.1 ± 1.2"
 
 
 def test_stylised_facts(tmp_path, monkeypatch):

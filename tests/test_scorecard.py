@@ -51,7 +51,7 @@ def prices_of(returns, scale=1000.0):
     ],
 )
 def test_verdicts(value, error, verdict):
-    assert Line(Fact("name", "measured", (), None, 0.0, 1.0, "source"), value, error).verdict == verdict
+    assert Line(Fact("name", "measured", (), None, 0.0, 1.0, "source"), value, error, 10**6).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_verdicts(value, error, verdict):
     [(0.5, "other scale", "within"), (1.2, "other scale", "outside"), (math.nan, "undefined", "undefined")],
 )
 def test_a_fact_known_at_another_scale_is_not_met_in_silence(value, verdict, place):
-    line = Line(Fact("name", "measured", (), None, 0.0, 1.0, "source"), value, 0.01, at_scale=False)
+    line = Line(Fact("name", "measured", (), None, 0.0, 1.0, "source"), value, 0.01, 100, at_scale=False)
     assert (line.verdict, line.place) == (verdict, place)
-    assert Line(line.fact, math.nan, math.nan, given=False).verdict == "no data"
+    assert Line(line.fact, math.nan, math.nan, 0, given=False).verdict == "no data"
 
 
 def test_time_scales():

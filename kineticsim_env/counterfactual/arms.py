@@ -15,6 +15,7 @@ from kineticsim_env.runtime.checks import check_quotes
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.values import check_choice, check_count, check_progress, show
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics.over_markets import half_width
 
 
 class Arm(NamedTuple):
@@ -162,7 +163,7 @@ def mean_path(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean over markets of values `[M, S]` and half of its 95% interval; of one market NaN."""
     count = len(values)
     error = values.std(0, ddof=1) / count**0.5 if count > 1 else np.full(values.shape[1], np.nan)
-    return values.mean(0), 1.96 * error
+    return values.mean(0), half_width(error, count)
 
 
 def _arm(simulator: Simulator, series: Mapping[str, torch.Tensor], fills: torch.Tensor) -> Arm:

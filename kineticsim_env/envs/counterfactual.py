@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
+from kineticsim_env.statistics.over_markets import half_width
 
 _IDLE = {"maker": (-1.0,) * 4, "trader": (0.0,) * 2, "fundamental": (0.0,) * 2}  # the others: aggression 0, no units
 
@@ -33,7 +34,7 @@ class EnvCounterfactual(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(lived, values, 0.0).sum(0) / count
             spread = np.where(lived, values - mean, 0.0)
-            return mean, 1.96 * np.sqrt((spread**2).sum(0) / (count - 1) / count)
+            return mean, half_width(np.sqrt((spread**2).sum(0) / (count - 1) / count), count)
 
 
 @torch.no_grad()

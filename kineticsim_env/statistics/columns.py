@@ -20,12 +20,12 @@ from kineticsim_env.statistics.given import checked_books, checked_series
 from kineticsim_env.statistics.measured import Measured, Value
 from kineticsim_env.statistics.measuring import check_statistics, measure_at, measure_series
 from kineticsim_env.statistics.null_models import random_walk, zero_intelligence
+from kineticsim_env.statistics.over_markets import half_width
 
 LEAST = 200  # intervals of a column
 _MARKETS = 256  # of a config without per-market fields
 _NULL = 1 << 21  # intervals of all markets of a null model, about
 _WARM_UP = 200  # of zero-intelligence flow, at least
-_CONFIDENCE = 1.96
 _PATH = "fundamental path"
 _FLOW_OF = MarketConfig.preset("news")  # whose rules zero-intelligence flow has beside a series
 
@@ -38,6 +38,7 @@ class Line:
         fact: Which one, with its range, source and time scale.
         value: The number, NaN where the market does not define it.
         error: Its standard error over markets, a jackknife's but for single statistics.
+        count: Over how many markets.
         at_scale: Whether the source knows it at the time scale of the card.
         given: Whether the market, or what there is of it, has the series that it is read from.
     """
@@ -45,8 +46,14 @@ class Line:
     fact: Fact
     value: float
     error: float
+    count: int
     at_scale: bool = True
     given: bool = True
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the value's 95% interval; NaN of a single market."""
+        return float(half_width(self.error, self.count))
 
     @property
     def verdict(self) -> str:
@@ -64,13 +71,13 @@ class Line:
     def place(self) -> str:
         """Where the number is, whatever the time scale.
 
-        `"within"` the range or `"outside"`; `"unclear"` where a bound is within 1.96 standard errors; `"undefined"`
+        `"within"` the range or `"outside"`; `"unclear"` where a bound is within the 95% interval; `"undefined"`
         where it is NaN; `"no data"` where a series is missing. A single market has no standard error: its place is
         that of the number alone.
         """
         if math.isnan(self.value):
             return "undefined" if self.given else "no data"
-        reach = 0.0 if math.isnan(self.error) else _CONFIDENCE * self.error
+        reach = 0.0 if math.isnan(self.half_width) else self.half_width
         if any(abs(self.value - bound) < reach for bound in (self.fact.low, self.fact.high)):
             return "unclear"
         return "within" if self.fact.low <= self.value <= self.fact.high else "outside"
@@ -238,7 +245,7 @@ class Columns:
             values = [by_text[text] for text in statistics_of(price or self.price, [fact]) if text in by_text]
             known = fact.known_at(self.interval, size)
             if len(values) < len(fact.statistics) or (facts is not None and fact not in facts):
-                lines.append(Line(fact, math.nan, math.nan, at_scale=known, given=False))
+                lines.append(Line(fact, math.nan, math.nan, 0, at_scale=known, given=False))
             else:
                 lines.append(Line(fact, *read(fact, values), at_scale=known))
         return Column(name, size, tuple(lines), found, null)
@@ -249,16 +256,20 @@ def _null_markets(markets: int, intervals: int) -> int:
     return max(1, min(markets, _MARKETS, max(2, _NULL // intervals)))
 
 
-def read(fact: Fact, values: Sequence[Value]) -> tuple[float, float]:
-    """Return a fact's number and its standard error: of a function of means, from all but one market each."""
+def read(fact: Fact, values: Sequence[Value]) -> tuple[float, float, int]:
+    """Return a fact's number, its standard error, and of how many markets these are.
+
+    The error of a function of means is from all but one market each.
+    """
     if fact.read is None:
-        return float(values[0].value[0]), float(values[0].error[0])
+        return float(values[0].value[0]), float(values[0].error[0]), int(np.min(values[0].count))
     number = float(fact.number([(value.value, value.error) for value in values])[0])
     without = [(_means_without_each(value.of_markets), value.error) for value in values]
     with np.errstate(invalid="ignore"):
         each = fact.number(without)
     count = len(each)
-    return number, float(np.sqrt((count - 1) / count * ((each - each.mean()) ** 2).sum())) if count > 1 else math.nan
+    error = float(np.sqrt((count - 1) / count * ((each - each.mean()) ** 2).sum())) if count > 1 else math.nan
+    return number, error, count
 
 
 def _means_without_each(of_markets: np.ndarray) -> np.ndarray:

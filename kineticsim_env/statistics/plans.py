@@ -104,6 +104,11 @@ def column_names(name: str, labels: Iterable[Any] | None) -> list[str]:
     return [name] if labels is None else [f"{name}[{shown_label(label)}]" for label in labels]
 
 
+def error_columns(column: str) -> tuple[str, str]:
+    """Return the names of a column's standard error and of half the width of its 95% interval."""
+    return f"{column}_error", f"{column}_half_width"
+
+
 def shown_label(label: Any) -> str:
     """Return a label as texts have it: a number with six digits, or as many as it needs."""
     if not is_number(label):
@@ -148,7 +153,7 @@ def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Pl
     owners: dict[str, str] = {}
     for name, plan in plans.items():
         for column in column_names(name, plan.labels):
-            for used in (column, f"{column}_error"):
+            for used in (column, *error_columns(column)):
                 if used in owners:
                     raise ValueError(
                         f"statistics: got {owners[used]!r} and {name!r}, which both have a column {used!r}, allowed "

@@ -34,7 +34,7 @@ def _ranges(axes: Any, card: Any) -> None:
         if np.isnan(line.value):
             axes.text(0.5, place, line.place, ha="center", va="center", fontsize=8, color=colour)
             continue
-        at, reach = _at(line), 1.96 * np.nan_to_num(line.error) / (fact.high - fact.low)
+        at, reach = _at(line), np.nan_to_num(line.half_width) / (fact.high - fact.low)
         inside = -1 < at < 2
         if inside:
             axes.errorbar(at, place, xerr=min(reach, 1.0), color=colour, capsize=2, lw=1)
@@ -66,9 +66,8 @@ def _memory(axes: Any, curves: Any) -> None:
         ("sign_autocorrelation", "sign of takers' flow", plots.SELL),
     ):
         found = curves[name]
-        axes.errorbar(
-            found.labels, found.value[0], yerr=1.96 * np.nan_to_num(found.error[0]), color=colour, label=label, lw=1.2
-        )
+        reach = np.nan_to_num(found.half_width[0])
+        axes.errorbar(found.labels, found.value[0], yerr=reach, color=colour, label=label, lw=1.2)
     axes.axhline(0, color=plots.GREY, lw=0.8)
     axes.set(title="Memory", xlabel="lag, intervals", ylabel="autocorrelation, mean over markets")
     axes.legend(fontsize=8)

@@ -18,7 +18,7 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import memory
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import check_statistics, measure
-from kineticsim_env.statistics.plans import Whole, column_names
+from kineticsim_env.statistics.plans import Whole, column_names, error_columns
 from kineticsim_env.sweeps.plans import Plan
 
 # Agent-events of a batch, about a second of an engine: long against what a batch costs besides, short enough to lose.
@@ -117,7 +117,7 @@ def _names(plan: Plan) -> list[str]:
     found = []
     for name, one in check_statistics(plan.statistics).items():
         for column in column_names(name, one.labels):
-            found += [column, *([f"{column}_error"] if _has_errors(plan) else [])]
+            found += [column, *(error_columns(column) if _has_errors(plan) else ())]
     return found
 
 

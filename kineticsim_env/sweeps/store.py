@@ -101,7 +101,8 @@ class Sweep:
         """Return what is finished as a DataFrame: a row per point, or per market, in the order of points.
 
         Its columns: `point`; with `each_market`, `replicate`; the names of the space; every statistic, and with several
-        replicates its standard error, `..._error`; `stopped`, whether a market stopped (see `MarketError`), where
+        replicates its standard error, `..._error`, and half the width of its 95% interval by Student's t,
+        `..._half_width`; `stopped`, whether a market stopped (see `MarketError`), where
         statistics are NaN.
 
         Args:

@@ -175,7 +175,7 @@ def _transient(measures: Mapping[str, Any]) -> str:
     for one in _OF_MARKETS:
         for change in list(study.CHANGES)[1:]:
             later, moved = (Mean(*measures[one]["change"][change]["later"]), Mean(*measures[one]["moved"][change]))
-            if abs(moved.mean) > moved.interval(3.0):
+            if abs(moved.mean) > moved.interval(0.997):
                 word = "grows" if later.mean * moved.mean > 0 else "fades"
                 moves.append(
                     f"{_NAMES[one][0]} after {_a(change)} {word} by {pm(moved._replace(mean=abs(moved.mean)), 2)}"

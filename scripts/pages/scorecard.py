@@ -67,6 +67,7 @@ def stored(card: Scorecard) -> dict[str, Any]:
                 "null": column.null,
                 "value": [line.value for line in column.lines],
                 "error": [line.error for line in column.lines],
+                "count": [line.count for line in column.lines],
                 "given": [line.given for line in column.lines],
             }
             for column in card.shown

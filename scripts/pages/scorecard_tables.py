@@ -24,9 +24,10 @@ def cards(found: Mapping[str, Any], interval: float | str = "events") -> dict[st
 
 def _column(stored: Mapping[str, Any], interval: float | str) -> Column:
     size = stored["aggregate"]
+    numbers = zip(FACTS, *(stored[name] for name in ("value", "error", "count", "given")), strict=True)
     lines = (
-        Line(fact, value, error, at_scale=fact.known_at(interval, size), given=given)
-        for fact, value, error, given in zip(FACTS, stored["value"], stored["error"], stored["given"], strict=True)
+        Line(fact, value, error, count, at_scale=fact.known_at(interval, size), given=given)
+        for fact, value, error, count, given in numbers
     )
     return Column(stored["name"], size, tuple(lines), _EMPTY, stored["null"])
 
