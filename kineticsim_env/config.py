@@ -157,8 +157,9 @@ class MarketConfig:
         Args:
             name: `"news"` (the default market of the environments: orders trade as they come, an interval is 48
                 orders, and a hidden regime decides whether there is news that only some know), `"trading"` (call
-                auctions), `"continuous"` (orders trade as they come; an interval is 20 orders), `"realistic"` (returns,
-                volumes and trades are like real ones) or `"paper"` (the published evaluation's market).
+                auctions), `"continuous"` (orders trade as they come; an interval is 20 orders), `"realistic"` (facts of
+                real markets are put in, by its fundamental price and by agents that split orders) or `"paper"` (the
+                published evaluation's market).
             **changes: Fields of `MarketConfig` that differ from the preset.
 
         Raises:

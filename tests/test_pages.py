@@ -9,6 +9,7 @@ import pytest
 from thorough import slow
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual import causal
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.statistics import Mean
 from kineticsim_env.statistics.facts import FACTS
@@ -28,10 +29,12 @@ from scripts.pages import (
     policy_change,
     price_impact,
     realistic,
+    realistic_search,
     rewards,
     rewards_learning,
     rewards_text,
     scorecard,
+    scorecard_tables,
     stylised_facts,
     trading_preset,
 )
@@ -80,14 +83,19 @@ def test_stylised_facts(tmp_path, monkeypatch):
 
 
 def test_scorecard(tmp_path, monkeypatch):
-    monkeypatch.setattr(scorecard, "PRESETS", {name: {} for name in ("paper", "news")})
-    text = written(lambda words: scorecard.main([*words, "--intervals", "200"]), tmp_path, "scorecard")
-    assert "16 markets of each preset, 200 intervals" in " ".join(text.split())
-    assert all(fact.source in text for fact in FACTS)
+    """Filled from few markets, it has the figures of these; what it claims is held to the committed ones."""
+    monkeypatch.setattr(scorecard, "AGGREGATES", (1, 2))
+    text = written(lambda words: scorecard.main([*words, "--intervals", "400"]), tmp_path, "scorecard")
+    assert "16 markets of each preset, 400 intervals" in " ".join(text.split())
+    assert all(fact.source in text and fact.time_scale in text for fact in FACTS)
+    stored = json.loads((tmp_path / "scorecard.json").read_text())["cards"]["realistic"]
+    card = scorecard_tables.cards({"cards": {"realistic": stored}}, 300)["realistic"]
+    assert f"| 5 min | `realistic` | {card.known} | {card.met} |" in text
+    assert [column.name for column in card.beside] == ["fundamental path", "zero intelligence", "random walk"]
 
 
 def test_price_impact(tmp_path, monkeypatch):
-    monkeypatch.setattr("kineticsim_env.studies.price_impact.RESAMPLES", 20)
+    monkeypatch.setattr(causal, "RESAMPLES", 20)
     monkeypatch.setattr(price_impact, "OTHER_ORDERS", ((8, 4),))
     for name, sweeps in price_impact.SWEEPS.items():
         few = {kind: tuple(orders[:5]) for kind, orders in sweeps._asdict().items()}
@@ -158,12 +166,18 @@ def test_rewards(tmp_path, monkeypatch):
 
 @slow
 def test_realistic(tmp_path):
-    few = ["--intervals", "400", "--points", "2", "--points-markets", "4"]
+    """The search is measured apart: the page takes the committed one, or that beside it."""
+    few = ["--intervals", "400"]
     text = written(lambda words: realistic.main(words + few), tmp_path, "realistic")
     assert f"`python -m scripts.pages.realistic --markets 16 {' '.join(few)}`" in " ".join(text.split())
-    assert all(asked.measured in text for asked in realistic.study.ASKED.values()) and "5 markets with" in text
+    assert all(asked.measured in text for asked in realistic.study.ASKED.values()) and "257 markets with" in text
+    assert "fundamental path alone | no splitters |" in text and not (tmp_path / "realistic_search.json").exists()
+    small = ["--engine", "cpu", "--markets", "4", "--points", "2", *few, "--output", str(tmp_path)]
+    realistic_search.main(small)
+    assert "5 markets with" in (tmp_path / "realistic.md").read_text()
+    again = (tmp_path / "realistic.md").read_text()
     realistic.main(["--results", str(tmp_path / "realistic.json"), "--output", str(tmp_path)])
-    assert (tmp_path / "realistic.md").read_text() == text
+    assert (tmp_path / "realistic.md").read_text() == again
 
 
 @slow

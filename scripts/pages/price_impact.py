@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual.causal import RESAMPLES
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies.price_impact import RESAMPLES, Point, fit_power, half_life, measure
+from kineticsim_env.studies.price_impact import Point, fit_impact, half_life, measure
 from scripts.pages.command import check_place, page_parser
 from scripts.pages.markdown import write_page
 from scripts.pages.price_impact_figures import draw_preset
@@ -80,8 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for side in ("buy", "sell")
     }
     fits = {
-        name: {kind: fit_power(points) for kind, points in kinds.items()}
-        | {"small": fit_power(kinds["by_rate"][:SMALL])}
+        name: {kind: fit_impact(points) for kind, points in kinds.items()}
+        | {"small": fit_impact(kinds["by_rate"][:SMALL])}
         for name, kinds in found.items()
     }
     half = {
