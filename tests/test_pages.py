@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from thorough import slow
 
-from kineticsim_env.config import MarketConfig
+from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.counterfactual import causal
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.statistics import Mean
@@ -86,14 +86,21 @@ def test_scorecard(tmp_path, monkeypatch):
     assert all(fact.source in text for fact in FACTS)
 
 
+@slow
 def test_price_impact(tmp_path, monkeypatch):
     monkeypatch.setattr(causal, "RESAMPLES", 20)
-    monkeypatch.setattr(price_impact, "OTHER_ORDERS", ((8, 4),))
-    for name, sweeps in price_impact.SWEEPS.items():
-        few = {kind: tuple(orders[:5]) for kind, orders in sweeps._asdict().items()}
-        monkeypatch.setitem(price_impact.SWEEPS, name, price_impact.Sweeps(**few))
-    text = written(price_impact.main, tmp_path, "price_impact")
-    assert "images/price_impact_trading.png" in text and "images/price_impact_paper.png" in text
+    monkeypatch.setattr(price_impact, "INTERVALS", 60)
+    monkeypatch.setattr(price_impact, "LONGER", (1, 2, 3, 4))
+    text = written_again(price_impact, tmp_path, "price_impact")
+    assert all(
+        f"| `{name}` | " in text and f"| {label} | " in text for name in PRESETS for label in price_impact.HELD_BY
+    )
+    found = json.loads((tmp_path / "price_impact.json").read_text())["found"]
+    for name, figures in found.items():
+        seen = {what: Mean(*value).mean for what, value in figures["observed"].items() if what not in ("size", "mid")}
+        parts = seen["ahead"] + seen["fundamental"] + seen["off"]  # which make the response, market by market
+        assert parts == pytest.approx(figures["observed"]["mid"][1][0]), name
+        assert (figures["events"] is not None) == MarketConfig.preset(name).is_continuous
 
 
 def test_trading_preset(tmp_path, monkeypatch):
