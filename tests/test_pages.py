@@ -39,7 +39,6 @@ from scripts.pages.clearing_text import page as clearing_page
 from scripts.pages.command import command_of, page_parser
 from scripts.pages.execution_text import page as execution_page
 from scripts.pages.markdown import pm
-from scripts.pages.policy_change_text import page as policy_change_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -211,7 +210,7 @@ def written_again(module, folder, name):
     return " ".join(text.split())
 
 
-PAGES = {"clearing": clearing_page, "policy_change": policy_change_page, "execution": execution_page}
+PAGES = {"clearing": clearing_page, "execution": execution_page}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -244,7 +243,8 @@ def test_policy_change(tmp_path, monkeypatch):
     monkeypatch.setattr(policy_study, "WARMUP", 10)
     text = written_again(policy_change, tmp_path, "policy_change")
     assert all(f" {name} |" in text for name in list(policy_study.CHANGES)[1:])
-    path = json.loads((tmp_path / "policy_change.json").read_text())["found"]["call auctions"]["volume"]["path"]
+    found = json.loads((tmp_path / "policy_change.json").read_text())["found"]
+    path = found["trading"]["call auctions"]["volume"]["path"]
     before = policy_study.BEFORE // policy_change.BIN
     assert all(mean == 0 for values in path.values() for mean, _, _ in values[:before])
     assert any(mean != 0 for mean, _, _ in path["tick size of 4"][before:])

@@ -280,7 +280,11 @@ def test_a_search_takes_a_deviation_of_each_number():
     assert np.array_equal(asked, evolution.search([5.0, -1.0], [0.0001, 1.0], 64).ask())
 
 
-POLICY_MARKETS = {**policy_change.MARKETS["news"], **policy_change.OTHERS}
+POLICY_MARKETS = {
+    "news": policy_change.MARKETS["news"][policy_change.CONTINUOUS],
+    "trading": policy_change.MARKETS["trading"][policy_change.CALL],
+    "each once": policy_change.OTHERS["trading"][f"{policy_change.CALL}, each agent once"],
+}
 
 
 @pytest.mark.parametrize("preset", policy_change.MARKETS)

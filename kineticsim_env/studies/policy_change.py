@@ -29,8 +29,8 @@ CHANGES: dict[str, dict[str, int]] = {  # parameters from the moment of the chan
     "rebate of 1 tick": {"fee": -1000},
 }
 CONTINUOUS, CALL = "continuous trading", "call auctions"
-# Each preset under both mechanisms, all other fields equal. `tie` and `residue` mean nothing under continuous trading, so
-# that `news` can have those of `trading`; agents that each come once per auction cannot trade continuously, so that
+# Each preset under both mechanisms, all other fields equal. `tie` and `residue` mean nothing under continuous trading,
+# so that `news` can have those of `trading`; agents that each come once per auction cannot trade continuously, so that
 # `trading` is on the clock under both.
 _AUCTION = {"tie": "mid", "residue": "cancel"}
 MARKETS = {
@@ -43,9 +43,15 @@ MARKETS = {
         CALL: MarketConfig.preset("trading", arrivals="clock"),
     },
 }
-OTHERS = {  # what is compared with them: the fields that had to change, as the presets have them
-    "`news` in auctions, `tie` and `residue` its own": MarketConfig.preset("news", mechanism="call"),
-    "`trading` as it is, each agent once per auction": MarketConfig.preset("trading"),
+OTHERS = {  # what is compared with them: other choices where a field had to be chosen, and the other preset's pace
+    "news": {
+        f"{CALL}, `tie` and `residue` its own": MarketConfig.preset("news", mechanism="call"),
+        **{f"{name}, 20 events": config.replace(interval=20) for name, config in MARKETS["news"].items()},
+    },
+    "trading": {
+        f"{CALL}, each agent once": MarketConfig.preset("trading"),
+        **{f"{name}, 48 events": config.replace(interval=48) for name, config in MARKETS["trading"].items()},
+    },
 }
 HALF_SPREAD, QUANTITY = 2, 8  # of the one maker with an account: ticks from the mid without fees, units on each side
 MEASURES = ("spread", "volume", "volatility_mid", "volatility_last", "error_mid", "error_last", "earned")

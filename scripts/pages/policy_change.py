@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean, mean_and_error
@@ -40,21 +41,24 @@ _DRAWN = {
 def measure(markets: int, engine: str, command: str) -> dict[str, Any]:
     """Play every change in every market, and return every figure of the page."""
     begin = time.perf_counter()
-    with tqdm(total=sum(map(len, study.MARKETS.values())) + len(study.OTHERS), unit="market") as bar:
+    markets_of = {"found": study.MARKETS, "others": study.OTHERS}
+    with tqdm(total=sum(len(named) for of in markets_of.values() for named in of.values()), unit="market") as bar:
 
-        def figures(config: Any) -> dict[str, Any]:
-            found = {name: _of(values) for name, values in study.play(config, markets, engine).items()}
+        def figures(config: MarketConfig, drawn: bool) -> dict[str, Any]:
+            played = study.play(config, markets, engine)
             bar.update()
-            return found
+            return {name: _of(values, drawn and name in _DRAWN) for name, values in played.items()}
 
         found = {
-            preset: {mechanism: figures(config) for mechanism, config in both.items()}
-            for preset, both in study.MARKETS.items()
+            kind: {
+                preset: {name: figures(config, kind == "found") for name, config in named.items()}
+                for preset, named in of.items()
+            }
+            for kind, of in markets_of.items()
         }
-        others = {name: figures(config) for name, config in study.OTHERS.items()}
     setting = {
         "command": command,
-        "engine": Simulator(next(iter(study.OTHERS.values())), 1, engine=engine, seed=0).engine_name,
+        "engine": Simulator(MarketConfig(), 1, engine=engine, seed=0).engine_name,
         "markets": markets,
         "bin": BIN,
         "warmup": study.WARMUP,
@@ -65,13 +69,14 @@ def measure(markets: int, engine: str, command: str) -> dict[str, Any]:
         "quantity": study.QUANTITY,
         "seconds": time.perf_counter() - begin,
     }
-    return {"setting": setting | {"measured": measured_on(setting)}, "found": found, "others": others}
+    return {"setting": setting | {"measured": measured_on(setting)}} | found
 
 
-def _of(values: np.ndarray) -> dict[str, Any]:
+def _of(values: np.ndarray, path: bool) -> dict[str, Any]:
     """Return means of a measure, float64 `[change, seed, interval]`, and of the paired differences a change makes.
 
-    A market's value is its mean over the intervals that have one. `moved` is the last window less the first.
+    A market's value is its mean over the intervals that have one. `moved` is the last window less the first; `path`
+    says whether means over time are kept, for a picture.
     """
     differences = values - values[:1]
     after = {name: slice(study.BEFORE + low, study.BEFORE + high) for name, (low, high) in WINDOWS.items()}
@@ -88,7 +93,9 @@ def _of(values: np.ndarray) -> dict[str, Any]:
             change: mean_and_error(_mean(differences[place, :, last]) - _mean(differences[place, :, first]))
             for place, change in changes
         },
-        "path": {change: [mean_and_error(column) for column in _mean(binned[place]).T] for place, change in changes},
+        "path": {
+            change: [mean_and_error(column) for column in _mean(binned[place]).T] for place, change in changes if path
+        },
     }
 
 
@@ -136,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = page_parser(__doc__, 4096, "seeds of each change", 2)
     options = parser.parse_args(arguments)
     command = command_of(parser, options, NAME)
-    make_page(options, NAME, lambda: measure(options.markets, options.engine, command), draw)
+    make_page(options, NAME, lambda: measure(options.markets, options.engine, command), draw, indent=None)
 
 
 if __name__ == "__main__":

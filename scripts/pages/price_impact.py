@@ -23,6 +23,7 @@ from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean, mean_and_error
 from kineticsim_env.studies import plots
+from kineticsim_env.studies.price_impact_figures import plain_ticks
 from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import measured_on
 
@@ -177,6 +178,7 @@ def _by_size(axes: Any, presets: Any, kind: str, title: str, unit: str) -> None:
         if shown:
             plots.means(axes, [size for size, _ in shown], [mean for _, mean in shown], _COLOURS[name], name, lw=1.4)
     axes.set(title=title, xlabel=unit, ylabel="move of the mid, ticks", xscale="log", yscale="log")
+    plain_ticks(axes.xaxis)
     axes.legend(fontsize=8)
 
 
@@ -204,6 +206,7 @@ def _by_interval(axes: Any, presets: Any) -> None:
     axes.axhline(0, color=plots.GREY, lw=0.8)
     axes.set(title="8 units, interval by interval", xlabel="intervals since", ylabel="move of the mid, ticks")
     axes.set_xscale("log")
+    plain_ticks(axes.xaxis)
     axes.legend(fontsize=8)
 
 
