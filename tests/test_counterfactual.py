@@ -254,7 +254,7 @@ def points_of(blocks, power, noise=0.05):
     for block in blocks:
         values = 0.3 * block**power * (shared + generator.normal(0, noise, 500))
         mean = Mean(values.mean(), values.std(ddof=1) / 500**0.5, 500)
-        points.append(price_impact.Point(base._replace(block=block, at_end=mean), values, np.ones(3), np.ones(3)))
+        points.append(price_impact.Point(base._replace(block=block, at_end=mean), values))
     return points
 
 
@@ -271,13 +271,6 @@ def test_what_has_no_exponent():
     noisy = points[0]._replace(at_end=np.random.default_rng(3).normal(0, 5, 500))
     assert price_impact.fit_impact([noisy, *points[1:]]).used == 3
     assert price_impact.fit_impact([noisy, points[1]]) is None
-
-
-def test_half_life():
-    point = points_of([1], 1.0)[0]
-    path = lambda *values: point._replace(impact=point.impact._replace(duration=1, path=np.array(values)))  # noqa: E731
-    assert price_impact.half_life(path(0, 4, 3, 1, 0)) == pytest.approx(1.5)
-    assert np.isnan(price_impact.half_life(path(0, 4, 3, 3, 3))) and np.isnan(price_impact.half_life(path(0, 0, 0, 0)))
 
 
 # Environments ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from thorough import slow
 
-from kineticsim_env.config import MarketConfig
+from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.counterfactual import causal
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.statistics import Mean
@@ -42,7 +42,6 @@ from scripts.pages.clearing_text import page as clearing_page
 from scripts.pages.command import command_of, page_parser
 from scripts.pages.execution_text import page as execution_page
 from scripts.pages.markdown import pm
-from scripts.pages.policy_change_text import page as policy_change_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -94,14 +93,21 @@ def test_scorecard(tmp_path, monkeypatch):
     assert [column.name for column in card.beside] == ["fundamental path", "zero intelligence", "random walk"]
 
 
+@slow
 def test_price_impact(tmp_path, monkeypatch):
     monkeypatch.setattr(causal, "RESAMPLES", 20)
-    monkeypatch.setattr(price_impact, "OTHER_ORDERS", ((8, 4),))
-    for name, sweeps in price_impact.SWEEPS.items():
-        few = {kind: tuple(orders[:5]) for kind, orders in sweeps._asdict().items()}
-        monkeypatch.setitem(price_impact.SWEEPS, name, price_impact.Sweeps(**few))
-    text = written(price_impact.main, tmp_path, "price_impact")
-    assert "images/price_impact_trading.png" in text and "images/price_impact_paper.png" in text
+    monkeypatch.setattr(price_impact, "INTERVALS", 60)
+    monkeypatch.setattr(price_impact, "LONGER", (1, 2, 3, 4))
+    text = written_again(price_impact, tmp_path, "price_impact")
+    assert all(
+        f"| `{name}` | " in text and f"| {label} | " in text for name in PRESETS for label in price_impact.HELD_BY
+    )
+    found = json.loads((tmp_path / "price_impact.json").read_text())["found"]
+    for name, figures in found.items():
+        seen = {what: Mean(*value).mean for what, value in figures["observed"].items() if what not in ("size", "mid")}
+        parts = seen["ahead"] + seen["fundamental"] + seen["off"]  # which make the response, market by market
+        assert parts == pytest.approx(figures["observed"]["mid"][1][0]), name
+        assert (figures["events"] is not None) == MarketConfig.preset(name).is_continuous
 
 
 def test_trading_preset(tmp_path, monkeypatch):
@@ -218,7 +224,7 @@ def written_again(module, folder, name):
     return " ".join(text.split())
 
 
-PAGES = {"clearing": clearing_page, "policy_change": policy_change_page, "execution": execution_page}
+PAGES = {"clearing": clearing_page, "execution": execution_page}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -251,7 +257,8 @@ def test_policy_change(tmp_path, monkeypatch):
     monkeypatch.setattr(policy_study, "WARMUP", 10)
     text = written_again(policy_change, tmp_path, "policy_change")
     assert all(f" {name} |" in text for name in list(policy_study.CHANGES)[1:])
-    path = json.loads((tmp_path / "policy_change.json").read_text())["found"]["call auctions"]["volume"]["path"]
+    found = json.loads((tmp_path / "policy_change.json").read_text())["found"]
+    path = found["trading"]["call auctions"]["volume"]["path"]
     before = policy_study.BEFORE // policy_change.BIN
     assert all(mean == 0 for values in path.values() for mean, _, _ in values[:before])
     assert any(mean != 0 for mean, _, _ in path["tick size of 4"][before:])

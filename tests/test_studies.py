@@ -280,12 +280,34 @@ def test_a_search_takes_a_deviation_of_each_number():
     assert np.array_equal(asked, evolution.search([5.0, -1.0], [0.0001, 1.0], 64).ask())
 
 
-@pytest.mark.parametrize("name", policy_change.MARKETS)
+POLICY_MARKETS = {
+    "news": policy_change.MARKETS["news"][policy_change.CONTINUOUS],
+    "trading": policy_change.MARKETS["trading"][policy_change.CALL],
+    "each once": policy_change.OTHERS["trading"][f"{policy_change.CALL}, each agent once"],
+}
+
+
+@pytest.mark.parametrize("preset", policy_change.MARKETS)
+def test_a_policy_s_markets_differ_in_the_mechanism_alone(preset):
+    one, two = (
+        policy_change.MARKETS[preset][name].to_dict() for name in (policy_change.CONTINUOUS, policy_change.CALL)
+    )
+    assert [name for name in one if not np.array_equal(one[name], two[name])] == ["mechanism"]
+    asked, given = one, ks.MarketConfig.preset(preset).to_dict()
+    changed = {name for name in asked if not np.array_equal(asked[name], given[name])}
+    assert changed <= {"mechanism", "arrivals", "tie", "residue"}
+    own = ks.MarketConfig.preset(preset, **({"arrivals": "clock"} if preset == "trading" else {}))
+    alike = policy_change.MARKETS[preset][policy_change.CONTINUOUS if own.is_continuous else policy_change.CALL]
+    series = [ks.Simulator(each, 8, engine="cpu", seed=3).run(60, ("mid2", "last_price")) for each in (own, alike)]
+    assert all(torch.equal(series[0][name], series[1][name]) for name in series[0])
+
+
+@pytest.mark.parametrize("name", POLICY_MARKETS)
 def test_markets_are_equal_until_the_change_and_as_branches_after(name, monkeypatch):
     """Side by side with per-market parameters is bit for bit what one branch with one parameter is."""
     for field, value in {"WARMUP": 6, "BEFORE": 4, "AFTER": 8}.items():
         monkeypatch.setattr(policy_change, field, value)
-    config = policy_change.MARKETS[name]
+    config = POLICY_MARKETS[name]
     found = policy_change.play(config, 4, "cpu")
     for values in found.values():
         assert values.shape == (len(policy_change.CHANGES), 4, 12)
@@ -299,15 +321,19 @@ def test_markets_are_equal_until_the_change_and_as_branches_after(name, monkeypa
     branch.set_parameters(tick_size=4)
     place = list(policy_change.CHANGES).index("tick size of 4")
     for interval in range(8):
-        before = branch.last_price.long()
+        before, mid = branch.last_price.long(), branch.mid2 / 2
         series = branch.rollout(policy_change._quotes(branch, free)[None], 1, ("volume",)).series
         assert series["volume"][0, :, 0].tolist() == found["volume"][place, :, 4 + interval].tolist()
-        assert (branch.last_price - before).abs().tolist() == found["volatility"][place, :, 4 + interval].tolist()
+        at = (place, slice(None), 4 + interval)
+        assert (branch.last_price - before).abs().tolist() == found["volatility_last"][at].tolist()
+        assert (branch.mid2 / 2 - mid).abs().tolist() == found["volatility_mid"][at].tolist()
+        for kind, price in (("error_last", branch.last_price), ("error_mid", branch.mid2 / 2)):
+            assert (price - branch.fundamental_price).abs().tolist() == found[kind][at].tolist()
 
 
 def test_a_change_reaches_its_own_markets_and_the_maker_passes_it_on():
     sim = ks.Simulator(
-        policy_change.MARKETS["continuous trading"], 2 * len(policy_change.CHANGES), engine="cpu", slots=1
+        policy_change.MARKETS["news"][policy_change.CONTINUOUS], 2 * len(policy_change.CHANGES), engine="cpu", slots=1
     )
     cost = policy_change._change(sim, 2).tolist()
     expected = {"tax of 1 tick": 1, "fee of 1 tick": 1, "rebate of 1 tick": -1}
@@ -327,8 +353,8 @@ def test_a_fee_costs_the_maker_what_it_says(monkeypatch):
     monkeypatch.setattr(policy_change, "CHANGES", {"no change": {}, "fee": {"fee": 1000}})
     answer = policy_change._change
     monkeypatch.setattr(policy_change, "_change", lambda *words: answer(*words) * 0)
-    found = policy_change.play(policy_change.MARKETS["call auctions"], 8, "cpu")
-    for name in ("spread", "volume", "volatility", "error"):
+    found = policy_change.play(policy_change.MARKETS["trading"][policy_change.CALL], 8, "cpu")
+    for name in policy_change.MEASURES[:-1]:
         np.testing.assert_array_equal(found[name][0], found[name][1])
     paid = (found["earned"][0] - found["earned"][1])[:, 4:]
     assert (paid >= 0).all() and (paid == np.round(paid)).all() and paid.sum() > 0

@@ -245,4 +245,5 @@ def _result(
 
 def _ratio(samples: np.ndarray) -> np.ndarray:
     means = samples.mean(1)
-    return means[:, 0] / means[:, 1]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a sample of few markets may have no move at all
+        return means[:, 0] / means[:, 1]

@@ -75,7 +75,8 @@ def block_impact(
         seed: As in `Simulator`.
         warmup: Auctions before the order.
         reach: Price pieces so many ticks beyond the mid; None is any price. A piece that does not fill stands until
-            the next one at its price, and built-in agents see it there.
+            the next one at its price, and built-in agents see it there: in continuous trading what stands at any price
+            is sold to at the far end of the grid. `causal_impact` takes what there is, and no more.
         engine: As in `Simulator`.
         device: As in `Simulator`.
         progress: As in `Simulator.run`.

@@ -1,8 +1,7 @@
 """Price impact of block orders of several sizes: measured, fitted by a power law, written to a file.
 
 Every figure is a paired difference between the same markets with and without the order
-(`kineticsim_env.counterfactual.block_impact`). `python -m kineticsim_env impact` and `scripts/pages/price_impact.py`
-are the callers.
+(`kineticsim_env.counterfactual.block_impact`). `python -m kineticsim_env impact` is the caller.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ class Point(NamedTuple):
 
     impact: BlockImpact
     at_end: np.ndarray  # float64 [M]: each market's impact where the order ends
-    ratios: np.ndarray  # float64 [S]: variance ratio after each auction
-    apart: np.ndarray  # float64 [S]: share of markets whose mid is not that of the other arm
 
 
 def measure(
@@ -52,24 +49,13 @@ def measure(
         found = block_impact(config, block=block, per_auction=rate, progress=False, **arguments)
         sign = 1 if found.side == "buy" else -1
         moved = found.arms.difference["mid2"].cpu().numpy()
-        ratios, apart = found.arms.variance_ratio("mid2"), (moved != 0).mean(0)
-        points.append(Point(found._replace(arms=None), sign * moved[:, found.duration - 1] / 2, ratios, apart))
+        points.append(Point(found._replace(arms=None), sign * moved[:, found.duration - 1] / 2))
     return points
 
 
 def fit_impact(points: Sequence[Point]) -> Power | None:
     """Fit the impact at the end as a power of the block's size: `counterfactual.causal.fit_power`."""
     return fit_power([point.impact.block for point in points], np.stack([point.at_end for point in points], axis=1))
-
-
-def half_life(point: Point) -> float:
-    """Return how many auctions after the order half of the mean impact is gone; NaN if it never is."""
-    path = point.impact.path[point.impact.duration :]
-    below = np.flatnonzero(path < path[0] / 2)
-    if not path[0] > 0 or not len(below):
-        return float("nan")
-    first = below[0]
-    return float(first - 1 + (path[first - 1] - path[0] / 2) / (path[first - 1] - path[first]))
 
 
 def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> None:
