@@ -263,10 +263,10 @@ def test_execution(tmp_path, monkeypatch):
     monkeypatch.setattr(execution, "GENERATIONS", 1)
     small = functools.partial(execution.learning.learn, markets=4, population=4, progress=False)
     monkeypatch.setattr(execution.learning, "learn", small)
-    monkeypatch.setattr(execution_study, "TIMES", (192, 960))
+    monkeypatch.setattr(execution_study, "TIMES", (192, 576, 960))
     text = written_again(execution, tmp_path, "execution")
     found = json.loads((tmp_path / "execution.json").read_text())
-    assert len(found["paced"]) == 2 * 3 * 4 * 4 and len(found["best"]) == 2 * 3 * 4
+    assert len(found["paced"]) == 3 * 3 * 4 * 4 and len(found["best"]) == 3 * 3 * 4
     assert [row["looks"] for row in found["learned"]] == [False, True] * 8
     assert "| Almgren-Chriss 0.001 |" in text
 
