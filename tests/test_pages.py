@@ -47,7 +47,7 @@ def written(main, folder, name):
     """Run a command on few markets; return its page, whose pictures are all there."""
     main(["--markets", "16", "--engine", "cpu", "--output", str(folder)])
     text = (folder / f"{name}.md").read_text()
-    assert f"python -m scripts.pages.{name} --markets 16" in text
+    assert f"python -m scripts.pages.{name} --markets 16" in " ".join(text.split())
     pictures = re.findall(r"\(images/([\w.]+)\)", text)
     assert pictures and {path.name for path in (folder / "images").iterdir()} == set(pictures)
     return text
