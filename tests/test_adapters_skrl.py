@@ -114,7 +114,11 @@ def test_memories_of_off_policy_agents_have_what_a_decision_led_to():
     critic = {"network": [{"name": "net", "input": "concatenate([OBSERVATIONS, ACTIONS])", "layers": [8]}]}
     critic |= {"class": "DeterministicMixin", "output": "ONE"}
     names = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
-    config["models"] = {"separate": True, "policy": config["models"]["policy"], **{name: dict(critic) for name in names}}
+    config["models"] = {
+        "separate": True,
+        "policy": config["models"]["policy"],
+        **{name: dict(critic) for name in names},
+    }
     config["memory"]["memory_size"] = 14
     experiment = config["agent"]["experiment"]
     config["agent"] = {"class": "SAC", "learning_starts": 100, "random_timesteps": 0, "experiment": experiment}
@@ -173,7 +177,9 @@ def test_targets_that_reach_across_episodes_are_named(many):
         env = SkrlEnv(MAKER, num_envs=2, **SMALL)
         config = settings("PPO", "GaussianMixin")
     config["agent"]["time_limit_bootstrap"] = False
-    with pytest.warns(UserWarning, match="time_limit_bootstrap: got False, allowed for exact value targets of I?PPO is"):
+    with pytest.warns(
+        UserWarning, match="time_limit_bootstrap: got False, allowed for exact value targets of I?PPO is"
+    ):
         Runner(env, config).run("train")
 
 

@@ -25,14 +25,18 @@ def skip_without(library):
 
 
 def found_in_process(library):
-    return {kind: {markets: differences(LIBRARIES[library], kind, markets) for markets in (MARKETS, 1)} for kind in KINDS}
+    return {
+        kind: {markets: differences(LIBRARIES[library], kind, markets) for markets in (MARKETS, 1)} for kind in KINDS
+    }
 
 
 def found_elsewhere(library):
     """The same in a process of its own."""
     here = Path(value_targets.__file__)
     environ = os.environ | {"PYTHONPATH": os.pathsep.join((str(here.parent.parent), str(here.parent)))}
-    done = subprocess.run([sys.executable, str(here), library], capture_output=True, text=True, env=environ, check=False)
+    done = subprocess.run(
+        [sys.executable, str(here), library], capture_output=True, text=True, env=environ, check=False
+    )
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout.splitlines()[-1])
     return {kind: {int(markets): found for markets, found in row.items()} for kind, row in rows.items()}
@@ -40,7 +44,8 @@ def found_elsewhere(library):
 
 def row_of_page(library):
     """The cells of a library in the page's table."""
-    (row,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| {library} | the "))
+    table = PAGE.read_text().partition("\n## Value targets\n")[2].partition("\n## ")[0]
+    (row,) = (line for line in table.splitlines() if line.startswith(f"| {library} |"))
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 

@@ -295,7 +295,12 @@ def _skrl(env, agent, sized, learners=()):
                 "value": {"class": "DeterministicMixin", **network, "output": "ONE"},
             },
             "memory": {"class": "RandomMemory", "memory_size": -1},
-            "agent": {"class": agent, **how, "experiment": {"write_interval": 0, "checkpoint_interval": 0}, **schedulers},
+            "agent": {
+                "class": agent,
+                **how,
+                "experiment": {"write_interval": 0, "checkpoint_interval": 0},
+                **schedulers,
+            },
             "trainer": {
                 "class": "SequentialTrainer",
                 "timesteps": 2 * STEPS,
@@ -378,7 +383,13 @@ def rl_games(kind, markets):
     size, env = STEPS * markets, one(kind, markets, "torch")
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(gym, "make_vec", return_value=env):
         how = {"env_config": {"id": name, **arguments}, "num_actors": markets, "horizon_length": STEPS}
-        how |= {"minibatch_size": size, "mini_epochs": 1, "learning_rate": 0.0, "lr_schedule": None, "train_dir": folder}
+        how |= {
+            "minibatch_size": size,
+            "mini_epochs": 1,
+            "learning_rate": 0.0,
+            "lr_schedule": None,
+            "train_dir": folder,
+        }
         how |= {"gamma": GAMMA, "tau": LAMBDA, "normalize_input": False, "normalize_value": False}
         algorithm = {"algo": {"name": "a2c_continuous"}, "model": {"name": "continuous_a2c_logstd"}}
         runner = names["Runner"]()
@@ -434,6 +445,7 @@ def differences(library, kind, markets):
 
 if __name__ == "__main__":
     found = {
-        kind: {markets: differences(LIBRARIES[sys.argv[1]], kind, markets) for markets in (MARKETS, 1)} for kind in KINDS
+        kind: {markets: differences(LIBRARIES[sys.argv[1]], kind, markets) for markets in (MARKETS, 1)}
+        for kind in KINDS
     }
     print("\n" + json.dumps(found))
