@@ -105,7 +105,7 @@ def test_it_trains(task):
     assert all(torch.isfinite(parameter).all() for parameter in parameters)
 
 
-# What agents record ----------------------------------------------------------------------------------------------------
+# What agents record ---------------------------------------------------------------------------------------------------
 
 
 def test_memories_of_off_policy_agents_have_what_a_decision_led_to():

@@ -1,7 +1,7 @@
 """Value targets of training libraries against a hand computation, for tests/test_value_targets.py.
 
-Every library plays the same two rollouts: the environment plays given actions whatever it is told, and the value function
-is linear with given weights. So one hand computation, from what the plain environment returns, holds for all of them.
+Every library plays the same two rollouts: the environment plays given actions whatever it is told, and the value
+function is linear with given weights. So one hand computation, from what the plain environment returns, holds for all.
 `python tests/value_targets.py rl_games` prints the differences of that library, which changes torch for its process.
 """
 
@@ -211,7 +211,7 @@ def by_hand_many(kind, markets, roles=None, states=False):
     return learners
 
 
-# Libraries: each returns the targets of the second rollout, [T, M], or by name of learner -------------------------------
+# Libraries: each returns the targets of the second rollout, [T, M], or by name of learner -----------------------------
 
 
 def sb3(kind, markets):

@@ -222,8 +222,8 @@ class SB3VecEnv(_MarketsVecEnv):
 class SB3GroupVecEnv(_MarketsVecEnv):
     """M markets with n learners of one role each, as a `VecEnv` of M * n rows that share one policy.
 
-    Row `m * n + k` is learner k of market m. A learner that ends before its market is done there, idle with rewards of 0
-    until the market ends, and done a second time then: terminated, without `episode` in its info. Infos and
+    Row `m * n + k` is learner k of market m. A learner that ends before its market is done there, idle with rewards of
+    0 until the market ends, and done a second time then: terminated, without `episode` in its info. Infos and
     `action_masks` are those of `SB3VecEnv`. All learners learn; for one among policies that do not, see `opponents` of
     `SB3VecEnv`'s environments.
 

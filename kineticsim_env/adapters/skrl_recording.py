@@ -1,8 +1,8 @@
 """`Final`: what an episode's last step led to, which `SkrlEnv` and `SkrlMultiEnv` hand to skrl's agents.
 
-skrl's trainers know one `next_observations`: what agents record is what they act on next. Where a market begins its next
-episode in the step that ends one, these are two. Agents made after this module was imported therefore record the final
-ones from infos, so that they bootstrap time limits, and fill memories, with what the decision led to.
+skrl's trainers know one `next_observations`: what agents record is what they act on next. Where a market begins its
+next episode in the step that ends one, these are two. Agents made after this module was imported therefore record the
+final ones from infos, so that they bootstrap time limits, and fill memories, with what the decision led to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import torch
 from skrl.agents.torch import Agent
 from skrl.multi_agents.torch import MultiAgent
 
@@ -58,14 +57,14 @@ def _warn(agent: Any) -> None:
     name = type(agent).__name__
     if "time_limit_bootstrap" in vars(agent.cfg) and name.endswith("_RNN"):
         warnings.warn(
-            f"{name}: skrl's recurrent agents bootstrap a time limit with the value of the state before the decision, and "
-            "go on into the next episode; allowed for exact value targets is an agent without memory",
+            f"{name}: skrl's recurrent agents bootstrap a time limit with the value of the state before the decision, "
+            "and go on into the next episode; allowed for exact value targets is an agent without memory",
             stacklevel=3,
         )
     elif not all(flag.values() if isinstance(flag, Mapping) else [flag]):
         warnings.warn(
-            f"time_limit_bootstrap: got False, allowed for exact value targets of {name} is True: without it, they reach "
-            "from one episode into the next at its horizon",
+            f"time_limit_bootstrap: got False, allowed for exact value targets of {name} is True: without it, they "
+            "reach from one episode into the next at its horizon",
             stacklevel=3,
         )
 
