@@ -22,7 +22,8 @@ from adapter_helpers import (
 
 pytest.importorskip("skrl")
 
-from skrl.agents.torch.ppo import PPO
+from skrl.agents.torch.ppo import PPO, PPO_RNN
+from skrl.memories.torch import RandomMemory
 from skrl.trainers.torch import SequentialTrainer
 from skrl.utils.runner.torch import Runner
 
@@ -181,6 +182,23 @@ def test_targets_that_reach_across_episodes_are_named(many):
         UserWarning, match="time_limit_bootstrap: got False, allowed for exact value targets of I?PPO is"
     ):
         Runner(env, config).run("train")
+
+
+def test_recurrent_agents_are_named():
+    env = SkrlEnv(MAKER, num_envs=2, **SMALL)
+    plain = Runner(env, settings("PPO", "GaussianMixin")).agent
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    config = {
+        "rollouts": 16,
+        "experiment": {"write_interval": 0, "checkpoint_interval": 0},
+        "time_limit_bootstrap": True,
+    }
+    agent = PPO_RNN(models=plain.models, memory=RandomMemory(16, num_envs=2), cfg=config, **spaces)
+    trainer = {"timesteps": 2, "disable_progressbar": True, "close_environment_at_exit": False, "headless": True}
+    with pytest.warns(
+        UserWarning, match="PPO_RNN: skrl's recurrent agents bootstrap a time limit with the value of the"
+    ):
+        SequentialTrainer(env=env, agents=agent, cfg=trainer).train()
 
 
 def test_masks_are_refused():
