@@ -193,7 +193,7 @@ def test_recurrent_agents_are_named():
         "experiment": {"write_interval": 0, "checkpoint_interval": 0},
         "time_limit_bootstrap": True,
     }
-    agent = PPO_RNN(models=plain.models, memory=RandomMemory(16, num_envs=2), cfg=config, **spaces)
+    agent = PPO_RNN(models=plain.models, memory=RandomMemory(memory_size=16, num_envs=2), cfg=config, **spaces)
     trainer = {"timesteps": 2, "disable_progressbar": True, "close_environment_at_exit": False, "headless": True}
     with pytest.warns(
         UserWarning, match="PPO_RNN: skrl's recurrent agents bootstrap a time limit with the value of the"
