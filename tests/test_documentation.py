@@ -59,6 +59,7 @@ OPTIONAL += (
     "ray",
     "rl_games",
     "rsl_rl",
+    "sb3_contrib",
     "sbi",
     "scipy",
     "skrl",
