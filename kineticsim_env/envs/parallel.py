@@ -64,7 +64,7 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.joint import agent_names, state_space
 from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
 from kineticsim_env.tasks.base import make_task
@@ -97,7 +97,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     metadata = {
         "name": "kineticsim_market_v0",
-        "render_modes": RENDER_MODES,
+        "render_modes": modes_here(),
         "render_fps": RENDER_FPS,
         "is_parallelizable": True,
     }

@@ -21,7 +21,7 @@ from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
@@ -41,7 +41,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
 
     task_type: ClassVar[type[Task]]
 
-    metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS}
+    metadata = {"render_modes": modes_here(), "render_fps": RENDER_FPS}
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from kineticsim_env.envs.opponents import check_opponents
 from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, check_count, check_flag, is_whole
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
@@ -96,7 +96,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
     task_type: ClassVar[type[Task]]
 
-    metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS, "autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata = {"render_modes": modes_here(), "render_fps": RENDER_FPS, "autoreset_mode": AutoresetMode.SAME_STEP}
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
