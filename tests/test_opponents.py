@@ -694,6 +694,20 @@ def test_a_learner_takes_a_place_too():
         make(opponents={"maker": [[TIGHT], [TIGHT]]}, replace="maker")
 
 
+def test_places_that_a_market_does_not_have():
+    """The learner's is looked at first: what is left for opponents is never less than none."""
+    market = ks.MarketConfig.preset("trading", maker=0.0, noise=0.8, momentum=0.1, fundamental=0.1)
+    for opponents in (None, {"maker": [TIGHT]}):
+        with pytest.raises(
+            ValueError, match=r"replace: got 'maker', one agent, allowed is up to 0, the built-in maker"
+        ):
+            make(config=market, replace="maker", opponents=opponents)
+    with pytest.raises(ValueError, match=r"opponents\['maker'\]: got 1 slots, allowed is up to 0, the built-in maker"):
+        make(config=market, opponents={"maker": [TIGHT]})
+    with pytest.raises(ValueError, match="replace: got 'maker', one agent, allowed is up to 0"):
+        gym.make("KineticSim/MarketMaking-v0", config=market, replace="maker", **SMALL)
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

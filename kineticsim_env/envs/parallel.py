@@ -59,7 +59,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.action_masks import check_action_mask
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.envs.agent_results import AgentResults
-from kineticsim_env.envs.base import BaseMarketEnv
+from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.joint import agent_names, state_space
 from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
@@ -208,10 +208,9 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             Observations and infos by agent.
         """
         generator = self._np_random
-        if seed is not None:
-            generator, _ = seeding.np_random(seed)
-        elif generator is None:
-            generator, _ = seeding.np_random()
+        if seed is not None or generator is None:
+            generator, _ = seeding.np_random(generator_seed(seed))
+        if seed is None and self._np_random is None:
             seed = int(generator.integers(2**62))
         self.core.reset(seed, scenario=options.get("scenario") if isinstance(options, Mapping) else None)
         self._np_random = generator

@@ -15,7 +15,7 @@ import numpy as np
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
 from kineticsim_env.envs.actions import check_actions
-from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
+from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.own_functions import Function, own_functions
@@ -119,10 +119,11 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         mask, scenario = check_options(options, "reset_mask", "scenario")
         if mask is not None:
             raise ValueError("options: got 'reset_mask', allowed is 'scenario': there is one market")
-        super().reset(seed=seed)
+        given = seed
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed, scenario=scenario)
+        super().reset(seed=generator_seed(given))
         self._was_reset = True
         if self._viewer:
             self._viewer.update()
