@@ -775,7 +775,7 @@ class Net(torch.nn.Module):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
-@pytest.mark.parametrize("num_envs", [5, 3000])
+@pytest.mark.parametrize("num_envs", [1, 5, 3000])
 def test_a_captured_step_plays_on(mode, num_envs):
     """Draws and modules too: replays go on over the ends of episodes as steps do."""
     given = {"maker": [Net(4).cuda(), TIGHT, Net(4).cuda()], "trader": [chasing, Net(2).cuda()]}
@@ -794,7 +794,7 @@ def test_a_captured_step_plays_on(mode, num_envs):
         for one, two in zip(result[:4], theirs[:4], strict=True):
             assert torch.equal(one, two)
     captured.check_errors()
-    assert num_envs == 5 or len(captured.opponent[:, 0].unique()) == 3
+    assert num_envs < 3000 or len(captured.opponent[:, 0].unique()) == 3
 
 
 @pytest.mark.gpu
