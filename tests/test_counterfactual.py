@@ -322,6 +322,39 @@ def test_markets_whose_episode_ended_are_left_out():
     assert not np.isnan(found.without_agent["mid2"]).any()
 
 
+def test_an_arm_has_all_of_its_own_episode():
+    """The idle learner's episodes end at the second decision; what the policy earned goes on to its own end."""
+
+    def bored(before, after):
+        return (after.elapsed >= 2) & (after.inventory == 0)
+
+    make = make_env(terminate=bored, horizon=20)
+    found = env_counterfactual(make, policies.FixedSpread(make().core.task, 2.0), seed=5)
+    with_agent, without, difference = (
+        ~np.isnan(one["mid2"]) for one in (found.with_agent, found.without_agent, found.difference)
+    )
+    assert without.sum(1).tolist() == [3] * 16 and with_agent.sum(1).max() > 3
+    assert (difference == (with_agent & without)).all()
+    for own in (found.reward, found.fills[..., 0], found.fills[..., 1]):
+        assert (~np.isnan(own) == with_agent[:, 1:]).all()
+
+
+def test_bars_are_shown_when_they_are_asked_for(capsys):
+    """At once; None waits for two seconds, which these calls do not take."""
+    make, orders = make_env(horizon=3), lambda t, simulator: torch.zeros((3, 1, 4), dtype=torch.int32)
+    calls = {
+        "both arms": lambda progress: env_counterfactual(make, policies.NoTrade(make().core.task), progress=progress),
+        "with the agent": lambda progress: counterfactual(
+            CONFIGS["paper"], orders, 3, decisions=2, engine="numpy", progress=progress
+        ),
+    }
+    for name, call in calls.items():
+        for progress, shown in ((True, True), (None, False), (False, False)):
+            capsys.readouterr()
+            call(progress)
+            assert (name in capsys.readouterr().err) == shown
+
+
 def make_task_env(kind, **arguments):
     fixed = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "engine": "cpu", "preset": "trading"}
     return lambda: kind(64, **{**fixed, **arguments})
@@ -384,8 +417,9 @@ GOOD = {"config": None, "orders": schedule(2, 3), "num_markets": 3, "engine": "n
     ],
 )
 def test_wrong_arguments(changes, kind, said):
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=said) as caught:
         counterfactual(**{**GOOD, **changes})
+    assert "quotes:" not in str(caught.value.__cause__)  # an argument that the call does not have
 
 
 @pytest.mark.parametrize(

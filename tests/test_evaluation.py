@@ -234,6 +234,14 @@ def test_liquidate_says_when_it_cannot():
 # Grids and tables -----------------------------------------------------------------------------------------------------
 
 
+def test_a_search_shows_its_bar_when_it_is_asked_for(capsys):
+    """At once; None waits for two seconds, which this search does not take."""
+    envs = evaluation_env(2, engine="cpu", horizon=2, bank_size=2)
+    for progress, shown in ((True, True), (None, False), (False, False)):
+        grid_search(policies.FixedSpread, {"half_spread": [1]}, envs, progress=progress)
+        assert ("grid search" in capsys.readouterr().err) == shown
+
+
 def test_grid_search_tries_everything_and_returns_the_best():
     envs = evaluation_env(64, engine="cpu", horizon=60)
     grid = {"half_spread": [1, 4, 10], "qty": [2, 8]}

@@ -83,16 +83,17 @@ def random_actions(steps, num_envs, size, seed=1):
         ("MarketMaking", {"initial_inventory": [-40, -1, 0, 40], "mark": "liquidation", "reward": "pnl"}),
     ],
 )
-def test_each_market_is_as_in_an_environment_of_its_setting(mode, task, settings):
+@pytest.mark.parametrize("markets", [1, 4])
+def test_each_market_is_as_in_an_environment_of_its_setting(mode, task, settings, markets):
     """Over several ends of episodes, in every mode."""
     common = {"horizon": 6, "autoreset_mode": mode} if "horizon" not in settings else {"autoreset_mode": mode}
-    arrays = {name: value for name, value in settings.items() if isinstance(value, list)}
+    arrays = {name: value[-markets:] for name, value in settings.items() if isinstance(value, list)}
     common |= {name: value for name, value in settings.items() if name not in arrays}
-    actions = random_actions(25, 4, 4 if task == "MarketMaking" else 2)
-    many = play(make(task, 4, **common, **arrays), actions)
-    for m in range(4):
+    actions = random_actions(25, markets, 4 if task == "MarketMaking" else 2)
+    many = play(make(task, markets, **common, **arrays), actions)
+    for m in range(markets):
         own = {name: values[m] for name, values in arrays.items()}
-        single = play(make(task, 4, **common, **own), actions)
+        single = play(make(task, markets, **common, **own), actions)
         if mode == "DISABLED":  # who has ended waits for a reset of its own mask: compared up to the first one
             rows = zip(many, single, strict=True)
             first = next(t for t, row in enumerate(rows) if max(map(len, row)) == RESET)

@@ -136,7 +136,8 @@ def counterfactual(
     twin, arrival = simulator.branch(), simulator.mid2
     parts = [] if decisions else [simulator.rollout(simulator.quotes[None][:0], auctions, SERIES)]
     if callable(orders):
-        with tqdm(total=decisions, unit="decision", desc="with the agent", delay=2, disable=progress is False) as bar:
+        delay, hidden = 0 if progress else 2, progress is False
+        with tqdm(total=decisions, unit="decision", desc="with the agent", delay=delay, disable=hidden) as bar:
             for t in range(decisions):
                 quotes = _checked_orders(orders(t, simulator), shape, simulator.device)
                 parts.append(simulator.rollout(quotes[None], auctions, SERIES))
@@ -176,14 +177,11 @@ def _in_a_row(folded: torch.Tensor) -> torch.Tensor:
 
 
 def _checked_orders(orders: Any, shape: tuple[int | None, ...], device: torch.device) -> torch.Tensor:
-    """Return quotes checked by `check_quotes`, named orders in errors; those of one market go to all markets."""
+    """Return quotes that were checked; those of one market go to all markets."""
     try:
         found = tuple(orders.shape) if isinstance(orders, torch.Tensor) else np.shape(orders)
     except Exception:  # ragged sequences, nested tensors: check_quotes says what is wrong with them
         found = ()
     one = len(found) == len(shape) and found[-3] == 1
-    try:
-        checked = check_quotes(orders, (*shape[:-3], 1, *shape[-2:]) if one else shape, device)
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("quotes: got", "orders: got", 1)) from error
+    checked = check_quotes(orders, (*shape[:-3], 1, *shape[-2:]) if one else shape, device, "orders")
     return checked.expand([have if want is None else want for want, have in zip(shape, checked.shape, strict=True)])

@@ -18,7 +18,11 @@ _IDLE = {"maker": (-1.0,) * 4, "trader": (0.0,) * 2, "fundamental": (0.0,) * 2} 
 
 
 class EnvCounterfactual(NamedTuple):
-    """What a policy did to its markets; M markets, T decisions, all float64 and NaN once either arm's episode ended."""
+    """What a policy did to its markets; M markets, T decisions, all float64.
+
+    An arm's own numbers are NaN once its episode has ended, so that an episode's rewards are all there; differences,
+    which are of two markets in the same decision, once either arm's has.
+    """
 
     with_agent: dict[str, np.ndarray]  # [M, T + 1] of mid2, last_price, fundamental, volume (units so far)
     without_agent: dict[str, np.ndarray]
@@ -72,7 +76,8 @@ def env_counterfactual(
         raise ValueError(f"decisions: got {decisions}, allowed is up to the horizon, {horizon}")
     idle = idle_action(arms[1].envs)
     fills, rewards = [], []
-    with tqdm(total=decisions, unit="decision", desc="both arms", delay=2, disable=progress is False) as bar:
+    delay, hidden = 0 if progress else 2, progress is False
+    with tqdm(total=decisions, unit="decision", desc="both arms", delay=delay, disable=hidden) as bar:
         for _ in range(decisions):
             alive = arms[0].alive.clone()
             reward, filled = arms[0].step(policy(arms[0].observation))
