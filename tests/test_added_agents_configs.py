@@ -290,7 +290,7 @@ def test_a_sweep_of_a_stranger_imports_no_module_but_those_allowed(stranger, tmp
         text = (folder / "plan.json").read_text()
         (folder / "plan.json").write_text(text.replace("agent_classes:trend_follower", path))
         found = ks.open_sweep(folder)
-        with pytest.raises(ValueError, match=f"agents: got '{path}', whose module would be imported, allowed are .*kin"):
+        with pytest.raises(ValueError, match=f"agents: got '{path}', whose module would be imported"):
             found.config(0, agents_from=["kineticsim_env.traders"])
         assert not mark.exists()
     assert found.config(3, agents_from=[path.partition(":")[0]]).added_agents == 2 and mark.exists()

@@ -39,8 +39,8 @@ def no_room(what: str, *folders: str | Path) -> Blocked:
     """Return the error for a disk without room: what was not done, on which folders' disk, and what to do."""
     disks = " or ".join(dict.fromkeys(map(str, folders)))
     return Blocked(
-        f"{what}: no space is left on the disk of {disks}; free some, or let KINETICSIM_CACHE and TMPDIR name folders on "
-        "another disk"
+        f"{what}: no space is left on the disk of {disks}; free some, or let KINETICSIM_CACHE and TMPDIR name folders "
+        "on another disk"
     )
 
 
