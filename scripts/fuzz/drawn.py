@@ -56,7 +56,7 @@ SETTINGS: dict[str, list[Any]] = {
     "dampening": [0.0, 0.5, 1.0],
     "idle_penalty": [0.0, 0.1],
     "max_loss": [None, 0.5, 20.0],
-    "block_qty": [1, 3, 40],
+    "block_qty": [1, 3, 9],
     "forced_qty": [1, 4],
     "risk_aversion": [0.0, 0.05],
     "leftover_penalty": [0.0, 10.0],
@@ -122,7 +122,7 @@ def _agents(rng: np.random.Generator, markets: int | None) -> dict[Any, Any]:
 def task(rng: np.random.Generator, kind: type[Task], markets: int | None = None) -> dict[str, Any]:
     """Return settings of a task; with `markets`, some may be one per market."""
     found: dict[str, Any] = {}
-    small = ("horizon", "warmup", "bank_size", "max_target")  # whose defaults take long
+    small = ("horizon", "warmup", "bank_size", "max_target", "block_qty")  # whose defaults take long
     for field in dataclasses.fields(kind):
         if not field.init or not (field.name in small or rng.random() < 0.5):
             continue

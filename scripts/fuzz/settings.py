@@ -49,14 +49,14 @@ def _use(pair: pairs.Pair | None, rng: np.random.Generator, steps: int = 5) -> N
     if pair is None:
         return
     _reset(pair, rng)
-    saved = None
-    for _ in range(steps):
+    back = int(rng.integers(steps)) if rng.random() < 0.3 else steps
+    saved: list[Any] = []
+    for step in range(steps):
         moves.advance(pair, rng)
-        chance = rng.random()
-        if chance < 0.1:
-            saved = (pair.under_test if rng.random() < 0.5 else pair.oracle).state_dict()
-        elif chance < 0.25 and saved is not None:
-            moves.together(pair, "load_state_dict", lambda thing: thing.load_state_dict(saved))
+        if step == back:
+            moves.together(pair, "load_state_dict", lambda thing: thing.load_state_dict(saved[0]))
+        elif not saved:
+            saved.append((pair.under_test if rng.random() < 0.5 else pair.oracle).state_dict())
 
 
 def _reset(pair: pairs.Pair, rng: np.random.Generator) -> None:
@@ -64,7 +64,7 @@ def _reset(pair: pairs.Pair, rng: np.random.Generator) -> None:
     moves.together(pair, "reset", lambda thing: thing.reset(seed=seed))
 
 
-# Markets ----------------------------------------------------------------------------------------------------------------
+# Markets --------------------------------------------------------------------------------------------------------------
 
 
 def _simulator(rng: np.random.Generator, engine: str) -> None:
@@ -99,7 +99,7 @@ def _stop(pair: pairs.Pair, rng: np.random.Generator) -> None:
     moves.together(pair, "check_errors", lambda sim: sim.check_errors())
 
 
-# Environments -----------------------------------------------------------------------------------------------------------
+# Environments ---------------------------------------------------------------------------------------------------------
 
 
 def _arguments(rng: np.random.Generator, kind: type, markets: int | None) -> dict[str, Any]:
@@ -160,11 +160,11 @@ def _batched(rng: np.random.Generator, engine: str) -> None:
     _use(open_both(lambda name: ks.BatchedParallelEnv(markets, learners, engine=name, **given), engine), rng)
 
 
-# Adapters ---------------------------------------------------------------------------------------------------------------
+# Adapters -------------------------------------------------------------------------------------------------------------
 
 
 def _adapter(rng: np.random.Generator, engine: str) -> None:
-    """Step an adapter beside the plain environment on NumPy: rewards, flags, last observations and those to go on from."""
+    """Step an adapter beside the plain environment on NumPy: observations, last ones too, rewards and flags."""
     there = [name for name in ADAPTERS if importlib.util.find_spec(name)]
     if not there:
         return
