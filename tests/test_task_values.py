@@ -400,6 +400,26 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
             {"initial_inventory": 41},
             r"initial_inventory: got 41, allowed is up to inventory_limit = 40",
         ),
+        (
+            "MarketMaking",
+            {"initial_inventory": -3, "inventory_limit": [1, 2, 40]},
+            r"initial_inventory: got 3, allowed is up to inventory_limit = 1 in size",
+        ),
+        (
+            "MarketMaking",
+            {"initial_inventory": -3, "randomise": {"task.inventory_limit": {"values": [9, 40, 1]}}},
+            r"initial_inventory: got 3, allowed is up to inventory_limit = 1 in size",
+        ),
+        (
+            "Trading",
+            {"initial_inventory": [0, 0, 3], "randomise": {"task.inventory_limit": {"values": [9, 40, 2]}}},
+            r"initial_inventory: got 3, allowed is up to inventory_limit = 2 in size",
+        ),
+        (
+            "Trading",
+            {"inventory_limit": [9, 2, 9], "randomise": {"task.initial_inventory": {"values": [0, -3, 1]}}},
+            r"initial_inventory: got 3, allowed is up to inventory_limit = 2 in size",
+        ),
         ("Execution", {"randomise": {"task.side": ["buy", "sell"]}}, r"randomise: got the field 'task.side', allowed"),
         ("Execution", {"randomise": {"task.block_qty": (0, 5)}}, r"randomise: task.block_qty: got 0.0, allowed"),
         ("Execution", {"randomise": {"task.block_qty": (5.5, 9)}}, r"allowed are two whole numbers"),
@@ -417,6 +437,16 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
 def test_bad_settings_are_refused(task, settings, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make(task, 3, num_scenarios=64, **settings)
+
+
+def test_an_initial_inventory_may_be_as_large_as_its_own_limit():
+    """Of the same market, or of the same scenario; other markets and scenarios may have less room."""
+    make("MarketMaking", 3, initial_inventory=[-1, 2, 40], inventory_limit=[1, 2, 40]).close()
+    config = ks.MarketConfig.preset("trading")
+    table = {**config.to_dict(), "fee": [0, 1], "task.initial_inventory": [5, -2]}
+    make("MarketMaking", 2, config=config, randomise={"scenarios": table | {"task.inventory_limit": [5, 3]}}).close()
+    with pytest.raises(ValueError, match="initial_inventory: got 5, allowed is up to inventory_limit = 3 in size"):
+        make("MarketMaking", 2, config=config, randomise={"scenarios": table | {"task.inventory_limit": [3, 5]}})
 
 
 def test_opponents_have_the_settings_of_their_market():

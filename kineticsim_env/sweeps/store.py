@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env.agents.classes import check_agents_from
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.runtime.values import check_count, is_one_of, show
@@ -114,9 +115,17 @@ class Sweep:
             raise _missing("pandas") from error
         return self.to_arrow(columns).to_pandas()
 
-    def config(self, point: int) -> MarketConfig:
-        """Return the market of a point. Classes of agents are imported, as they are now."""
+    def config(self, point: int, *, agents_from: Iterable[str] | None = None) -> MarketConfig:
+        """Return the market of a point. Classes of agents are imported, as they are now.
+
+        Args:
+            point: Its number.
+            agents_from: Names of the modules from which classes may come, as in `MarketConfig.from_dict`: for a folder
+                of a stranger's.
+        """
         point = check_count("point", point, 0, self.points - 1)
+        for agents in (self.about["market"].get("agents"), *self.about["space"].get("agents", {}).get("values", ())):
+            check_agents_from(agents, agents_from)
         return plan_of(self.about).config(point)
 
     def __repr__(self) -> str:
