@@ -10,7 +10,7 @@ import numpy as np
 
 from kineticsim_env.agents.classes import AgentClass, checked_agents
 from kineticsim_env.agents.mixes import Mix
-from kineticsim_env.config import PRESETS, MarketConfig, make_config
+from kineticsim_env.config import PRESETS, MarketConfig, checked_field, make_config
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import show
@@ -39,7 +39,8 @@ def market_fields(market: Any, varied: Collection[str]) -> dict[str, Any]:
         defaults = {field.name: field.default for field in dataclasses.fields(MarketConfig)}
         preset = PRESETS[fields.pop("preset", "paper")]
         fields = {**defaults, "agents": {}, **preset, **fields}
-    return {name: value for name, value in fields.items() if name not in varied}
+    alike = {name: value for name, value in fields.items() if name not in varied}
+    return {name: value if name == "preset" else checked_field(name, value) for name, value in alike.items()}
 
 
 def config_of(
@@ -86,8 +87,6 @@ def _given_fields(market: Any) -> dict[str, Any]:
     fields = {check_name("market", name, ("preset", *FIELDS)): value for name, value in market.items()}
     if "preset" in fields:
         MarketConfig.preset(fields["preset"])
-    if "agents" in fields:
-        fields["agents"] = checked_agents("agents", fields["agents"], _MOST_CLASSES)
     return fields
 
 

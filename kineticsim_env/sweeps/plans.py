@@ -19,7 +19,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import check_count, check_flag, show
 from kineticsim_env.statistics import check_statistics
-from kineticsim_env.statistics.plans import named_statistics
+from kineticsim_env.statistics.plans import column_names, named_statistics
 from kineticsim_env.sweeps.designs import Design, make_design
 from kineticsim_env.sweeps.functions import stored_statistic
 from kineticsim_env.sweeps.markets import config_of, market_fields, one_market
@@ -155,11 +155,14 @@ def make_plan(
     dimensions = read_space(space, kinds)
     names = [each.name for each in dimensions]
     measured = named_statistics(statistics)
-    check_statistics(measured)
+    checked = check_statistics(measured)
     replicates = check_count("replicates", replicates, 1)
-    for name in measured:
-        if name in (*names, *OWN_COLUMNS):
-            raise ValueError(f"statistics: got {name!r}, which the table has already, allowed is another name")
+    for name, statistic in checked.items():
+        for column in column_names(name, statistic.labels):
+            if column in (*names, *OWN_COLUMNS):
+                raise ValueError(
+                    f"statistics: got {name!r}, whose column {column!r} the table has already, allowed is another name"
+                )
     plan = Plan(
         market=fields,
         design=make_design(dimensions, design, points, design_seed),

@@ -63,6 +63,13 @@ class Dimension:
         spaced = (np.geomspace if self.scale == "log" else np.linspace)(self.low, self.high, self.steps)
         return np.unique(np.rint(spaced).astype(np.int64)) if self.whole else spaced
 
+    @property
+    def count(self) -> int:
+        """How many values it takes; of a range of numbers that are not whole, as many as anybody asks for."""
+        if self.values is not None or self.steps is not None or self.whole:
+            return len(self.of_grid)
+        return _MOST_VALUES
+
     def at(self, unit: np.ndarray) -> np.ndarray:
         """Return the values at places within [0, 1): a range is uniform in its scale, values are equally likely."""
         if self.values is not None:
