@@ -286,6 +286,7 @@ WRONG = [
     ({"target": {"volatility": np.nan}}, ValueError, "target['volatility']: got nan, allowed are statistics that the "),
     (
         {"target": {"autocorrelation(lag=[1, 5])": [0.1, 0.0], "autocorrelation(lag=5)": 0.2}},
+        ValueError,
         "target['autocorrelation(lag=5)']: got 0.2 for autocorrelation_5, allowed is 0.0, as above",
     ),
     (
