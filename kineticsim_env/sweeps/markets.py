@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from kineticsim_env.agents.classes import AgentClass, checked_agents
 from kineticsim_env.agents.mixes import Mix
 from kineticsim_env.config import PRESETS, MarketConfig, checked_field, make_config
+from kineticsim_env.engines.effects import of_regime
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import show
@@ -56,6 +57,8 @@ def config_of(
     """
     given = {**market, **alike}
     fields = {**PRESETS.get(given.pop("preset", None), {}), **given}
+    if of_regimes := {name: fields.pop(name) for name in [*fields] if of_regime(name)}:
+        fields["regimes"] = _regimes(fields.get("regimes") or (), of_regimes)
     of_agents = {name: fields.pop(name) for name in [*fields] if "." in name}
     of_agents |= {name: values[:, None] for name, values in rows.items() if "." in name}
     fields |= {name: values for name, values in rows.items() if "." not in name}
@@ -88,6 +91,17 @@ def _given_fields(market: Any) -> dict[str, Any]:
     if "preset" in fields:
         MarketConfig.preset(fields["preset"])
     return fields
+
+
+def _regimes(given: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return regimes with fields changed, by `regimes[i].field`."""
+    regimes = [dict(regime) for regime in given]
+    for name, value in changes.items():
+        number, field = of_regime(name) or (0, "")
+        if number >= len(regimes):
+            raise ValueError(f"space: got {name!r} for a market with {len(regimes)} regimes")
+        regimes[number][field] = value
+    return regimes
 
 
 def _agents(given: Any, changes: Mapping[str, Any]) -> dict[AgentClass, Mix]:
