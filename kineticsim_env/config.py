@@ -41,6 +41,7 @@ __all__ = (
     "TEXTS",
     "MarketConfig",
     "check_kind",
+    "checked_field",
     "make_config",
 )
 
@@ -144,8 +145,7 @@ class MarketConfig:
     def __post_init__(self) -> None:
         """Check every field; raise `TypeError` or `ValueError` naming the field, the value and what is allowed."""
         for field in dataclasses.fields(self):
-            check = _CHECKS.get(field.name, checked)
-            object.__setattr__(self, field.name, check(field.name, getattr(self, field.name)))
+            object.__setattr__(self, field.name, checked_field(field.name, getattr(self, field.name)))
         check_together(self)
         for name, share in shares_to_one(self).items():
             object.__setattr__(self, name, share)
@@ -259,6 +259,11 @@ def _checked_agents(name: str, value: Any) -> Any:
 
 
 _CHECKS = {"regimes": checked_regimes, "agents": _checked_agents}
+
+
+def checked_field(name: str, value: Any) -> Any:
+    """Return one field in its stored form, checked for itself; a preset's fields come as users write them."""
+    return _CHECKS.get(name, checked)(name, value)
 
 
 def plain_fields(config: MarketConfig) -> dict[str, Any]:

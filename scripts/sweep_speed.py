@@ -41,7 +41,7 @@ def phases(points: int, intervals: int, engine: str, device: torch.device, folde
     now = lap("plan", now)
     plan.check()
     now = lap("check of all points", now)
-    found = store.begin(folder, plan, points)
+    found = store.begin(folder, plan)
     now = lap("folder", now)
     rows = plan.design.rows(0, points)
     ((_, config),) = plan.configs(rows)
@@ -58,7 +58,7 @@ def phases(points: int, intervals: int, engine: str, device: torch.device, folde
     now = lap("run with statistics", now)
     columns = {"point": np.arange(points), **rows, **measured.columns(errors=False)}
     now = lap("columns", now)
-    found.write(0, columns)
+    found.write(0, points, columns)
     lap("store", now)
     return seconds
 

@@ -74,8 +74,8 @@ def test_a_calibration_has_samples_a_best_point_and_its_market(found):
     }
     assert found.target == {
         "volatility": 2.0,
-        "autocorrelation(lag=[1, 2])[1]": -0.2,
-        "autocorrelation(lag=[1, 2])[2]": 0.0,
+        "autocorrelation_1": -0.2,
+        "autocorrelation_2": 0.0,
         "volume": 12.0,
     }
     best, third = found.config(), found.config(2)
@@ -352,7 +352,7 @@ def test_a_series_is_measured(form):
     assert (read.intervals, read.markets) == (300, 1)
     measured = ks.statistics.measure_series({"last_price": PRICES[0]}, list(read.statistics))
     assert read.values == {name: values[0] for name, values in measured.columns(errors=False).items()}
-    assert "kurtosis(span=10)" in read.values and "volume" not in read.values
+    assert "kurtosis_10" in read.values and "volume" not in read.values
 
 
 def test_a_table_of_series_is_its_columns():
@@ -429,6 +429,11 @@ WRONG = [
     ({"target": {"volatility": [1.0]}}, ValueError, "target['volatility']: got [1.0], allowed is a number"),
     ({"target": {"volatility": True}}, ValueError, "target['volatility']: got True, allowed is a number"),
     ({"target": {"volatility": np.nan}}, ValueError, "target['volatility']: got nan, allowed are statistics that the "),
+    (
+        {"target": {"autocorrelation(lag=[1, 5])": [0.1, 0.0], "autocorrelation(lag=5)": 0.2}},
+        ValueError,
+        "target['autocorrelation(lag=5)']: got 0.2 for autocorrelation_5, allowed is 0.0, as above",
+    ),
     (
         {"target": {"autocorrelation(lag=[1, 5])": [0.1]}},
         ValueError,

@@ -85,6 +85,16 @@ def test_a_missing_matplotlib_is_said_before_the_run(tmp_path, capsys, monkeypat
     [
         (["--set", "agent=3"], "unknown field 'agent', allowed are num_levels, num_agents"),
         (["--set", "num_levels=100"], "--set num_levels: got 100"),
+        (["--set", "agents=3"], "--set agents: got 3, allowed is a mapping of classes"),
+        (["--set", "agents=x:y"], "--set agents: got 'x:y', allowed is a mapping of classes"),
+        (
+            ["--set", "agents={'kineticsim_env.traders:order_splitter': -1}"],
+            "--set agents[order_splitter]: count: got -1",
+        ),
+        (
+            ["--agents", "kineticsim_env.traders:order_splitter=-1"],
+            "--agents: got 'kineticsim_env.traders:order_splitter",
+        ),
         (["--set", "num_agents"], "--set: got 'num_agents', allowed is field=value"),
         (["--set", "num_agents=3", "--set", "num_agents=4"], "--set: got 'num_agents' twice"),
         (["--set", "tie=highest"], "tie: got 'highest'"),

@@ -14,6 +14,7 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.statistics import STATISTICS, Plan, check_statistics, chunks, measure_series, measuring
 from kineticsim_env.statistics.gathering import Accumulator, Histogram
+from kineticsim_env.statistics.plans import column_names
 
 OF_SERIES = [name for name in STATISTICS if name != "book_shape"]  # which looks at books
 SHORT = ks.MarketConfig.preset("trading", num_agents=16)
@@ -413,7 +414,7 @@ def test_what_is_pooled_has_the_jackknifes_error():
 def test_columns_table_and_intervals():
     found = measure_series(some_series(4), ["kurtosis", "autocorrelation(lag=[1, 5])"], group=2)
     columns = found.columns()
-    plain = ["kurtosis", "autocorrelation(lag=[1, 5])[1]", "autocorrelation(lag=[1, 5])[5]"]
+    plain = ["kurtosis", "autocorrelation_1", "autocorrelation_5"]
     assert list(columns) == [f"{name}{ending}" for name in plain for ending in ("", "_error", "_half_width")]
     assert all(column.shape == (2,) for column in columns.values())
     assert list(found.columns(errors=False)) == plain
@@ -438,8 +439,8 @@ def test_columns_never_overwrite_each_other():
     for names, column in (
         ({"a": "volatility", "a_error": "kurtosis"}, "a_error"),
         ({"a": "volatility", "a_half_width": "kurtosis"}, "a_half_width"),
-        ({"a[1]": "kurtosis", "a": "autocorrelation(lag=[1, 2])"}, "a[1]"),
-        ({"a": "autocorrelation(lag=[1, 2])", "a[2]_error": "kurtosis"}, "a[2]_error"),
+        ({"a_1": "kurtosis", "a": "autocorrelation(lag=[1, 2])"}, "a_1"),
+        ({"a": "autocorrelation(lag=[1, 2])", "a_2_error": "kurtosis"}, "a_2_error"),
     ):
         one, other = names
         with pytest.raises(ValueError) as caught:
@@ -447,8 +448,36 @@ def test_columns_never_overwrite_each_other():
         assert str(caught.value).startswith(
             f"statistics: got {one!r} and {other!r}, which both have a column {column!r}"
         )
+    twice = ["autocorrelation(lag=[1, 20])", "autocorrelation(lag=1)", "autocorrelation"]  # the same number each time
+    found = measure_series(some_series(), twice)
+    assert np.array_equal(found.columns()["autocorrelation_1"], found["autocorrelation(lag=1)"].value)
+    for other in ("autocorrelation(lag=1, price='last')", "quantile(level=0.5)"):
+        check_statistics([*twice, other])
+    with pytest.raises(ValueError, match="which both have a column 'autocorrelation_1', allowed are names with colum"):
+        check_statistics({"autocorrelation(lag=1)": "autocorrelation(lag=1)", "autocorrelation_1": "kurtosis"})
     found = measure_series(some_series(), {"q": "quantile(level=[0.1234567, 0.1234568, 0.5])"})
-    assert list(found.columns(errors=False)) == ["q[0.1234567]", "q[0.1234568]", "q[0.5]"]
+    assert list(found.columns(errors=False)) == ["q_0.1234567", "q_0.1234568", "q_0.5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("kurtosis", ["kurtosis"]),
+        ("kurtosis(span=10)", ["kurtosis_10"]),
+        ("autocorrelation(lag=1, price='mid')", ["autocorrelation_1_mid"]),
+        ("abs_autocorrelation(lag=[1, 5])", ["abs_autocorrelation_1", "abs_autocorrelation_5"]),
+        ("autocorrelation(lag=[2], price='mid')", ["autocorrelation_mid_2"]),
+        ("quantile(level=[0.05, 0.5])", ["quantile_0.05", "quantile_0.5"]),
+        ("impact_curve", [f"impact_curve_{2**power}" for power in range(16)]),
+    ],
+)
+def test_names_of_columns_are_plain(name, columns):
+    (plan,) = check_statistics([name]).values()
+    assert column_names(name, plan.labels) == columns
+
+
+def test_a_name_that_is_no_call_stays():
+    assert column_names("mine (2)", None) == ["mine (2)"] and column_names("a b", ("c",)) == ["a b_c"]
 
 
 def test_a_table_for_pandas():
@@ -557,7 +586,7 @@ def test_your_own_statistics(monkeypatch):
     assert np.array_equal(found["a"].value, expected) and np.array_equal(found["b"].value, expected)
     assert np.array_equal(found["c"].value[:, 0], series["last_price"].max(1))
     assert np.array_equal(found["c"].value[:, 1], series["volume"].min(1))
-    assert "c[1]" in found.columns()
+    assert "c_1" in found.columns()
     for wrong in (torch.sum, torch.cumsum(torch.ones(3), 0).__class__.tolist, lambda price: price[:2, 0]):
         with pytest.raises((TypeError, ValueError), match="got") as caught:
             measure_series(series, {"fine": "volatility", "wrong": statistics.of_series(wrong, "last_price")})
@@ -594,14 +623,14 @@ def test_your_own_have_the_names_of_their_functions_and_labels():
     series = some_series()
     largest = statistics.of_series(torch.amax, "last_price")
     found = measure_series(series, [statistics.of_series(ends, "last_price", labels=("first", "last"), axis="end")])
-    assert found["ends"].axis == "end" and list(found.columns(errors=False)) == ["ends[first]", "ends[last]"]
+    assert found["ends"].axis == "end" and list(found.columns(errors=False)) == ["ends_first", "ends_last"]
     assert np.array_equal(found["ends"].value, series["last_price"][:, [0, -1]])
-    assert "ends[first]" in found.table() and list(check_statistics([largest])) == ["amax"]
+    assert "ends_first" in found.table() and list(check_statistics([largest])) == ["amax"]
     assert list(check_statistics([statistics.of_series(lambda price: price[:, 0], "last_price")])) == ["statistic"]
     with pytest.raises(ValueError, match=r"got values \[5, 2\] of 5 markets, allowed is \[5, 3\]"):
         measure_series(series, {"ends": statistics.of_series(ends, "last_price", labels=range(3))})
     precise = statistics.of_series(ends, "last_price", labels=np.array([0.1234567, 0.1234568]))
-    assert list(measure_series(series, [precise]).columns(errors=False)) == ["ends[0.1234567]", "ends[0.1234568]"]
+    assert list(measure_series(series, [precise]).columns(errors=False)) == ["ends_0.1234567", "ends_0.1234568"]
     for labels in (3, "ab"):
         with pytest.raises(TypeError, match="^labels: got .*, allowed are numbers or texts, one per value, or None"):
             statistics.of_series(ends, "last_price", labels=labels)

@@ -241,7 +241,7 @@ PLANS = [
     ({"market": ks.MarketConfig(fee=[1, 2])}, "market: got fee per market, allowed is one value for all"),
     ({"market": "trading", "space": {"preset": ["news"]}}, "market: got preset 'trading' where the space has presets"),
     ({"statistics": ["kurtossis"]}, "statistics: got 'kurtossis', allowed are"),
-    ({"statistics": {"noise_spread": "volume"}}, "statistics: got 'noise_spread', which the table has already"),
+    ({"statistics": {"noise_spread": "volume"}}, "statistics: got 'noise_spread', whose column 'noise_spread' "),
     ({"intervals": 0}, "intervals: got 0, allowed is 1 to"),
     ({"replicates": 1.5}, "replicates: got 1.5, allowed is a whole number from 1"),
     ({"warm_up": -1}, "warm_up: got -1, allowed is 0 to"),

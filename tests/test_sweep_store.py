@@ -109,7 +109,7 @@ def test_a_killed_sweep_goes_on(tmp_path, after):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     half = ks.open_sweep(tmp_path)
-    assert after <= len(half.files) < half.batches
+    assert after <= len(half.files) and half.finished == 3 * len(half.files) < half.points
     before = stamps(half)
     found = run(tmp_path, intervals=intervals)
     assert found.is_complete
@@ -137,7 +137,7 @@ def test_tables_of_another_plan_do_not_count(tmp_path, wanted):
     found.files[2].write_bytes(other.files[2].read_bytes())
     for columns in (None, ["point", "volume"]):
         with pytest.raises(
-            ValueError, match="batch-00000002.parquet: got a table of another sweep, allowed is one of thi"
+            ValueError, match="batch-0000000006-0000000009.parquet: got a table of another sweep, allowed is what"
         ):
             found.to_pandas(columns)
     assert run(tmp_path / "here").to_pandas().equals(wanted)
@@ -182,7 +182,7 @@ def test_a_class_that_was_written_anew_is_another_sweep(tmp_path):
     stored = json.loads((tmp_path / "plan.json").read_text())
     assert stored["sweep"]["classes"].keys() == {"agent_classes:trend_follower"}
     stored["sweep"]["classes"]["agent_classes:trend_follower"] = "0123456789abcdef"
-    stored["digest"] = "another"
+    stored["digest"] = store.digest(stored["sweep"])
     (tmp_path / "plan.json").write_text(json.dumps(stored))
     with pytest.raises(ValueError, match="classes.agent_classes:trend_follower is '0123456789abcdef' there and"):
         run(tmp_path, market=market)
@@ -278,12 +278,14 @@ def test_a_full_disk_keeps_what_there_is(tmp_path, monkeypatch, wanted):
 
     monkeypatch.setattr(parquet, "write_table", full)
     with pytest.raises(
-        OSError, match="No space left on device; what is finished is kept.*batch-00000002.parquet"
+        OSError, match="No space left on device; what is finished is kept.*batch-0000000006-0000000009.parquet"
     ) as caught:
         run(tmp_path)
     assert caught.value.errno == errno.ENOSPC
     monkeypatch.setattr(parquet, "write_table", write)
-    assert sorted(path.name for path in tmp_path.iterdir())[:-1] == [f"batch-0000000{i}.parquet" for i in range(2)]
+    assert sorted(path.name for path in tmp_path.iterdir())[:-1] == [
+        f"batch-000000000{i}-000000000{i + 3}.parquet" for i in (0, 3)
+    ]
     assert run(tmp_path).to_pandas().equals(wanted)
 
 
@@ -297,8 +299,6 @@ def test_folders_are_refused_in_words(tmp_path):
     with pytest.raises(ValueError, match="folder: got .*, which cannot be written to"):
         run(tmp_path / "file")
     found = run(tmp_path / "begun", part="7/7")
-    with pytest.raises(ValueError, match="batch: got 4, allowed is 3, which the folder was begun with, or None"):
-        run(tmp_path / "begun", batch=4)
     with pytest.raises(ValueError, match="point: got 20, allowed is 0 to 19"):
         found.config(20)
     found.files[0].unlink()
@@ -314,7 +314,10 @@ def test_parts_together_are_the_whole_and_none_does_anothers(tmp_path, wanted):
     for number in (2, 3, 1):
         found = run(tmp_path, part=f"{number}/3")
         mine = set(stamps(found).items()) - seen
-        assert {int(name[6:14]) % 3 for name, _ in mine} == {number - 1}
+        points = [range(int(name[6:16]), int(name[17:27])) for name, _ in mine]
+        assert sorted(point for batch in points for point in batch) == list(
+            range(*((number - 1) * 20 // 3, number * 20 // 3))
+        )
         seen |= mine
     assert found.is_complete and found.to_pandas().equals(wanted)
 

@@ -10,7 +10,7 @@ from thorough import slow
 
 import kineticsim_env as ks
 from kineticsim_env.runtime import build
-from kineticsim_env.statistics import of_series
+from kineticsim_env.statistics import check_statistics, of_series
 from kineticsim_env.sweeps import batches, plans
 from kineticsim_env.sweeps.local import Here
 
@@ -19,7 +19,7 @@ pytest.importorskip("pyarrow")
 
 ENGINE = "numpy" if build.cpu_unavailable() else "cpu"
 STATISTICS = ("volume", "volatility", "autocorrelation(lag=[1, 3])")
-NAMES = ["volume", "volatility", "autocorrelation(lag=[1, 3])[1]", "autocorrelation(lag=[1, 3])[3]"]
+NAMES = ["volume", "volatility", "autocorrelation_1", "autocorrelation_3"]
 SPACES = {
     "numbers": {"noise_spread": [3, 6, 12], "market_order_prob": [0.1, 0.3]},
     "levels": {"num_levels": [64, 128], "init_price": [16, 20], "maker_half_spread": [1, 2]},
@@ -114,13 +114,13 @@ def test_statistics_of_your_own_that_are_curves():
     table = run(
         {"noise_spread": [3, 6]}, statistics=[of_series(ends, "last_price", labels=("first", "last"))]
     ).to_pandas()
-    columns = [f"ends[{which}]{ending}" for which in ("first", "last") for ending in ("", "_error", "_half_width")]
+    columns = [f"ends_{which}{ending}" for which in ("first", "last") for ending in ("", "_error", "_half_width")]
     assert list(table) == ["point", "noise_spread", *columns, "stopped"]
     config = ks.MarketConfig.preset("trading", noise_spread=6)
     sim = ks.Simulator(config, 3, seed=7, engine=ENGINE)
     sim.run(5)
     price = sim.run(30, ("last_price",))["last_price"].double()
-    assert table["ends[last]"][1] == price[:, -1].mean() and table["ends[first]"][1] == price[:, 0].mean()
+    assert table["ends_last"][1] == price[:, -1].mean() and table["ends_first"][1] == price[:, 0].mean()
     with pytest.raises(
         ValueError, match=r"^statistics: got 2 values per market of 'ends', allowed in a sweep is one, or"
     ):
@@ -177,11 +177,12 @@ def test_markets_that_stop_are_told_apart():
     assert table["stopped"].tolist() == [False, True, False, True]
     assert (
         table.loc[~table["stopped"], "volume"].notna().all()
-        and table.loc[table["stopped"], NAMES].isna().to_numpy().all()
+        and table.loc[table["stopped"], ["volume", "volatility"]].isna().to_numpy().all()
     )
     with pytest.warns(UserWarning, match="in 1 points"):
         alone = run({"max_order_qty": [65535]}, market, intervals=16, replicates=2, each_market=True).to_pandas()
-    assert alone["stopped"].all() and list(alone) == ["point", "replicate", "max_order_qty", *NAMES, "stopped"]
+    own = ["volume", "volatility"]  # of the curve no label is defined
+    assert alone["stopped"].all() and list(alone) == ["point", "replicate", "max_order_qty", *own, "stopped"]
 
 
 def test_an_error_of_one_device_stops_all(monkeypatch):
@@ -192,7 +193,7 @@ def test_an_error_of_one_device_stops_all(monkeypatch):
     here = Here(ENGINE, None)
     here.devices = here.devices * 3
     with pytest.raises(RuntimeError, match="at "):
-        here.run(None, iter([(i, i, i + 1) for i in range(9)]), lambda *_: None)
+        here.run(None, iter([(i, i + 1) for i in range(9)]), lambda *_: None)
 
 
 def test_devices_are_chosen_in_words():
@@ -203,28 +204,12 @@ def test_devices_are_chosen_in_words():
     assert Here("cpu", "cpu").devices == [torch.device("cpu")]
 
 
-def test_batches_are_as_many_points_as_pay():
-    def size(points, intervals, engine, workers=1, replicates=1, market="paper", **space):
-        plan = plans.make_plan({"noise_spread": (1, 20)} | space, intervals, ["volume"], market=market,
-                               design="random", points=points, replicates=replicates)  # fmt: skip
-        return batches.batch_size(plan, engine, workers, threads=2)
-
-    assert size(10_000, 1000, "cuda") == 10_000  # one launch
-    assert size(10_000, 1000, "cuda", workers=8) == 1250
-    assert size(10**6, 10, "cuda") == 1 << 16  # a full device, and not more
-    assert size(10**6, 10**6, "cuda") == 1 << 14
-    assert size(10**6, 10, "cuda", replicates=1 << 20) == 1
-    assert size(10**6, 1000, "cpu") == 2 * 10**8 // 256_000
-    assert size(10**6, 10**6, "cpu") == 32
-    assert size(10**6, 10**6, "cpu", preset=["trading", "news"], market=None) == 64  # two launches
-    assert size(10**6, 1000, "cpu", market="news") == 2 * 10**8 // 48_000
-
-
 def test_launches_are_cut_to_the_memory_that_is_free(monkeypatch):
     def points(free, statistics=("volume",), replicates=1, **fields):
         monkeypatch.setattr(batches.memory, "free_bytes", lambda device: free)
         plan = plans.make_plan({"noise_spread": [3]}, 1000, statistics, replicates=replicates)
-        return batches._points_at_once(plan, ks.MarketConfig(**fields), "cpu", None)
+        gathered = check_statistics(plan.statistics)
+        return batches._points_at_once(plan, gathered, ks.MarketConfig(**fields), "cpu", None)
 
     assert points(None) == 1 << 16 and points(1e9) > 10_000 and points(1000) == 1
     assert points(1e9, replicates=4) == points(1e9) // 4

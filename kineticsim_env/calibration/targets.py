@@ -28,7 +28,7 @@ class Target:
 
     Attributes:
         statistics: What is measured of simulated markets, by name, as `measure` takes it.
-        values: Of the target, by column (`Measured.columns`): of a curve `"autocorrelation[1]"` and so on.
+        values: Of the target, by column (`Measured.columns`): of a curve `"autocorrelation_1"` and so on.
         intervals: How many a simulated market has.
         markets: Over how many of them a value is a mean.
         own: The intervals and markets that the target itself has; None where it is a table of numbers.
@@ -133,6 +133,8 @@ def _values(given: Mapping[str, Any], plans: Mapping[str, Plan]) -> dict[str, fl
         if array.shape != wanted or not all(is_number(value) for value in array.ravel()):
             raise ValueError(f"target[{name!r}]: got {show(given[name])}, allowed is {allowed}")
         for column, value in zip(column_names(name, labels), array.ravel(), strict=True):
+            if column in values and not math.isclose(values[column], value, rel_tol=0):
+                raise ValueError(f"target[{name!r}]: got {value} for {column}, allowed is {values[column]}, as above")
             values[column] = float(value)
     return values
 

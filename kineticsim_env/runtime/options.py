@@ -123,7 +123,9 @@ def _in_options(error: BaseException, options: argparse.Namespace) -> str:
     """Return a message in one line; messages of the library begin with the argument, here with its option."""
     text = " ".join(str(error).split()) or type(error).__name__
     name, colon, rest = text.partition(":")
-    option = _OPTION_OF.get(name, name)
+    field, option = name.partition("[")[0], _OPTION_OF.get(name, name)
+    if colon and any(word.partition("=")[0].strip() == field for word in getattr(options, "set", None) or ()):
+        return f"--set {text}"  # whatever other option has the field's name
     if colon and option in options:
         return f"--{option.replace('_', '-')}:{rest}"
     return f"--set {text}" if name in FIELDS and "set" in options else text

@@ -112,7 +112,7 @@ class Measured(Mapping[str, Value]):
         )
 
     def columns(self, errors: bool = True) -> dict[str, np.ndarray]:
-        """Return flat columns, float64 `[G]`: `"kurtosis"`, of a curve `"autocorrelation[1]"`.
+        """Return flat columns, float64 `[G]`: `"kurtosis"`, of a curve `"autocorrelation_1"`.
 
         Args:
             errors: Whether standard errors are among them, `"kurtosis_error"`, and half the widths of 95% intervals,
@@ -140,10 +140,10 @@ class Measured(Mapping[str, Value]):
         group = check_count("group", group, 0, self.groups - 1)
         lines = []
         for name, value in self.items():
-            rows = [(name, (group,))]
+            columns = column_names(name, value.labels)
+            rows = [(columns[0], (group,))]
             if value.labels is not None:
                 chosen = np.unique(np.linspace(0, len(value.labels) - 1, 7).round().astype(int))
-                columns = column_names(name, value.labels)
                 rows = [(columns[i], (group, i)) for i in chosen]
             for label, place in rows:
                 shown = "undefined" if math.isnan(value.value[place]) else f"{value.value[place]:,.4g}"

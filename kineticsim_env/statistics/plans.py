@@ -100,8 +100,23 @@ def of_series(
 
 
 def column_names(name: str, labels: Iterable[Any] | None) -> list[str]:
-    """Return the names of a statistic's columns in a table: its own, or of a curve one per label."""
-    return [name] if labels is None else [f"{name}[{shown_label(label)}]" for label in labels]
+    """Return the names of a statistic's columns in a table: its own, or of a curve one per label.
+
+    They are plain: `"kurtosis(span=10)"` is `kurtosis_10`, and `"autocorrelation(lag=[1, 5], price='mid')"` is
+    `autocorrelation_mid_1` and `autocorrelation_mid_5`. A name that is no text of a statistic stays as it is.
+    """
+    plain = _plain(name)
+    return [plain] if labels is None else [f"{plain}_{shown_label(label)}" for label in labels]
+
+
+def _plain(name: str) -> str:
+    """Return a text's name and its parameters' values, but for lists, whose values are the labels."""
+    called = _call(name)
+    if called is None:
+        return name
+    function, parameters = called
+    shown = [shown_label(value) for value in parameters.values() if not isinstance(value, (list, tuple, set, dict))]
+    return "_".join([function, *shown])
 
 
 def error_columns(column: str) -> tuple[str, str]:
@@ -149,18 +164,30 @@ def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Pl
             return a `Plan`; or a mapping of names to these.
         known: The statistics that texts can name.
     """
-    plans = {name: _plan_of(given, known) for name, given in named_statistics(statistics).items()}
-    owners: dict[str, str] = {}
+    named = named_statistics(statistics)
+    plans = {name: _plan_of(given, known) for name, given in named.items()}
+    owners: dict[str, tuple[str, Any]] = {}
     for name, plan in plans.items():
-        for column in column_names(name, plan.labels):
+        labels = [None] if plan.labels is None else plan.labels
+        for column, label in zip(column_names(name, plan.labels), labels, strict=True):
+            meaning = _meaning(named[name], plan.axis, label)
             for used in (column, *error_columns(column)):
-                if used in owners:
+                owner, other = owners.setdefault(used, (name, meaning))
+                if other != meaning:
                     raise ValueError(
-                        f"statistics: got {owners[used]!r} and {name!r}, which both have a column {used!r}, allowed "
+                        f"statistics: got {owner!r} and {name!r}, which both have a column {used!r}, allowed "
                         "are names with columns of their own"
                     )
-                owners[used] = name
     return plans
+
+
+def _meaning(given: Any, axis: str | None, label: Any) -> Any:
+    """Return what a column is, equal for the same one of two statistics: `f(lag=5)` and `f(lag=[1, 5])` at 5."""
+    called = _call(given) if isinstance(given, str) else None
+    if called is None:
+        return object()
+    scalars = {name: value for name, value in called[1].items() if name != axis}
+    return called[0], repr(sorted((scalars | ({} if axis is None else {axis: label})).items()))
 
 
 def _plan_of(given: Any, known: Mapping[str, Make]) -> Plan:
@@ -191,21 +218,29 @@ def _parsed(text: Any, known: Mapping[str, Make]) -> tuple[str, dict[str, Any]]:
     refused = f"statistics: got {show(text)}, allowed are {listed}; with parameters as in 'kurtosis(span=10)'"
     if not isinstance(text, str):
         raise TypeError(refused)
+    called = _call(text)
+    if called is None or called[0] not in known:
+        raise ValueError(refused)
+    name, parameters = called
+    takes = inspect.signature(known[name]).parameters
+    for parameter in parameters:
+        if parameter not in takes:
+            raise ValueError(f"statistics: got {text!r}, allowed parameters are {', '.join(takes) or 'none'}")
+    return name, parameters
+
+
+def _call(text: str) -> tuple[str, dict[str, Any]] | None:
+    """Return the name and the parameters of a call that is written in a text; None if it is something else."""
     try:
         found = ast.parse(text.strip(), mode="eval").body
         keywords = []
         if isinstance(found, ast.Call) and not found.args:
             found, keywords = found.func, found.keywords
-        if not isinstance(found, ast.Name) or found.id not in known:
-            raise ValueError(refused)
-        parameters = {str(word.arg): ast.literal_eval(word.value) for word in keywords}
-    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(refused) from error
-    takes = inspect.signature(known[found.id]).parameters
-    for parameter in parameters:
-        if parameter not in takes:
-            raise ValueError(f"statistics: got {text!r}, allowed parameters are {', '.join(takes) or 'none'}")
-    return found.id, parameters
+        if not isinstance(found, ast.Name):
+            return None
+        return found.id, {str(word.arg): ast.literal_eval(word.value) for word in keywords}
+    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def check_labels(name: str, given: Any, low: float, high: float, whole: bool = True) -> tuple[tuple[Any, ...], bool]:

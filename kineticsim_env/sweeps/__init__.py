@@ -6,6 +6,7 @@ functions.py  statistics that users have written, as a plan stores them
 plans.py      points -> configs and seeds; the whole sweep as plain numbers
 batches.py    some points -> launches -> a table
 store.py      a folder with the plan and a table per batch
+tables.py     the files of these tables, and what shows that one was damaged
 local.py      batches on this machine's devices
 cluster.py    batches on a cluster of Ray
 sweeping.py   `sweep`, which does all of it

@@ -1,7 +1,7 @@
 """A batch: consecutive points of a sweep, which are run together and stored together.
 
-A batch is one launch where its markets may share one and fit on the device, else several. How it is cut changes no
-result: a market is what its parameters and its seed make it.
+A batch is one launch where its markets may share one and fit on the device, else several. How points are cut into
+batches, and these into launches, changes no result: a market is what its parameters and its seed make it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,53 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import memory
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import check_statistics, measure
+from kineticsim_env.statistics.plans import Plan as Statistic
 from kineticsim_env.statistics.plans import Whole, column_names, error_columns
 from kineticsim_env.sweeps.plans import Plan
 
-# Agent-events of a batch, about a second of an engine: long against what a batch costs besides, short enough to lose.
-_EVENTS = {"cuda": 2e11, "cpu": 1e8, "numpy": 3e6}
-_FEWEST = {"cuda": 1 << 14, "cpu": 16, "numpy": 16}  # markets that fill an engine
+Rows = Mapping[str, np.ndarray]  # values of points by name of the space
+Gathered = Mapping[str, Statistic]  # what is measured, by name, made once per batch
+_SECONDS = 1.0  # of a batch: long against what it costs besides, short enough to lose
+_FIRST = {"cuda": 2e11, "cpu": 1e7, "numpy": 1e6}  # agent-events of the first one, before any time was measured
+_FEWEST = {"cuda": 1 << 14, "cpu": 1, "numpy": 16}  # markets that fill an engine; of the C++ engine a thread
 _MOST = 1 << 16  # markets: more of them make no engine faster
+_GROWTH = 4  # from one batch to the next, at most
 _SAMPLE = 256  # points whose events are counted
 _SERIES_BYTES = 1 << 14  # of a market in a launch: the part of its series that is looked at together
 _SHARE = 0.4  # of the free memory that a launch may take
 
 
-def batch_size(plan: Plan, engine: str, workers: int, threads: int) -> int:
-    """Return how many points a batch has, for so many workers that share them, of some threads each."""
-    threads = threads if engine == "cpu" else 1
-    events = [events_of(config) for _, config in plan.configs(plan.design.rows(0, min(plan.points, _SAMPLE)))]
-    each = float(np.mean(np.concatenate(events))) * (plan.intervals + plan.warm_up)
-    markets = min(max(_EVENTS[engine] * threads / each, _FEWEST[engine] * threads), _MOST)
-    launches = math.prod(len(dimension.of_grid) for dimension in plan.apart)
-    points = max(1, int(markets) // plan.replicates) * min(launches, _SAMPLE)
-    return min(points, -(-plan.points // workers))
+class Pace:
+    """How many points the next batch has: about a second's, by the time that the last ones took.
+
+    At least as many as fill the engine, and no more than so many workers would share evenly.
+    """
+
+    def __init__(self, plan: Plan, pending: int, engine: str, workers: int, threads: int) -> None:
+        """Begin with a guess.
+
+        Args:
+            plan: The sweep.
+            pending: Points that are to be run.
+            engine: A resolved engine.
+            workers: How many share them,
+            threads: of so many threads each.
+        """
+        threads = threads if engine == "cpu" else 1
+        sample = plan.configs(plan.design.rows(0, min(plan.points, _SAMPLE)))
+        events = [events_of(config) for _, config in sample]
+        each = float(np.mean(np.concatenate(events))) * (plan.intervals + plan.warm_up)
+        launches = 1 if engine == "cpu" else min(math.prod(dimension.count for dimension in plan.apart), _SAMPLE)
+        self._most = min(-(-pending // workers), max(1, _MOST // plan.replicates) * launches)
+        self._least = min(self._most, max(1, _FEWEST[engine] * threads * launches // plan.replicates))
+        self.points = self._within(_FIRST[engine] * threads / each / plan.replicates)
+
+    def took(self, points: int, seconds: float) -> None:
+        """Take the time of a batch of so many points."""
+        self.points = self._within(min(points * _SECONDS / max(seconds, 1e-6), _GROWTH * max(points, self.points)))
+
+    def _within(self, points: float) -> int:
+        return max(1, min(max(int(points), self._least), self._most))
 
 
 def run_batch(plan: Plan, begin: int, end: int, engine: str, device: Any = None) -> dict[str, Any]:
@@ -53,13 +79,14 @@ def run_batch(plan: Plan, begin: int, end: int, engine: str, device: Any = None)
     """
     rows = plan.design.rows(begin, end)
     repeat = plan.replicates if plan.each_market else 1
-    found = {name: np.full((end - begin, repeat), np.nan) for name in _names(plan)}
+    gathered = check_statistics(plan.statistics)  # once: functions of users' own are called here alone
+    found = {name: np.full((end - begin, repeat), np.nan) for name in _names(plan, gathered)}
     stopped = np.zeros((end - begin, repeat), dtype=bool)
     for places, config in plan.configs(rows):
-        step = _points_at_once(plan, config, engine, device)
+        step = _points_at_once(plan, gathered, config, engine, device)
         for first in range(0, len(places), step):
             part = places[first : first + step]
-            for here, columns in _measured(plan, begin, rows, part, engine, device):
+            for here, columns in _measured(plan, gathered, begin, rows, part, engine, device):
                 if columns is None:
                     stopped[here] = True
                 for name, values in (columns or {}).items():
@@ -73,13 +100,15 @@ def run_batch(plan: Plan, begin: int, end: int, engine: str, device: Any = None)
 
 
 def _measured(
-    plan: Plan, begin: int, rows: Mapping[str, np.ndarray], places: np.ndarray, engine: str, device: Any
+    plan: Plan, gathered: Gathered, begin: int, rows: Rows, places: np.ndarray, engine: str, device: Any
 ) -> list[tuple[np.ndarray, dict[str, np.ndarray] | None]]:
     """Return places of points of one launch with their columns; of those in which a market stopped, None.
 
     A market that stops stops its launch, so halves are run again until it is alone.
     """
     ((_, config),) = plan.configs({name: values[places] for name, values in rows.items()})
+    statistics = {name: lambda one=one: one for name, one in gathered.items()}
+    group = 1 if plan.each_market else plan.replicates
     try:
         simulator = Simulator(
             config.repeated(plan.replicates) if plan.replicates > 1 else config,
@@ -88,16 +117,13 @@ def _measured(
             device=device,
             seed=plan.seeds(begin + places),
         )
-        group = 1 if plan.each_market else plan.replicates
-        measured = measure(
-            simulator, plan.intervals, plan.statistics, warm_up=plan.warm_up, group=group, progress=False
-        )
+        measured = measure(simulator, plan.intervals, statistics, warm_up=plan.warm_up, group=group, progress=False)
     except MarketError:
         if len(places) == 1:
             return [(places, None)]
         halves = np.array_split(places, 2)
-        return [found for half in halves for found in _measured(plan, begin, rows, half, engine, device)]
-    for name, one in check_statistics(plan.statistics).items():
+        return [found for half in halves for found in _measured(plan, gathered, begin, rows, half, engine, device)]
+    for name, one in gathered.items():
         found = measured[name].labels
         if found is not None and one.labels is None:
             raise ValueError(
@@ -112,16 +138,16 @@ def _has_errors(plan: Plan) -> bool:
     return plan.replicates > 1 and not plan.each_market
 
 
-def _names(plan: Plan) -> list[str]:
+def _names(plan: Plan, gathered: Gathered) -> list[str]:
     """Return the columns of statistics, as `Measured.columns` calls them."""
     found = []
-    for name, one in check_statistics(plan.statistics).items():
+    for name, one in gathered.items():
         for column in column_names(name, one.labels):
             found += [column, *(error_columns(column) if _has_errors(plan) else ())]
     return found
 
 
-def _points_at_once(plan: Plan, config: MarketConfig, engine: str, device: Any) -> int:
+def _points_at_once(plan: Plan, gathered: Gathered, config: MarketConfig, engine: str, device: Any) -> int:
     """Return how many points fit on a device together, at least one."""
     place = torch.device("cpu" if engine != "cuda" else device or "cuda")
     free = memory.free_bytes(place)
@@ -131,14 +157,14 @@ def _points_at_once(plan: Plan, config: MarketConfig, engine: str, device: Any) 
         free += torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place)
     words = sum(made.count * (len(kind.memory) + len(kind.parameters)) for kind, made in config.agents.items())
     books = 3 * 2 * 4 * config.num_levels  # those now, those before the call, and room to work
-    market = books + 4 * words + _SERIES_BYTES + 2 * _bytes_of_sums(plan)
+    market = books + 4 * words + _SERIES_BYTES + 2 * _bytes_of_sums(plan, gathered)
     return max(1, int(_SHARE * free / market / plan.replicates))
 
 
-def _bytes_of_sums(plan: Plan) -> int:
+def _bytes_of_sums(plan: Plan, gathered: Gathered) -> int:
     """Return the bytes that statistics gather of a market."""
     total = 0
-    for part in (part for one in check_statistics(plan.statistics).values() for part in one.accumulators):
+    for part in (part for one in gathered.values() for part in one.accumulators):
         part.open(1, torch.device("cpu"))
         total += sum(gathered.nbytes for gathered in part.sums.values())
         if isinstance(part, Whole):  # which keeps its series, and makes float64 of them

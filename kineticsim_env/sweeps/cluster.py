@@ -16,8 +16,7 @@ import torch
 
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.runtime.values import check_choice
-from kineticsim_env.sweeps.batches import run_batch
-from kineticsim_env.sweeps.local import Finished
+from kineticsim_env.sweeps.local import Finished, timed_batch
 from kineticsim_env.sweeps.plans import Plan
 
 _RETRIES = 10  # of a batch whose worker is lost
@@ -80,7 +79,7 @@ class Cluster:
         """How many tasks can run at once, at present."""
         return max(1, self._places("GPU" if self.engine == "cuda" else "CPU"))
 
-    def run(self, plan: Plan, bounds: Iterator[tuple[int, int, int]], finished: Finished) -> None:
+    def run(self, plan: Plan, bounds: Iterator[tuple[int, int]], finished: Finished) -> None:
         """Run batches; arguments as of `Here.run`."""
         from ray import cloudpickle  # also takes statistics that were declared in a notebook
 
@@ -89,27 +88,26 @@ class Cluster:
             num_cpus=1, num_gpus=int(self.engine == "cuda"), max_retries=_RETRIES, scheduling_strategy="SPREAD"
         )
         shared = ray.put(cloudpickle.dumps(plan))
-        under_way: dict[Any, int] = {}
+        under_way: dict[Any, tuple[int, int]] = {}
         try:
             while True:
                 while len(under_way) < _AHEAD * self.workers and (given := next(bounds, None)) is not None:
-                    number, begin, end = given
-                    under_way[task.remote(shared, sys.path, begin, end, self.engine)] = number
+                    under_way[task.remote(shared, sys.path, *given, self.engine)] = given
                 if not under_way:
                     return
                 ready, _ = ray.wait(list(under_way), num_returns=1)
                 for reference in ready:
-                    finished(under_way.pop(reference), ray.get(reference))
+                    finished(*under_way.pop(reference), *ray.get(reference))
         finally:
             for reference in under_way:
                 ray.cancel(reference)
 
 
-def _run_task(pickled: bytes, paths: list[str], begin: int, end: int, engine: str) -> dict[str, Any]:
+def _run_task(pickled: bytes, paths: list[str], begin: int, end: int, engine: str) -> tuple[dict[str, Any], float]:
     """Run a batch in a worker; classes of agents are imported from where this program has them, if it is there, too."""
     sys.path += [path for path in paths if path not in sys.path]
     plan = pickle.loads(pickled)
     name, device = choose_engine(engine)
     if name != "cuda":
         torch.set_num_threads(1)  # a task has one core
-    return run_batch(plan, begin, end, name, device)
+    return timed_batch(plan, begin, end, name, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
@@ -14,7 +15,8 @@ from kineticsim_env.runtime.values import show
 from kineticsim_env.sweeps.batches import run_batch
 from kineticsim_env.sweeps.plans import Plan
 
-Finished = Callable[[int, dict[str, Any]], None]  # takes a batch's number and its columns
+# Takes the first point of a batch, the first one behind it, its columns and the seconds that it took.
+Finished = Callable[[int, int, dict[str, Any], float], None]
 
 
 def choose_devices(engine: str, device: Any) -> tuple[str, list[torch.device]]:
@@ -42,6 +44,12 @@ def choose_devices(engine: str, device: Any) -> tuple[str, list[torch.device]]:
     return name, [place]
 
 
+def timed_batch(plan: Plan, begin: int, end: int, engine: str, device: Any) -> tuple[dict[str, Any], float]:
+    """Run a batch; return its columns and the seconds that it took."""
+    started = time.perf_counter()
+    return run_batch(plan, begin, end, engine, device), time.perf_counter() - started
+
+
 class Here:
     """This machine.
 
@@ -64,30 +72,29 @@ class Here:
     def __exit__(self, *error: object) -> None:
         """Nothing is left open."""
 
-    def run(self, plan: Plan, bounds: Iterator[tuple[int, int, int]], finished: Finished) -> None:
+    def run(self, plan: Plan, bounds: Iterator[tuple[int, int]], finished: Finished) -> None:
         """Run batches; the first error stops all.
 
         Args:
             plan: The sweep.
-            bounds: Number, begin and end of each batch.
+            bounds: First point of each batch, and the first one behind it; the next is asked for when a worker is free.
             finished: Called with every batch, by one thread at a time.
         """
         if len(self.devices) == 1:  # in this thread, which Ctrl-C stops at once
-            for number, begin, end in bounds:
-                finished(number, run_batch(plan, begin, end, self.engine, self.devices[0]))
+            for begin, end in bounds:
+                finished(begin, end, *timed_batch(plan, begin, end, self.engine, self.devices[0]))
             return
         lock, stop = threading.Lock(), threading.Event()
 
-        def take() -> tuple[int, int, int] | None:
+        def take() -> tuple[int, int] | None:
             with lock:
                 return None if stop.is_set() else next(bounds, None)
 
         def work(device: torch.device) -> None:
             while (given := take()) is not None:
-                number, begin, end = given
-                columns = run_batch(plan, begin, end, self.engine, device)
+                done = timed_batch(plan, *given, self.engine, device)
                 with lock:
-                    finished(number, columns)
+                    finished(*given, *done)
 
         with ThreadPoolExecutor(len(self.devices)) as pool:
             try:

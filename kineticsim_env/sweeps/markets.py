@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kineticsim_env.agents.classes import AgentClass, checked_agents
 from kineticsim_env.agents.mixes import Mix
-from kineticsim_env.config import PRESETS, MarketConfig, make_config
+from kineticsim_env.config import PRESETS, MarketConfig, checked_field, make_config
+from kineticsim_env.engines.effects import of_regime
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import show
@@ -39,7 +40,8 @@ def market_fields(market: Any, varied: Collection[str]) -> dict[str, Any]:
         defaults = {field.name: field.default for field in dataclasses.fields(MarketConfig)}
         preset = PRESETS[fields.pop("preset", "paper")]
         fields = {**defaults, "agents": {}, **preset, **fields}
-    return {name: value for name, value in fields.items() if name not in varied}
+    alike = {name: value for name, value in fields.items() if name not in varied}
+    return {name: value if name == "preset" else checked_field(name, value) for name, value in alike.items()}
 
 
 def config_of(
@@ -55,6 +57,8 @@ def config_of(
     """
     given = {**market, **alike}
     fields = {**PRESETS.get(given.pop("preset", None), {}), **given}
+    if of_regimes := {name: fields.pop(name) for name in [*fields] if of_regime(name)}:
+        fields["regimes"] = _regimes(fields.get("regimes") or (), of_regimes)
     of_agents = {name: fields.pop(name) for name in [*fields] if "." in name}
     of_agents |= {name: values[:, None] for name, values in rows.items() if "." in name}
     fields |= {name: values for name, values in rows.items() if "." not in name}
@@ -86,9 +90,18 @@ def _given_fields(market: Any) -> dict[str, Any]:
     fields = {check_name("market", name, ("preset", *FIELDS)): value for name, value in market.items()}
     if "preset" in fields:
         MarketConfig.preset(fields["preset"])
-    if "agents" in fields:
-        fields["agents"] = checked_agents("agents", fields["agents"], _MOST_CLASSES)
     return fields
+
+
+def _regimes(given: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return regimes with fields changed, by `regimes[i].field`."""
+    regimes = [dict(regime) for regime in given]
+    for name, value in changes.items():
+        number, field = of_regime(name) or (0, "")
+        if number >= len(regimes):
+            raise ValueError(f"space: got {name!r} for a market with {len(regimes)} regimes")
+        regimes[number][field] = value
+    return regimes
 
 
 def _agents(given: Any, changes: Mapping[str, Any]) -> dict[AgentClass, Mix]:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.agents.classes import AgentClass, stored_agents
-from kineticsim_env.config import MarketConfig
+from kineticsim_env.config import PRESETS, MarketConfig, checked_field
+from kineticsim_env.engines.effects import Effect, effect_of
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import check_count, check_flag, show
 from kineticsim_env.statistics import check_statistics
-from kineticsim_env.statistics.plans import named_statistics
+from kineticsim_env.statistics.plans import column_names, named_statistics
 from kineticsim_env.sweeps.designs import Design, make_design
 from kineticsim_env.sweeps.functions import stored_statistic
 from kineticsim_env.sweeps.markets import config_of, market_fields, one_market
@@ -28,6 +29,7 @@ from kineticsim_env.sweeps.space import Dimension, plain, read_space
 OWN_COLUMNS = ("point", "replicate", "stopped")  # of a table, besides the space and the statistics
 _CHECKED = 1 << 20  # points that are checked before anything is run, so many at a time:
 _AT_ONCE = 1 << 14
+_LAUNCHES = 1 << 10  # but no more configs than this, where points cannot share one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Plan:
     Attributes:
         market: Fields that all points have alike, and perhaps `"preset"`.
         design: The points.
-        statistics: What is measured, as `measure` takes it, by name.
+        statistics: What is measured, as `measure` takes it, by name,
+        series: and the series that are recorded for it.
         intervals: How many are measured.
         warm_up: How many are run before.
         replicates: Markets per point.
@@ -50,6 +53,7 @@ class Plan:
     market: Mapping[str, Any]
     design: Design
     statistics: Mapping[str, Any]
+    series: tuple[str, ...]
     intervals: int
     warm_up: int
     replicates: int
@@ -100,10 +104,35 @@ class Plan:
         return (self.seed + first[:, None] + replicates).ravel()
 
     def check(self) -> None:
-        """Check the markets of all points, or of the first million; see `MarketConfig`."""
+        """Check the markets of all points, or of the first million; see `MarketConfig`.
+
+        Raises:
+            ValueError: Besides for a market, for a name of the space that changes nothing in any of them; where not all
+                are looked at, only if those that are were drawn at random.
+        """
+        idle: dict[str, Effect | None] = {each.name: None for each in self.design.dimensions if each.varies}
+        looked, launches = 0, 0
         for begin in range(0, min(self.points, _CHECKED), _AT_ONCE):
-            for _ in self.configs(self.design.rows(begin, min(begin + _AT_ONCE, self.points))):
-                pass
+            for places, config in self.configs(self.design.rows(begin, min(begin + _AT_ONCE, self.points))):
+                for name in [*idle]:
+                    found = effect_of(config, name, self.series)
+                    if found.there.any():
+                        del idle[name]
+                    else:
+                        idle[name] = idle[name] or found
+                looked, launches = looked + len(places), launches + 1
+                if launches >= _LAUNCHES:
+                    break
+            if launches >= _LAUNCHES:
+                break
+        if looked < self.points and self.design.kind in ("grid", "list"):
+            return
+        for name, effect in idle.items():
+            if effect is not None:
+                raise ValueError(
+                    f"space[{name!r}]: got what changes nothing in any point, as {effect.why_not}; allowed is what has "
+                    f"an effect, such as {effect.instead}"
+                )
 
     def about(self) -> dict[str, Any]:
         """Return the whole plan as JSON keeps it; `make_plan` reads all of it but `version` and `classes`."""
@@ -148,22 +177,22 @@ def make_plan(
 ) -> Plan:
     """Return a plan; arguments and errors are those of `sweep`."""
     fields = market_fields(market, space if isinstance(space, Mapping) else ())
-    kinds = dict.fromkeys(fields.get("agents", ()))
-    if isinstance(space, Mapping) and "agents" in space:
-        found = read_space({"agents": space["agents"]}, ())[0].values or ()
-        kinds |= dict.fromkeys(kind for agents in found for kind in agents)
-    dimensions = read_space(space, kinds)
+    dimensions = read_space(space, *_what_varies(fields, space))
     names = [each.name for each in dimensions]
     measured = named_statistics(statistics)
-    check_statistics(measured)
+    checked = check_statistics(measured)
     replicates = check_count("replicates", replicates, 1)
-    for name in measured:
-        if name in (*names, *OWN_COLUMNS):
-            raise ValueError(f"statistics: got {name!r}, which the table has already, allowed is another name")
+    for name, statistic in checked.items():
+        for column in column_names(name, statistic.labels):
+            if column in (*names, *OWN_COLUMNS):
+                raise ValueError(
+                    f"statistics: got {name!r}, whose column {column!r} the table has already, allowed is another name"
+                )
     plan = Plan(
         market=fields,
         design=make_design(dimensions, design, points, design_seed),
         statistics=measured,
+        series=tuple(dict.fromkeys(series for statistic in checked.values() for series in statistic.record)),
         intervals=check_count("intervals", intervals, 1),
         warm_up=check_count("warm_up", warm_up, 0),
         replicates=replicates,
@@ -175,6 +204,18 @@ def make_plan(
     if last >= 2**63:
         raise ValueError(f"seed: got {show(seed)}, allowed are seeds of all markets below 2^63")
     return plan
+
+
+def _what_varies(fields: Mapping[str, Any], space: Any) -> tuple[dict[AgentClass, None], int]:
+    """Return the classes of agents whose parameters a space may have, and of how many regimes it may have fields."""
+    markets = [fields]
+    if isinstance(space, Mapping):
+        for name in ("preset", "agents", "regimes"):
+            for value in read_space({name: space[name]}, ())[0].values or () if name in space else ():
+                markets.append(PRESETS[value] if name == "preset" else {name: value})
+    agents = [checked_field("agents", market.get("agents")) for market in markets]
+    kinds = dict.fromkeys(kind for mixes in agents for kind in mixes)
+    return kinds, max(len(market.get("regimes") or ()) for market in markets)
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:

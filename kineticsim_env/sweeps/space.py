@@ -17,8 +17,9 @@ import numpy as np
 from kineticsim_env.agents.classes import AgentClass, checked_agents, stored_agents
 from kineticsim_env.agents.mixes import whole32
 from kineticsim_env.config import PRESETS, TEXTS, MarketConfig
+from kineticsim_env.engines.effects import of_regime
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS, checked, checked_regimes
+from kineticsim_env.runtime.fields import ENSEMBLE_WIDE, INTEGERS, REGIME_FIELDS, checked, checked_regimes
 from kineticsim_env.runtime.values import as_float, check_array, check_dict, is_number, is_one_of, is_whole, show
 
 _RANGE = ("low", "high", "scale", "steps")
@@ -33,8 +34,8 @@ class Dimension:
     """One thing that points of a sweep differ in.
 
     Attributes:
-        name: A field of `MarketConfig`, `"preset"`, or of a class that users have written `"class.parameter"` or
-            `"class.count"`.
+        name: A field of `MarketConfig`, `"preset"`, a regime's field `"regimes[2].jump_size"`, or of a class that users
+            have written `"class.parameter"` or `"class.count"`.
         values: What it takes; None where it is a range.
         low: The range's lower end,
         high: and its upper end, both of which it takes.
@@ -62,6 +63,20 @@ class Dimension:
             return np.arange(int(self.low), int(self.high) + 1)
         spaced = (np.geomspace if self.scale == "log" else np.linspace)(self.low, self.high, self.steps)
         return np.unique(np.rint(spaced).astype(np.int64)) if self.whole else spaced
+
+    @property
+    def varies(self) -> bool:
+        """Whether it takes more than one value."""
+        if self.values is None:
+            return self.low < self.high
+        return any(_stored(self.name, value) != _stored(self.name, self.values[0]) for value in self.values)
+
+    @property
+    def count(self) -> int:
+        """How many values it takes; of a range of numbers that are not whole, as many as anybody asks for."""
+        if self.values is not None or self.steps is not None or self.whole:
+            return len(self.of_grid)
+        return _MOST_VALUES
 
     def at(self, unit: np.ndarray) -> np.ndarray:
         """Return the values at places within [0, 1): a range is uniform in its scale, values are equally likely."""
@@ -92,13 +107,14 @@ class Dimension:
         return [value if isinstance(value, str) else json.dumps(_stored(self.name, value)) for value in values]
 
 
-def read_space(space: Any, kinds: Iterable[AgentClass]) -> tuple[Dimension, ...]:
+def read_space(space: Any, kinds: Iterable[AgentClass], regimes: int = 0) -> tuple[Dimension, ...]:
     """Return the dimensions of a space, in its order.
 
     Args:
         space: For each name a range (`(low, high)`, or `{"low": ..., "high": ...}` and perhaps `"scale": "log"` and
             `"steps"`), or values (a list, or `{"values": [...]}`).
         kinds: Classes that users have written, whose parameters and counts may vary.
+        regimes: How many regimes there are, whose fields may vary.
 
     Raises:
         TypeError, ValueError: Naming the field, what came and what is allowed.
@@ -108,7 +124,25 @@ def read_space(space: Any, kinds: Iterable[AgentClass]) -> tuple[Dimension, ...]
         raise ValueError("space: got an empty mapping, allowed is at least one field")
     parameters = [f"{kind.name}.{name}" for kind in kinds for name in (*kind.parameters, "count")]
     known = ["preset", *_FIELDS, *parameters]
-    return tuple(_read_one(check_name("space", name, known), choice) for name, choice in given.items())
+    return tuple(_read_one(_checked_name(name, known, regimes), choice) for name, choice in given.items())
+
+
+def _checked_name(name: Any, known: Sequence[str], regimes: int) -> str:
+    """Return a name of a space; see `read_space`."""
+    own = of_regime(name) if isinstance(name, str) else None
+    if own is None:
+        return check_name("space", name, known if not regimes else [*known, f"regimes[0 to {regimes - 1}].FIELD"])
+    if own[0] >= regimes:
+        there = f"regimes[0] to regimes[{regimes - 1}]" if regimes else "none: the market has no regimes"
+        raise ValueError(f"space: got {name!r}, allowed are {there}")
+    check_name(f"space[{name!r}]", own[1], REGIME_FIELDS)
+    return name
+
+
+def _field_of(name: str) -> str | None:
+    """Return the field whose range and kind a name has; None of what classes of agents have."""
+    own = of_regime(name)
+    return own[1] if own else None if "." in name else name
 
 
 def check_name(where: str, name: Any, known: Sequence[str]) -> str:
@@ -142,7 +176,8 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
     low: Any = choice.get("low")
     high: Any = choice.get("high")
     scale, steps = choice.get("scale", "linear"), choice.get("steps")
-    whole = name in INTEGERS or "." in name
+    field = _field_of(name)
+    whole = field is None or field in INTEGERS
     finite = all(is_number(end) and abs(as_float(end)) < 2**31 for end in (low, high))  # NaN is not
     if not finite or not low <= high or (whole and (int(low) != low or int(high) != high)):
         kind = "whole numbers" if whole else "numbers"
@@ -156,8 +191,8 @@ def _read_range(name: str, choice: Mapping[str, Any]) -> Dimension:
     if steps is not None and (not is_whole(steps) or not 1 <= steps <= _MOST_VALUES):
         raise ValueError(f"space[{name!r}]: got steps {show(steps)}, allowed is a whole number from 1")
     low, high = (int(low), int(high)) if whole else (float(low), float(high))
-    if "." not in name:
-        _check_values(name, (low, high))
+    if field is not None:
+        _check_values(field, (low, high))
     return Dimension(name, None, low, high, scale, None if steps is None else int(steps), whole, _apart(name))
 
 
@@ -178,15 +213,16 @@ def _read_values(name: str, choice: Any) -> Dimension:
     values: tuple[Any, ...] = tuple(value.item() if isinstance(value, np.generic) else value for value in choice)
     if not values:
         raise ValueError(f"space[{name!r}]: got no values, allowed are one or more")
+    field = _field_of(name)
     if name == "agents":
         values = tuple(checked_agents(name, value, layout.CONSTANTS["kMostAgentClasses"]) for value in values)
     elif name == "preset":
         for value in values:
             if not is_one_of(value, PRESETS):
                 raise ValueError(f"space['preset']: got {show(value)}, allowed are {', '.join(PRESETS)}")
-    elif "." not in name:
-        _check_values(name, values)
-    if "." in name:
+    elif field is not None:
+        _check_values(field, values)
+    if field is None:
         values = tuple(whole32(name, value) for value in values)
     if any(is_number(value) for value in values) and not all(is_number(value) or value is None for value in values):
         raise ValueError(f"space[{name!r}]: got {show(choice)}, allowed are values of one kind")
@@ -196,7 +232,9 @@ def _read_values(name: str, choice: Any) -> Dimension:
 
 def _of_one_class(name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return whole numbers as ints where a field has these, else as floats beside floats: 5.0 is the same as 5."""
-    wanted = int if name in INTEGERS else float if any(isinstance(value, float) for value in values) else None
+    wanted = (
+        int if _field_of(name) in INTEGERS else float if any(isinstance(value, float) for value in values) else None
+    )
     return values if wanted is None else tuple(wanted(value) if is_number(value) else value for value in values)
 
 
@@ -226,7 +264,7 @@ def _array(values: tuple[Any, ...]) -> np.ndarray:
 
 def _apart(name: str) -> bool:
     """Say whether what a name means is the same in all markets of a launch."""
-    return name == "preset" or name in ENSEMBLE_WIDE or name.endswith(".count")
+    return name == "preset" or name in ENSEMBLE_WIDE or name.endswith(".count") or of_regime(name) is not None
 
 
 def _stored(name: str, value: Any) -> Any:

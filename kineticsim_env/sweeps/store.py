@@ -1,7 +1,7 @@
-"""A sweep on disk: a folder with its plan (JSON) and a table of each finished batch (Parquet).
+"""A sweep on disk: a folder with its plan (JSON) and a table of each finished batch (`tables.py`).
 
 A table is written under another name and renamed when it is whole, so that at any moment a batch is there or not: who
-goes on after a crash neither loses a point nor has one twice.
+goes on after a crash neither loses a point nor has one twice, however batches were cut.
 """
 
 from __future__ import annotations
@@ -9,24 +9,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kineticsim_env.agents.classes import check_agents_from
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.files import check_folder, replacing
+from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.values import check_count, is_one_of, show
-from kineticsim_env.sweeps.plans import Plan, differences, digest, make_plan
+from kineticsim_env.statistics.plans import column_names
+from kineticsim_env.sweeps import tables
+from kineticsim_env.sweeps.plans import OWN_COLUMNS, Plan, differences, digest, make_plan
 
 PLAN = "plan.json"
-_BATCH = re.compile(r"batch-(\d{8})\.parquet")
-_DIGEST = b"kineticsim_sweep"  # under which a table has the digest of its plan
 
 
 class Sweep:
@@ -36,83 +37,97 @@ class Sweep:
         folder: Where it is.
         about: The whole plan as plain numbers and texts, as `plan.json` has it.
         points: How many it has.
-        batch: How many of them are stored together.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """Open a folder. Raises ValueError if there is no sweep in it."""
+        """Open a folder. Raises ValueError if there is no sweep in it, or its plan was damaged."""
         self.folder = check_place(folder)
         self._place = self.folder.absolute()  # wherever the program goes on
         path = self._place / PLAN
         try:
             stored = json.loads(path.read_text())
-            self.about, self.digest, self.batch = stored["sweep"], stored["digest"], stored["batch"]
+            self.about, self.digest = stored["sweep"], stored["digest"]
+            self._earlier_size = stored.get("batch")  # of folders of before, whose batches have one size
             self.points: int = self.about["points"]
+            self._repeat: int = self.about["replicates"] if self.about["each_market"] else 1
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"folder: got {show(str(folder))}, allowed is one in which a sweep was begun") from error
+        if digest(self.about) != self.digest:
+            raise DamagedPlan(
+                f"folder: got {show(str(folder))}, whose {PLAN} was damaged or changed, allowed is what a sweep has "
+                "written; remove that file and sweep again with the same arguments, which keeps the tables"
+            )
+        self._whole: dict[tables.Batch, tuple[int, int]] = {}  # what was found whole, with its time and length
 
     @property
     def batches(self) -> int:
-        """How many batches there are."""
-        return -(-self.points // self.batch)
-
-    def bounds(self, number: int) -> tuple[int, int]:
-        """Return the first point of a batch, and the first one behind it."""
-        return number * self.batch, min((number + 1) * self.batch, self.points)
+        """How many tables there are."""
+        return len(self._present())
 
     @property
     def files(self) -> list[Path]:
         """The tables of finished batches, in the order of points; any reader of Parquet reads them."""
-        return [self._path(number) for number in sorted(self._present())]
+        return [batch.path for batch in self._present()]
 
     @property
     def finished(self) -> int:
-        """How many points are finished."""
-        return sum(end - begin for begin, end in map(self.bounds, self._present()))
+        """How many points are finished; those of damaged tables are not."""
+        return self.points - sum(end - begin for begin, end in self.missing(0, self.points))
 
     @property
     def is_complete(self) -> bool:
         """Whether all points are finished."""
-        return len(self._present()) == self.batches
+        return not self.missing(0, self.points)
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> Any:
         """Return what is finished as a table of pyarrow, in the order of points.
 
         Args:
-            columns: Names of those to read; None is all.
-        """
-        arrow, parquet = _pyarrow()
-        files = self.files
-        if not files:
-            raise ValueError(f"{self.folder}: got no finished point yet, allowed is a sweep that has run for a while")
-        wanted = None if columns is None else _checked_columns(columns, parquet.read_schema(files[0]).names)
-        tables = [self._read(parquet, path, wanted) for path in files]
-        return arrow.concat_tables(tables).replace_schema_metadata(None)
+            columns: Names of those to read; None is all but those that are NaN everywhere (see `to_pandas`).
 
-    def _read(self, parquet: Any, path: Path, columns: list[str] | None) -> Any:
-        """Return the table of a batch; refuse one that was put there by something else."""
-        table = parquet.read_table(path, columns=columns)
-        if (table.schema.metadata or {}).get(_DIGEST) != self.digest.encode():
-            raise ValueError(
-                f"{path}: got a table of another sweep, allowed is one of this; sweep again to have it anew"
-            )
-        return table
+        Raises:
+            ValueError: If nothing is finished, or a table was damaged: which.
+        """
+        arrow, _ = tables.pyarrow_modules()
+        found: list[Any] = []
+        wanted, end = None, 0
+        for batch in self._present():
+            if columns is not None and wanted is None:
+                wanted = _checked_columns(columns, self._read(batch).column_names)
+            if batch.end > end:  # else two programs did the same points at once
+                found.append(self._read(batch, wanted).slice(self._repeat * max(0, end - batch.begin)))
+                end = batch.end
+        if not found:
+            raise ValueError(f"{self.folder}: got no finished point yet, allowed is a sweep that has run for a while")
+        table = arrow.concat_tables(found, promote_options="default").replace_schema_metadata(None)
+        return table if columns is not None else table.drop_columns(self._undefined(table))
+
+    def _read(self, batch: tables.Batch, columns: list[str] | None = None) -> Any:
+        return tables.read(batch, self.digest, self._repeat, self.about["statistics"], columns)
+
+    def _undefined(self, table: Any) -> list[str]:
+        """Return the columns that are NaN everywhere, but for a statistic's own: those of labels, and errors."""
+        kept = {*OWN_COLUMNS, *self.about["space"]} | {column_names(name, None)[0] for name in self.about["statistics"]}
+        return [
+            name for name in table.column_names if name not in kept and np.isnan(table.column(name).to_numpy()).all()
+        ]
 
     def to_pandas(self, columns: Iterable[str] | None = None) -> Any:
         """Return what is finished as a DataFrame: a row per point, or per market, in the order of points.
 
         Its columns: `point`; with `each_market`, `replicate`; the names of the space; every statistic, and with several
         replicates its standard error, `..._error`, and half the width of its 95% interval by Student's t,
-        `..._half_width`; `stopped`, whether a market stopped (see `MarketError`), where
-        statistics are NaN.
+        `..._half_width`; `stopped`, whether a market stopped (see `MarketError`), where statistics are NaN. A label of
+        a curve that no row defines, such as a size in `impact_curve` that nobody traded, has no column, nor have errors
+        that are NaN in every row.
 
         Args:
-            columns: Names of those to read; None is all.
+            columns: Names of those to read, also of these; None is all others.
         """
         try:
             import pandas  # noqa: F401
         except ModuleNotFoundError as error:
-            raise _missing("pandas") from error
+            raise tables.missing("pandas") from error
         return self.to_arrow(columns).to_pandas()
 
     def config(self, point: int, *, agents_from: Iterable[str] | None = None) -> MarketConfig:
@@ -132,45 +147,52 @@ class Sweep:
         """Name the folder, and how far it is."""
         return f"Sweep({str(self.folder)!r}, {self.finished:,} of {self.points:,} points)"
 
+    def _present(self) -> list[tables.Batch]:
+        return tables.find(self._place, self.points, self._earlier_size)
+
     # Writing ----------------------------------------------------------------------------------------------------------
 
-    def pending(self, part: tuple[int, int]) -> Iterator[int]:
-        """Yield the batches of a part (the i-th of n) that are not finished; tables of other plans do not count."""
-        _, parquet = _pyarrow()
-        present, (i, n) = self._present(), part
-        for number in range(i - 1, self.batches, n):
-            if number not in present or not self._is_whole(parquet, number):
-                yield number
+    def missing(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Return the gaps between `begin` and `end`: first points and those behind the last, of no whole table."""
+        found, at = [], begin
+        for batch in self._present():
+            if batch.end <= at or batch.begin >= end or not self._is_whole(batch):
+                continue
+            if batch.begin > at:
+                found.append((at, batch.begin))
+            at = batch.end
+        return [*found, (at, end)] if at < end else found
 
-    def write(self, number: int, columns: Mapping[str, Any]) -> None:
-        """Store a batch."""
-        arrow, parquet = _pyarrow()
-        table = arrow.table(dict(columns)).replace_schema_metadata({_DIGEST: self.digest.encode()})
-        path = self._path(number)
+    def remove_damaged(self) -> None:
+        """Remove tables that are not what was written for their points, so that others take their places."""
+        for batch in self._present():
+            if not self._is_whole(batch):
+                batch.path.unlink(missing_ok=True)  # another program may have
+
+    def write(self, begin: int, end: int, columns: Mapping[str, Any]) -> None:
+        """Store the points from `begin` to `end` (without it)."""
+        batch = tables.Batch(begin, end, tables.path_of(self._place, begin, end))
         try:
-            with replacing(path) as part, part.open("wb") as file:
-                parquet.write_table(table, file, compression="zstd", use_dictionary=_repeated(table))
-                file.flush()
-                os.fsync(file.fileno())  # or a name could outlive a power failure that its contents do not
+            tables.write(batch, columns, self.digest)
         except OSError as error:
             kept = f"{error.strerror or error}; what is finished is kept, and the same sweep goes on from there"
-            raise OSError(error.errno, kept, str(path)) from error
+            raise OSError(error.errno, kept, str(batch.path)) from error
 
-    def _path(self, number: int) -> Path:
-        return self._place / f"batch-{number:08d}.parquet"
-
-    def _present(self) -> set[int]:
-        found = (_BATCH.fullmatch(entry.name) for entry in os.scandir(self._place))
-        return {int(match[1]) for match in found if match}
-
-    def _is_whole(self, parquet: Any, number: int) -> bool:
-        begin, end = self.bounds(number)
-        rows = (end - begin) * (self.about["replicates"] if self.about["each_market"] else 1)
+    def _is_whole(self, batch: tables.Batch) -> bool:
+        """Say whether a table is what was written; each file is read once, unless it changes."""
         try:
-            about = parquet.read_metadata(self._path(number))
-        except (OSError, ValueError):  # pyarrow's errors are among these
+            about = batch.path.stat()
+            stamp = (about.st_mtime_ns, about.st_size)
+            if self._whole.get(batch) != stamp:
+                self._read(batch)
+                self._whole[batch] = stamp
+        except (tables.Damaged, FileNotFoundError):
             return False
-        return about.num_rows == rows and (about.metadata or {}).get(_DIGEST) == self.digest.encode()
+        return True
+
+
+class DamagedPlan(ValueError):
+    """A plan that is not the one whose digest it has."""
 
 
 def check_place(folder: Any) -> Path:
@@ -193,25 +215,32 @@ def open_sweep(folder: str | Path) -> Sweep:
     return Sweep(folder)
 
 
-def begin(folder: str | Path | None, plan: Plan, batch: int) -> Sweep:
+def begin(folder: str | Path | None, plan: Plan) -> Sweep:
     """Make the folder of a sweep, or open the one that is there already.
 
     Args:
         folder: Where; None is a folder that goes with the object.
         plan: The sweep.
-        batch: Points that are stored together, if it is a new one.
 
     Raises:
         ValueError: If the folder has another sweep: with what differs.
     """
-    _pyarrow()
+    tables.pyarrow_modules()
     place = Path(tempfile.mkdtemp(prefix="kineticsim-sweep-")) if folder is None else check_place(folder)
     check_folder("folder", place)
     about = json.loads(json.dumps(plan.about()))  # as it comes back from the file
     if not (place / PLAN).exists():
-        _write_once(place / PLAN, {"sweep": about, "digest": digest(about), "batch": batch})
+        for batch in tables.find(place, plan.points, None):
+            if tables.plan_of_file(batch.path) not in (None, digest(about)):
+                raise ValueError(
+                    f"folder: got {show(str(folder))}, which has no {PLAN} and tables of another sweep, allowed is the "
+                    "sweep that they are of, or another folder"
+                )
+        _write_once(place / PLAN, {"sweep": about, "digest": digest(about)})
     try:
         found = Sweep(place)
+    except DamagedPlan:
+        raise
     except ValueError as error:
         raise ValueError(
             f"folder: got {show(str(folder))}, whose {PLAN} is not that of a sweep, allowed is another folder"
@@ -266,21 +295,3 @@ def _checked_columns(columns: Any, known: list[str]) -> list[str]:
         if not is_one_of(name, known):
             raise ValueError(f"columns: got {show(name)}, {allowed}")
     return wanted
-
-
-def _repeated(table: Any) -> list[str]:
-    """Return the columns of which a value comes often: texts."""
-    return [field.name for field in table.schema if str(field.type) in ("string", "large_string")]
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise _missing("pyarrow") from error
-    return pyarrow, pyarrow.parquet
-
-
-def _missing(name: str) -> ModuleNotFoundError:
-    return ModuleNotFoundError(f"sweep: {name} is missing: pip install 'kineticsim-env[data]'", name=name)

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from kineticsim_env.runtime.values import check_count, check_progress, is_whole, show
 from kineticsim_env.statistics import DEFAULT
 from kineticsim_env.sweeps import store
-from kineticsim_env.sweeps.batches import batch_size
+from kineticsim_env.sweeps.batches import Pace
 from kineticsim_env.sweeps.cluster import Cluster
 from kineticsim_env.sweeps.local import Here
 from kineticsim_env.sweeps.plans import Plan, make_plan
@@ -68,9 +68,9 @@ def sweep(
         common: False gives replicate r of point p the seed `seed + p * replicates + r` instead: independent points.
         each_market: Store each market, by `point` and `replicate`, instead of means.
         folder: Where results go; None is a folder that goes with the returned object.
-        batch: Points that are stored together, and at most lost by a kill; None is about a second's work.
-        part: `"2/8"` or `(2, 8)` does the second of eight parts, of which each takes its own batches: for jobs that
-            share a folder.
+        batch: Points that are stored together, and at most lost by a kill; None is about a second's work, by the time
+            that the batches before took, and at least as many as fill the engine.
+        part: `"2/8"` or `(2, 8)` does the second of eight parts, consecutive points each: for jobs that share a folder.
         engine: As in `Simulator`. On CUDA all GPUs are used,
         device: unless one or some are named.
         ray: The address of a cluster of Ray that runs the batches, `"auto"` the one that this machine belongs to,
@@ -106,16 +106,17 @@ def sweep(
         raise ValueError(f"device: got {show(device)} with ray, allowed is None: Ray gives every task its own")
     if ray is not None and (not isinstance(ray, str) or not ray):
         raise TypeError(f"ray: got {show(ray)}, allowed are None, 'auto', 'local' and a cluster's address")
+    found, here = None, bounds_of(place, plan.points)
     if folder is None or not (store.check_place(folder) / store.PLAN).exists():
         plan.check()
-    elif next((found := store.begin(folder, plan, 1)).pending(place), None) is None:
-        return found
+    else:
+        found = store.begin(folder, plan)
+        found.remove_damaged()
+        if not found.missing(*here):
+            return found
     with Here(engine, device) if ray is None else Cluster(ray, engine) as runner:
-        size = asked or batch_size(plan, runner.engine, runner.workers * place[1], runner.threads)
-        found = store.begin(folder, plan, size)
-        if asked is not None and asked != found.batch:
-            raise ValueError(f"batch: got {asked}, allowed is {found.batch}, which the folder was begun with, or None")
-        _finish(found, plan, runner, place, progress)
+        found = store.begin(folder, plan) if found is None else found
+        _run(found, plan, runner, here, asked, progress)
     return found
 
 
@@ -131,27 +132,36 @@ def read_part(part: Any) -> tuple[int, int]:
     return int(given[0]), int(given[1])
 
 
-def _finish(
-    found: store.Sweep, plan: Plan, runner: Here | Cluster, part: tuple[int, int], progress: bool | None
+def bounds_of(part: tuple[int, int], points: int) -> tuple[int, int]:
+    """Return the first point of the i-th of n parts, and the first one behind it."""
+    i, n = part
+    return points * (i - 1) // n, points * i // n
+
+
+def _run(
+    found: store.Sweep, plan: Plan, runner: Here | Cluster, part: tuple[int, int], asked: int | None, progress: Any
 ) -> None:
-    """Run what is not finished of a part, with a bar, and store it."""
-    pending = list(found.pending(part))
+    """Run what is not finished between two points, with a bar, and store it."""
+    gaps = found.missing(*part)
+    total, left = part[1] - part[0], sum(end - begin for begin, end in gaps)
+    pace = Pace(plan, left, runner.engine, runner.workers, runner.threads)
     stopped = 0
 
-    def todo() -> Iterator[tuple[int, int, int]]:
-        for number in pending:
-            yield number, *found.bounds(number)
+    def todo() -> Iterator[tuple[int, int]]:
+        for begin, end in gaps:
+            while begin < end:
+                size = min(asked or pace.points, end - begin)
+                yield begin, begin + size
+                begin += size
 
-    mine = range(part[0] - 1, found.batches, part[1])
-    total, left = (sum(end - begin for begin, end in map(found.bounds, numbers)) for numbers in (mine, pending))
     with tqdm(total=total, initial=total - left, unit="point", desc="sweep", delay=0 if progress else 2,
               disable=progress is False, leave=False) as bar:  # fmt: skip
 
-        def finished(number: int, columns: dict[str, Any]) -> None:
+        def finished(begin: int, end: int, columns: dict[str, Any], seconds: float) -> None:
             nonlocal stopped
-            found.write(number, columns)
+            found.write(begin, end, columns)
+            pace.took(end - begin, seconds)
             stopped += len(np.unique(columns["point"][columns["stopped"]]))
-            begin, end = found.bounds(number)
             bar.update(end - begin)
 
         runner.run(plan, todo(), finished)

@@ -1,0 +1,186 @@
+"""The table of a batch as a file of Parquet, which says what it is and shows when it was damaged.
+
+`store.py` writes, finds and reads them. Each column has a digest in the file's metadata, of its values, its sweep and
+its points: so a bit that was flipped, and a table that was copied over another one, are found when it is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kineticsim_env.runtime.files import replacing
+from kineticsim_env.statistics.plans import column_names
+
+_NAME = re.compile(r"batch-(\d{10})-(\d{10})\.parquet")  # the first point, and the first one behind
+_EARLIER_NAME = re.compile(r"batch-(\d{8})\.parquet")  # of folders of before: a number, of batches of one size
+# What the metadata of a file has: digests of the sweep's plan and of every column, and the points.
+_PLAN, _COLUMNS, _POINTS = b"kineticsim_sweep", b"kineticsim_columns", b"kineticsim_points"
+
+
+class Damaged(ValueError):
+    """A file that is not the table of its points: it was damaged, copied from elsewhere, or is of another sweep."""
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Batch:
+    """Consecutive points that were stored together.
+
+    Attributes:
+        begin: The first one.
+        end: The first one behind.
+        path: Their table.
+        earlier: Whether it was written by a version without digests of columns, under the names of then.
+    """
+
+    begin: int
+    end: int
+    path: Path
+    earlier: bool = False
+
+
+def path_of(place: Path, begin: int, end: int) -> Path:
+    """Return the file of the points from `begin` to `end` (without it)."""
+    return place / f"batch-{begin:010d}-{end:010d}.parquet"
+
+
+def find(place: Path, points: int, earlier_size: int | None) -> list[Batch]:
+    """Return the batches whose files are in a folder, in the order of points.
+
+    Args:
+        place: The folder.
+        points: How many the sweep has.
+        earlier_size: Points of a batch in a folder of before; None in one of now.
+    """
+    found = []
+    for entry in os.scandir(place):
+        if match := _NAME.fullmatch(entry.name):
+            begin, end = int(match[1]), int(match[2])
+            if begin < end <= points:
+                found.append(Batch(begin, end, place / entry.name))
+        elif earlier_size and (match := _EARLIER_NAME.fullmatch(entry.name)):
+            begin = int(match[1]) * earlier_size
+            if begin < points:
+                found.append(Batch(begin, min(begin + earlier_size, points), place / entry.name, earlier=True))
+    return sorted(found)
+
+
+def write(batch: Batch, columns: Mapping[str, Any], plan: str) -> None:
+    """Write a table, whole or not at all; `plan` is the digest of the sweep's."""
+    arrow, parquet = pyarrow_modules()
+    table = arrow.table(dict(columns))
+    digests = {name: _digest(batch, plan, name, table.column(name)) for name in table.column_names}
+    about = {_PLAN: plan, _POINTS: f"{batch.begin} {batch.end}", _COLUMNS: json.dumps(digests)}
+    table = table.replace_schema_metadata({name: text.encode() for name, text in about.items()})
+    texts = [field.name for field in table.schema if _is_text(field.type)]  # of which a value comes often
+    with replacing(batch.path) as part, part.open("wb") as file:
+        parquet.write_table(table, file, compression="zstd", use_dictionary=texts)
+        file.flush()
+        os.fsync(file.fileno())  # or a name could outlive a power failure that its contents do not
+
+
+def read(batch: Batch, plan: str, repeat: int, statistics: Iterable[str], columns: list[str] | None = None) -> Any:
+    """Return the table of a batch, checked.
+
+    Args:
+        batch: Which.
+        plan: The digest of the sweep's.
+        repeat: Rows of a point.
+        statistics: Names of those that the sweep has, by which earlier columns are renamed.
+        columns: Names of those to read; None is all.
+
+    Raises:
+        Damaged: If it is not what was written for these points.
+        OSError: If the file cannot be read.
+    """
+    arrow, parquet = pyarrow_modules()
+    data = batch.path.read_bytes()  # what cannot be read is no damage
+    try:
+        file = parquet.ParquetFile(arrow.BufferReader(data))
+        about = {name: text.decode() for name, text in (file.schema_arrow.metadata or {}).items()}
+        there = file.schema_arrow.names
+        now = _renamed(there, statistics) if batch.earlier else there
+        wanted = now if columns is None else columns
+        places = dict(zip(now, there, strict=True))
+        names = list(dict.fromkeys([*wanted, *(["point"] if batch.earlier else [])]))
+        table = file.read([places[name] for name in names]).rename_columns(names)
+        table.validate(full=True)
+        whole = about.get(_PLAN) == plan and table.num_rows == repeat * (batch.end - batch.begin)
+        if whole and batch.earlier:
+            whole = table.column("point").to_pylist() == _points(batch, repeat)
+        elif whole:
+            digests = json.loads(about[_COLUMNS])
+            whole = about[_POINTS] == f"{batch.begin} {batch.end}" and set(digests) == set(there)
+            whole = whole and all(digests[name] == _digest(batch, plan, name, table.column(name)) for name in names)
+    except Exception as error:  # pyarrow raises what it likes of a damaged file
+        raise Damaged(_refusal(batch.path, f"a damaged table ({type(error).__name__})")) from error
+    if not whole:
+        another = about.get(_PLAN) not in (None, plan)
+        raise Damaged(_refusal(batch.path, "a table of another sweep" if another else "a damaged table"))
+    return table.select(wanted)
+
+
+def plan_of_file(path: Path) -> str | None:
+    """Return the digest of the plan that a file says it is of; None where it does not."""
+    arrow, parquet = pyarrow_modules()
+    try:
+        return (parquet.read_schema(arrow.BufferReader(path.read_bytes())).metadata or {})[_PLAN].decode()
+    except Exception:  # pyarrow raises what it likes of a damaged file
+        return None
+
+
+def _refusal(path: Path, got: str) -> str:
+    return f"{path}: got {got}, allowed is what this sweep has written; sweep again to have it anew"
+
+
+def _digest(batch: Batch, plan: str, name: str, column: Any) -> str:
+    """Return a digest of a column: its values, in which sweep, and of which points they are."""
+    if column.null_count:
+        raise Damaged(f"{name}: got a value that is missing")
+    values = json.dumps(column.to_pylist()).encode() if _is_text(column.type) else column.to_numpy().tobytes()
+    said = f"{plan} {batch.begin} {batch.end} {name} {column.type} ".encode()
+    return hashlib.sha256(said + values).hexdigest()[:16]
+
+
+def _points(batch: Batch, repeat: int) -> list[int]:
+    return [point for point in range(batch.begin, batch.end) for _ in range(repeat)]
+
+
+def _renamed(names: Iterable[str], statistics: Iterable[str]) -> list[str]:
+    """Return the names that columns of before have now: `kurtosis_10` for `kurtosis(span=10)`."""
+    longest_first = sorted(statistics, key=len, reverse=True)
+
+    def now(column: str) -> Iterator[str]:
+        for name in longest_first:
+            match = re.fullmatch(r"(?:\[(?P<label>.*)\])?(?P<error>_error)?", column[len(name) :])
+            if column.startswith(name) and match:
+                (plain,) = column_names(name, None if match["label"] is None else [match["label"]])
+                yield f"{plain}{match['error'] or ''}"
+        yield column
+
+    return [next(now(column)) for column in names]
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string")
+
+
+def pyarrow_modules() -> tuple[Any, Any]:
+    """Return pyarrow and its reader of Parquet, or say how they are installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise missing("pyarrow") from error
+    return pyarrow, pyarrow.parquet
+
+
+def missing(name: str) -> ModuleNotFoundError:
+    """Return the error of a package that is not installed."""
+    return ModuleNotFoundError(f"sweep: {name} is missing: pip install 'kineticsim-env[data]'", name=name)
