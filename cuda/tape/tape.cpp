@@ -1,6 +1,5 @@
-// tape.cpp: plays a market order by order and writes its tape, or LOBSTER's messages of a tape's rows; a library of its own
-// (kineticsim_env/tapes/library.py). Beside it the C++ engine plays the same market: after every interval, or after all of a
-// decision whose quotes are under way, both have to be the same to the last bit.
+// tape.cpp: plays a market order by order and writes its tape; a library of its own (kineticsim_env/tapes/library.py). Beside
+// it the C++ engine plays the same market: after every interval both have to be the same to the last bit.
 #include <cstdint>
 #include <memory>
 
