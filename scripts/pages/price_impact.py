@@ -186,8 +186,8 @@ def _by_event(axes: Any, presets: Any) -> None:
     for name, figures in presets.items():
         if (events := figures["events"]) is None:
             continue
-        mean = np.array([value[0] for value in events["path"]])
-        half = 1.96 * np.array([value[1] for value in events["path"]])
+        path = [Mean(*value) for value in events["path"]]
+        mean, half = np.array([each.mean for each in path]), np.array([each.interval() for each in path])
         at = np.arange(1, len(mean) + 1) / events["interval"]
         axes.plot(at, mean, color=_COLOURS[name], lw=1.4, label=f"{name}: {events['size']} units")
         axes.fill_between(at, mean - half, mean + half, color=_COLOURS[name], alpha=0.15, lw=0)
