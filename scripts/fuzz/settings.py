@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
+from kineticsim_env.tasks.base import Task
 from scripts.fuzz import drawn, moves, pairs
 from scripts.fuzz.case import Failure
 
@@ -102,7 +103,7 @@ def _stop(pair: pairs.Pair, rng: np.random.Generator) -> None:
 # Environments ---------------------------------------------------------------------------------------------------------
 
 
-def _arguments(rng: np.random.Generator, kind: type, markets: int | None) -> dict[str, Any]:
+def _arguments(rng: np.random.Generator, kind: type[Task], markets: int | None) -> dict[str, Any]:
     """Return arguments that all environments have, and the task's settings."""
     found: dict[str, Any] = {
         "config": drawn.config(rng),
