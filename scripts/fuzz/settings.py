@@ -49,7 +49,7 @@ def _use(pair: pairs.Pair | None, rng: np.random.Generator, steps: int = 5) -> N
     if pair is None:
         return
     _reset(pair, rng)
-    back = int(rng.integers(steps)) if rng.random() < 0.3 else steps
+    back = int(rng.integers(1, steps)) if rng.random() < 0.3 else steps
     saved: list[Any] = []
     for step in range(steps):
         moves.advance(pair, rng)
@@ -105,14 +105,15 @@ def _stop(pair: pairs.Pair, rng: np.random.Generator) -> None:
 def _arguments(rng: np.random.Generator, kind: type, markets: int | None) -> dict[str, Any]:
     """Return arguments that all environments have, and the task's settings."""
     found: dict[str, Any] = {
-        "config": drawn.config(rng),
         "auctions_per_step": int(rng.choice([1, 1, 2])),
         "validate": bool(rng.integers(2)),
         "see_fundamental": bool(rng.integers(2)),
         "final_info": bool(rng.integers(2)),
         **drawn.task(rng, kind, markets),
     }
-    if rng.random() < 0.3:
+    same = rng.random() < 0.7
+    found["config"] = drawn.config(rng, **({} if same else {"population": "fixed"}))
+    if not same:
         found |= {
             "randomise": drawn.randomised(rng, kind),
             "num_scenarios": int(rng.integers(2, 5)),
@@ -130,7 +131,8 @@ def _vector_arguments(rng: np.random.Generator, task: str, markets: int) -> dict
     kind = TASKS[task]
     found = _arguments(rng, kind, markets) | _many(rng) | {"output": str(rng.choice(["numpy", "torch"]))}
     if rng.random() < 0.3:
-        found["replace"] = [None, "insider"][int(rng.integers(2))]
+        can = drawn.insider in found["config"].agents and task == "MarketMaking"
+        found["replace"] = "insider" if can and rng.random() < 0.9 else None
     if rng.random() < 0.35:
         found["opponents"] = drawn.opponents(rng, found.get("action_type") == "discrete")
     return found
@@ -151,6 +153,7 @@ def _single(rng: np.random.Generator, engine: str) -> None:
 
 def _parallel(rng: np.random.Generator, engine: str) -> None:
     learners, given = pairs._learners(rng), _arguments(rng, ks.ManyLearnersTask, None)
+    del given["validate"]
     _use(open_both(lambda name: ks.parallel_env(learners, engine=name, **given), engine), rng)
 
 
