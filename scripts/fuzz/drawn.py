@@ -75,7 +75,7 @@ def config(rng: np.random.Generator, markets: int | None = None, **changes: Any)
     while True:
         try:
             drawn = _preset(rng) if rng.random() < 0.05 else pairs.random_config(rng, **_further(rng, markets))
-            fields = {**drawn.to_dict(), **changes}
+            fields: dict[str, Any] = {**drawn.to_dict(), **changes}
             if "agents" not in changes and rng.random() < 0.5:
                 fields["agents"] = _agents(rng, markets)
             return ks.MarketConfig(**fields)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
+from kineticsim_env.tasks.base import Task
 from scripts.fuzz import drawn, moves, pairs
 from scripts.fuzz.case import Failure
 
@@ -102,7 +103,7 @@ def _stop(pair: pairs.Pair, rng: np.random.Generator) -> None:
 # Environments ---------------------------------------------------------------------------------------------------------
 
 
-def _arguments(rng: np.random.Generator, kind: type, markets: int | None) -> dict[str, Any]:
+def _arguments(rng: np.random.Generator, kind: type[Task], markets: int | None) -> dict[str, Any]:
     """Return arguments that all environments have, and the task's settings."""
     found: dict[str, Any] = {
         "auctions_per_step": int(rng.choice([1, 1, 2])),
@@ -112,7 +113,8 @@ def _arguments(rng: np.random.Generator, kind: type, markets: int | None) -> dic
         **drawn.task(rng, kind, markets),
     }
     same = rng.random() < 0.7
-    found["config"] = drawn.config(rng, **({} if same else {"population": "fixed"}))
+    fixed: dict[str, Any] = {} if same else {"population": "fixed"}
+    found["config"] = drawn.config(rng, **fixed)
     if not same:
         found |= {
             "randomise": drawn.randomised(rng, kind),
@@ -129,7 +131,9 @@ def _many(rng: np.random.Generator) -> dict[str, Any]:
 
 def _vector_arguments(rng: np.random.Generator, task: str, markets: int) -> dict[str, Any]:
     kind = TASKS[task]
-    found = _arguments(rng, kind, markets) | _many(rng) | {"output": str(rng.choice(["numpy", "torch"]))}
+    found: dict[str, Any] = (
+        _arguments(rng, kind, markets) | _many(rng) | {"output": str(rng.choice(["numpy", "torch"]))}
+    )
     if rng.random() < 0.3:
         can = drawn.insider in found["config"].agents and task == "MarketMaking"
         found["replace"] = "insider" if can and rng.random() < 0.9 else None
