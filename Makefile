@@ -50,7 +50,7 @@ sanitize:  ## watch every kernel variant and hostile calls with compute-sanitize
 	compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 $(VENV_PYTHON) -m pytest -q -m gpu tests/test_hostile_gpu.py
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(VENV_PYTHON) scripts/sanitizer_workload.py
 
-fuzz:  ## throw 100,000 hostile cases at the package under sanitizers, about 15 minutes (FUZZ_FLAGS: see docs/robustness.md)
+fuzz:  ## throw 110,000 hostile cases at the package under sanitizers, about an hour (FUZZ_FLAGS: see docs/robustness.md)
 	@$(SETUP) test
 	$(VENV_PYTHON) -m scripts.fuzz $(FUZZ_FLAGS)
 

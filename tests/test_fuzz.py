@@ -1,18 +1,26 @@
 """The fuzzers of `scripts/fuzz`, in short: some cases of each kind, a watched child, and bugs that they have to see."""
 
+import dataclasses
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from thorough import slow
 
+import kineticsim_env as ks
 from kineticsim_env.runtime import build
-from scripts.fuzz import kinds, loads, page, pairs, races, run, sanitizers, surface
+from kineticsim_env.statistics import of_trading
+from kineticsim_env.tapes.tape import Tape
+from scripts.fuzz import drawn, kinds, loads, page, pairs, races, run, sanitizers, signals, surface
+from scripts.fuzz import settings as fresh
 from scripts.fuzz.__main__ import main
 from scripts.fuzz.case import Failure
 
 ROOT = Path(__file__).parent.parent
 CASES = {"forms": 150, "loads": 100, "tampering": 80, "scenarios": 60, "threads": 20, "calls": 1000}
+CASES |= {"settings": 40, "tapes": 30, "formulas": 30, "signals": 6}
 ENGINES = ("cpu", "numpy") if build.cpu_unavailable() is None else ("numpy",)
 pytestmark = pytest.mark.filterwarnings("ignore")  # wrong values are odd values
 needs_asan = pytest.mark.skipif(sanitizers.runtime("libasan.so") is None, reason="no AddressSanitizer that runs here")
@@ -92,6 +100,80 @@ def test_a_wrong_result_is_seen(monkeypatch):
     assert any("unnamed ValueError" in str(failure) for failure in found)
 
 
+def test_configurations_have_every_field():
+    """Of markets, of tasks and of environments; some refusals are no harm, most have to be played."""
+    fields, settings, opponents = set(), set(), 0
+    defaults = ks.MarketConfig().to_dict()
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        config = drawn.config(rng, 3).to_dict()
+        fields |= {name for name in config if not np.array_equal(config[name], defaults[name])}
+        task = (ks.MarketMakingTask, ks.ExecutionTask, ks.TradingTask, ks.ManyLearnersTask)[seed % 4]
+        settings |= {(task, name) for name in drawn.task(rng, task, 3)}
+        opponents += len(drawn.opponents(rng, False))
+    assert fields == set(defaults) and opponents > 400
+    for task in (ks.MarketMakingTask, ks.ExecutionTask, ks.TradingTask, ks.ManyLearnersTask):
+        assert {name for kind, name in settings if kind is task} == {
+            field.name for field in dataclasses.fields(task) if field.init
+        }
+
+
+def test_most_configurations_are_played(monkeypatch):
+    taken: list[bool] = []
+    honest = fresh.open_both
+
+    def counted(make, engine):
+        pair = honest(make, engine)
+        taken.append(pair is not None)
+        return pair
+
+    monkeypatch.setattr(fresh, "open_both", counted)
+    for seed in range(60):
+        kinds.play("settings", seed, ENGINES)
+    assert len(taken) > 50 and np.mean(taken) > 0.7
+
+
+def test_wrong_orders_and_statistics_are_seen(monkeypatch):
+    """A tape that is off by a unit, and a response that is weighted with units."""
+    if len(ENGINES) > 1:
+        honest = Tape._columns_of
+
+        def off_by_one(self, markets, rows):
+            found = honest(self, markets, rows)
+            return found | {"remaining": found["remaining"] + 1}
+
+        monkeypatch.setattr(Tape, "_columns_of", off_by_one)
+        assert any(kinds.play("tapes", seed, ENGINES) for seed in range(20))
+        monkeypatch.undo()
+    monkeypatch.setattr(of_trading, "_SIGN", of_trading._SIGNED)
+    assert any("response" in str(kinds.play("formulas", seed, ENGINES)) for seed in range(60))
+
+
+def test_wrong_adapters_are_seen(monkeypatch):
+    sb3 = pytest.importorskip("kineticsim_env.adapters.sb3")
+    monkeypatch.setattr(fresh, "ADAPTERS", {"stable_baselines3": "SB3"})
+    honest = sb3.SB3VecEnv.step_wait
+
+    def turned(self):
+        observation, reward, done, infos = honest(self)
+        return observation, -reward, done, infos
+
+    monkeypatch.setattr(sb3.SB3VecEnv, "step_wait", turned)
+    with pytest.raises(Failure, match="SB3 of .*: reward is"):
+        for seed in range(20):
+            fresh._adapter(np.random.default_rng(seed), ENGINES[0])
+
+
+def test_what_a_signal_leaves_behind_is_seen():
+    threads = torch.get_num_threads()
+    try:
+        with pytest.raises(Failure, match="after Ctrl-C torch's threads is another"):
+            signals._struck(lambda: torch.set_num_threads(threads + 1), 60.0)
+    finally:
+        torch.set_num_threads(threads)
+    assert signals._struck(lambda: time.sleep(5), 0.05)
+
+
 def test_a_case_is_the_same_each_time():
     for kind in ("forms", "loads", "calls"):
         told = []
@@ -135,18 +217,20 @@ def test_page(tmp_path):
     result = run.Result({"forms": 12, "calls": 3000}, [run.Found("forms", 3, "x", ("x",), True)], 61.4, reports=0)
     facts = page.facts(result, 7, True, ["--cases", "3012"])
     path = tmp_path / "page.md"
-    path.write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
+    begin, end = page.markers("figures")
+    fresh = "{}\nas it was\n{}\nafter\n".format(*page.markers("configurations"))
+    path.write_text(f"before\n{begin}\nold\n{end}\n{fresh}")
     page.write(path, facts)
     text = path.read_text()
-    assert text.startswith(f"before\n{page.BEGIN}\n") and text.endswith(f"{page.END}\nafter\n") and "old" not in text
+    assert text.startswith(f"before\n{begin}\n") and text.endswith(f"{end}\n{fresh}") and "old" not in text
     assert "| `calls` | everything public with wrong arguments | 3,000 | 7 to 3006 | 0 |" in text
     assert "| all | | **3,012** | | **1** |" in text
     assert page.table(facts) in text
     robustness = (ROOT / "docs" / "robustness.md").read_text()
-    assert page.BEGIN in robustness and page.END in robustness
+    assert all(marker in robustness for block in page.BLOCKS for marker in page.markers(block))
     assert set(page.WHAT) == set(kinds.KINDS) and all(f"| `{kind}` |" in robustness for kind in kinds.KINDS)
 
 
 def test_loads_know_every_way():
     assert len(loads._WAYS) == len(loads._ODDS)
-    assert abs(sum(kinds.SHARES.values()) - 1) < 1e-9
+    assert sum(kinds.SHARES[kind] for kind in kinds.FRESH) >= 10_000

@@ -16,7 +16,7 @@ from scripts.fuzz import kinds, page, pairs, races, run, sanitizers
 def main(argv: list[str] | None = None) -> int:
     """Run; returns 1 if anything was found."""
     parser = argparse.ArgumentParser("python -m scripts.fuzz", description=__doc__)
-    parser.add_argument("--cases", type=int, default=100_000, help="of all kinds together")
+    parser.add_argument("--cases", type=int, default=sum(kinds.SHARES.values()), help="of all kinds together")
     parser.add_argument("--seconds", type=float, help="stop after so long, whatever --cases says")
     parser.add_argument("--seed", type=int, default=0, help="of the first case of each kind")
     parser.add_argument("--kinds", nargs="+", choices=kinds.KINDS, default=list(kinds.KINDS))

@@ -51,7 +51,7 @@ SETTINGS: dict[str, list[Any]] = {
     "bank_per_market": [1, 2],
     "warm_seed": [-5, 2**61],
     "inventory_limit": [None, 1, 9, 40],
-    "initial_inventory": [-3, 0, 5],
+    "initial_inventory": [-1, 0, 1, 5],
     "inventory_penalty": [0.0, 0.01, 1.0],
     "dampening": [0.0, 0.5, 1.0],
     "idle_penalty": [0.0, 0.1],
@@ -134,6 +134,8 @@ def task(rng: np.random.Generator, kind: type[Task], markets: int | None = None)
         if markets is not None and name in MAY_DIFFER and name in SETTINGS and rng.random() < 0.1:
             numbers = [value for value in SETTINGS[name] if value is not None]
             found[field.name] = np.asarray(rng.choice(numbers, markets))
+    if "forced_qty" in {field.name for field in dataclasses.fields(kind)} and rng.random() < 0.9:
+        found["forced_qty"] = int(min(found.get("forced_qty", 4), np.min(found.get("max_qty", 8))))
     return found
 
 

@@ -13,16 +13,21 @@ import torch
 
 from scripts.fuzz.case import Failure, Slow
 
-SHARES = {  # of the cases; a case of threads or races takes longer than the others
-    "forms": 0.25,
-    "loads": 0.13,
-    "tampering": 0.12,
-    "scenarios": 0.07,
-    "threads": 0.02,
-    "calls": 0.405,
-    "races": 0.005,
+SHARES = {  # cases of each kind in a whole run; one of threads, races or signals takes longer than the others
+    "forms": 25_000,
+    "loads": 13_000,
+    "tampering": 12_000,
+    "scenarios": 7_000,
+    "threads": 2_000,
+    "calls": 40_500,
+    "races": 500,
+    "settings": 7_500,
+    "tapes": 1_400,
+    "formulas": 1_000,
+    "signals": 100,
 }
 KINDS = tuple(SHARES)
+FRESH = ("settings", "tapes", "formulas", "signals")  # whose cases have a configuration each
 SECONDS = 20  # that a case may take
 ENGINES = ("cpu", "numpy")
 

@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ import torch
 
 from kineticsim_env.benchmarks.machine import processor
 from kineticsim_env.runtime import build
+from scripts.fuzz.kinds import FRESH, KINDS
 from scripts.fuzz.run import Result
 
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+BLOCKS = {  # of the page, and the kinds whose cases each counts
+    "figures": tuple(kind for kind in KINDS if kind not in FRESH),
+    "configurations": FRESH,
+}
 WHAT = {
     "forms": "the same values in other forms",
     "loads": "states to load that no market was ever in",
@@ -26,6 +31,10 @@ WHAT = {
     "threads": "several Python threads at once",
     "calls": "everything public with wrong arguments",
     "races": "engine threads under ThreadSanitizer",
+    "settings": "markets, tasks, agents, opponents, adapters",
+    "tapes": "tapes and LOBSTER's files, followed order by order",
+    "formulas": "statistics beside plain NumPy",
+    "signals": "Ctrl-C in runs, sweeps and calibrations",
 }
 
 
@@ -58,15 +67,15 @@ def facts(result: Result, seed: int, sanitized: bool, arguments: list[str]) -> d
     }
 
 
-def table(facts: dict[str, Any]) -> str:
-    """Return the table in Markdown."""
-    failures = [row["kind"] for row in facts["failures"]]
+def table(facts: dict[str, Any], kinds: Sequence[str] = KINDS) -> str:
+    """Return the table of some kinds in Markdown."""
+    cases = {kind: count for kind, count in facts["cases"].items() if kind in kinds}
+    failures = [row["kind"] for row in facts["failures"] if row["kind"] in kinds]
     lines = ["| kind | what | cases | seeds | distinct failures |", "|---|---|---:|---|---:|"]
-    for kind, count in facts["cases"].items():
+    for kind, count in cases.items():
         seeds = f"{facts['first seed']} to {facts['first seed'] + count - 1}"
         lines.append(f"| `{kind}` | {WHAT[kind]} | {count:,} | {seeds} | {failures.count(kind)} |")
-    total = sum(facts["cases"].values())
-    lines.append(f"| all | | **{total:,}** | | **{len(failures)}** |")
+    lines.append(f"| all | | **{sum(cases.values()):,}** | | **{len(failures)}** |")
     watched = "with" if facts["sanitizers"] else "without"
     lines += [
         "",
@@ -76,11 +85,21 @@ def table(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def markers(block: str) -> tuple[str, str]:
+    """Return what is before and behind a block of the page."""
+    return f"<!-- {block}: begin -->", f"<!-- {block}: end -->"
+
+
 def write(path: Path, facts: dict[str, Any]) -> None:
-    """Replace what is between the markers of a page."""
+    """Replace the blocks of a page of whose kinds there are cases."""
     text = path.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    if not rest or END not in rest:
-        raise ValueError(f"{path}: got a page without {BEGIN} and {END}, allowed is one with both")
-    path.write_text(f"{before}{BEGIN}\n\n{table(facts)}\n\n{END}{after}")
+    for block, kinds in BLOCKS.items():
+        if not set(kinds) & set(facts["cases"]):
+            continue
+        begin, end = markers(block)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        if not rest or end not in rest:
+            raise ValueError(f"{path}: got a page without {begin} and {end}, allowed is one with both")
+        text = f"{before}{begin}\n\n{table(facts, kinds)}\n\n{end}{after}"
+    path.write_text(text)

@@ -50,7 +50,7 @@ def _use(pair: pairs.Pair | None, rng: np.random.Generator, steps: int = 5) -> N
     if pair is None:
         return
     _reset(pair, rng)
-    back = int(rng.integers(steps)) if rng.random() < 0.3 else steps
+    back = int(rng.integers(1, steps)) if rng.random() < 0.3 else steps
     saved: list[Any] = []
     for step in range(steps):
         moves.advance(pair, rng)
@@ -106,14 +106,16 @@ def _stop(pair: pairs.Pair, rng: np.random.Generator) -> None:
 def _arguments(rng: np.random.Generator, kind: type[Task], markets: int | None) -> dict[str, Any]:
     """Return arguments that all environments have, and the task's settings."""
     found: dict[str, Any] = {
-        "config": drawn.config(rng),
         "auctions_per_step": int(rng.choice([1, 1, 2])),
         "validate": bool(rng.integers(2)),
         "see_fundamental": bool(rng.integers(2)),
         "final_info": bool(rng.integers(2)),
         **drawn.task(rng, kind, markets),
     }
-    if rng.random() < 0.3:
+    same = rng.random() < 0.7
+    fixed: dict[str, Any] = {} if same else {"population": "fixed"}
+    found["config"] = drawn.config(rng, **fixed)
+    if not same:
         found |= {
             "randomise": drawn.randomised(rng, kind),
             "num_scenarios": int(rng.integers(2, 5)),
@@ -129,9 +131,12 @@ def _many(rng: np.random.Generator) -> dict[str, Any]:
 
 def _vector_arguments(rng: np.random.Generator, task: str, markets: int) -> dict[str, Any]:
     kind = TASKS[task]
-    found = _arguments(rng, kind, markets) | _many(rng) | {"output": str(rng.choice(["numpy", "torch"]))}
+    found: dict[str, Any] = (
+        _arguments(rng, kind, markets) | _many(rng) | {"output": str(rng.choice(["numpy", "torch"]))}
+    )
     if rng.random() < 0.3:
-        found["replace"] = [None, "insider"][int(rng.integers(2))]
+        can = drawn.insider in found["config"].agents and task == "MarketMaking"
+        found["replace"] = "insider" if can and rng.random() < 0.9 else None
     if rng.random() < 0.35:
         found["opponents"] = drawn.opponents(rng, found.get("action_type") == "discrete")
     return found
@@ -152,6 +157,7 @@ def _single(rng: np.random.Generator, engine: str) -> None:
 
 def _parallel(rng: np.random.Generator, engine: str) -> None:
     learners, given = pairs._learners(rng), _arguments(rng, ks.ManyLearnersTask, None)
+    del given["validate"]
     _use(open_both(lambda name: ks.parallel_env(learners, engine=name, **given), engine), rng)
 
 
