@@ -13,9 +13,13 @@ SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 # Threads that wait for each other sleep: spinning, they are up to twenty times slower beside another busy program.
 export OMP_WAIT_POLICY ?= PASSIVE
 
+# Pages with generated blocks (scripts/pages/blocks.py).
+PAGES = $(shell grep -rl --include='*.md' '\[\[\[cog' docs)
+COG = $(VENV_PYTHON) -m cogapp -I . --verbosity=1
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu kernels sanitize fuzz counts wheel lint docs clean
+.PHONY: help demo test test-all test-gpu kernels sanitize fuzz counts wheel lint pages docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,11 +65,16 @@ wheel:  ## build the wheel in dist, install it in an empty environment, and run 
 	build/wheel/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
 	cd build && wheel/bin/kineticsim simulate --markets 4 --auctions 100
 
-lint:  ## check style (ruff), format (ruff) and types (ty)
+lint:  ## check style (ruff), format (ruff), types (ty), and whether the pages' blocks are those of their results
 	@$(SETUP) lint
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m ty check
+	$(COG) --check --diff $(PAGES)
+
+pages:  ## fill the generated blocks of the pages in docs/ from the committed results
+	@$(SETUP) lint
+	$(COG) -r $(PAGES)
 
 docs:  ## build the site into docs/_build/html; its tutorials run, and a warning is an error
 	@$(SETUP) docs

@@ -6,7 +6,14 @@ from kineticsim_env.agents.classes import AgentClass, Mix, agent, mix
 from kineticsim_env.agents.vocabulary import no_order, order
 from kineticsim_env.calibration import Calibration, calibrate
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactual import BlockImpact, Counterfactual, block_impact, counterfactual
+from kineticsim_env.counterfactual import (
+    BlockImpact,
+    CausalImpact,
+    Counterfactual,
+    block_impact,
+    causal_impact,
+    counterfactual,
+)
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.counterfactual import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
@@ -24,6 +31,7 @@ __all__ = [
     "BatchedParallelEnv",
     "BlockImpact",
     "Calibration",
+    "CausalImpact",
     "Counterfactual",
     "EngineUnavailable",
     "ExecutionTask",
@@ -43,6 +51,7 @@ __all__ = [
     "agent",
     "block_impact",
     "calibrate",
+    "causal_impact",
     "counterfactual",
     "env_counterfactual",
     "measure",

@@ -8,12 +8,12 @@ and all of them together by `runtime/fields_together.py`; the presets are in `ru
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from kineticsim_env.agents.classes import checked_agents, stored_agents
+from kineticsim_env.agents.classes import check_agents_from, checked_agents, stored_agents
 from kineticsim_env.agents.mixes import repeated
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import (
@@ -29,7 +29,7 @@ from kineticsim_env.runtime.fields import (
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
 from kineticsim_env.runtime.presets import PRESETS
-from kineticsim_env.runtime.values import is_one_of, show
+from kineticsim_env.runtime.values import check_dict, is_one_of, show
 
 __all__ = (
     "CLASSES",
@@ -157,8 +157,9 @@ class MarketConfig:
         Args:
             name: `"news"` (the default market of the environments: orders trade as they come, an interval is 48
                 orders, and a hidden regime decides whether there is news that only some know), `"trading"` (call
-                auctions), `"continuous"` (orders trade as they come; an interval is 20 orders), `"realistic"` (returns,
-                volumes and trades are like real ones) or `"paper"` (the published evaluation's market).
+                auctions), `"continuous"` (orders trade as they come; an interval is 20 orders), `"realistic"` (facts of
+                real markets are put in, by its fundamental price and by agents that split orders) or `"paper"` (the
+                published evaluation's market).
             **changes: Fields of `MarketConfig` that differ from the preset.
 
         Raises:
@@ -168,6 +169,22 @@ class MarketConfig:
         if not is_one_of(name, PRESETS):
             raise ValueError(f"preset: got {show(name)}, allowed are {sorted(PRESETS)}")
         return make_config({**PRESETS[name], **changes})
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], *, agents_from: Iterable[str] | None = None) -> MarketConfig:
+        """Return the market of some fields, as JSON keeps them in the spec of an environment.
+
+        Classes in `agents` are named as `module:name`, and to find them their modules are imported, which runs these.
+        Say `agents_from` for fields of a stranger's, with the modules that you know: `()` where there are none.
+
+        Args:
+            fields: Fields of `MarketConfig` by name; the others have their defaults.
+            agents_from: Names of the modules from which classes may come; None allows all that can be imported.
+
+        Raises:
+            TypeError, ValueError: Naming the field, what came and what is allowed.
+        """
+        return make_config(check_dict("fields", fields, "a mapping of fields of MarketConfig"), agents_from)
 
     def replace(self, **changes: Any) -> MarketConfig:
         """Return a copy with some fields changed, checked again."""
@@ -258,8 +275,9 @@ def plain_fields(config: MarketConfig) -> dict[str, Any]:
     return {name: plain(value) for name, value in config.to_dict().items()} | {"agents": stored_agents(config.agents)}
 
 
-def make_config(fields: Mapping[str, Any]) -> MarketConfig:
-    """Build a config from named fields, with an error that lists the allowed names."""
+def make_config(fields: Mapping[str, Any], agents_from: Iterable[str] | None = None) -> MarketConfig:
+    """Build a config from named fields, with an error that lists the allowed names; `MarketConfig.from_dict`."""
+    check_agents_from(fields.get("agents"), agents_from)
     known = [field.name for field in dataclasses.fields(MarketConfig)]
     unknown = sorted(set(fields) - set(known), key=str)
     if unknown:

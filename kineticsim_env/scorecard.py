@@ -1,52 +1,33 @@
-"""`scorecard`: how a market stands beside the stylised facts of real ones."""
+"""`scorecard`: a market beside the stylised facts of real ones, and beside null models, which show some of them too."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual.causal import SIZES, CausalImpact, causal_impact
 from kineticsim_env.runtime.texts import aligned
-from kineticsim_env.runtime.values import check_choice, check_count
+from kineticsim_env.runtime.values import (
+    check_choice,
+    check_count,
+    check_dict,
+    check_flag,
+    check_number,
+    is_number,
+    show,
+)
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.statistics.facts import FACTS, Fact
-from kineticsim_env.statistics.measured import Measured, Value
-from kineticsim_env.statistics.measuring import measure
+from kineticsim_env.statistics.columns import LEAST, Column, Columns, Line
+from kineticsim_env.statistics.facts import FACTS, Fact, in_words
+from kineticsim_env.statistics.measured import Measured
 
-_MARKETS = 256  # of a config without per-market fields
-_CONFIDENCE = 1.96
-
-
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """A fact in the market.
-
-    Attributes:
-        fact: Which one, with its range and source.
-        value: The number, NaN where the market does not define it.
-        error: Its standard error over markets, a jackknife's but for single statistics.
-    """
-
-    fact: Fact
-    value: float
-    error: float
-
-    @property
-    def verdict(self) -> str:
-        """`"met"` or `"not met"`; `"unclear"` where a bound is within 1.96 standard errors; `"undefined"`.
-
-        A single market has no standard error: its verdict is that of the number alone.
-        """
-        if math.isnan(self.value):
-            return "undefined"
-        reach = 0.0 if math.isnan(self.error) else _CONFIDENCE * self.error
-        if any(abs(self.value - bound) < reach for bound in (self.fact.low, self.fact.high)):
-            return "unclear"
-        return "met" if self.fact.low <= self.value <= self.fact.high else "not met"
+_IMPACT = 256  # markets that market orders are given to, at most
+__all__ = ["Column", "Line", "Scorecard", "scorecard"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,46 +35,128 @@ class Scorecard:
     """What `scorecard` returns; printed, it is the table.
 
     Attributes:
-        lines: One per fact, in the order of `statistics.facts.FACTS`.
-        measured: The statistics that they are read from.
-        markets: How many.
+        shown: A column for each market and number of intervals taken together; the first is the market's own.
         price: Whose returns were measured.
+        interval: What an interval is: `"events"`, or seconds of trading.
+        impact: What market orders do to the market's mid, measured against the same markets without them; None without
+            a config.
     """
 
-    lines: tuple[Line, ...]
-    measured: Measured
-    markets: int
+    shown: tuple[Column, ...]
     price: str
+    interval: float | str
+    impact: CausalImpact | None = None
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The market's facts, in the order they were given."""
+        return self.shown[0].lines
+
+    @property
+    def measured(self) -> Measured:
+        """The statistics that they are read from."""
+        return self.shown[0].measured
+
+    @property
+    def markets(self) -> int:
+        """How many were measured."""
+        return self.measured.groups * self.measured.group_size
 
     @property
     def met(self) -> int:
-        """How many facts are met."""
-        return sum(line.verdict == "met" for line in self.lines)
+        """How many facts the market meets, of those known at the card's time scale: `known`."""
+        return self.shown[0].met
+
+    @property
+    def known(self) -> int:
+        """How many facts are known at the card's time scale."""
+        return sum(line.at_scale for line in self.lines)
+
+    @property
+    def distinguishing(self) -> tuple[str, ...]:
+        """The facts whose numbers are within their ranges in the market, and in no null model, nor unclear in one.
+
+        None without null models.
+        """
+        return tuple(
+            line.fact.name
+            for i, line in enumerate(self.lines)
+            if line.place == "within"
+            and self.null_models
+            and not any(model.lines[i].place in ("within", "unclear") for model in self.null_models)
+        )
+
+    @property
+    def beside(self) -> tuple[Column, ...]:
+        """The other columns of as many intervals as the first."""
+        return tuple(column for column in self.shown[1:] if column.aggregate == self.shown[0].aggregate)
+
+    @property
+    def null_models(self) -> tuple[Column, ...]:
+        """Those of `beside` that are null models."""
+        return tuple(column for column in self.beside if column.null)
 
     def table(self) -> str:
-        """Return values with standard errors, ranges and verdicts as text."""
-        rows = [("fact", "measured", "value", "", "range", "")]
-        for line in self.lines:
+        """Return the numbers with standard errors, ranges and verdicts, and those of the other columns, as text."""
+        more = [column for column in self.shown[1:] if column.name == self.shown[0].name]
+        others = (*more, *self.beside)
+        names = [f"{column.name} x{column.aggregate}" if column in more else column.name for column in others]
+        rows = [("fact", "known at", "range", self.shown[0].name, "", "", *names)]
+        for i, line in enumerate(self.lines):
             fact = line.fact
             value = "-" if math.isnan(line.value) else f"{line.value:.3g}"
             error = "" if math.isnan(line.error) else f"± {line.error:.1g}"
-            rows.append((fact.name, fact.measured, value, error, f"{fact.low:g} to {fact.high:g}", line.verdict))
+            ends = f"{fact.low:g} to {fact.high:g}{'' if fact.bounds == 'source' else '*'}"
+            shown = [str(column.lines[i]) for column in others]
+            rows.append((fact.name, fact.time_scale, ends, value, error, line.verdict, *shown))
+        caused = ["", *_caused(self.impact)] if self.impact else []
+        return "\n".join([*aligned(rows), "", *aligned(self._counts()), *caused, "", *self._notes()])
+
+    def _counts(self) -> list[tuple[str, ...]]:
+        """Return how many facts each column meets, a row for each number of intervals taken together."""
+        names = list(dict.fromkeys(column.name for column in self.shown))
+        rows = [("intervals together", "known", *(f"{name}: met, within" for name in names))]
+        for size in dict.fromkeys(column.aggregate for column in self.shown):
+            found = {column.name: column for column in self.shown if column.aggregate == size}
+            known = sum(line.at_scale for line in next(iter(found.values())).lines)
+            counts = [f"{found[name].met}, {found[name].within}" if name in found else "-" for name in names]
+            rows.append((str(size), f"{known} of {len(self.lines)}", *counts))
+        return rows
+
+    def _notes(self) -> list[str]:
+        """Return what distinguishes the market, what an interval is, and what was measured."""
         size = f"{self.markets:,} markets of {self.measured.intervals:,} intervals, returns of the {self.price} price"
-        return "\n".join([*aligned(rows), "", f"{self.met} of {len(self.lines)} facts met; {size}"])
+        alone = "; ".join(self.distinguishing) or "none"
+        notes = [f"Within their ranges in the market, and in no null model: {alone}."] if self.null_models else []
+        if isinstance(self.interval, str):
+            notes.append("An interval is some events. Facts known over a time are of another scale, unless interval=")
+            notes.append("says for how many seconds one stands. * The bounds are ours.")
+        else:
+            notes.append(f"An interval stands for {in_words(self.interval)}. * The bounds are ours.")
+        met = ", ".join(f"{model.name} {model.met}" for model in self.null_models)
+        met = f"{self.met} of {self.known} facts met that are known at this scale{met and f' ({met})'}"
+        return [*notes, f"{met}; {size}"]
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the table as columns, with the sources: for a file, or a DataFrame."""
-        return {
-            "fact": [line.fact.name for line in self.lines],
-            "measured": [line.fact.measured for line in self.lines],
+        facts = [line.fact for line in self.lines]
+        found: dict[str, list[Any]] = {
+            "fact": [fact.name for fact in facts],
+            "measured": [fact.measured for fact in facts],
             "value": [line.value for line in self.lines],
             "error": [line.error for line in self.lines],
-            "low": [line.fact.low for line in self.lines],
-            "high": [line.fact.high for line in self.lines],
+            "low": [fact.low for fact in facts],
+            "high": [fact.high for fact in facts],
             "verdict": [line.verdict for line in self.lines],
-            "source": [line.fact.source for line in self.lines],
-            "bounds": [line.fact.bounds for line in self.lines],
+            "distinguishes": [fact.name in self.distinguishing for fact in facts],
+            "source": [fact.source for fact in facts],
+            "bounds": [fact.bounds for fact in facts],
+            "known": [fact.time_scale for fact in facts],
         }
+        for column in self.shown[1:]:
+            for name in ("value", "error", "verdict", "place"):
+                found[f"{column.name} x{column.aggregate} {name}"] = [getattr(line, name) for line in column.lines]
+        return found
 
     def draw(self, path: Any) -> None:
         """Write the picture: each value beside its range, and the curves behind them. Needs matplotlib."""
@@ -107,30 +170,49 @@ class Scorecard:
 
 
 def scorecard(
-    market: Simulator | MarketConfig,
+    market: Simulator | MarketConfig | str | Measured | Mapping[str, Any],
     intervals: int = 2000,
     *,
     markets: int | None = None,
     warm_up: int = 200,
     price: str = "last",
+    interval: float | str = "events",
+    aggregate: int | Sequence[int] = 1,
+    null_models: bool = True,
+    impact: bool = True,
+    beside: Mapping[str, Any] | None = None,
     seed: Any = 0,
     engine: str = "auto",
     device: Any = None,
     progress: bool | None = None,
     facts: Sequence[Fact] = FACTS,
 ) -> Scorecard:
-    """Measure a market beside the stylised facts of real ones.
+    """Measure a market beside the stylised facts of real ones, and beside null models.
 
     Each fact is a number with the range that the literature reports (`statistics.facts`); where a source says only that
-    something is there, or absent, the bounds are this package's. Intervals of a market have no length in seconds: what
-    real markets show over minutes is asked of single intervals.
+    something is there, or absent, the bounds are this package's. A fact is met, or not, only where the card's interval
+    is as long as the source's: elsewhere its verdict is `"other scale"`.
+
+    The null models are measured alike: the market's fundamental path alone, as if trading did nothing; order flow
+    without structure by the same rules (`statistics.null_models.zero_intelligence`; beside series, by those of the
+    preset `"news"`); and a random walk with the market's volatility. A fact that one of them shows as well says
+    nothing for the market.
 
     Args:
-        market: A simulator, which goes on from where it is; or a config.
-        intervals: How many are measured; tails and memory need some thousand.
+        market: A simulator, which goes on from where it is; a config, or a preset's name; series, real or recorded, as
+            `measure_series` takes them, with books `bid` and `ask` if there are some; or what `measure(group=None)`
+            returned: facts whose statistics are not in it have no data.
+        intervals: How many are measured of what is run; tails and memory need some thousand.
         markets: With a config, how many; 256 if None, or as many as a field has values.
         warm_up: Intervals that are run before.
         price: Whose returns: `"last"`, the last price, or `"mid"`, the mid of the resting book.
+        interval: What an interval stands for: `"events"`, as many as the config says, or seconds of trading.
+        aggregate: Intervals that are taken together: returns are those over all of them, volumes are summed. With
+            several numbers the first has the table, and the others a column and a row of counts each.
+        null_models: Whether null models are measured.
+        impact: Whether the effect of market orders is measured, where there is a config: `causal_impact`, on up to 256
+            markets. The two facts on moves with takers' volume are correlations, which the fundamental price can make.
+        beside: Other columns by name: whatever `market` can be.
         seed: With a config, as in `Simulator`.
         engine: Likewise.
         device: Likewise.
@@ -139,41 +221,66 @@ def scorecard(
 
     Returns:
         `Scorecard`.
+
+    Raises:
+        TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
     check_choice("price", price, ("last", "mid"))
-    check_count("intervals", intervals, 200)
-    if isinstance(market, MarketConfig) and markets is None and not market.per_market:
-        markets = _MARKETS
-    facts = tuple(facts)
+    check_flag("null_models", null_models)
+    check_flag("impact", impact)
+    if not is_number(interval) and interval != "events":
+        raise ValueError(f"interval: got {show(interval)}, allowed are 'events' and a number of seconds")
+    if interval != "events":
+        interval = check_number("interval", interval, 0.0, above=True)
+    sizes = tuple(dict.fromkeys(np.atleast_1d(np.asarray(aggregate)).tolist()))
+    market, facts = _of_name(market), tuple(facts)
     if not facts:
         raise ValueError("facts: got none, allowed is one or more")
-    names = {name: name.format(price=price) for fact in facts for name in fact.statistics}
-    found = measure(
-        market,
-        intervals,
-        names,
-        **{"markets": markets, "warm_up": warm_up, "group": None, "progress": progress},
-        **{"seed": seed, "engine": engine, "device": device},
-    )
-    lines = tuple(Line(fact, *_read(fact, [found[name] for name in fact.statistics])) for fact in facts)
-    return Scorecard(lines, found, found.groups * found.group_size, price)
+    if not sizes:
+        raise ValueError("aggregate: got none, allowed is one number of intervals or more")
+    for size in sizes:
+        check_count("intervals", intervals, LEAST * check_count("aggregate", size, 1))
+    columns = Columns(facts, price, interval, sizes, intervals, warm_up, progress)
+    run = {"seed": seed, "engine": engine, "device": device}
+    shown = columns.of("market", market, markets, null_models, **run)
+    for name, other in check_dict("beside", beside or {}, "markets or series by name").items():
+        if name in {column.name for column in shown}:
+            raise ValueError(f"beside: got {show(name)}, which the card has already, allowed is another name")
+        other = _of_name(other)
+        own = isinstance(other, Simulator)  # which has all that a run would be given
+        shown += columns.of(str(name), other, None if own else markets, False, **({} if own else run))
+    return Scorecard(tuple(shown), price, interval, _impact_of(market, shown[0].measured, run) if impact else None)
 
 
-def _read(fact: Fact, values: Sequence[Value]) -> tuple[float, float]:
-    """Return a fact's number and its standard error: of a function of means, from all but one market each."""
-    if fact.read is None:
-        return float(values[0].value[0]), float(values[0].error[0])
-    number = float(fact.number([(value.value, value.error) for value in values])[0])
-    without = [(_means_without_each(value.of_markets), value.error) for value in values]
-    with np.errstate(invalid="ignore"):
-        each = fact.number(without)
-    count = len(each)
-    return number, float(np.sqrt((count - 1) / count * ((each - each.mean()) ** 2).sum())) if count > 1 else math.nan
+def _of_name(market: Any) -> Any:
+    """Return a preset's config where its name came."""
+    return MarketConfig.preset(market) if isinstance(market, str) else market
 
 
-def _means_without_each(of_markets: np.ndarray) -> np.ndarray:
-    """Return the means over all markets but one, for each market."""
-    seen = ~np.isnan(of_markets)
-    values = np.where(seen, of_markets, 0.0)
-    count = seen.sum(0) - seen
-    return (values.sum(0) - values) / np.where(count > 0, count, np.nan)
+def _impact_of(market: Any, measured: Measured, run: Mapping[str, Any]) -> CausalImpact | None:
+    """Return what market orders do in a market's config, of the sizes that its limits allow."""
+    if isinstance(market, Simulator):
+        market, run = market.config, {"engine": market.engine_name, "device": market.device}
+    if not isinstance(market, MarketConfig):
+        return None
+    limits = (market.max_quote_qty, market.inventory_limit)
+    most = min(float(np.min(limit)) for limit in limits if limit is not None)
+    sizes = [size for size in SIZES if size <= most]
+    number = None if market.per_market else min(measured.group_size, _IMPACT)
+    return causal_impact(market, sizes, num_markets=number, **run) if sizes else None
+
+
+def _caused(found: CausalImpact) -> list[str]:
+    """Return the table of what market orders do, by size and time."""
+    lags = [f"after {lag}" if lag else "at once" for lag in found.lags]
+    rows = [(f"causal impact of a market {found.side}, units", *lags)]
+    for size, moves in zip(found.sizes, found.moved, strict=True):
+        rows.append((str(size), *(f"{move.mean:z.2f} ± {move.interval():.2f}" for move in moves)))
+    law = f"{found.exponent.value:.2f} ({found.exponent.low:.2f} to {found.exponent.high:.2f})"
+    left = f"{found.permanence.value:z.2f} ({found.permanence.low:z.2f} to {found.permanence.high:z.2f})"
+    if math.isnan(found.exponent.value):
+        law = "undefined"
+    if math.isnan(found.permanence.value):
+        left = "undefined"
+    note = "Ticks by which the mid is higher than in the same markets without the order, so many intervals later."
+    return [*aligned(rows), f"{note} Exponent at once: {law}; share that stays: {left}."]

@@ -50,7 +50,7 @@ struct Market {
   int32_t mid2, ret;
   KS_RULE int32_t near_mid(int32_t x) const { return agent::add(mid2 >> 1, x); }
 };
-struct Own { int32_t a, b, m0, m1; };
+struct Own { int32_t w_a, w_b, w_m0, w_m1; };
 struct Draw {
   uint64_t first;
   KS_RULE uint64_t word(int i) const { return first + (uint64_t)i * kGolden; }
@@ -65,7 +65,7 @@ KS_RULE void run(const int32_t* in, uint64_t word, int32_t* out) {
   const Market market{in[0], in[1]};
   Own own{in[2], in[3], in[4], in[5]};
   const Order made = %(name)s(market, own, Draw{word});
-  const int32_t found[] = {made.side, made.tick, made.quantity, made.marketable, own.m0, own.m1};
+  const int32_t found[] = {made.side, made.tick, made.quantity, made.marketable, own.w_m0, own.w_m1};
   for (int i = 0; i < 6; ++i) out[i] = found[i];
 }
 %(entry)s

@@ -137,20 +137,23 @@ def test_many_learners_of_a_role(role, action_type):
     assert_bits(env.reset(), first[role].flatten(0, 1))
     returns, lengths, ends = np.zeros(8), np.zeros(8, int), 0
     active = np.ones(8, bool)
-    for action, (observation, reward, _, truncated, infos, _) in zip(actions, results, strict=True):
+    for action, (observation, reward, terminated, truncated, infos, _) in zip(actions, results, strict=True):
         got, rewards, done, got_infos = env.step(action[role].flatten(0, 1).numpy())
         assert_bits(got, observation[role].flatten(0, 1))
         assert_bits(rewards, reward[role].flatten())
-        assert_bits(done, infos["_final_obs"].repeat_interleave(2))
+        own = (terminated[role] | truncated[role]).flatten().numpy()
+        assert_bits(done, own | infos["_final_obs"].repeat_interleave(2).numpy())
         returns, lengths = returns + rewards, lengths + active
         active = infos["active"][role].flatten().numpy()
         for row, info in enumerate(got_infos):
             assert bool(info) == done[row]
             if info:
-                ends += 1
+                ends += own[row]
                 assert_bits(info["terminal_observation"], infos["final_obs"][role].flatten(0, 1)[row])
                 assert info["TimeLimit.truncated"] is bool(truncated[role].flatten()[row])
-                assert info["episode"] == {"r": returns[row], "l": lengths[row], "t": info["episode"]["t"]}
+                assert ("episode" in info) == own[row]  # once, where its own episode ended
+                if own[row]:
+                    assert info["episode"] == {"r": returns[row], "l": lengths[row], "t": info["episode"]["t"]}
                 returns[row] = lengths[row] = 0
     assert ends >= 16
     env.seed(3)

@@ -1,5 +1,8 @@
 """The skrl adapter: the plain environment's bits, tensors that are not moved, training."""
 
+import copy
+import pickle
+
 import gymnasium as gym
 import pytest
 import torch
@@ -19,6 +22,9 @@ from adapter_helpers import (
 
 pytest.importorskip("skrl")
 
+from skrl.agents.torch.ppo import PPO, PPO_RNN
+from skrl.memories.torch import RandomMemory
+from skrl.trainers.torch import SequentialTrainer
 from skrl.utils.runner.torch import Runner
 
 from kineticsim_env import BatchedParallelEnv
@@ -98,6 +104,109 @@ def test_it_trains(task):
     runner.run("train")
     assert any((one != two).any() for one, two in zip(before, parameters, strict=True))
     assert all(torch.isfinite(parameter).all() for parameter in parameters)
+
+
+# What agents record ---------------------------------------------------------------------------------------------------
+
+
+def test_memories_of_off_policy_agents_have_what_a_decision_led_to():
+    env = SkrlEnv(MAKER, num_envs=4, seed=3, **SMALL)
+    config = settings("SAC", "GaussianMixin", timesteps=14)
+    critic = {"network": [{"name": "net", "input": "concatenate([OBSERVATIONS, ACTIONS])", "layers": [8]}]}
+    critic |= {"class": "DeterministicMixin", "output": "ONE"}
+    names = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
+    config["models"] = {
+        "separate": True,
+        "policy": config["models"]["policy"],
+        **{name: dict(critic) for name in names},
+    }
+    config["memory"]["memory_size"] = 14
+    experiment = config["agent"]["experiment"]
+    config["agent"] = {"class": "SAC", "learning_starts": 100, "random_timesteps": 0, "experiment": experiment}
+    runner = Runner(env, config)
+    runner.run("train")
+    actions, found, reset = (
+        runner.agent.memory.get_tensor_by_name(name) for name in ("actions", "next_observations", "observations")
+    )
+    plain = gym.make_vec(MAKER, num_envs=4, output="torch", **SMALL)
+    plain.reset(seed=3)
+    ends = 0
+    for t, action in enumerate(actions):
+        *_, infos = plain.step(action.clamp(-1, 1))
+        assert_bits(found[t], infos["final_obs"])
+        if t < 13:
+            ends += int((found[t] != reset[t + 1]).any(1).sum())
+    assert ends >= 4
+
+
+def test_agents_that_share_the_markets():
+    """A trainer cuts the rows of each agent, and tells it of neither its rows nor those of others."""
+    env = SkrlEnv(MAKER, num_envs=5, seed=3, **SMALL)
+    agents = [Runner(env, settings("PPO", "GaussianMixin")).agent for _ in range(2)]
+    kept = [[], []]
+    for agent, rows in zip(agents, kept, strict=True):
+        agent.cfg.rollouts = 100
+        agent.memory.add_samples = lambda rows=rows, agent=agent, **given: rows.append(agent._current_next_observations)
+    actions, final = [], []
+    step = env._env.step
+
+    def spied(given):
+        actions.append(given)
+        results = step(given)
+        final.append(results[4]["final_obs"])
+        return results
+
+    env._env.step = spied
+    trainer = {"timesteps": 14, "disable_progressbar": True, "close_environment_at_exit": False, "headless": True}
+    SequentialTrainer(env=env, agents=agents, scopes=[2, 3], cfg=trainer).train()
+    for agent_rows, part in zip(kept, (slice(0, 2), slice(2, 5)), strict=True):
+        assert_bits(torch.stack(agent_rows), torch.stack(final)[:, part])
+
+
+def test_copies_of_agents_record_alike():
+    agent = PPO(models={}, cfg={"experiment": {"directory": "none"}})  # trainers in parallel send it to other processes
+    for other in (copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
+        assert other is not agent and other.record_transition.args == (other,)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_targets_that_reach_across_episodes_are_named(many):
+    if many:
+        env = SkrlMultiEnv(BatchedParallelEnv(2, {"maker": 2}, **SMALL))
+        config = settings("IPPO", "GaussianMixin", env.possible_agents)
+    else:
+        env = SkrlEnv(MAKER, num_envs=2, **SMALL)
+        config = settings("PPO", "GaussianMixin")
+    config["agent"]["time_limit_bootstrap"] = False
+    with pytest.warns(
+        UserWarning, match="time_limit_bootstrap: got False, allowed for exact value targets of I?PPO is"
+    ):
+        Runner(env, config).run("train")
+
+
+def test_recurrent_agents_are_named():
+    env = SkrlEnv(MAKER, num_envs=2, **SMALL)
+    plain = Runner(env, settings("PPO", "GaussianMixin")).agent
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    config = {
+        "rollouts": 16,
+        "experiment": {"write_interval": 0, "checkpoint_interval": 0},
+        "time_limit_bootstrap": True,
+    }
+    agent = PPO_RNN(models=plain.models, memory=RandomMemory(memory_size=16, num_envs=2), cfg=config, **spaces)
+    trainer = {"timesteps": 2, "disable_progressbar": True, "close_environment_at_exit": False, "headless": True}
+    with pytest.warns(
+        UserWarning, match="PPO_RNN: skrl's recurrent agents bootstrap a time limit with the value of the"
+    ):
+        SequentialTrainer(env=env, agents=agent, cfg=trainer).train()
+
+
+def test_masks_are_refused():
+    masked = {**SMALL, "action_type": "discrete", "action_mask": True}
+    with pytest.raises(ValueError, match="action_mask: got True, allowed for SkrlEnv is False"):
+        SkrlEnv(MAKER, num_envs=2, **masked)
+    with pytest.raises(ValueError, match="action_mask: got True, allowed for SkrlMultiEnv is False"):
+        SkrlMultiEnv(BatchedParallelEnv(2, {"maker": 1}, **masked))
 
 
 LEARNERS = {"maker": 2, "momentum": 1, "executor": 2}

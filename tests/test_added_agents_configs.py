@@ -18,6 +18,7 @@ from thorough import covering, slow
 import kineticsim_env as ks
 from kineticsim_env import cli
 from kineticsim_env.config import make_config, plain_fields
+from kineticsim_env.runtime.saved_states import SCENARIOS, pack, unpack
 
 ENGINES = ["numpy", "cpu"]
 PRESET = ks.MarketConfig.preset("trading")
@@ -229,6 +230,70 @@ def test_classes_that_nobody_can_import():
     for path, said in wrong.items():
         with pytest.raises(ValueError, match=said):
             PRESET.replace(agents={path: 1})
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """The path of a class in a module that leaves a mark when it is imported, and whether it has."""
+    name, mark = f"stranger_{tmp_path.name}", tmp_path / "imported"
+    (tmp_path / f"{name}.py").write_text(f"import pathlib\npathlib.Path({str(mark)!r}).touch()\n{FILE}")
+    monkeypatch.syspath_prepend(tmp_path)
+    return f"{name}:chartist", mark
+
+
+def test_a_config_of_a_stranger_imports_no_module_but_those_allowed(stranger):
+    path, mark = stranger
+    module = path.partition(":")[0]
+    stored = plain_fields(PRESET) | {"agents": {path: {"count": 2}}}
+    for allowed, said in (((), "no module"), (["agent_classes", module + "s"], f"agent_classes, {module}s")):
+        message = f"agents: got '{path}', whose module would be imported, allowed are classes of {said} .agents_from"
+        with pytest.raises(ValueError, match=message):
+            ks.MarketConfig.from_dict(stored, agents_from=allowed)
+    for wrong in (module, 3, [3]):
+        with pytest.raises(TypeError, match="agents_from: got .*, allowed is a list of names of modules, or None"):
+            ks.MarketConfig.from_dict(stored, agents_from=wrong)
+    assert not mark.exists()
+    with pytest.raises(TypeError, match="fields: got 3, allowed is a mapping"):
+        ks.MarketConfig.from_dict(3)
+    assert ks.MarketConfig.from_dict(plain_fields(PRESET), agents_from=()) == PRESET
+    assert ks.MarketConfig.from_dict(stored, agents_from=iter([module])).added_agents == 2 and mark.exists()
+    assert ks.MarketConfig.from_dict(stored) == ks.MarketConfig.from_dict(stored, agents_from=[module])
+
+
+def test_scenarios_and_states_of_a_stranger_import_nothing(stranger):
+    path, mark = stranger
+    env = ks.envs.vector.MarketMakingVectorEnv(
+        2, config=PRESET.replace(agents={trend_follower: 2}), randomise={"fee": [0, 1, 2]}, horizon=4, engine="numpy"
+    )
+    env.reset(seed=1)
+    saved = env.state_dict()
+    table = unpack(SCENARIOS, saved[SCENARIOS])
+    table["agents"] = {path: {"count": 2}}
+    message = f"got the added agents '{path}', allowed are those of the config: agent_classes:trend_follower"
+    with pytest.raises(ValueError, match=f"randomise: {message}"):
+        env.set_scenarios({"scenarios": table})
+    for strict in (True, False):
+        with pytest.raises(ValueError, match=message):
+            env.load_state_dict({**saved, SCENARIOS: pack(table)}, strict=strict)
+    env.load_state_dict(saved)
+    assert not mark.exists()
+
+
+def test_a_sweep_of_a_stranger_imports_no_module_but_those_allowed(stranger, tmp_path):
+    pytest.importorskip("pyarrow")
+    path, mark = stranger
+    for varied in (False, True):
+        folder = tmp_path / f"sweep_{varied}"
+        agents = {"agents": [{trend_follower: 1}, {trend_follower: 2}]} if varied else {}
+        market = {"preset": "trading"} if varied else {"preset": "trading", "agents": {trend_follower: 2}}
+        ks.sweep({"fee": [0, 1], **agents}, 2, ["volume"], market=market, folder=folder, engine="numpy", progress=False)
+        text = (folder / "plan.json").read_text()
+        (folder / "plan.json").write_text(text.replace("agent_classes:trend_follower", path))
+        found = ks.open_sweep(folder)
+        with pytest.raises(ValueError, match=f"agents: got '{path}', whose module would be imported"):
+            found.config(0, agents_from=["kineticsim_env.traders"])
+        assert not mark.exists()
+    assert found.config(3, agents_from=[path.partition(":")[0]]).added_agents == 2 and mark.exists()
 
 
 @slow

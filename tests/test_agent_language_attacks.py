@@ -4,6 +4,7 @@
 
 import ast
 import enum
+import inspect
 import keyword
 import linecache
 import re
@@ -13,14 +14,26 @@ import subprocess
 import numpy as np
 import pytest
 
+import kineticsim_env as ks
 from kineticsim_env.agents.language import read
-from kineticsim_env.agents.names import RESERVED
+from kineticsim_env.runtime.agent_library import compile_classes
 from kineticsim_env.runtime.build import cuda_dir
-from kineticsim_env.runtime.cxx import find_cxx
+from kineticsim_env.runtime.cxx import EXTRA_FLAGS, find_cxx
 from tests.agent_programs import HEADER, LOWEST, NO_ORDER, VOCABULARY, compiled, module_of, played
 
 needs_compiler = pytest.mark.skipif(find_cxx() is None, reason="no C++ compiler")
-KEYWORDS = sorted(RESERVED - set(keyword.kwlist))
+KEYWORDS = sorted(  # those of C++ up to C++26 that Python lets a name be
+    set(
+        """
+        alignas alignof and_eq asm auto bitand bitor bool case catch char char8_t char16_t char32_t compl concept const
+        consteval constexpr constinit const_cast contract_assert co_await co_return co_yield decltype default delete do
+        double dynamic_cast enum explicit export extern false float friend goto inline int long mutable namespace new
+        noexcept not_eq nullptr operator or_eq private protected public register reinterpret_cast requires short signed
+        sizeof static static_assert static_cast struct switch template this thread_local throw true typedef typeid
+        typename union unsigned using virtual void volatile wchar_t xor xor_eq restrict near far interface
+        """.split()
+    )
+)
 NUMBERS = [11, 1, 5, 6, 100, 200]  # mid2, ret, a, b, m0, m1
 TRADER = "def trader(market, own, draw):\n"
 
@@ -220,11 +233,11 @@ absolute divide_down modulo shift_left shift_right const return if else for int3
 
 
 def test_no_text_of_a_user_is_in_the_program(programs):
-    words = {*OURS, *VOCABULARY.seen, *VOCABULARY.parameters, *VOCABULARY.memory, *VOCABULARY.prices, *VOCABULARY.draws}
+    words = {*OURS, *VOCABULARY.seen, *VOCABULARY.prices, *VOCABULARY.draws}
     for name, program in programs.items():
         assert re.fullmatch(r"[\w\s(){}&|^<>=!?:;,.+*-]*", program.text, re.ASCII), name
         assert all(
-            word in words or word[:2] in ("v_", "i_", "c_", "u_", "f_")
+            word in words or word[:2] in ("v_", "w_", "i_", "c_", "u_", "f_")
             for word in re.findall(r"[A-Za-z_]\w*", program.text)
         )
         brackets = deepest = 0
@@ -234,16 +247,90 @@ def test_no_text_of_a_user_is_in_the_program(programs):
         assert brackets == 0 and deepest < 250, name  # clang takes 256
 
 
-@needs_compiler
-def test_macros_of_small_letters_are_reserved(tmp_path):
-    (tmp_path / "macros.cpp").write_text('#include "model/agent_language.h"\n#include <cmath>\n#include <cstdio>\n')
+@pytest.fixture(scope="module")
+def names_of_cpp(tmp_path_factory):
+    """Keywords of C++, macros of the compiler and of the C library, and every identifier of the engines' headers."""
+    folder = tmp_path_factory.mktemp("macros")
+    headers = sorted((cuda_dir() / "model").glob("*.h"))
+    found = {*KEYWORDS, "int32_t", "errno", "assert", "linux", "unix", "minor", "stdin"}
+    for header in headers:
+        found |= set(re.findall(r"[A-Za-z_]\w*", header.read_text()))
+    (folder / "macros.cpp").write_text('#include "model/agents.h"\n#include <cmath>\n#include <cstdio>\n')
     for standard in ("c++17", "gnu++20"):
         words = [*shlex.split(find_cxx()), f"-std={standard}", "-dM", "-E", "-I", str(cuda_dir()), "macros.cpp"]
-        listed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-        macros = set(re.findall(r"(?m)^#define (\w+)(?: |$)", listed))  # those that need no bracket after them
-        assert {"EOF", "NULL"} <= macros
-        assert {name for name in macros if re.fullmatch(r"[a-z][a-z0-9_]*", name)} <= RESERVED
-        assert not {name for name in macros if re.match(r"[vficu]_", name)}
+        listed = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
+        found |= set(re.findall(r"(?m)^#define (\w+)", listed))
+    assert {"AgentView", "KS_RULE", "EOF", "NULL", "unix", "int"} <= found and len(found) > 1000
+    assert not {name for name in found if re.match(r"[vwficu]_", name)}  # prefixes of what programs call theirs
+    return sorted(found - set(keyword.kwlist))
+
+
+def _rows(names, length=80):
+    return [names[first : first + length] for first in range(0, len(names), length)]
+
+
+@needs_compiler
+def test_names_of_cpp_can_be_local_names_and_names_of_the_module(names_of_cpp, tmp_path):
+    names = [name for name in names_of_cpp if name not in ("market", "own", "draw", "order", "no_order", "trader")]
+    read_of, expected = [], []
+    for place, row in enumerate(_rows(names)):
+        add_all = "".join(f"    total_ += {n} * {name}\n" for n, name in enumerate(row))
+        constants = "".join(f"{name} = {n + 3}\n" for n, name in enumerate(row))
+        local = "".join(f"    {name} = {n + 3}\n" for n, name in enumerate(row))
+        functions = "".join(f"def {name}(x): return x + {n + 3}\n" for n, name in enumerate(row))
+        call_all = "".join(f"    total_ += {n} * {name}(0)\n" for n, name in enumerate(row))
+        start, end = TRADER + "    total_ = 0\n", "    return order(1, total_, 3)\n"
+        texts = (start + local + add_all + end, constants + start + add_all + end, functions + start + call_all + end)
+        for form, text in zip("lcf", texts, strict=True):
+            read_of.append(read(module_of(HEADER + text, tmp_path, f"cpp_{form}{place}").trader, VOCABULARY))
+            expected.append([1, sum(n * (n + 3) for n in range(len(row))), 3])
+    library = compiled(read_of, tmp_path, "-O0")
+    for number, (program, order) in enumerate(zip(read_of, expected, strict=True)):
+        found = library.run(number, NUMBERS, 0)
+        assert found[:3] == order and played(program, NUMBERS, 0) == found
+
+
+@needs_compiler
+def test_names_of_cpp_can_be_parameters_and_memory(names_of_cpp, tmp_path, monkeypatch):
+    names = [name for name in names_of_cpp if re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name)]
+    # `index` is every agent's, and `count` every mix's; `agent` takes its own arguments.
+    names = [name for name in names if name not in (*inspect.signature(ks.agent).parameters, "index", "count")]
+    assert {"int32_t", "int", "errno", "linux", "order_of", "side", "agent", "own"} <= set(names)
+    kinds = []
+    for turned in (False, True):
+        for place, row in enumerate(_rows(names, 120)):
+            parameters, memory = (row[::2], row[1::2]) if not turned else (row[1::2], row[::2])
+            lines = [f"    total_ += {n + 1} * own.{name}\n" for n, name in enumerate(parameters)]
+            lines += [f"    own.{name} += {n + 1}\n    total_ -= own.{name}\n" for n, name in enumerate(memory)]
+            text = "import kineticsim_env as ks\n" + f"def trader_{place}(market, own, draw):\n    total_ = 0\n"
+            text += "".join(lines) + "    return ks.order(total_, 1 + total_ % 30, 1 + total_ % 7)\n"
+            module = module_of(text, tmp_path, f"cpp_own_{int(turned)}_{place}")
+            starts = {name: 5 * n for n, name in enumerate(memory)}
+            given = {name: 3 + n * n for n, name in enumerate(parameters)}
+            kinds.append(ks.agent(memory=starts, **given)(getattr(module, f"trader_{place}")))
+    with monkeypatch.context() as patch:
+        patch.setenv(EXTRA_FLAGS, "-O0")  # seconds less
+        compile_classes(kinds)
+    for row in _rows(kinds, 8):
+        for number, kind in enumerate(row):
+            config = ks.MarketConfig.preset("paper", num_levels=32, init_price=16, agents={kind: 1 + number})
+            sims = [ks.Simulator(config, 2, engine=engine, seed=3) for engine in ("numpy", "cpu")]
+            for sim in sims:
+                sim.run(3)
+            for name in ("agent_memory", "bid", "ask"):
+                assert sims[0].tensors[name].tolist() == sims[1].tensors[name].tolist(), (kind.name, name)
+
+
+@needs_compiler
+def test_names_of_cpp_beside_a_body_in_cpp_are_refused_by_name(tmp_path):
+    """A user's own C++ has the names as they are."""
+    text = "def trader(market, own, draw):\n    return None\n"
+    for name in ("int32_t", "int", "const"):
+        kind = ks.agent(cxx="return no_order();", **{name: 1})(module_of(text, tmp_path, "own_cxx").trader)
+        with pytest.raises(
+            ValueError, match="cxx: class 'trader' does not compile .* has a name that C\\+\\+ has for itself"
+        ):
+            compile_classes([kind])
 
 
 def test_constants_are_those_of_the_declaration(tmp_path):

@@ -19,6 +19,7 @@ SURROUNDINGS = {
     "TEXT": "text",
     "TENTH": 0.1,
     "MUCH": 2.5,
+    "ONE": 1,
     "BIG": 2**31,
     "HUGE": 10**5000,
     "wide": 65537,
@@ -28,6 +29,7 @@ SURROUNDINGS = {
 def surroundings():
     names = dict(SURROUNDINGS)
     names["ks"] = types.ModuleType("ks")
+    names["ks"].ONE = 1
     names["ks"].order, names["ks"].no_order = VOCABULARY.order, VOCABULARY.no_order
     return names
 
@@ -159,6 +161,9 @@ LINES = {
     "a probability below 0": ("x = draw.chance(-0.5)", "got the probability -0.5, allowed is 0.0 to 1.0"),
     "an infinite probability": ("x = draw.chance(1e999)", "got the probability inf, allowed is 0.0 to 1.0"),
     "a probability's name": ("x = draw.chance(MUCH)", "got the probability 2.5, allowed is 0.0 to 1.0"),
+    "the probability ONE": ("x = draw.chance(ONE)", "got the probability 1, which stands for 2^-24; write 1.0 for always"),
+    "the probability of a module": ("x = draw.chance(ks.ONE, word=2)", "got the probability 1, which stands for 2^-24; write 1.0 for always"),
+    "the probability +1": ("x = draw.chance(+1)", "got the probability 1, which stands for 2^-24; write 1.0 for always"),
     "the probability 1": ("x = draw.chance(1)", "got the probability 1, which stands for 2^-24; write 1.0 for always"),
     "a probability computed": ("x = draw.chance(0.5 * x)", "got '0.5', allowed are whole numbers"),
     "33 bits": ("x = 2147483648", "got the number 2147483648, allowed are -2147483648 to 2147483647 (32 bits)"),
@@ -315,10 +320,26 @@ def test_a_source_that_has_changed(tmp_path):
         read(trader, VOCABULARY)
 
 
-@pytest.mark.parametrize("name", ["int", "double", "class", "auto", "xor", "linux", "errno", "co_await"])
-def test_names_that_cpp_has_for_itself(name):
-    with pytest.raises(ValueError, match=f"^agent: got the name '{name}', which C\\+\\+ has for itself; take another$"):
-        _vocabulary(name)
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("    if own.a > 2:\n        x += 1\n    x += 2\n", "    if own.a > 2:\n        x += 1\n        x += 2\n"),
+        ("    for i in range(3):\n        x += i\n    x += 2\n", "    for i in range(3):\n        x += i\n        x += 2\n"),
+        ("    if own.a > 2:\n        x += 1\n    elif own.b:\n        x += 2\n", "    if own.a > 2:\n        x += 1\n        if own.b:\n            x += 2\n"),
+        ("    x = 1 if own.a and own.b else 2\n", "    x = 1 if own.a or own.b else 2\n"),
+    ],
+    ids=["if", "for", "elif", "and"],
+)  # fmt: skip
+def test_a_source_whose_indentation_has_changed(before, after, tmp_path):
+    """Its instructions are the same; where they jump to is another place."""
+    text = "def trader(market, own, draw):\n    x = 0\n{}    return ks.order(1, x, 1)\n"
+    trader = defined(text.format(before), tmp_path)
+    assert read(trader, VOCABULARY).text
+    with open(trader.__code__.co_filename, "w") as file:
+        file.write(text.format(after))
+    linecache.clearcache()
+    with pytest.raises(TypeError, match="source of trader is not what Python has compiled; import it again"):
+        read(trader, VOCABULARY)
 
 
 @pytest.mark.parametrize("name", ["", "A", "größe", "a__b", "_a", "a_", "1a", "a b", "a;", "a\n", "EOF", 3])

@@ -5,7 +5,10 @@ lines where that is enough.
 """
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -123,6 +126,40 @@ def compiler_that_waits(folder):
     """Write one that says in a folder that it has started, and waits there until it may go on."""
     wait = "touch started; while [ ! -e go ]; do sleep 0.05; done"
     return engine_compiler(folder / "slow-g++", f"cd {folder}; {wait}; cd - > /dev/null")
+
+
+def _may_mount():
+    mount = ["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return shutil.which("unshare") is not None and subprocess.run(mount, capture_output=True).returncode == 0
+
+
+@needs_compiler
+@pytest.mark.skipif(not _may_mount(), reason="no file system can be mounted here")
+@pytest.mark.parametrize("room", ["8k", "40k"])  # for not even the first words, and for those of the compiler
+def test_a_full_disk_is_named_and_what_to_do(sources, room):
+    place = sources.parent / "small"
+    place.mkdir()
+    code = (
+        "from pathlib import Path\nfrom kineticsim_env.runtime import build\n"
+        f"build.cuda_dir = lambda: Path({str(sources)!r})\n{CATCH}"
+    )
+    environment = {**os.environ, "KINETICSIM_CACHE": str(place / "cache"), "TMPDIR": str(place)}
+    shell = 'mount -t tmpfs -o "size=$0" tmpfs "$1" && "$2" -c "$3"'
+    words = ["unshare", "-rm", "sh", "-c", shell, room, str(place), sys.executable, code]
+    done = subprocess.run(words, env=environment, cwd=build.cuda_dir().parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = f"no space is left on the disk of {place}"
+    assert done.stdout.count(said) == 2, (done.stdout, done.stderr)
+    assert "; free some, or let KINETICSIM_CACHE and TMPDIR name folders on another disk" in done.stdout
+
+
+@needs_compiler
+def test_a_compiler_that_finds_no_room_is_tried_in_the_temporary_folder(sources):
+    path = engine_compiler(
+        sources.parent / "full-g++", "case $PWD in */cache/*) echo 'No space left on device'; exit 1;; esac"
+    )
+    out, err, _ = run(sources, LOAD, CXX=str(path), TMPDIR=str(sources.parent))
+    assert out == "answer 42\n" and f"no space is left on the disk of {sources.parent / 'cache'}" in err, err
 
 
 FORK = (

@@ -145,7 +145,9 @@ def test_a_full_disk_is_reported_and_leaves_nothing(place, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(EngineUnavailable, match="cannot be written .No space left on device"):
+    with pytest.raises(
+        EngineUnavailable, match="cannot be written: no space is left on the disk of .*; free some, or let "
+    ):
         obtain()
     for folder in (place / "cache", *(place / "tmp").iterdir()):
         assert [path.name for path in folder.iterdir()] == ["entry.lock"]

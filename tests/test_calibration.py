@@ -69,7 +69,9 @@ def test_a_calibration_has_samples_a_best_point_and_its_market(found):
     spread, share = (found.samples[name] for name in SPACE)
     assert spread.shape == share.shape == (50,) and spread.dtype == np.int64 and share.dtype == np.float64
     assert spread.min() >= 2 and spread.max() <= 20 and share.min() >= 0.05 and share.max() <= 0.5
-    assert list(found.to_pandas()) == list(SPACE) and set(found.seconds) == {"simulate", "train", "check", "sample"}
+    assert list(found.to_pandas()) == list(SPACE) and set(found.seconds) == {
+        *("simulate", "train", "check", "sample", "predict")
+    }
     assert found.target == {
         "volatility": 2.0,
         "autocorrelation_1": -0.2,
@@ -173,7 +175,9 @@ def test_tables_and_pictures(found, tmp_path):
     pytest.importorskip("matplotlib")
     found.draw(tmp_path / "posterior.png", truth={"noise_spread": 7})
     found.draw_check(tmp_path / "check.png")
-    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("posterior.png", "check.png"))
+    found.draw_predicted(tmp_path / "predicted.png")
+    names = ("posterior.png", "check.png", "predicted.png")
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in names)
     unchecked = tiny({"volatility": 2.0}, {"noise_spread": (2, 20)}, held_out=0)
     assert unchecked.check is None and "coverage" not in str(unchecked)
     unchecked.draw(tmp_path / "alone.png")
@@ -183,9 +187,150 @@ def test_tables_and_pictures(found, tmp_path):
         unchecked.draw_check(tmp_path / "none.png")
 
 
-def test_a_target_that_no_market_shows_is_warned_of(found):
-    with pytest.warns(UserWarning, match="the target's volatility is 1000, and 98% of the simulations have "):
-        found.of({**TABLE, "volatility": 1000.0})
+# Targets that simulations do not come near ----------------------------------------------------------------------------
+
+
+def test_a_target_that_no_market_shows_has_no_posterior(found, tmp_path):
+    """One second of a real market: trades in 3% of its intervals, where these markets trade in all."""
+    table = {"volatility": 2.0, "traded": 0.029}
+    with pytest.warns(
+        UserWarning, match=r"^calibrate: the target is out of reach: traded \(beyond all simulations\); "
+    ):
+        out = ks.calibrate(
+            table, SPACE, 30, market=SMALL, simulations=100, held_out=20, seed=3, engine=ENGINE, progress=False
+        )
+    assert not out.reach.within and out.reach.missed == out.reach.beyond == ("traded",)
+    assert out.reach.distance > 3 * out.reach.usual > 0 and out.reach.statistics["traded"] > 0.5
+    assert out.samples == {} and out.best == {} and out.predicted is None and out.names == tuple(SPACE)
+    for ask in (out.interval, out.config, out.to_pandas, lambda: out.config(3), lambda: out.draw(tmp_path / "a.png")):
+        with pytest.raises(ValueError, match=r": got a target that is out of reach: traded .* allowed is one that sim"):
+            ask()
+    near = out.config(out.reach.nearest)
+    assert near.noise_spread == out.reach.nearest["noise_spread"] and near.num_agents == 16
+    text = str(out)
+    assert text.startswith("out of reach: traded") and "no posterior, and no best point" in text
+    assert next(line for line in text.splitlines() if line.startswith("traded ")).endswith("out of reach")
+    assert "best" not in text.replace("no best point", "") and repr(out).startswith("Calibration(out of reach: traded")
+    pytest.importorskip("matplotlib")
+    out.draw_predicted(tmp_path / "out.png")
+    back = out.of({"volatility": 2.0, "traded": 1.0}, samples=9)
+    assert back.reach.within and len(back.samples["noise_spread"]) == 9 and back.best and back.predicted
+
+
+def test_another_target_of_the_same_network_may_be_out_of_reach(found):
+    with pytest.warns(UserWarning, match=r"out of reach: volatility \(beyond all simulations\)"):
+        out = found.of({**TABLE, "volatility": 1000.0})
+    assert not out.reach.within and found.reach.within and found.samples and not out.samples
+
+
+def reached(rows, **changes):
+    """Return what simulations show whose statistics are given."""
+    from kineticsim_env.calibration.learning import Standard
+    from kineticsim_env.calibration.reaching import Simulations
+
+    unit = np.random.default_rng(1).random((len(rows), 2))
+    return Simulations(unit, rows, Standard.of(rows), torch.device("cpu"), **changes)
+
+
+def made(number, seed):
+    """Return statistics of a made-up model: two parameters, five statistics that hang together, heavy tails in one."""
+    random = np.random.default_rng(seed)
+    place = random.random((number, 2))
+    noise = 0.1 * random.normal(size=(number, 5))
+    noise[:, 4] *= np.abs(random.standard_cauchy(number))
+    return np.stack([place[:, 0], place[:, 1], place.sum(1), place[:, 0] * place[:, 1], place[:, 0]], 1) + noise
+
+
+@pytest.mark.parametrize("simulations", [100, 1000, 5000])
+def test_targets_of_the_model_itself_are_called_out_of_reach_as_rarely_as_is_said(simulations):
+    """Of each measure alone, at most one in a hundred; over many calibrations, as one has its own simulations."""
+    shares = []
+    for seed in range(20):
+        found = reached(made(simulations, 2 * seed))
+        shares.append((found.p_values(made(500, 2 * seed + 1)) <= 0.01).mean(0))
+    distance, wide = np.mean(shares, axis=0)
+    error = 4 * max(np.std(shares, axis=0)) / 20**0.5
+    assert distance < 0.01 + error and wide < 0.01 + error
+    assert distance > 0.01 - 1.01 / min(simulations, 1000) - error  # and not never
+
+
+def test_what_is_apart_is_found_apart_and_what_is_alike_is_not():
+    rows = made(3000, 0)
+    found = reached(rows)
+    names = [*"abcde"]
+
+    def reach(**changes):
+        values = dict(zip(names, (0.5, 0.5, 1.0, 0.25, 0.5), strict=True))
+        dimensions = ks.sweeps.plans.make_plan({"tax": (0, 9), "fee": (0, 9)}, 1, ["volume"], design="random", points=1)
+        return found.reach(values | changes, dimensions.design.dimensions)
+
+    assert reach().within and reach().missed == ()
+    together = reach(c=1.7)  # each is seen often, but never so: c is a + b
+    assert not together.within and together.beyond == () and together.missed == ("c",)
+    assert "not together in any simulation" in str(together) and together.p_values["range"] == 1
+    alone = reach(b=9.0)
+    assert alone.beyond == alone.missed == ("b",) and alone.gaps["b"] > 3
+    nearest = np.abs(rows - [list(reach().statistics.values())]).sum(1).argmin()
+    assert reach().nearest == {"tax": int(found.unit[nearest, 0] * 10), "fee": int(found.unit[nearest, 1] * 10)}
+
+
+def test_distances_are_to_the_nearest_other_simulation():
+    from kineticsim_env.calibration import reaching
+
+    rows = made(300, 3)
+    found = reached(rows)
+    seen = np.asarray(found.standard(rows), dtype=np.float64)
+    seen = (seen - seen.mean(0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(seen.T))).T  # another whitening, as long
+    apart = np.linalg.norm(seen[:, None] - seen[None], axis=2) + np.diag(np.full(300, np.inf))
+    np.testing.assert_allclose(np.sort(found.distances), np.sort(apart.min(1)), rtol=1e-4)
+    assert len(reached(made(1500, 3)).distances) == reaching._COMPARED == 1000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reaching, "_AT_ONCE", 7 * 300)
+        np.testing.assert_array_equal(reached(rows).distances, found.distances)
+
+
+def test_a_statistic_that_never_varies_is_missed_by_any_other_value():
+    rows = made(100, 4)
+    rows[:, 1] = 1.0
+    found = reached(rows)
+    same, other = made(2, 5)
+    same[1] = other[1] = 1.0
+    other[1] = 0.97
+    assert found.p_values(same[None])[0, 1] == 1 and found.p_values(other[None])[0, 1] == 1 / 101
+
+
+def test_one_statistic_is_enough():
+    rows = np.random.default_rng(0).normal(size=(200, 1))
+    found = reached(rows)
+    p_values = found.p_values(np.array([[0.0], [9.0]]))
+    assert p_values.shape == (2, 2) and min(p_values[0]) > 0.05 and max(p_values[1]) < 0.01
+
+
+# What the posterior predicts ------------------------------------------------------------------------------------------
+
+
+def test_a_calibration_ends_with_what_its_posterior_predicts(found):
+    predicted = found.predicted
+    assert list(predicted.values) == list(found.target) and predicted.target == found.target
+    assert {len(values) for values in predicted.values.values()} == {50} and predicted.left_out == 0
+    points = {name: values[:50] for name, values in found.samples.items()}
+    given = {"market": SMALL, "design": "list", "engine": ENGINE, "common": False, "seed": 3 + 120}
+    again = ks.sweep(points, 30, list(TABLE), **given).to_pandas()
+    np.testing.assert_array_equal(predicted.values["volume"], again["volume"])
+    low, high = predicted.interval(0.5)["volume"]
+    assert (low, high) == tuple(np.quantile(again["volume"], (0.25, 0.75)))
+    assert all(0 < value <= 1 for value in predicted.p_values.values())
+    assert "posterior predicts, 5% to 95%" in str(found)
+
+
+def test_the_tails_of_what_is_predicted():
+    from kineticsim_env.calibration.predicting import Predicted
+
+    values = np.arange(99.0)
+    of = {target: Predicted({"a": values}, {"a": target}, 0).p_values["a"] for target in (-1.0, 0.0, 49.0, 98.0, 99.0)}
+    assert of == {-1.0: 0.02, 0.0: 0.04, 49.0: 1.0, 98.0: 0.04, 99.0: 0.02}
+    none = Predicted({"a": values[:0]}, {"a": 1.0}, 7)
+    assert none.p_values == {"a": 1.0} and np.isnan(none.interval()["a"]).all()
 
 
 # Targets --------------------------------------------------------------------------------------------------------------
@@ -358,7 +503,7 @@ def undefined_above(bound):
 def test_points_that_do_not_define_a_statistic_are_left_out(tmp_path):
     from kineticsim_env.calibration import learning
 
-    space, target = {"noise_spread": (2, 20)}, {"own": 2.0, "volume": 2.0}
+    space, target = {"noise_spread": (2, 20)}, {"own": 2.0, "volume": 12.0}
     market = ks.MarketConfig.preset("trading").replace(num_agents=16)
     price = ks.Simulator(market, 1, engine="numpy").run(1, ("last_price",), progress=False)["last_price"].item()
     statistics = {"own": undefined_above(price + 3), "volume": "volume"}
@@ -370,7 +515,7 @@ def test_points_that_do_not_define_a_statistic_are_left_out(tmp_path):
     assert f"{found.simulations} simulations, {found.left_out} left out; " in str(found)
     unit, rows = found._plan.design.unit(0, 200), table[["own", "volume"]].to_numpy()[:200]
     learned = learning.learn(unit[defined[:200]], rows[defined[:200]], torch.device("cpu"), 3)
-    same = learned.sample(np.array([[2.0, 2.0]]), 50, 3)[:, 0, 0]
+    same = learned.sample(np.array([[2.0, 12.0]]), 50, 3)[:, 0, 0]
     np.testing.assert_array_equal(found.samples["noise_spread"], found._plan.design.dimensions[0].at(same))
 
 
@@ -430,7 +575,7 @@ def test_what_is_said_of_a_check():
     places = random.random((4000, 2))
     means = np.stack([places[:, 0], np.full(4000, places[:, 1].mean())], 1)
     ranks = np.stack([random.integers(0, 1001, 4000), random.integers(200, 801, 4000)], 1)
-    check = Check(("a", "b"), places, means, ranks, 1000, random.random(4000))
+    check = Check(("a", "b"), places, means, ranks, 1000, random.random(4000), 0.0)
     assert check.recovered["a"] == 1 and abs(check.recovered["b"]) < 1e-12
     assert check.p_values["a"] > 0.01 > 1e-6 > check.p_values["b"]
     assert abs(check.coverage(0.8) - 0.8) < 0.03
@@ -477,7 +622,7 @@ def test_a_recorded_step_has_the_losses_and_gradients_of_one_that_is_launched():
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_posterior_that_is_known_is_learned(trained, device):
     """Two numbers with normal noise tell of two parameters; one of these is hidden in a third, far outlier."""
-    from kineticsim_env.calibration import checking, learning
+    from kineticsim_env.calibration import checking, learning, reaching
 
     if device == "cuda":
         device = f"cuda:{torch.cuda.device_count() - 1}"  # where there are two, not the current one
@@ -500,7 +645,9 @@ def test_a_posterior_that_is_known_is_learned(trained, device):
     np.testing.assert_allclose(densest, (0.5, 0.3), atol=0.12)
     fresh = random.random((500, 2))
     seen = np.concatenate([fresh + noise * random.normal(size=fresh.shape), random.standard_cauchy((500, 1))], 1)
-    check = checking.check(learned, ("a", "b"), fresh, seen, 3)
+    simulations = reaching.Simulations(unit, rows, learned.standard, learned.device)
+    check = checking.check(learned, simulations, ("a", "b"), fresh, seen, 3)
+    assert check.out_of_reach < 0.06
     assert min(check.p_values.values()) > 1e-4 and min(check.recovered.values()) > 0.6
     assert all(abs(check.coverage(level) - level) < 0.08 for level in (0.5, 0.8, 0.95))
 
@@ -570,13 +717,29 @@ def refused(words, capsys):
 def test_a_file_is_a_calibration(file, found, capsys):
     pytest.importorskip("matplotlib")
     words = ["calibrate", "fit.toml", "--output", "fit.json", "--plot", "fit.png", "--plot-check", "check.png"]
-    assert main([*words, "--folder", "runs"]) == 0
+    assert main([*words, "--plot-predicted", "seen.png", "--folder", "runs"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(str(found)) and "posterior: fit.json\npicture: fit.png\npicture: check.png" in printed
+    assert "picture: seen.png" in printed and Path("seen.png").exists()
     stored = json.loads(Path("fit.json").read_text())
     assert stored["samples"] == {name: values.tolist() for name, values in found.samples.items()}
     assert stored["best"] == found.best and stored["recovered"] == found.check.recovered
     assert ks.open_sweep("runs").points == 120 and Path("fit.png").exists() and Path("check.png").exists()
+
+
+@pytest.mark.filterwarnings("ignore:calibrate:UserWarning")
+def test_a_file_whose_target_is_out_of_reach(file, capsys):
+    pytest.importorskip("matplotlib")
+    file.write_text(FILE.replace("volatility = 2.0", "volatility = 1000.0"))
+    words = ["calibrate", "fit.toml", "--output", "fit.json", "--plot", "fit.png", "--plot-predicted", "seen.png"]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("out of reach: volatility (beyond all simulations); ")
+    assert "no picture fit.png: there is no posterior" in printed and not Path("fit.png").exists()
+    stored = json.loads(Path("fit.json").read_text())
+    assert stored["best"] == {} and stored["interval90"] is None and stored["samples"] == {}
+    assert stored["reach"]["missed"] == ["volatility"] and not stored["reach"]["within"] and Path("seen.png").exists()
+    assert set(stored["reach"]["nearest"]) == set(SPACE)
 
 
 CHANGES = [

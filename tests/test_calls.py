@@ -250,6 +250,34 @@ def test_signals_wait_until_the_block_has_ended():
         signal.signal(signal.SIGINT, inherited)
 
 
+def test_every_signal_that_came_is_handled_though_one_raises():
+    came = []
+
+    def handle(number, frame):
+        came.append(number)
+        raise ValueError(f"handled {number}")
+
+    numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        with pytest.raises(ValueError) as caught:
+            with Uninterrupted():
+                for number in numbers:
+                    signal.raise_signal(number)
+                signal.raise_signal(signal.SIGUSR1)  # which waits already
+                assert came == []
+        assert came == list(numbers)
+        told, error = [], caught.value
+        while error is not None:
+            told.append(str(error))
+            error = error.__context__
+        assert told == [f"handled {number}" for number in reversed(came)]
+        assert all(signal.getsignal(number) is handle for number in numbers)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 INTERRUPTED = """
 import os, random, signal, sys, threading, time
 import gymnasium as gym

@@ -90,7 +90,7 @@ def test_both_go_on_alike_and_apart_on_a_gpu(environment):
 
 
 @every_engine
-@pytest.mark.parametrize("num_envs", [3, 2000])
+@pytest.mark.parametrize("num_envs", [1, 3, 2000])
 def test_of_few_markets_and_of_many(engine, num_envs):
     if engine == "numpy" and num_envs > 3:
         pytest.skip("slow")

@@ -254,30 +254,23 @@ def points_of(blocks, power, noise=0.05):
     for block in blocks:
         values = 0.3 * block**power * (shared + generator.normal(0, noise, 500))
         mean = Mean(values.mean(), values.std(ddof=1) / 500**0.5, 500)
-        points.append(price_impact.Point(base._replace(block=block, at_end=mean), values, np.ones(3), np.ones(3)))
+        points.append(price_impact.Point(base._replace(block=block, at_end=mean), values))
     return points
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 1.7])
 def test_the_exponent_is_found_with_its_interval(power):
-    fit = price_impact.fit_power(points_of([1, 4, 10, 40], power))
+    fit = price_impact.fit_impact(points_of([1, 4, 10, 40], power))
     assert fit.low < power < fit.high and fit.high - fit.low < 0.02 and fit.used == 4
     assert fit.factor == pytest.approx(0.3, rel=0.05) and fit.exponent == pytest.approx(power, abs=0.01)
 
 
 def test_what_has_no_exponent():
-    assert price_impact.fit_power(points_of([8, 8], 1.0)) is None
+    assert price_impact.fit_impact(points_of([8, 8], 1.0)) is None
     points = points_of([1, 4, 10], 1.0)
-    noisy = points[0]._replace(impact=points[0].impact._replace(at_end=Mean(0.1, 0.1, 500)))
-    assert price_impact.fit_power([noisy, *points[1:]]).used == 2
-    assert price_impact.fit_power([noisy, points[1]]) is None
-
-
-def test_half_life():
-    point = points_of([1], 1.0)[0]
-    path = lambda *values: point._replace(impact=point.impact._replace(duration=1, path=np.array(values)))  # noqa: E731
-    assert price_impact.half_life(path(0, 4, 3, 1, 0)) == pytest.approx(1.5)
-    assert np.isnan(price_impact.half_life(path(0, 4, 3, 3, 3))) and np.isnan(price_impact.half_life(path(0, 0, 0, 0)))
+    noisy = points[0]._replace(at_end=np.random.default_rng(3).normal(0, 5, 500))
+    assert price_impact.fit_impact([noisy, *points[1:]]).used == 3
+    assert price_impact.fit_impact([noisy, points[1]]) is None
 
 
 # Environments ---------------------------------------------------------------------------------------------------------
@@ -327,6 +320,39 @@ def test_markets_whose_episode_ended_are_left_out():
         np.isnan(found.reward) == np.isnan(found.with_agent["mid2"][:, :-1] + found.with_agent["mid2"][:, 1:])
     ).all()
     assert not np.isnan(found.without_agent["mid2"]).any()
+
+
+def test_an_arm_has_all_of_its_own_episode():
+    """The idle learner's episodes end at the second decision; what the policy earned goes on to its own end."""
+
+    def bored(before, after):
+        return (after.elapsed >= 2) & (after.inventory == 0)
+
+    make = make_env(terminate=bored, horizon=20)
+    found = env_counterfactual(make, policies.FixedSpread(make().core.task, 2.0), seed=5)
+    with_agent, without, difference = (
+        ~np.isnan(one["mid2"]) for one in (found.with_agent, found.without_agent, found.difference)
+    )
+    assert without.sum(1).tolist() == [3] * 16 and with_agent.sum(1).max() > 3
+    assert (difference == (with_agent & without)).all()
+    for own in (found.reward, found.fills[..., 0], found.fills[..., 1]):
+        assert (~np.isnan(own) == with_agent[:, 1:]).all()
+
+
+def test_bars_are_shown_when_they_are_asked_for(capsys):
+    """At once; None waits for two seconds, which these calls do not take."""
+    make, orders = make_env(horizon=3), lambda t, simulator: torch.zeros((3, 1, 4), dtype=torch.int32)
+    calls = {
+        "both arms": lambda progress: env_counterfactual(make, policies.NoTrade(make().core.task), progress=progress),
+        "with the agent": lambda progress: counterfactual(
+            CONFIGS["paper"], orders, 3, decisions=2, engine="numpy", progress=progress
+        ),
+    }
+    for name, call in calls.items():
+        for progress, shown in ((True, True), (None, False), (False, False)):
+            capsys.readouterr()
+            call(progress)
+            assert (name in capsys.readouterr().err) == shown
 
 
 def make_task_env(kind, **arguments):
@@ -391,8 +417,9 @@ GOOD = {"config": None, "orders": schedule(2, 3), "num_markets": 3, "engine": "n
     ],
 )
 def test_wrong_arguments(changes, kind, said):
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=said) as caught:
         counterfactual(**{**GOOD, **changes})
+    assert "quotes:" not in str(caught.value.__cause__)  # an argument that the call does not have
 
 
 @pytest.mark.parametrize(

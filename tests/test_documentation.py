@@ -7,6 +7,7 @@ builds the site, with every link and name in it, and runs the tutorials; any war
 import argparse
 import ast
 import contextlib
+import ctypes
 import functools
 import importlib.util
 import io
@@ -26,6 +27,9 @@ import pytest
 
 import kineticsim_env
 from kineticsim_env import cli
+from kineticsim_env.config import PRESETS
+from kineticsim_env.engines import cuda
+from kineticsim_env.runtime import build, layout
 from scripts.pages import environments
 
 ROOT = Path(__file__).parent.parent
@@ -59,6 +63,7 @@ OPTIONAL += (
     "ray",
     "rl_games",
     "rsl_rl",
+    "sb3_contrib",
     "sbi",
     "scipy",
     "skrl",
@@ -362,6 +367,35 @@ def test_names_are_in_the_files_that_are_said_to_have_them(page):
         assert (ROOT / path).is_file(), path
         words = set(re.findall(r"\w+", (ROOT / path).read_text()))
         assert not set(_CODE.findall(names)) - words, path
+
+
+def test_numbers_in_prose_are_those_of_the_code():
+    def says(page: str, pattern: str) -> list[str]:
+        found = re.findall(pattern, (DOCS / page).read_text())
+        assert found, (page, pattern)
+        return found
+
+    work = f"{cuda._WORK_TO_SPECIALISE // 10**11} * 10^11"
+    for page in ("kernels.md", "performance.md"):
+        assert set(says(page, r"by itself after (\d+ \* 10\^\d+)")) == {work}
+    doubles = sum(
+        kind._length_ if hasattr(kind, "_length_") else 1
+        for _, kind in layout.TaskParams._fields_
+        if getattr(kind, "_type_", None) in ("d", ctypes.c_double)
+    )
+    assert says("architecture.md", r"\(and (\w+) doubles of the\s+task\)") == [str(doubles)]
+    counts = "one two three four five six seven eight nine".split()
+    assert says("markets.md", r"lists its fields. (\w+) presets:") == [counts[len(PRESETS) - 1].capitalize()]
+    assert set(says("markets.md", r"(?m)^\| `(\w+)`[^|]*\| ")) >= set(PRESETS)
+
+
+def test_functions_of_libraries_return_what_is_said_of_them():
+    """A declaration of ctypes that says int64 of a function without a value reads what is left in a register."""
+    texts = [(build.cuda_dir() / source).read_text() for source in (*build.CPU_SOURCES, *build.TAPE_SOURCES)]
+    kinds = {name: kind for kind, name in re.findall(r"(?m)^(?:extern \"C\" )?(\w+) (ks_\w+)\(", "\n".join(texts))}
+    assert set(kinds) == {*build.CPU_FUNCTIONS, *build.TAPE_FUNCTIONS}
+    for name, kind in kinds.items():
+        assert kind == ("void" if name in build._NOTHING else "int64_t"), name
 
 
 def test_architecture_names_what_is_in_the_files():

@@ -118,7 +118,7 @@ def test_vector_environment_has_the_cpus_bits(mode, kwargs, preset):
             np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("num_envs", [2, 1027])  # the many have a kernel of their own from the start
+@pytest.mark.parametrize("num_envs", [1, 2, 1027])  # the many have a kernel of their own from the start
 def test_a_kernel_of_its_own_has_the_cpus_bits(num_envs):
     one, two = make(num_envs), make(num_envs, engine="cpu")
     one.simulator.specialise()
@@ -265,7 +265,7 @@ def test_every_task_has_the_cpus_bits(kind, kwargs, action_type, mode, randomise
 
 @pytest.mark.parametrize("warm_starts", [0, 16])
 @pytest.mark.parametrize("rows", [7, 3, 30])
-@pytest.mark.parametrize("num_envs", [5, 1027])  # the many have a kernel of their own, with constants, from the start
+@pytest.mark.parametrize("num_envs", [1, 5, 1027])  # the many have a kernel of their own, with constants
 def test_another_table_of_scenarios(num_envs, rows, warm_starts):
     one, two = pair(
         TradingVectorEnv, num_envs, randomise=RANDOMISE, num_scenarios=7, bank_size=warm_starts, stagger=False
@@ -400,7 +400,7 @@ def role_actions(envs, generator):
     }
 
 
-@pytest.mark.parametrize("num_envs", [3, 1027])
+@pytest.mark.parametrize("num_envs", [1, 3, 1027])
 @pytest.mark.parametrize("learners", [LEARNERS, {"executor": 2, "maker": 1}, {"noise": 9, "executor": 21, "maker": 2}])
 def test_many_learners_in_many_markets_have_the_cpus_bits(num_envs, learners):
     kwargs = {**SMALL, "block_qty": 8, "max_loss": 60.0, "randomise": RANDOMISE, "num_scenarios": 3}

@@ -1,18 +1,22 @@
 """`EnvSettings`: what all environments are made with has the same name, default and check in each of them."""
 
 import dataclasses
+import importlib.util
 import inspect
+import sys
 
 import pytest
 from gymnasium.vector import AutoresetMode
 
 import kineticsim_env as ks
+from kineticsim_env.envs import settings
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.parallel import MarketParallelEnv
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.single import MarketEnv, TradingEnv
 from kineticsim_env.envs.vector import MarketVectorEnv, TradingVectorEnv
 from kineticsim_env.play.game import Game
+from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import observation_size
 
@@ -78,6 +82,19 @@ def test_wrong_settings_are_refused(name, value, error):
 @pytest.mark.parametrize("mode", ["same_step", "SameStep", AutoresetMode.SAME_STEP])
 def test_a_mode_may_be_a_name_or_a_value(mode):
     assert EnvSettings(autoreset_mode=mode).autoreset_mode is AutoresetMode.SAME_STEP
+
+
+def test_modes_have_the_numbers_of_the_header(monkeypatch):
+    """Whatever the order of either enum."""
+    numbers = {"disabled": 0, "same_step": 1, "next_step": 2}
+    monkeypatch.setitem(layout.ENUMS, "Autoreset", numbers)
+    described = importlib.util.spec_from_file_location("another_settings", settings.__file__)
+    another = importlib.util.module_from_spec(described)
+    monkeypatch.setitem(sys.modules, "another_settings", another)
+    described.loader.exec_module(another)
+    for mode in AutoresetMode:
+        assert another.EnvSettings(autoreset_mode=mode).autoreset == numbers[mode.name.lower()]
+    assert (another.NEXT_STEP, another.SAME_STEP, another.DISABLED) == (2, 1, 0)
 
 
 def test_who_plays_plays_the_default_market():

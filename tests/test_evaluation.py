@@ -234,6 +234,14 @@ def test_liquidate_says_when_it_cannot():
 # Grids and tables -----------------------------------------------------------------------------------------------------
 
 
+def test_a_search_shows_its_bar_when_it_is_asked_for(capsys):
+    """At once; None waits for two seconds, which this search does not take."""
+    envs = evaluation_env(2, engine="cpu", horizon=2, bank_size=2)
+    for progress, shown in ((True, True), (None, False), (False, False)):
+        grid_search(policies.FixedSpread, {"half_spread": [1]}, envs, progress=progress)
+        assert ("grid search" in capsys.readouterr().err) == shown
+
+
 def test_grid_search_tries_everything_and_returns_the_best():
     envs = evaluation_env(64, engine="cpu", horizon=60)
     grid = {"half_spread": [1, 4, 10], "qty": [2, 8]}
@@ -252,7 +260,7 @@ def test_grid_search_tries_everything_and_returns_the_best():
 
 def test_the_confidence_interval_is_the_textbook_one():
     mean, half = confidence_interval(np.array([1.0, 2.0, 3.0, 4.0]))
-    assert mean == 2.5 and half == pytest.approx(1.96 * math.sqrt(5 / 3) / 2)
+    assert mean == 2.5 and half == pytest.approx(3.182446 * math.sqrt(5 / 3) / 2)  # t of 3 degrees of freedom
     mean, half = confidence_interval(np.array([7.0]))
     assert mean == 7.0 and math.isnan(half)
 
@@ -271,5 +279,5 @@ def test_the_table_is_sorted_and_shows_its_numbers():
     }
     lines = format_table(results, {"rich": "qty=8"}).splitlines()
     assert len(lines) == 4 and all(line.count("|") == 8 for line in lines)
-    assert lines[2] == "| rich | 101 ± 2 | 1 | 1.50 | 2.0 | 0.2 | qty=8 |"
-    assert lines[3].startswith("| poor | 2 ± 2 | 1 |")
+    assert lines[2] == "| rich | 101 ± 13 | 1 | 1.50 | 2.0 | 0.2 | qty=8 |"
+    assert lines[3].startswith("| poor | 2 ± 13 | 1 |")

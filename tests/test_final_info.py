@@ -67,24 +67,26 @@ def seen_live(env, total, filled):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("settings", [{}, SCENARIOS])
-def test_every_number_is_a_single_markets(engine, mode, task, settings):
+@pytest.mark.parametrize("markets", [1, 3])
+def test_every_number_is_a_single_markets(engine, mode, task, settings, markets):
     """Over ends of episodes; a step that only resets leaves the numbers as they are, but for the mask."""
-    envs = make(task, engine=engine, autoreset_mode=mode, **settings)
+    envs = make(task, markets, engine=engine, autoreset_mode=mode, **settings)
     rest = {name: value for name, value in {**SMALL, **TASKS[task], **settings}.items()}
-    singles = [gym.make(f"KineticSim/{task}-v0", engine="numpy", **rest).unwrapped for _ in range(3)]
+    singles = [gym.make(f"KineticSim/{task}-v0", engine="numpy", **rest).unwrapped for _ in range(markets)]
     envs.reset(seed=40)
     for m, single in enumerate(singles):
         single.reset(seed=40 + m)
-    totals, filled, ends = np.zeros(3), np.zeros(3), 0
-    waits = np.zeros(3, dtype=bool)
-    for action in draw(envs.single_action_space, 17, 3):
+    totals, filled, ends = np.zeros(markets), np.zeros(markets), 0
+    waits = np.zeros(markets, dtype=bool)
+    for action in draw(envs.single_action_space, 17, markets):
         if waits.any() and mode == "DISABLED":
             envs.reset(options={"reset_mask": waits})
             waits[:] = False
         infos = envs.step(action)[4]
         assert list(infos["final_info"]) == list(NAMES)
         assert all(
-            value.dtype == np.float64 and value.shape == (3,) for value in map(np.asarray, infos["final_info"].values())
+            value.dtype == np.float64 and value.shape == (markets,)
+            for value in map(np.asarray, infos["final_info"].values())
         )
         for m, single in enumerate(singles):
             if waits[m]:  # NEXT_STEP: this step was its reset
@@ -103,7 +105,7 @@ def test_every_number_is_a_single_markets(engine, mode, task, settings):
             singles[m].reset()
             totals[m] = filled[m] = 0
         waits = over if mode != "SAME_STEP" else waits
-    assert ends >= 9
+    assert ends >= 3 * markets - 1
 
 
 @every_engine

@@ -407,18 +407,17 @@ def test_what_is_pooled_has_the_jackknifes_error():
     own = alone.value[:, place]
     assert together.value[0, place] == pytest.approx(own.mean())
     assert together.error[0, place] == pytest.approx(own.std(ddof=1) / math.sqrt(12))
+    assert together.half_width[0, place] == pytest.approx(2.200985 * together.error[0, place])  # t of 11
     assert np.isnan(np.delete(together.value[0], place)).all()
 
 
 def test_columns_table_and_intervals():
     found = measure_series(some_series(4), ["kurtosis", "autocorrelation(lag=[1, 5])"], group=2)
     columns = found.columns()
-    assert list(columns) == [
-        "kurtosis", "kurtosis_error", "autocorrelation_1", "autocorrelation_1_error", "autocorrelation_5",
-        "autocorrelation_5_error",
-    ]  # fmt: skip
+    plain = ["kurtosis", "autocorrelation_1", "autocorrelation_5"]
+    assert list(columns) == [f"{name}{ending}" for name in plain for ending in ("", "_error", "_half_width")]
     assert all(column.shape == (2,) for column in columns.values())
-    assert list(found.columns(errors=False)) == [name for name in columns if not name.endswith("_error")]
+    assert list(found.columns(errors=False)) == plain
     assert found.table(1).splitlines()[0].startswith("kurtosis ")
     value = found["kurtosis"]
     low, high = value.intervals()
@@ -439,6 +438,7 @@ def test_an_interval_is_not_had_of_what_is_no_mean_over_markets():
 def test_columns_never_overwrite_each_other():
     for names, column in (
         ({"a": "volatility", "a_error": "kurtosis"}, "a_error"),
+        ({"a": "volatility", "a_half_width": "kurtosis"}, "a_half_width"),
         ({"a_1": "kurtosis", "a": "autocorrelation(lag=[1, 2])"}, "a_1"),
         ({"a": "autocorrelation(lag=[1, 2])", "a_2_error": "kurtosis"}, "a_2_error"),
     ):
@@ -489,7 +489,7 @@ def test_a_table_for_pandas():
             found.to_pandas()
         return
     frame = found.to_pandas()
-    assert frame.shape == (2, 4) and np.array_equal(frame["volume"], found["volume"].value)
+    assert frame.shape == (2, 6) and np.array_equal(frame["volume"], found["volume"].value)
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from kineticsim_env import policies
 from kineticsim_env.engines.numpy import rules
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_env, liquidate
+from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
+from kineticsim_env.tasks.base import ACTION_SIZES
 from kineticsim_env.tasks.many_learners import task_of_all
 from kineticsim_env.wrappers import RecordEpisodeStatistics
 
@@ -23,6 +25,7 @@ SMALL = {"horizon": 6, "bank_size": 4, "warmup": 5}
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 MARKETS, STEPS = 5, 30
+one_or_many = pytest.mark.parametrize("markets", [1, MARKETS])
 TASK = ManyLearnersTask(**SMALL)
 TIGHT, WIDE = policies.FixedSpread(TASK, 1.0), policies.FixedSpread(TASK, 5.0)
 
@@ -154,18 +157,20 @@ def assert_played_by_hand(envs, hands, actions, mode):
 
 
 @every_engine
+@one_or_many
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("max_loss", [None, 8.0])
-def test_markets_are_those_that_policies_play_by_hand(engine, mode, max_loss):
+def test_markets_are_those_that_policies_play_by_hand(engine, mode, max_loss, markets):
     """With max_loss learners and opponents end at different times; an episode of a market is its learner's."""
     settings = {"max_loss": max_loss, "randomise": {"fee": {"values": [0, 4]}}, "num_scenarios": 2}
-    envs = make(engine=engine, autoreset_mode=mode, replace="maker", final_info=True, opponents=lists(), **settings)
-    given = lists()
+    given, how = lists(), {"engine": engine, "autoreset_mode": mode, "num_envs": markets, **settings}
+    envs = make(replace="maker", final_info=True, opponents=lists(), **how)
     in_order = [given["maker"], *given["trader"]]
-    hands = [ByHand(40 + m, {"maker": 2, "trader": 2}, in_order, **settings) for m in range(MARKETS)]
-    ends = assert_played_by_hand(envs, hands, draw((MARKETS, 4)), mode)
-    assert ends["truncated"] > 0 and (ends["terminated"] > 0) == (max_loss is not None)
-    if max_loss:
+    hands = [ByHand(40 + m, {"maker": 2, "trader": 2}, in_order, **settings) for m in range(markets)]
+    ends = assert_played_by_hand(envs, hands, draw((markets, 4)), mode)
+    assert ends["truncated"] > 0 and (ends["terminated"] == 0 or max_loss is not None)
+    if max_loss and markets > 1:
+        assert ends["terminated"] > 0
         early = envs.core.tensors["ended"].cpu()
         while not bool((early[:, 1:] & ~early[:, :1]).any()):  # an opponent that has lost too much, beside a learner
             step(envs)
@@ -182,41 +187,106 @@ def step(envs, action=None):
 
 
 @every_engine
+@one_or_many
 @pytest.mark.parametrize("mode", MODES)
-def test_blocks_among_opponents(engine, mode):
+def test_blocks_among_opponents(engine, mode, markets):
     """A learner with a block that is done early, beside makers and a noise learner, whose settings are the defaults."""
     noise = policies.TimeWeighted(ManyLearnersTask(horizon=6, block_qty=40))
     settings = {"block_qty": 9, "auctions_per_step": 2}
     given = {"maker": [TIGHT, WIDE], "noise": [noise, chasing]}
-    envs = make("Execution", engine, autoreset_mode=mode, opponents=given, **settings)
+    envs = make("Execution", engine, markets, autoreset_mode=mode, opponents=given, **settings)
     limits = {"inventory_limit": None, "reward_scale": 1.0}
     learners = {"executor": 1, "maker": 1, "noise": 1}
-    hands = [ByHand(40 + m, learners, list(given.values()), **settings, **limits) for m in range(MARKETS)]
-    assert_played_by_hand(envs, hands, draw((MARKETS, 2)), mode)
+    hands = [ByHand(40 + m, learners, list(given.values()), **settings, **limits) for m in range(markets)]
+    assert_played_by_hand(envs, hands, draw((markets, 2)), mode)
 
 
+@one_or_many
 @pytest.mark.parametrize("mode", MODES)
-def test_executors_against_a_trader(mode):
+def test_executors_against_a_trader(mode, markets):
     """Blocks that are forced through after the learner's last decision are the opponent's."""
     given = {"executor": [policies.TimeWeighted(TASK), policies.DoNothing(TASK)]}
-    envs = make("Trading", autoreset_mode=mode, opponents=given)
+    envs = make("Trading", num_envs=markets, autoreset_mode=mode, opponents=given)
     changes = {"inventory_penalty": TradingTask().inventory_penalty}
-    hands = [ByHand(40 + m, {"trader": 1, "executor": 1}, list(given.values()), **changes) for m in range(MARKETS)]
-    assert_played_by_hand(envs, hands, draw((MARKETS, 2)), mode)
+    hands = [ByHand(40 + m, {"trader": 1, "executor": 1}, list(given.values()), **changes) for m in range(markets)]
+    assert_played_by_hand(envs, hands, draw((markets, 2)), mode)
 
 
+@one_or_many
 @pytest.mark.parametrize("mode", MODES)
-def test_choices(mode):
+def test_choices(mode, markets):
     """Discrete actions, and masks of the learner's."""
     task = ManyLearnersTask(**SMALL, action_type="discrete")
     given = {"maker": [policies.Discretised(one, task, "maker") for one in (TIGHT, WIDE)]}
     settings = {"action_type": "discrete", "action_mask": True, "inventory_limit": 5}
-    envs = make(autoreset_mode=mode, replace="maker", opponents=given, **settings)
-    hands = [ByHand(40 + m, {"maker": 2}, list(given.values()), **settings) for m in range(MARKETS)]
-    actions = np.random.default_rng(2).integers(0, 49, (STEPS, MARKETS))
+    envs = make(num_envs=markets, autoreset_mode=mode, replace="maker", opponents=given, **settings)
+    hands = [ByHand(40 + m, {"maker": 2}, list(given.values()), **settings) for m in range(markets)]
+    actions = np.random.default_rng(2).integers(0, 49, (STEPS, markets))
     assert_played_by_hand(envs, hands, actions, mode)
     masks = [step(envs, torch.from_numpy(action))[4]["action_mask"] for action in actions]
-    assert masks[0].shape == (MARKETS, 49) and not all(mask.all() for mask in masks)
+    assert masks[0].shape == (markets, 49) and not all(mask.all() for mask in masks)
+
+
+@covering
+@one_or_many
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("task", ["MarketMaking", "Trading", "Execution"])
+@pytest.mark.parametrize("setting", ["horizon", "max_qty", "inventory_limit or block_qty"])
+def test_settings_of_the_task_may_be_drawn(setting, task, mode, markets):
+    """What opponents have to trade fits the smallest limit that is drawn; all else is as where their roles learn."""
+    setting = setting if " " not in setting else "block_qty" if task == "Execution" else "inventory_limit"
+    smallest = 4 if (setting, task) == ("max_qty", "Execution") else 3  # which has forced orders of its own
+    values = [1, 4] if setting == "horizon" else [smallest, 11]
+    how = {"randomise": {f"task.{setting}": {"values": values}}, "num_scenarios": 6}
+    seller = policies.TimeWeighted(ManyLearnersTask(**SMALL, max_target=3, block_qty=3, forced_qty=3))
+    given = {"executor": [seller, chasing], "noise": [seller, chasing]}
+    role = {"MarketMaking": "maker", "Trading": "trader", "Execution": "executor"}[task]
+    replace = "maker" if role == "maker" else None
+    envs = make(task, num_envs=markets, autoreset_mode=mode, replace=replace, opponents=given, **how)
+    if setting == "inventory_limit":
+        how |= {"max_target": 3, "block_qty": 3, "forced_qty": 4}
+    if setting == "max_qty":
+        how |= {"forced_qty": smallest}
+    if task == "Execution":
+        given_task = ExecutionTask()
+        how |= {"inventory_limit": None, "block_qty": given_task.block_qty, "reward_scale": given_task.reward_scale}
+    if task == "Trading":
+        how |= {"inventory_penalty": TradingTask().inventory_penalty}
+    learners = {role: 1, "executor": 1} | ({"executor": 2} if role == "executor" else {}) | {"noise": 1}
+    hands = [ByHand(40 + m, learners, list(given.values()), **how) for m in range(markets)]
+    ends = assert_played_by_hand(envs, hands, draw((markets, ACTION_SIZES[role])), mode)
+    assert sum(ends.values()) > 3
+    place = list(layout.ENUMS["TaskValue"]).index(setting)
+    assert set(envs.core.tensors["task_values"][..., place].unique().tolist()) <= set(values)
+
+
+def test_settings_of_the_task_may_be_drawn_anew():
+    """What opponents have to trade stays as it was made, so a smaller limit is refused, and nothing has changed."""
+
+    def drawn(low):
+        return {"task.inventory_limit": {"values": [low, 30, 50]}}
+
+    envs = make(opponents={"noise": [chasing]}, randomise=drawn(20), num_scenarios=9)
+    envs.reset(seed=1)
+    assert envs.core.live_task.task_of_all().max_target == 20
+    before = envs.state_dict()
+    with pytest.raises(ValueError, match="max_target: got 20, allowed with a noise learner is up to .*, 7"):
+        envs.set_scenarios(drawn(7))
+    assert all(torch.equal(before[name], now) for name, now in envs.state_dict().items())
+    envs.set_scenarios(drawn(25))
+    for _ in range(9):
+        step(envs)
+    assert set(envs.core.setting("inventory_limit").unique().tolist()) <= {25, 30, 50}
+    assert envs.core.setting("max_target")[:, 1].unique().tolist() == [20]
+
+
+@pytest.mark.parametrize(("role", "name"), [("noise", "max_target"), ("executor", "block_qty")])
+def test_learners_have_room_in_every_scenario(role, name):
+    """As where limits are given as arrays, those that are drawn have to leave room for what learners trade."""
+    settings = {"engine": "numpy", "randomise": {"task.inventory_limit": {"values": [5, 60]}}, "num_scenarios": 9}
+    with pytest.raises(ValueError, match=f"{name}: got 40, allowed .* inventory.limit, 5"):
+        BatchedParallelEnv(2, {role: 1, "maker": 1}, **SMALL, **settings)
+    BatchedParallelEnv(2, {role: 1, "maker": 1}, **SMALL, **settings, **{name: 5})
 
 
 def own_feature(after):
@@ -225,22 +295,25 @@ def own_feature(after):
 
 @covering
 @every_engine
+@one_or_many
 @pytest.mark.parametrize("mode", MODES)
-def test_opponents_of_the_learners_role_see_its_features(engine, mode):
+def test_opponents_of_the_learners_role_see_its_features(engine, mode, markets):
     def by_feature(observation):
         own = (observation[:, -2:] * 0.125).clamp(-1, 1)
         return torch.cat([own, observation[:, :2]], 1)
 
     given, features = {"maker": [by_feature, leaning], "trader": [chasing]}, [own_feature]
-    envs = make(engine=engine, autoreset_mode=mode, replace="maker", opponents=given, features=features)
+    how = {"engine": engine, "autoreset_mode": mode, "num_envs": markets}
+    envs = make(replace="maker", opponents=given, features=features, **how)
     with_features = {"features": {"maker": features}}
-    hands = [ByHand(40 + m, {"maker": 2, "trader": 1}, list(given.values()), **with_features) for m in range(MARKETS)]
-    assert_played_by_hand(envs, hands, draw((MARKETS, 4)), mode)
+    hands = [ByHand(40 + m, {"maker": 2, "trader": 1}, list(given.values()), **with_features) for m in range(markets)]
+    assert_played_by_hand(envs, hands, draw((markets, 4)), mode)
     assert envs.single_observation_space.shape == (37 + 2,)
 
 
+@one_or_many
 @pytest.mark.parametrize("mode", MODES)
-def test_own_rewards_and_ends_are_of_the_learner(mode):
+def test_own_rewards_and_ends_are_of_the_learner(mode, markets):
     def reward(before, after):
         return after.value - before.value
 
@@ -248,8 +321,8 @@ def test_own_rewards_and_ends_are_of_the_learner(mode):
         return after.inventory.abs() >= 4
 
     own = {"reward": reward, "terminate": terminate}
-    envs = make(autoreset_mode=mode, replace="maker", opponents=lists(), final_info=True, **own)
-    given = lists()
+    given, how = lists(), {"autoreset_mode": mode, "num_envs": markets}
+    envs = make(replace="maker", opponents=lists(), final_info=True, **own, **how)
 
     def only_the_first(before, after):
         return terminate(before, after) & torch.tensor([True, False])
@@ -257,9 +330,9 @@ def test_own_rewards_and_ends_are_of_the_learner(mode):
     settings = {"reward": {"maker": reward}, "terminate": {"maker": only_the_first}}
     hands = [
         ByHand(40 + m, {"maker": 2, "trader": 2}, [given["maker"], *given["trader"]], **settings)
-        for m in range(MARKETS)
+        for m in range(markets)
     ]
-    ends = assert_played_by_hand(envs, hands, draw((MARKETS, 4)), mode)
+    ends = assert_played_by_hand(envs, hands, draw((markets, 4)), mode)
     assert ends["terminated"] > 0
 
 
@@ -307,25 +380,28 @@ def test_draws_are_equally_likely_and_independent():
         assert float(((counts - expected) ** 2 / expected).sum()) < 35  # chi squared, 8 degrees: below 1 in 20,000
 
 
+@one_or_many
 @pytest.mark.parametrize("mode", MODES)
-def test_seeds_repeat(mode):
-    envs = make(autoreset_mode=mode, opponents=lists())
+def test_seeds_repeat(mode, markets):
+    envs = make(num_envs=markets, autoreset_mode=mode, opponents=lists())
     runs = []
     for _ in range(2):
         envs.reset(seed=3)
         generator = torch.Generator().manual_seed(1)
-        runs.append([step(envs, torch.rand(MARKETS, 4, generator=generator))[1].clone() for _ in range(20)])
+        runs.append([step(envs, torch.rand(markets, 4, generator=generator))[1].clone() for _ in range(20)])
     assert all(torch.equal(one, two) for one, two in zip(*runs, strict=True))
 
 
 # Who plays ------------------------------------------------------------------------------------------------------------
 
 
+@covering
 @every_engine
+@one_or_many
 @pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
-def test_those_who_do_nothing_change_nothing(task, engine):
+def test_those_who_do_nothing_change_nothing(task, engine, markets):
     none = [policies.Hold(TASK)]
-    one, two = make(task, engine, opponents={"trader": [none, none]}), make(task, engine)
+    one, two = make(task, engine, markets, opponents={"trader": [none, none]}), make(task, engine, markets)
     assert torch.equal(one.reset(seed=3)[0], two.reset(seed=3)[0])
     for action in torch.from_numpy(draw(two.action_space.shape)).to(one.device):
         mine, theirs = one.step(action), two.step(action)
@@ -433,21 +509,23 @@ def test_the_slots_stay():
 # States ---------------------------------------------------------------------------------------------------------------
 
 
+@covering
+@pytest.mark.parametrize("markets", [1, 32])
 @pytest.mark.parametrize("mode", MODES)
-def test_clones_and_states_go_on(mode):
+def test_clones_and_states_go_on(mode, markets):
     """Memories of policies are cloned; no state has them."""
     given = {"maker": [TIGHT, leaning, WIDE], "trader": [[chasing, TIGHT_TRADER], [chasing]]}
     for opponents, copies in ((lists(), ("clone",)), (given, ("clone", "state"))):
-        envs = make(autoreset_mode=mode, num_envs=32, opponents=opponents, features=[own_feature])
+        envs = make(autoreset_mode=mode, num_envs=markets, opponents=opponents, features=[own_feature])
         envs.reset(seed=2)
-        actions = torch.from_numpy(draw((32, 4)))
+        actions = torch.from_numpy(draw((markets, 4)))
         for action in actions[:9]:
             step(envs, action)
         saved, twin = envs.state_dict(), envs.clone()
         expected = [[part.clone() for part in step(envs, action)[:4]] for action in actions[9:]]
         for way in copies:
             if way == "state":
-                twin = make(autoreset_mode=mode, num_envs=32, opponents=opponents, features=[own_feature])
+                twin = make(autoreset_mode=mode, num_envs=markets, opponents=opponents, features=[own_feature])
                 twin.load_state_dict(saved)
                 assert torch.equal(twin.opponent, saved["opponent"])
             for action, results in zip(actions[9:], expected, strict=True):
@@ -616,6 +694,20 @@ def test_a_learner_takes_a_place_too():
         make(opponents={"maker": [[TIGHT], [TIGHT]]}, replace="maker")
 
 
+def test_places_that_a_market_does_not_have():
+    """The learner's is looked at first: what is left for opponents is never less than none."""
+    market = ks.MarketConfig.preset("trading", maker=0.0, noise=0.8, momentum=0.1, fundamental=0.1)
+    for opponents in (None, {"maker": [TIGHT]}):
+        with pytest.raises(
+            ValueError, match=r"replace: got 'maker', one agent, allowed is up to 0, the built-in maker"
+        ):
+            make(config=market, replace="maker", opponents=opponents)
+    with pytest.raises(ValueError, match=r"opponents\['maker'\]: got 1 slots, allowed is up to 0, the built-in maker"):
+        make(config=market, opponents={"maker": [TIGHT]})
+    with pytest.raises(ValueError, match="replace: got 'maker', one agent, allowed is up to 0"):
+        gym.make("KineticSim/MarketMaking-v0", config=market, replace="maker", **SMALL)
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -683,7 +775,7 @@ class Net(torch.nn.Module):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
-@pytest.mark.parametrize("num_envs", [5, 3000])
+@pytest.mark.parametrize("num_envs", [1, 5, 3000])
 def test_a_captured_step_plays_on(mode, num_envs):
     """Draws and modules too: replays go on over the ends of episodes as steps do."""
     given = {"maker": [Net(4).cuda(), TIGHT, Net(4).cuda()], "trader": [chasing, Net(2).cuda()]}
@@ -702,7 +794,7 @@ def test_a_captured_step_plays_on(mode, num_envs):
         for one, two in zip(result[:4], theirs[:4], strict=True):
             assert torch.equal(one, two)
     captured.check_errors()
-    assert num_envs == 5 or len(captured.opponent[:, 0].unique()) == 3
+    assert num_envs < 3000 or len(captured.opponent[:, 0].unique()) == 3
 
 
 @pytest.mark.gpu

@@ -110,16 +110,17 @@ def host(values):
     [("MarketMaking", {}), ("MarketMaking", SCENARIOS | {"mark": "mid"}), ("Trading", {"auctions_per_step": 2})],
 )
 @pytest.mark.parametrize("form", [{"output": "numpy"}, {"output": "torch", "copy": False}])
-def test_steps_are_those_of_single_markets(engine, mode, task, settings, form):
+@pytest.mark.parametrize("markets", [1, MARKETS])
+def test_steps_are_those_of_single_markets(engine, mode, task, settings, form, markets):
     """Every observation, reward and flag over many ends of episodes, of both kinds."""
-    envs = make(task, engine, autoreset_mode=mode, final_info=True, **settings, **form, **OWN)
-    singles = [Single(task, 40 + m, **settings) for m in range(MARKETS)]
+    envs = make(task, engine, markets, autoreset_mode=mode, final_info=True, **settings, **form, **OWN)
+    singles = [Single(task, 40 + m, **settings) for m in range(markets)]
     first = envs.reset(seed=40)[0]
     assert first.shape == envs.observation_space.shape and envs.single_observation_space.contains(host(first)[0])
     for m, single in enumerate(singles):
         np.testing.assert_array_equal(host(first)[m], single.reset())
     ends = {"terminated": 0, "truncated": 0}
-    for action in draw((MARKETS, *envs.single_action_space.shape)):
+    for action in draw((markets, *envs.single_action_space.shape)):
         if mode == "DISABLED" and any(single.ended for single in singles):
             mask = np.array([single.ended for single in singles])
             fresh = host(envs.reset(options={"reset_mask": mask})[0]).copy()
@@ -147,14 +148,15 @@ def test_steps_are_those_of_single_markets(engine, mode, task, settings, form):
                 if single.ended:
                     seen = single.reset()
             np.testing.assert_array_equal(observation[m], seen)
-    assert min(ends.values()) >= 3
+    assert min(ends.values()) >= 3 or markets == 1
 
 
 @covering
 @every_engine
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("task", ["MarketMaking", "Execution", "Trading"])
-def test_a_built_in_reward_in_own_words_is_the_built_in_one(engine, mode, task):
+@pytest.mark.parametrize("markets", [1, MARKETS])
+def test_a_built_in_reward_in_own_words_is_the_built_in_one(engine, mode, task, markets):
     """Bit for bit; and so is all else of an environment whose functions change nothing."""
     words = {
         "MarketMaking": lambda before, after: (
@@ -164,13 +166,13 @@ def test_a_built_in_reward_in_own_words_is_the_built_in_one(engine, mode, task):
         "Execution": lambda before, after: after.reward,
     }
     named = {} if task == "Execution" else {"reward": "inventory", "inventory_penalty": 0.1}
-    names = {"engine": engine, "autoreset_mode": mode, "output": "torch", "final_info": True}
+    names = {"engine": engine, "autoreset_mode": mode, "output": "torch", "final_info": True, "num_envs": markets}
     plain = make(task, **names, **named)
     own = make(task, **names, reward=words[task], terminate=lambda before, after: after.cash != after.cash)
     if task == "Execution":
         assert plain.core.task.reward == own.core.task.reward
     assert torch.equal(plain.reset(seed=3)[0], own.reset(seed=3)[0])
-    for action in torch.from_numpy(draw((MARKETS, *plain.single_action_space.shape))).to(plain.device):
+    for action in torch.from_numpy(draw((markets, *plain.single_action_space.shape))).to(plain.device):
         mine, theirs = own.step(action), plain.step(action)
         for one, two in zip(mine[:4], theirs[:4], strict=True):
             assert torch.equal(one, two)
@@ -539,7 +541,7 @@ def test_stable_baselines_takes_them():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", ["SAME_STEP", "NEXT_STEP"])
-@pytest.mark.parametrize("num_envs", [5, 3000])
+@pytest.mark.parametrize("num_envs", [1, 5, 3000])
 def test_a_captured_step_plays_on(mode, num_envs):
     """With all functions; markets that end at different times, of a few, and of many that have a lane each."""
     settings = {"engine": "cuda", "output": "torch", "autoreset_mode": mode, "final_info": True, "num_envs": num_envs}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kineticsim_env as ks
+from kineticsim_env.statistics.facts import statistics_of
 from kineticsim_env.studies import realistic as study
 from kineticsim_env.traders import order_splitter
 from tests.thorough import slow
@@ -42,12 +43,12 @@ def test_splitters_hold_a_side_for_all_parts_of_an_order():
 
 
 GOOD = {
-    "autocorrelation": np.full(200, 0.01),
-    "variance_ratio(span=100)": 1.05,
-    "abs_autocorrelation(lag=20)": 0.18,
-    "abs_autocorrelation(lag=[20, 100])": np.array([0.18, 0.1]),
-    **{f"kurtosis(span={span})": tails for span, tails in ((1, 5.0), (10, 3.0), (100, 1.0))},
-    "volume_volatility": 0.3,
+    "autocorrelation(price='last')": np.full(200, 0.01),
+    "variance_ratio(span=100, price='last')": 1.05,
+    "abs_autocorrelation(lag=20, price='last')": 0.18,
+    "abs_autocorrelation(lag=[20, 100], price='last')": np.array([0.18, 0.1]),
+    **{f"kurtosis(span={span}, price='last')": tails for span, tails in ((1, 5.0), (10, 3.0), (100, 1.0))},
+    "volume_volatility(price='last')": 0.3,
     "sign_autocorrelation(lag=[1, 2, 5, 10, 20, 50])": np.full(6, 0.1),
     "impact_exponent": 0.8,
 }
@@ -56,7 +57,7 @@ GOOD = {
 def inside(values):
     """Return how far inside each fact is where statistics have these values."""
     found = {
-        name: asked.number([(np.asarray(values[text])[None], np.zeros(1)) for text in asked.statistics])
+        name: asked.number([(np.asarray(values[text])[None], np.zeros(1)) for text in statistics_of(facts=[asked])])
         for name, asked in study.ASKED.items()
     }
     assert all(number.shape == (1,) for number in found.values())
@@ -66,17 +67,17 @@ def inside(values):
 @pytest.mark.parametrize(
     ("fact", "changed"),
     [
-        ("white", {"autocorrelation": np.array([0.01, -0.06])}),
-        ("ratio", {"variance_ratio(span=100)": 0.79}),
-        ("ratio", {"variance_ratio(span=100)": 1.21}),
-        ("clusters", {"abs_autocorrelation(lag=20)": 0.09}),
-        ("slowly", {"abs_autocorrelation(lag=[20, 100])": np.array([0.18, 0.04])}),
-        ("slowly", {"abs_autocorrelation(lag=[20, 100])": np.array([-0.1, -0.05])}),
-        ("tails", {"kurtosis(span=1)": 2.9, "kurtosis(span=10)": 2.0}),
-        ("tails", {"kurtosis(span=1)": 10.1}),
-        ("aggregated", {"kurtosis(span=10)": 5.2}),
-        ("aggregated", {"kurtosis(span=100)": 3.1}),
-        ("with volume", {"volume_volatility": -0.01}),
+        ("white", {"autocorrelation(price='last')": np.array([0.01, -0.06])}),
+        ("ratio", {"variance_ratio(span=100, price='last')": 0.79}),
+        ("ratio", {"variance_ratio(span=100, price='last')": 1.21}),
+        ("clusters", {"abs_autocorrelation(lag=20, price='last')": 0.09}),
+        ("slowly", {"abs_autocorrelation(lag=[20, 100], price='last')": np.array([0.18, 0.04])}),
+        ("slowly", {"abs_autocorrelation(lag=[20, 100], price='last')": np.array([-0.1, -0.05])}),
+        ("tails", {"kurtosis(span=1, price='last')": 2.9, "kurtosis(span=10, price='last')": 2.0}),
+        ("tails", {"kurtosis(span=1, price='last')": 10.1}),
+        ("aggregated", {"kurtosis(span=10, price='last')": 5.2}),
+        ("aggregated", {"kurtosis(span=100, price='last')": 3.1}),
+        ("with volume", {"volume_volatility(price='last')": -0.01}),
         ("signs", {"sign_autocorrelation(lag=[1, 2, 5, 10, 20, 50])": np.array([0.1, 0.1, 0.1, 0.1, -0.01, 0.1])}),
         ("impact", {"impact_exponent": 1.01}),
         ("impact", {"impact_exponent": math.nan}),
@@ -90,10 +91,28 @@ def test_each_fact_fails_alone(fact, changed):
 def test_what_is_asked_can_be_the_rows_of_a_scorecard():
     preset = ks.MarketConfig.preset("realistic")
     card = ks.scorecard(preset, 200, markets=8, warm_up=20, engine="cpu", facts=tuple(study.ASKED.values()))
-    means = [[(card.measured[text].value, None) for text in asked.statistics] for asked in study.ASKED.values()]
+    texts = [statistics_of(facts=[asked]) for asked in study.ASKED.values()]
+    means = [[(card.measured[text].value, None) for text in each] for each in texts]
     numbers = [float(asked.number(each)[0]) for asked, each in zip(study.ASKED.values(), means, strict=True)]
     assert [line.value for line in card.lines] == pytest.approx(numbers, nan_ok=True)
     assert all(line.error > 0 for line in card.lines if not math.isnan(line.value))
+
+
+def test_what_is_put_in_and_what_comes_out():
+    """The path alone has the facts of prices; splitters make the memory of signs; trading brings volume to moves."""
+    few = {"engine": "cpu", "progress": False}
+    path = study.look(ks.MarketConfig.preset("realistic"), 200, 2000, "fundamental", **few)
+    assert set(path.numbers) == {"white", "ratio", "clusters", "slowly", "tails", "aggregated"} and path.worst > 0
+    market = study.look(ks.MarketConfig.preset("realistic"), 200, 2000, **few)
+    own = ks.measure(ks.MarketConfig.preset("realistic"), 2000, ["kurtosis(price='fundamental')"], markets=200,
+                     warm_up=study.WARM_UP, group=None, seed=study.SEED, engine="cpu")  # fmt: skip
+    assert path.numbers["tails"] == own["kurtosis(price='fundamental')"].value[0] != market.numbers["tails"]
+    plain, still = study.without(splitters=True), study.without(fundamental=True)
+    assert (plain.agents, plain.regimes is None, len(still.agents), still.regimes) == ({}, False, 1, None)
+    signs = study.look(plain, 200, 1000, **few).inside["signs"], study.look(still, 200, 1000, **few).inside["signs"]
+    assert signs[0] < 0 < signs[1] and market.inside["signs"] > 0
+    fixed = ks.Simulator(still, 2, engine="cpu").run(50, ("fundamental",))["fundamental"]
+    assert (fixed == fixed[:, :1]).all()
 
 
 def test_points_are_where_the_search_says():

@@ -1,5 +1,7 @@
 """What Gymnasium's registry makes: `EnvSpec.to_json` and back is the same environment; a limit is the horizon."""
 
+import functools
+import inspect
 import json
 
 import gymnasium as gym
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from env_helpers import assert_same
+from gymnasium.envs import registration
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 from thorough import covering
@@ -262,6 +265,53 @@ def test_environments_that_make_does_not_make_itself():
     assert gym.make(EnvSpec("Around-v0", around), **limited).unwrapped.core.task.horizon == 100
     assert ExecutionEnv(**limited).core.task.horizon == 12
     assert gym.make(EnvSpec("Mine-v0", Mine, max_episode_steps=15), **NO_HORIZON).unwrapped.core.task.horizon == 15
+
+
+def test_classes_of_users_are_made_in_many_ways():
+    class Unusual(ExecutionEnv):
+        def __init__(this, **arguments):
+            super().__init__(**arguments)
+
+    class Decorated(ExecutionEnv):
+        def __init__(self, **arguments):
+            def construct(*everything):
+                ExecutionEnv.__init__(*everything, **arguments)
+
+            construct(self)
+
+    limited = {"max_episode_steps": 12, **NO_HORIZON}
+    for kind in (Unusual, Decorated, functools.partial(ExecutionEnv)):
+        assert gym.make(EnvSpec("Mine-v0", kind), **limited).unwrapped.core.task.horizon == 12
+    together = gym.vector.SyncVectorEnv([ExecutionEnv] * 2)  # which calls the class itself, without a limit
+    assert [env.core.task.horizon for env in together.envs] == [100, 100]
+
+
+CHANGED_MAKES = {
+    "the limit has another name": ("max_episode_steps", "most_steps"),
+    "the spec has another name": ("env_spec", "spec_of_env"),
+    "a function of its own makes": (
+        "env = env_creator(**env_spec_kwargs)",
+        "env = _call(env_creator, env_spec_kwargs)",
+    ),
+    "it is called otherwise": ("def make(", "def make_one("),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED_MAKES, ids=str)
+def test_a_make_that_hides_its_limit_is_an_error(name):
+    """Never an environment of another horizon in silence: Gymnasium has no documented way to ask."""
+    before, after = CHANGED_MAKES[name]
+    source = inspect.getsource(registration.make)
+    assert before in source
+    namespace = vars(registration) | {"_call": eval("lambda creator, given: creator(**given)", vars(registration))}
+    exec(source.replace(before, after), namespace)
+    changed = namespace["make_one" if after == "def make_one(" else "make"]
+    limit = {"most_steps" if after == "most_steps" else "max_episode_steps": 20}
+    for given in (limit, {}):
+        with pytest.raises(RuntimeError, match=r"gymnasium 1\..*max_episode_steps.*ExecutionEnv\(horizon=\.\.\.\)"):
+            changed(IDS[1], **given, **NO_HORIZON)
+    exec(source, namespace)
+    assert namespace["make"](IDS[1], max_episode_steps=20, **NO_HORIZON).unwrapped.core.task.horizon == 20
 
 
 @pytest.mark.parametrize("limit", [0, -2, 2.5, "20", True])

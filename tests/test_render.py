@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import gymnasium as gym
@@ -26,6 +27,7 @@ pygame = pytest.importorskip("pygame")
 
 from kineticsim_env.render import canvas, picture  # noqa: E402  they need pygame
 from kineticsim_env.render.picture import Picture  # noqa: E402
+from kineticsim_env.render.window import open_display  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 ID = "KineticSim/MarketMaking-v0"
@@ -561,10 +563,39 @@ def test_a_driver_that_shows_nothing_is_taken_only_if_it_was_asked_for(driver, m
     env.close()
     monkeypatch.delenv("SDL_VIDEODRIVER")
     monkeypatch.setattr(pygame.display, "get_driver", lambda: driver)
-    env = make(render_mode="human")
-    with pytest.raises(RuntimeError, match=f"SDL fell back to its driver '{driver}', which shows nothing.*rgb_array"):
-        env.reset(seed=0)
+    fell_back = f"SDL fell back to its driver '{driver}', which shows nothing"
+    with pytest.raises(RuntimeError, match=f"no window can be opened here .*{fell_back}.*; play chess, or"):
+        open_display((8, 8), "a game", "play chess")
     assert not pygame.display.get_init()
+    env = make(render_mode="human")
+    with pytest.warns(UserWarning, match=f"render_mode='human': .*{fell_back}; it is drawn where nobody sees it"):
+        env.reset(seed=0)
+    assert pygame.display.get_surface().get_size() == (960, 600) and "SDL_VIDEODRIVER" not in os.environ
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once
+        env.step(WIDE)
+        assert env.render() is None
+    env.close()
+
+
+def test_a_display_that_does_not_start(monkeypatch):
+    """Some builds of SDL have no driver that shows nothing of their own accord."""
+    start, asked = pygame.display.init, []
+
+    def init():
+        asked.append(os.environ.get("SDL_VIDEODRIVER"))
+        if asked[-1] != "dummy":
+            raise pygame.error("No available video device")
+        start()
+
+    pygame.display.quit()
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    monkeypatch.setattr(pygame.display, "init", init)
+    env = make(render_mode="human")
+    with pytest.warns(UserWarning, match="render_mode='human': No available video device; it is drawn where nobody"):
+        env.reset(seed=0)
+    assert asked == [None, "dummy"] and pygame.display.get_surface() is not None
+    env.close()
 
 
 def test_no_display(monkeypatch):

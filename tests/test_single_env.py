@@ -3,11 +3,12 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium.utils.env_checker import check_env
 from markets import FEW_ORDERS
 from thorough import covering
 
-import kineticsim_env  # noqa: F401  registers the environment
+import kineticsim_env as ks
 
 SMALL = {"engine": "cpu", "horizon": 20, "bank_size": 16, "warmup": 20}
 
@@ -156,6 +157,41 @@ def test_bad_actions_leave_the_state_untouched(action_type, bad):
         with pytest.raises((ValueError, TypeError), match="actions"):
             env.step(action)
     assert all(bool((before[name] == value).all()) for name, value in env.state_dict().items())
+
+
+@pytest.mark.parametrize("seed", [-5, -(2**63), 2**63 - 2, np.int64(-7), np.int32(3)])
+def test_every_form_takes_every_seed_of_a_market(seed):
+    """Gymnasium's generators have no negative seeds, markets have; each form begins the same market with them."""
+    forms = {
+        "single": make(),
+        "vector": gym.make_vec("KineticSim/MarketMaking-v0", 1, stagger=False, **SMALL).unwrapped,
+        "parallel": ks.parallel_env({"maker": 1}, **SMALL),
+        "batched": ks.BatchedParallelEnv(1, {"maker": 1}, stagger=False, **SMALL),
+    }
+    for name, env in forms.items():
+        env.reset(seed=seed)
+        assert env.simulator.tensors["seed"].tolist() == [int(seed)], name
+        assert env.simulator.tensors["episode"].tolist() == [0], name
+        env.reset(seed=[3])
+        env.reset(seed=seed)
+        assert env.simulator.tensors["seed"].tolist() == [int(seed)], name
+    one, two = make(), make()
+    for env in (one, two):
+        env.reset(seed=seed)
+    assert one.np_random.random() == two.np_random.random()
+
+
+@pytest.mark.parametrize("seed", [2**63, -(2**63) - 1, 2.5, True, "x"])
+def test_a_seed_that_no_market_has_changes_nothing(seed):
+    vector = gym.make_vec("KineticSim/MarketMaking-v0", 1, **SMALL).unwrapped
+    for env in (make(), vector, ks.parallel_env({"maker": 1}, **SMALL)):
+        env.reset(seed=4)
+        generator = env._np_random
+        before, drawn = env.state_dict(), generator.bit_generator.state
+        with pytest.raises((TypeError, ValueError), match="seed: got .*, allowed is"):
+            env.reset(seed=seed)
+        assert all(torch.equal(before[name], now) for name, now in env.state_dict().items())
+        assert env._np_random is generator and generator.bit_generator.state == drawn
 
 
 def test_an_unseeded_environment_draws_from_np_random():

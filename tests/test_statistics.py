@@ -14,7 +14,7 @@ def test_mean_and_error_leaves_out_nan():
     found = statistics.mean_and_error([1.0, 3.0, math.nan, 5.0])
     assert found.mean == 3.0 and found.count == 3
     assert found.error == pytest.approx(2.0 / math.sqrt(3))
-    assert found.interval() == pytest.approx(1.96 * found.error)
+    assert found.interval() == pytest.approx(4.302653 * found.error)  # Student's t of two degrees of freedom
 
 
 @pytest.mark.parametrize(("values", "count"), [([], 0), ([math.nan], 0), ([2], 1)])

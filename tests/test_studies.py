@@ -13,6 +13,7 @@ from kineticsim_env.studies import (
     clearing,
     clearing_figures,
     clearing_learning,
+    clearing_prices,
     evolution,
     execution,
     execution_learning,
@@ -50,15 +51,66 @@ def test_every_case_has_the_same_markets_and_every_rule_the_same_news(short):
         assert not bids[0].equal(bids[1])  # what agents price around matters
 
 
-def test_errors_by_hand(monkeypatch):
-    """An auction of 32 events: its price stands for two beats, in which the fundamental price moves on."""
-    monkeypatch.setattr(clearing, "WARMUP", 32)
-    monkeypatch.setattr(clearing, "EVENTS", 64)
-    prices = torch.tensor([[10, 14, 9]])  # after 32, 64 and 96 events
-    fundamental = torch.tensor([[0, 0, 11, 13, 14, 12]])  # in beats of 16 events
-    error, fresh = clearing._errors(prices, fundamental, 32)
-    assert error.item() == pytest.approx(np.sqrt((1 + 9 + 0 + 4) / 4))  # 10 in beats 2, 3; 14 in beats 4, 5
-    assert fresh.item() == pytest.approx(np.sqrt((1 + 9) / 2))  # 14 where beat 3 ends, 9 where beat 5 does
+def test_pricing_errors_by_hand():
+    """An auction of 4 events: its price stands for the next 4, in which the fundamental price moves on."""
+    stood, prices = torch.tensor([[7.0]]), torch.tensor([[10.0, 14.0]])
+    fundamental = torch.tensor([[6.0, 6, 8, 8, 9, 9, 13, 13]])
+    found = clearing_prices._errors(stood, prices, fundamental, 4)
+    before = [7 - 6, 7 - 6, 7 - 8, 7 - 8, 10 - 9, 10 - 9, 10 - 13, 10 - 13]
+    after = [7 - 6, 7 - 6, 7 - 8, 10 - 8, 10 - 9, 10 - 9, 10 - 13, 14 - 13]
+    assert found[""].item() == sum(gap**2 for gap in before)
+    assert found["_after"].item() == sum(gap**2 for gap in after)
+    assert found["_cleared"].item() == (10 - 8) ** 2 + (14 - 13) ** 2
+    assert found["_absolute"].item() == sum(abs(gap) for gap in before)
+
+
+@pytest.mark.parametrize("interval", [CONTINUOUS, 16, 64])
+def test_prices_at_all_events(short, interval):
+    """Event by event: the best bid and ask of the book that an auction, or an event, left, and the last price."""
+    found = clearing_prices.play(interval, 1, "cpu")
+    config = clearing.market(interval, 1).replace(interval=interval or 1)
+    sim = ks.Simulator(config, 6, engine="cpu", seed=clearing.seeds((2, 3, 1)))
+    path = clearing.fundamental_path(1, "cpu").repeat(2, 1)
+    sums, flat = torch.zeros(2, 6, dtype=torch.float64), 0
+    for event in range(clearing.WARMUP + clearing.EVENTS):
+        if event >= clearing.WARMUP:
+            book = [[tick[0].item() for tick in (row > 0).nonzero()] for side in (sim.bid, sim.ask) for row in side]
+            mids = [
+                (max(bids) + min(asks)) / 2 if bids and asks else None
+                for bids, asks in zip(book[:6], book[6:], strict=True)
+            ]
+            flat += sum(mid is None for mid in mids)
+            mid = torch.tensor(
+                [
+                    last if mid is None else mid + origin
+                    for mid, last, origin in zip(mids, sim.last_price.tolist(), sim.price_origin.tolist(), strict=True)
+                ]
+            )
+            value = path[:, event // clearing.BEAT]
+            sums += torch.stack([(price - value).double() ** 2 for price in (mid, sim.last_price)])
+        if (event + 1) % config.interval == 0:
+            sim.run(1, progress=False)
+    for name, total in zip(("mid", "last"), sums, strict=True):
+        np.testing.assert_allclose(found[name].ravel(), (total / clearing.EVENTS).sqrt())
+    if interval == CONTINUOUS:
+        assert (found["last"] > found["mid"]).all()  # the bounce
+        np.testing.assert_allclose(found["mid_after"], found["mid_cleared"])
+
+
+def test_the_mid_between_auctions_is_that_of_tapes(short):
+    for interval in (4, 64):
+        found = clearing_prices.gap_to_tapes(interval, 1, 1024, "cpu")
+        assert found["differs"] < 0.05 and found["error"] < 0.05
+
+
+def test_where_a_side_is_empty_the_mid_is_the_last_price(short, monkeypatch):
+    """Market orders alone leave nothing to rest, so all events find a side empty."""
+    takers = {"noise": 1.0, "maker": 0.0, "fundamental": 0.0, "market_order_prob": 1.0, "init_depth": 0}
+    monkeypatch.setattr(clearing, "STREAM", clearing.STREAM | takers)
+    for interval in (CONTINUOUS, 64):
+        found = clearing_prices.play(interval, 1, "cpu")
+        assert (found["empty"] == 1).all() and (found["mid"] > 0).all()
+        np.testing.assert_array_equal(found["mid"], found["last"])
 
 
 def test_continuous_trading_and_slots_do_what_they_say(short):
@@ -95,7 +147,7 @@ def test_the_best_distance_is_chosen_and_paid_in_different_markets(monkeypatch):
     monkeypatch.setattr(clearing, "DISTANCES", (1, 2))
     monkeypatch.setattr(clearing, "cases", lambda: (Case("maker", 64, 1), Case("maker", 64, 2)))
     edge = np.array([[[[9.0, 1.0, 9.0, 1.0], [3.0, 2.0, 5.0, 2.0]]]])  # [reference, news, case, seed]
-    found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=np.zeros(1), per_unit=np.zeros(1))
+    found = clearing.Played(*[np.zeros(1)] * 3, edge=edge, units=np.zeros(1), per_unit=np.zeros(1))
     best, paid = clearing_figures.best_case(found, ("maker",), 64)
     assert best.tolist() == [[1]] and paid.tolist() == [[[3.0, 5.0]]]
 
@@ -109,7 +161,7 @@ def test_learning_begins_where_a_slot_trades(monkeypatch, units, expected):
     monkeypatch.setattr(clearing, "cases", lambda: (Case("maker", 64, 1), Case("maker", 64, 2)))
     traded = np.array(units, dtype=float)[None, None, :, None].repeat(4, -1)
     edge = np.array([-1.0, 0.0])[None, None, :, None].repeat(4, -1)
-    found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=traded, per_unit=np.zeros(1))
+    found = clearing.Played(*[np.zeros(1)] * 3, edge=edge, units=traded, per_unit=np.zeros(1))
     assert clearing_figures.best_case(found, ("maker",), 64, trading=True)[0].tolist() == [[expected]]
     assert clearing_figures.best_case(found, ("maker",), 64)[0].tolist() == [[1]]
 
@@ -127,7 +179,7 @@ def test_an_informed_slot_begins_as_the_better_of_maker_and_sniper(monkeypatch):
     edge[:, :, 5] = np.array([1.0, 0.25])[:, None, None]  # the sniper at 1
     units = np.zeros_like(edge)
     units[:, :, 1] = 50.0
-    found = clearing.Played(*[np.zeros(1)] * 5, edge=edge, units=units, per_unit=np.zeros(1))
+    found = clearing.Played(*[np.zeros(1)] * 3, edge=edge, units=units, per_unit=np.zeros(1))
     assert clearing_figures.best_cases(found)["informed_64"].tolist() == [[5] * 3, [2] * 3]
     assert clearing_figures.first_cases(found)["informed_64"].tolist() == [[5] * 3, [1] * 3]
     for chosen, distance in ((clearing_figures.best_cases(found), 8), (clearing_figures.first_cases(found), 1)):
@@ -280,12 +332,34 @@ def test_a_search_takes_a_deviation_of_each_number():
     assert np.array_equal(asked, evolution.search([5.0, -1.0], [0.0001, 1.0], 64).ask())
 
 
-@pytest.mark.parametrize("name", policy_change.MARKETS)
+POLICY_MARKETS = {
+    "news": policy_change.MARKETS["news"][policy_change.CONTINUOUS],
+    "trading": policy_change.MARKETS["trading"][policy_change.CALL],
+    "each once": policy_change.OTHERS["trading"][f"{policy_change.CALL}, each agent once"],
+}
+
+
+@pytest.mark.parametrize("preset", policy_change.MARKETS)
+def test_a_policy_s_markets_differ_in_the_mechanism_alone(preset):
+    one, two = (
+        policy_change.MARKETS[preset][name].to_dict() for name in (policy_change.CONTINUOUS, policy_change.CALL)
+    )
+    assert [name for name in one if not np.array_equal(one[name], two[name])] == ["mechanism"]
+    asked, given = one, ks.MarketConfig.preset(preset).to_dict()
+    changed = {name for name in asked if not np.array_equal(asked[name], given[name])}
+    assert changed <= {"mechanism", "arrivals", "tie", "residue"}
+    own = ks.MarketConfig.preset(preset, **({"arrivals": "clock"} if preset == "trading" else {}))
+    alike = policy_change.MARKETS[preset][policy_change.CONTINUOUS if own.is_continuous else policy_change.CALL]
+    series = [ks.Simulator(each, 8, engine="cpu", seed=3).run(60, ("mid2", "last_price")) for each in (own, alike)]
+    assert all(torch.equal(series[0][name], series[1][name]) for name in series[0])
+
+
+@pytest.mark.parametrize("name", POLICY_MARKETS)
 def test_markets_are_equal_until_the_change_and_as_branches_after(name, monkeypatch):
     """Side by side with per-market parameters is bit for bit what one branch with one parameter is."""
     for field, value in {"WARMUP": 6, "BEFORE": 4, "AFTER": 8}.items():
         monkeypatch.setattr(policy_change, field, value)
-    config = policy_change.MARKETS[name]
+    config = POLICY_MARKETS[name]
     found = policy_change.play(config, 4, "cpu")
     for values in found.values():
         assert values.shape == (len(policy_change.CHANGES), 4, 12)
@@ -299,15 +373,19 @@ def test_markets_are_equal_until_the_change_and_as_branches_after(name, monkeypa
     branch.set_parameters(tick_size=4)
     place = list(policy_change.CHANGES).index("tick size of 4")
     for interval in range(8):
-        before = branch.last_price.long()
+        before, mid = branch.last_price.long(), branch.mid2 / 2
         series = branch.rollout(policy_change._quotes(branch, free)[None], 1, ("volume",)).series
         assert series["volume"][0, :, 0].tolist() == found["volume"][place, :, 4 + interval].tolist()
-        assert (branch.last_price - before).abs().tolist() == found["volatility"][place, :, 4 + interval].tolist()
+        at = (place, slice(None), 4 + interval)
+        assert (branch.last_price - before).abs().tolist() == found["volatility_last"][at].tolist()
+        assert (branch.mid2 / 2 - mid).abs().tolist() == found["volatility_mid"][at].tolist()
+        for kind, price in (("error_last", branch.last_price), ("error_mid", branch.mid2 / 2)):
+            assert (price - branch.fundamental_price).abs().tolist() == found[kind][at].tolist()
 
 
 def test_a_change_reaches_its_own_markets_and_the_maker_passes_it_on():
     sim = ks.Simulator(
-        policy_change.MARKETS["continuous trading"], 2 * len(policy_change.CHANGES), engine="cpu", slots=1
+        policy_change.MARKETS["news"][policy_change.CONTINUOUS], 2 * len(policy_change.CHANGES), engine="cpu", slots=1
     )
     cost = policy_change._change(sim, 2).tolist()
     expected = {"tax of 1 tick": 1, "fee of 1 tick": 1, "rebate of 1 tick": -1}
@@ -327,8 +405,8 @@ def test_a_fee_costs_the_maker_what_it_says(monkeypatch):
     monkeypatch.setattr(policy_change, "CHANGES", {"no change": {}, "fee": {"fee": 1000}})
     answer = policy_change._change
     monkeypatch.setattr(policy_change, "_change", lambda *words: answer(*words) * 0)
-    found = policy_change.play(policy_change.MARKETS["call auctions"], 8, "cpu")
-    for name in ("spread", "volume", "volatility", "error"):
+    found = policy_change.play(policy_change.MARKETS["trading"][policy_change.CALL], 8, "cpu")
+    for name in policy_change.MEASURES[:-1]:
         np.testing.assert_array_equal(found[name][0], found[name][1])
     paid = (found["earned"][0] - found["earned"][1])[:, 4:]
     assert (paid >= 0).all() and (paid == np.round(paid)).all() and paid.sum() > 0
@@ -338,10 +416,11 @@ def test_a_fee_costs_the_maker_what_it_says(monkeypatch):
 def test_outcomes_of_a_purchase_and_a_sale():
     """What the price does anyway leaves the mean cost, and not the risk."""
     drift = np.random.default_rng(0).normal(0, 10, 500)
-    found = execution.outcome(2 + drift, 2 - drift)
+    time = np.full(500, 48.0)
+    found = execution.outcome(2 + drift, 2 - drift, time)
     assert found.cost.mean == pytest.approx(2) and found.cost.error == pytest.approx(0, abs=1e-12)
     assert found.risk.mean == pytest.approx(np.sqrt((drift**2).mean()))
-    same = execution.outcome(drift, drift)
+    same = execution.outcome(drift, drift, time)
     assert same.risk.mean == pytest.approx(drift.std())
     expected = ks.statistics.deviation_and_error(drift).error
     assert same.risk.error == pytest.approx(expected, rel=1e-2)
@@ -350,7 +429,7 @@ def test_outcomes_of_a_purchase_and_a_sale():
 def test_schedules_of_execution_run_from_twap_to_at_once():
     """A risk of 0 is TWAP, and the more risk weighs the sooner the block is done."""
     task = execution.environment("continuous trading", "buy", 1, "cpu").core.task
-    setting = execution.Setting(sigma=2.0, eta=0.2)
+    setting = execution.Setting(sigma=2.0, eta=0.2, half_spread=1.0)
     left = torch.arange(80.0, -1, -1)
     makers = execution.executors(setting)
     shares = [TimeWeighted(task).share_left(left)]
@@ -361,13 +440,64 @@ def test_schedules_of_execution_run_from_twap_to_at_once():
 
 
 @pytest.mark.parametrize("rule", execution.RULES)
-def test_every_rule_gives_a_block_the_same_events(rule):
+def test_every_rule_gives_a_block_the_same_events_and_orders(rule):
+    """As long, as large orders per event, forced as fast, and in markets as old."""
     envs = execution.environment(rule, "sell", 1, "cpu")
-    task, config = envs.core.task, execution.market(rule)
-    events = task.horizon * execution.decision(rule)
-    assert events == execution.EVENTS
-    assert execution.decision(rule) % config.interval == 0
-    assert execution.LARGEST * task.horizon >= max(execution.SIZES)
+    task, interval = envs.core.task, envs.core.simulator.config.interval
+    every = execution.decision(rule)
+    assert task.horizon * every == execution.EVENTS and every == envs.core.auctions_per_step * interval
+    assert task.max_qty * execution.PER == execution.LARGEST * every
+    assert task.forced_qty * execution.PER == execution.LARGEST * interval
+    assert task.warmup * interval == execution.WARMUP
+    assert task.max_qty * task.horizon >= max(execution.SIZES)
+
+
+def test_rules_are_compared_at_the_same_pace(monkeypatch):
+    """Units are done as late under every rule with as long pieces, and at most `LATE` events later where they wait."""
+    monkeypatch.setattr(execution, "SIZES", (40, 160))
+    for every, ticks in ((execution.COARSE, execution.TAKE), (execution.FINE, execution.WAIT)):
+        for rule in execution.RULES:
+            found = execution.paced(rule, 960, every, ticks, 8, "cpu")
+            even = (960 - execution.piece(rule, every)) / 2
+            for outcome in found:
+                assert even <= outcome.time.mean + 1e-6 <= even + execution.LATE * (ticks != execution.TAKE) + 2
+                assert outcome.cost.count == 8
+
+
+def test_the_time_of_a_unit_by_hand():
+    """All at once is done in the first decisions; what is left to the deadline in the last one."""
+    for policy, expected in (
+        (ks.policies.ImmediateExecution, (64 * 0 + 64 * 1 + 32 * 2) * 48 / 160),
+        (ks.policies.DoNothing, 3840 - 48),
+    ):
+        envs = execution.environment("auctions of 48", "buy", 4, "cpu", (160,))
+        played = execution.episodes(policy(envs.core.task), envs, np.arange(4))
+        if policy is ks.policies.DoNothing:
+            np.testing.assert_allclose(played.time, expected)
+        else:
+            assert (played.time >= expected - 1e-6).all() and (played.time < expected + 100).all()
+
+
+def test_impact_is_measured_under_the_rule_itself(monkeypatch):
+    asked = []
+    evenly = execution._evenly
+    monkeypatch.setattr(
+        execution, "_evenly", lambda rule, *words, **more: asked.append(rule) or evenly(rule, *words, **more)
+    )
+    found = [execution.calibrate(rule, 8, "cpu") for rule in ("auctions of 24", "auctions of 48")]
+    assert asked == ["auctions of 24", "auctions of 48"] and found[0].eta != found[1].eta
+    assert all(each.half_spread > 0 and each.sigma > 0 for each in found)
+
+
+def test_a_blind_executor_sees_nothing():
+    envs = execution.environment("continuous trading", "buy", 6, "cpu", sizes=(160,))
+    numbers = execution_learning._all_of(np.array([-2.0, 0.5]))
+    assert numbers.tolist() == [-2.0, 0.5, *execution_learning.START[2:]]
+    blind = execution_learning.Adaptive(envs.core.task, numbers)
+    observation, _ = envs.reset(seed=3)
+    other = observation.clone()
+    other[:, :30], other[:, 36:39] = 0.5, -0.5  # all of the market, and none of the block
+    assert blind(other).equal(blind(observation))
 
 
 def test_an_adaptive_executor_of_the_first_numbers_is_a_schedule():
@@ -398,10 +528,11 @@ def test_candidates_of_one_call_do_not_see_each_other():
 def test_a_goal_compares_cost_and_risk_in_the_same_markets():
     generator = np.random.default_rng(1)
     bought, sold = generator.normal(0, 3, (2, 400))
-    one, dearer = execution.outcome(bought, sold), execution.outcome(bought + 0.5, sold + 0.5)
+    time = np.zeros(400)
+    one, dearer = execution.outcome(bought, sold, time), execution.outcome(bought + 0.5, sold + 0.5, time)
     less = execution.goal_less(one, dearer, 2.0)
     assert less.mean == pytest.approx(-0.5) and less.error == pytest.approx(0, abs=1e-12)
-    riskier = execution.outcome(2 * bought, 2 * sold)
+    riskier = execution.outcome(2 * bought, 2 * sold, time)
     less = execution.goal_less(one, riskier, 2.0)
     assert less.mean == pytest.approx(one.cost.mean - riskier.cost.mean - 2 * one.risk.mean)
     assert 0 < less.error < one.risk.mean
@@ -411,12 +542,16 @@ def test_a_goal_compares_cost_and_risk_in_the_same_markets():
 def test_learning_finds_a_better_executor():
     """Few generations already do better than where the search begins, on seeds that it has not seen."""
     pytest.importorskip("cma")
+    goals = [execution_learning.Goal(0.5, looks) for looks in (False, True)]
     numbers = execution_learning.learn(
-        "continuous trading", 160, 0.5, markets=32, generations=8, population=12, engine="cpu", progress=False
+        "continuous trading", 160, goals, markets=32, generations=8, population=12, engine="cpu", progress=False
     )
-    found = execution_learning.play("continuous trading", 160, numbers, 128, "cpu")
-    first = execution_learning.play("continuous trading", 160, np.array(execution_learning.START), 128, "cpu")
-    assert execution.goal_less(found, first, 0.5).mean < 0
+    assert (
+        numbers[0, execution_learning.BLIND :] == np.array(execution_learning.START)[execution_learning.BLIND :]
+    ).all()
+    start = np.array(execution_learning.START)
+    *found, first = execution_learning.play("continuous trading", 160, np.stack([*numbers, start]), 128, "cpu")
+    assert all(execution.goal_less(each, first, 0.5).mean < 0 for each in found)
 
 
 @slow

@@ -52,8 +52,7 @@ def own_row(config, seed, group, intervals=30):
 def test_every_row_is_what_its_points_own_markets_measure(name):
     found = run(SPACES[name], MARKETS.get(name, "trading"))
     table = found.to_pandas()
-    errors = [f"{column}_error" for column in NAMES]
-    columns = [each for pair in zip(NAMES, errors, strict=True) for each in pair]
+    columns = [f"{column}{ending}" for column in NAMES for ending in ("", "_error", "_half_width")]
     assert list(table) == ["point", *SPACES[name], *columns, "stopped"]
     assert table["point"].tolist() == list(range(len(table))) and not table["stopped"].any()
     for point in range(len(table)):
@@ -115,7 +114,7 @@ def test_statistics_of_your_own_that_are_curves():
     table = run(
         {"noise_spread": [3, 6]}, statistics=[of_series(ends, "last_price", labels=("first", "last"))]
     ).to_pandas()
-    columns = ["ends_first", "ends_first_error", "ends_last", "ends_last_error"]
+    columns = [f"ends_{which}{ending}" for which in ("first", "last") for ending in ("", "_error", "_half_width")]
     assert list(table) == ["point", "noise_spread", *columns, "stopped"]
     config = ks.MarketConfig.preset("trading", noise_spread=6)
     sim = ks.Simulator(config, 3, seed=7, engine=ENGINE)
@@ -129,7 +128,8 @@ def test_statistics_of_your_own_that_are_curves():
 
 
 def test_one_replicate_has_no_error():
-    assert "volume_error" not in run({"noise_spread": [3, 6]}, replicates=1).to_pandas()
+    table = run({"noise_spread": [3, 6]}, replicates=1).to_pandas()
+    assert "volume_error" not in table and "volume_half_width" not in table
 
 
 @pytest.mark.parametrize("name", ["numbers", pytest.param("presets", marks=slow), pytest.param("counts", marks=slow)])

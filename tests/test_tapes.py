@@ -4,6 +4,7 @@ import copy
 import ctypes
 import pickle
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +36,19 @@ def table_of(made):
     """Return a tape as a table, where there is pandas."""
     pytest.importorskip("pandas")
     return made.to_pandas()
+
+
+def test_what_the_page_warns_of():
+    """Its figures of how built-in cancellation differs from that of real markets."""
+    page = " ".join((Path(__file__).parents[1] / "docs" / "tapes.md").read_text().replace("> ", "").split())
+    found = []
+    for preset in ("realistic", "news"):
+        rows = table_of(tape_of(preset, 50, range(16), run=300)[0])
+        rows = rows[rows.reason == "cancelled"]
+        found += [100 * (rows.remaining > 0).mean(), rows.groupby(["market", "time"]).size().mean()]
+    part, at_once, of_news, at_once_there = found
+    assert f"In `realistic` {part:.0f}% of the cancellations take a part of an order, and {at_once:.0f} come" in page
+    assert f"in `news` {of_news:.0f}% and {at_once_there:.0f}." in page
 
 
 # Against engines ------------------------------------------------------------------------------------------------------

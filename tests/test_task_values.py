@@ -83,16 +83,17 @@ def random_actions(steps, num_envs, size, seed=1):
         ("MarketMaking", {"initial_inventory": [-40, -1, 0, 40], "mark": "liquidation", "reward": "pnl"}),
     ],
 )
-def test_each_market_is_as_in_an_environment_of_its_setting(mode, task, settings):
+@pytest.mark.parametrize("markets", [1, 4])
+def test_each_market_is_as_in_an_environment_of_its_setting(mode, task, settings, markets):
     """Over several ends of episodes, in every mode."""
     common = {"horizon": 6, "autoreset_mode": mode} if "horizon" not in settings else {"autoreset_mode": mode}
-    arrays = {name: value for name, value in settings.items() if isinstance(value, list)}
+    arrays = {name: value[-markets:] for name, value in settings.items() if isinstance(value, list)}
     common |= {name: value for name, value in settings.items() if name not in arrays}
-    actions = random_actions(25, 4, 4 if task == "MarketMaking" else 2)
-    many = play(make(task, 4, **common, **arrays), actions)
-    for m in range(4):
+    actions = random_actions(25, markets, 4 if task == "MarketMaking" else 2)
+    many = play(make(task, markets, **common, **arrays), actions)
+    for m in range(markets):
         own = {name: values[m] for name, values in arrays.items()}
-        single = play(make(task, 4, **common, **own), actions)
+        single = play(make(task, markets, **common, **own), actions)
         if mode == "DISABLED":  # who has ended waits for a reset of its own mask: compared up to the first one
             rows = zip(many, single, strict=True)
             first = next(t for t, row in enumerate(rows) if max(map(len, row)) == RESET)
@@ -399,6 +400,26 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
             {"initial_inventory": 41},
             r"initial_inventory: got 41, allowed is up to inventory_limit = 40",
         ),
+        (
+            "MarketMaking",
+            {"initial_inventory": -3, "inventory_limit": [1, 2, 40]},
+            r"initial_inventory: got 3, allowed is up to inventory_limit = 1 in size",
+        ),
+        (
+            "MarketMaking",
+            {"initial_inventory": -3, "randomise": {"task.inventory_limit": {"values": [9, 40, 1]}}},
+            r"initial_inventory: got 3, allowed is up to inventory_limit = 1 in size",
+        ),
+        (
+            "Trading",
+            {"initial_inventory": [0, 0, 3], "randomise": {"task.inventory_limit": {"values": [9, 40, 2]}}},
+            r"initial_inventory: got 3, allowed is up to inventory_limit = 2 in size",
+        ),
+        (
+            "Trading",
+            {"inventory_limit": [9, 2, 9], "randomise": {"task.initial_inventory": {"values": [0, -3, 1]}}},
+            r"initial_inventory: got 3, allowed is up to inventory_limit = 2 in size",
+        ),
         ("Execution", {"randomise": {"task.side": ["buy", "sell"]}}, r"randomise: got the field 'task.side', allowed"),
         ("Execution", {"randomise": {"task.block_qty": (0, 5)}}, r"randomise: task.block_qty: got 0.0, allowed"),
         ("Execution", {"randomise": {"task.block_qty": (5.5, 9)}}, r"allowed are two whole numbers"),
@@ -416,6 +437,16 @@ def test_markets_are_drawn_as_without_settings_of_the_task():
 def test_bad_settings_are_refused(task, settings, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make(task, 3, num_scenarios=64, **settings)
+
+
+def test_an_initial_inventory_may_be_as_large_as_its_own_limit():
+    """Of the same market, or of the same scenario; other markets and scenarios may have less room."""
+    make("MarketMaking", 3, initial_inventory=[-1, 2, 40], inventory_limit=[1, 2, 40]).close()
+    config = ks.MarketConfig.preset("trading")
+    table = {**config.to_dict(), "fee": [0, 1], "task.initial_inventory": [5, -2]}
+    make("MarketMaking", 2, config=config, randomise={"scenarios": table | {"task.inventory_limit": [5, 3]}}).close()
+    with pytest.raises(ValueError, match="initial_inventory: got 5, allowed is up to inventory_limit = 3 in size"):
+        make("MarketMaking", 2, config=config, randomise={"scenarios": table | {"task.inventory_limit": [3, 5]}})
 
 
 def test_opponents_have_the_settings_of_their_market():

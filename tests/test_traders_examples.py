@@ -23,6 +23,7 @@ SMALL = {
     "trend_follower": ["--counts", "0", "3", "--markets", "4", "--auctions", "40"],
     "private_values": ["--markets", "3", "--auctions", "5"],
     "chiarella": ["--markets", "2", "--intervals", "40"],
+    "glosten_milgrom": ["--markets", "2", "--intervals", "40"],
 }
 
 
@@ -70,10 +71,11 @@ def test_examples_run_as_scripts():
 
 
 @every_engine
-@pytest.mark.parametrize("name", ["trend_follower", "chiarella"])
+@pytest.mark.parametrize("name", ["trend_follower", "chiarella", "glosten_milgrom"])
 def test_examples_are_the_same_on_every_engine(engine, name):
     module = load(name)
-    config = module.market_with(5) if name == "trend_follower" else module.ensemble(1)
+    makes = {"trend_follower": lambda: module.market_with(5), "glosten_milgrom": lambda: module.takers(10)}
+    config = makes.get(name, lambda: module.ensemble(1))()
     auctions = 6 if name == "trend_follower" else 2
     markets = max(config.per_market.values(), default=3)
     prices = [

@@ -51,8 +51,9 @@ every_task = pytest.mark.parametrize(
 @every_task
 @pytest.mark.parametrize("output", ["numpy", "torch"])
 @pytest.mark.parametrize("action_type", ["continuous", "discrete"])
-def test_shapes_dtypes_and_spaces(kind, size, output, action_type):
-    envs = make(3, kind, output=output, action_type=action_type)
+@pytest.mark.parametrize("markets", [1, 3])
+def test_shapes_dtypes_and_spaces(kind, size, output, action_type, markets):
+    envs = make(markets, kind, output=output, action_type=action_type)
     observation, infos = envs.reset(seed=1)
     assert infos == {}
     assert envs.observation_space.contains(np.asarray(observation))
@@ -62,16 +63,16 @@ def test_shapes_dtypes_and_spaces(kind, size, output, action_type):
     )
     array = torch.Tensor if output == "torch" else np.ndarray
     for value, shape, dtype in (
-        (observation, (3, 39), "float32"),
-        (reward, (3,), "float32"),
-        (terminated, (3,), "bool"),
-        (truncated, (3,), "bool"),
-        (infos["final_obs"], (3, 39), "float32"),
-        (infos["_final_obs"], (3,), "bool"),
+        (observation, (markets, 39), "float32"),
+        (reward, (markets,), "float32"),
+        (terminated, (markets,), "bool"),
+        (truncated, (markets,), "bool"),
+        (infos["final_obs"], (markets, 39), "float32"),
+        (infos["_final_obs"], (markets,), "bool"),
     ):
         assert isinstance(value, array) and tuple(value.shape) == shape and str(value.dtype).endswith(dtype)
     assert envs.single_action_space.shape == (() if action_type == "discrete" else (size,))
-    assert envs.fills.shape == (3, 2) and envs.simulator.inventory.shape == (3, 1)
+    assert envs.fills.shape == (markets, 2) and envs.simulator.inventory.shape == (markets, 1)
     envs.close()
     envs.close()
 
@@ -89,12 +90,13 @@ def test_make_vec_makes_every_task(task):
 
 
 @every_task
-def test_market_m_of_every_task_is_the_single_environment(kind, size):
-    actions = random_actions(20, 3)[..., :size]
-    envs = make(3, kind, stagger=False)
+@pytest.mark.parametrize("markets", [1, 3])
+def test_market_m_of_every_task_is_the_single_environment(kind, size, markets):
+    actions = random_actions(20, markets)[..., :size]
+    envs = make(markets, kind, stagger=False)
     envs.reset(seed=40)
     steps = [envs.step(action) for action in actions]
-    for m in range(3):
+    for m in range(markets):
         single = gym.make(f"KineticSim/{kind.__name__.removesuffix('VectorEnv')}-v0", **SMALL).unwrapped
         single.reset(seed=40 + m)
         for action, (observation, reward, terminated, truncated, infos) in zip(actions, steps, strict=True):
@@ -381,12 +383,13 @@ def test_copy(output):
 
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
 @every_task
-def test_what_a_step_returned_never_changes(kind, size, mode):
+@pytest.mark.parametrize("markets", [1, 5])
+def test_what_a_step_returned_never_changes(kind, size, mode, markets):
     kwargs = {"output": "torch", "autoreset_mode": mode, "stagger": mode != "disabled"}
-    envs, live = (make(5, kind, copy=copy, **kwargs) for copy in (True, False))
+    envs, live = (make(markets, kind, copy=copy, **kwargs) for copy in (True, False))
     kept = []
     for played in range(6):
-        action = torch.from_numpy(random_actions(1, 5, seed=played)[0, :, :size].copy())
+        action = torch.from_numpy(random_actions(1, markets, seed=played)[0, :, :size].copy())
         results = [one.step(action) if played else one.reset(seed=2) for one in (envs, live)]
         copies, shown = ([*result[:-1], *result[-1].values()] for result in results)
         for one, two in zip(copies, shown, strict=True):
@@ -434,11 +437,12 @@ class Work(TorchDispatchMode):
     ("mode", "copy", "copies"), [("same_step", True, 6), ("disabled", True, 5), ("same_step", False, 0)]
 )
 @every_task
-def test_a_step_asks_torch_for_little(kind, size, mode, copy, copies):
+@pytest.mark.parametrize("markets", [1, 4])
+def test_a_step_asks_torch_for_little(kind, size, mode, copy, copies, markets):
     """For a copy of each output and no more; on a GPU one kernel makes them all."""
-    envs = make(4, kind, output="torch", autoreset_mode=mode, copy=copy, stagger=False)
+    envs = make(markets, kind, output="torch", autoreset_mode=mode, copy=copy, stagger=False)
     envs.reset(seed=1)
-    action = torch.zeros(4, size)
+    action = torch.zeros(markets, size)
     envs.step(action)  # the C++ engine looks once how far it is from an overflow
     with Work() as work:
         envs.step(action)

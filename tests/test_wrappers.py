@@ -242,6 +242,137 @@ def test_stacked_observations_are_saved_and_cloned():
         StackObservation(make(), 0)
 
 
+def all_of_them(envs):
+    return NormalizeReward(NormalizeObservation(StackObservation(RecordEpisodeStatistics(envs), 3, [22, 30])))
+
+
+WRAPPERS = {
+    "statistics": RecordEpisodeStatistics,
+    "observations": NormalizeObservation,
+    "rewards": NormalizeReward,
+    "stacked": lambda envs: StackObservation(envs, 3),
+    "stacked twice": lambda envs: StackObservation(StackObservation(envs, 2, [22]), 2, [30]),
+    "all": all_of_them,
+}
+
+
+def layers_of(envs):
+    """The environment, and the wrappers around it from the inside."""
+    found = [envs]
+    while found[0] is not envs.unwrapped:
+        found.insert(0, found[0].env)
+    return found
+
+
+def flat(value):
+    """All tensors in nested results and states, by their places."""
+    if isinstance(value, dict):
+        value = {name: flat(one) for name, one in value.items()}
+        return {(name, *place): one for name, part in value.items() for place, one in part.items()}
+    if isinstance(value, (list, tuple)):
+        return flat(dict(enumerate(value)))
+    return {(): value.clone()}
+
+
+def assert_equal(one, other):
+    assert one.keys() == other.keys()
+    for place, value in one.items():
+        assert torch.equal(value, other[place]), place
+
+
+def go_on(envs, actions):
+    """All that steps return, after ended markets have begun where the environment does not see to it."""
+    results = []
+    for action in actions:
+        done = envs.unwrapped.core.tensors["done"]
+        if envs.unwrapped.autoreset_mode.name == "DISABLED" and bool(done.any()):
+            results.append(flat(envs.reset(options={"reset_mask": done.clone()})))
+        results.append(flat(envs.step(action)))
+    return results
+
+
+@pytest.mark.parametrize("num_envs", [1, 5])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wrapper", WRAPPERS, ids=str)
+def test_a_state_saved_at_any_step_goes_on(wrapper, mode, num_envs):
+    """Ends and resets included; a fresh environment, and one that was elsewhere, take it over."""
+    settings = {"autoreset_mode": mode, "num_envs": num_envs, "horizon": 3, "max_loss": 2.0, "final_info": True}
+
+    def fresh():
+        return WRAPPERS[wrapper](make(**settings))
+
+    envs, elsewhere = fresh(), fresh()
+    actions = torch.from_numpy(actions_of(envs, 9))
+    elsewhere.reset(seed=8)
+    go_on(elsewhere, actions[:4])
+    envs.reset(seed=2)
+    expected, saved = [], []
+    for action in actions:
+        saved.append([layer.state_dict() for layer in layers_of(envs)])
+        expected.append(go_on(envs, [action]))
+    last = [flat(layer.state_dict()) for layer in layers_of(envs)]
+    ends = sum(bool(step[-1][(2,)].any() | step[-1][(3,)].any()) for step in expected)
+    assert ends >= 2
+    for t, states in enumerate(saved):
+        for twin in (fresh(), elsewhere):
+            for layer, state in zip(layers_of(twin), states, strict=True):
+                layer.load_state_dict(state)
+            rest = [result for step in expected[t:] for result in step]
+            for one, other in zip(go_on(twin, actions[t:]), rest, strict=True):
+                assert_equal(one, other)
+            for layer, state in zip(layers_of(twin), last, strict=True):
+                assert_equal(flat(layer.state_dict()), state)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wrapper", ["rewards", "stacked"])
+def test_states_of_before_are_read(wrapper, mode):
+    """They do not say which episodes had ended, and stacked ones have the environment's names beside their own."""
+    envs = WRAPPERS[wrapper](make(autoreset_mode=mode, horizon=3))
+    actions = torch.from_numpy(actions_of(envs, 9))
+    envs.reset(seed=2)
+    for t, action in enumerate(actions):
+        of_env, state = envs.env.state_dict(), envs.state_dict()
+        del state["ended"]
+        if wrapper == "stacked":
+            state = {**state.pop("env"), **state}
+        twin = WRAPPERS[wrapper](make(autoreset_mode=mode, horizon=3))
+        if wrapper == "rewards":
+            twin.env.load_state_dict(of_env)
+        twin.load_state_dict(state)
+        for mine, wanted in zip(go_on(twin, actions[t:]), go_on(envs.clone(), actions[t:]), strict=True):
+            assert_equal(mine, wanted)
+        go_on(envs, [action])
+
+
+def test_states_of_something_else_are_refused():
+    envs = RecordEpisodeStatistics(make())
+    envs.reset(seed=1)
+    before = flat(envs.state_dict())
+    of_env = envs.env.state_dict()
+    with pytest.raises(ValueError, match=r"state\['episode_returns'\]: got NoneType, allowed is torch.float64 \[5\]"):
+        envs.load_state_dict(of_env)
+    bare = {name: value for name, value in envs.state_dict().items() if name != "env"}
+    with pytest.raises(ValueError, match=r"state\['env'\]: got None, .*RecordEpisodeStatistics.*env.load_state_dict"):
+        envs.load_state_dict(bare)
+    other = make(num_envs=5, max_offset=7)
+    other.reset(seed=3)
+    with pytest.raises(ValueError, match="max_offset is 7 there"):
+        envs.load_state_dict({**envs.state_dict(), "env": other.state_dict()})
+    assert_equal(flat(envs.state_dict()), before)
+    with pytest.warns(UserWarning, match="max_offset is 7 there"):
+        envs.load_state_dict({**envs.state_dict(), "env": other.state_dict()}, strict=False)
+    with pytest.raises(TypeError, match="state_dict: got Stranger inside, allowed are environments and wrappers"):
+        RecordEpisodeStatistics(Stranger()).state_dict()
+
+
+class Stranger(gym.vector.VectorEnv):
+    """An environment of another make."""
+
+    num_envs, output, device = 2, "torch", torch.device("cpu")
+    metadata = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
+
+
 def test_states_and_shared_statistics():
     train = NormalizeReward(NormalizeObservation(make()))
     play(train, actions_of(train, 10))

@@ -195,8 +195,8 @@ CALLS = [
     (lambda: evaluated("task", b"x"), ValueError, "task: got b'x'"),
     (lambda: evaluation.liquidate(2.0), TypeError, "simulator: got 2.0, allowed is a Simulator"),
     (lambda: evaluation.liquidate(simulator(), ARRAY), TypeError, "max_auctions: got array"),
-    (lambda: Mean(1.0, 0.1, 3).interval("x"), TypeError, "confidence_z: got 'x'"),
-    (lambda: Mean(1.0, 0.1, 3).interval(10**400), ValueError, "confidence_z: got 1000"),
+    (lambda: Mean(1.0, 0.1, 3).interval("x"), TypeError, "confidence: got 'x'"),
+    (lambda: Mean(1.0, 0.1, 3).interval(10**400), ValueError, "confidence: got 1000"),
     # Wrappers
     (lambda: wrappers.NormalizeReward(ARRAY), TypeError, "env: got array"),
     (lambda: wrappers.NormalizeReward(torch_env(), gamma=ARRAY), TypeError, "gamma: got array"),

@@ -28,7 +28,7 @@ print(sim)
 series = sim.run(400, record=("last_price", "fundamental", "volume"))
 price, value = (series[name].double().view(5, 400, 400) for name in ("last_price", "fundamental"))
 gap = (price - value)[:, :, 100:].abs().mean(2).cpu().numpy()  # [share, market]
-mean, half_width = gap.mean(1), 1.96 * gap.std(1, ddof=1) / 400**0.5
+mean, half_width = gap.mean(1), ks.statistics.half_width(gap.std(1, ddof=1) / 400**0.5, 400)  # 95% intervals
 for share, middle, half in zip(shares, mean, half_width, strict=True):
     print(f"fundamental share {share:.1f}: price is off by {middle:6.2f} ± {half:.2f} ticks")
 

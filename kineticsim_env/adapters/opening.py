@@ -59,6 +59,25 @@ def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
     return env
 
 
+def has_masks(env: Any) -> bool:
+    """Return whether an environment was made with `action_mask=True`."""
+    return getattr(env, "unwrapped", env)._has_mask
+
+
+def check_unmasked(adapter: str, env: Any) -> Any:
+    """Return an environment without action masks, for a library whose policies take none.
+
+    Raises:
+        ValueError: If it has masks, which the library would leave unread.
+    """
+    if has_masks(env):
+        raise ValueError(
+            f"action_mask: got True, allowed for {adapter} is False: the library's policies take no mask, and a masked "
+            "choice does what another one without its order does"
+        )
+    return env
+
+
 def check_first_seed(seed: Any, markets: int, device: torch.device) -> Any:
     """Return the seed of the first reset, checked; with None the environment draws one."""
     if seed is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from gymnasium.error import ResetNeeded
 
-from kineticsim_env.adapters.opening import check_batched_env, check_copied, open_vector_env
+from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, has_masks, open_vector_env
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.runtime.values import check_count
 
@@ -24,12 +26,18 @@ except ModuleNotFoundError as error:
     ) from error
 
 
+_MASKS = "action_masks"  # the name by which sb3-contrib asks for them
+
+
 class _MarketsVecEnv(VecEnv):
     """What both classes share: infos, statistics of episodes, attributes.
 
     Where an episode ends, that row's info has `terminal_observation`, `TimeLimit.truncated`, and `episode` with return
     `r`, length `l` and seconds since this object was made `t`, as Stable-Baselines3's `Monitor` adds it; so a
     `VecMonitor` is not needed. All other infos are empty.
+
+    Where the environment has action masks, `action_masks` of each row is there for MaskablePPO of sb3-contrib, as
+    Stable-Baselines3 asks for attributes and methods of environments.
 
     Attributes:
         envs: The environment behind this one.
@@ -40,6 +48,7 @@ class _MarketsVecEnv(VecEnv):
         super().__init__(rows, observation_space, action_space)
         self._actions: np.ndarray | None = None
         self._observation: np.ndarray | None = None
+        self._masks: np.ndarray | None = None
         self._returns = np.zeros(rows)
         self._lengths = np.zeros(rows, dtype=np.int64)
         self._began = time.perf_counter()
@@ -76,15 +85,16 @@ class _MarketsVecEnv(VecEnv):
         return observation
 
     def _infos(self, done: np.ndarray, truncated: np.ndarray, last: np.ndarray) -> list[dict]:
-        """Return the infos of all rows, and restart the statistics of the rows whose episode ended."""
+        """Return the infos of all rows, and restart the statistics of the rows whose episode ended.
+
+        A learner that was idle has played no step since its own episode ended, and no further one to report.
+        """
         infos: list[dict] = [{} for _ in range(self.num_envs)]
         now = round(time.perf_counter() - self._began, 6)
         for row in np.flatnonzero(done):
-            infos[row] = {
-                "terminal_observation": last[row],
-                "TimeLimit.truncated": bool(truncated[row]),
-                "episode": {"r": float(self._returns[row]), "l": int(self._lengths[row]), "t": now},
-            }
+            infos[row] = {"terminal_observation": last[row], "TimeLimit.truncated": bool(truncated[row])}
+            if self._lengths[row]:
+                infos[row]["episode"] = {"r": float(self._returns[row]), "l": int(self._lengths[row]), "t": now}
         self._returns[done] = 0.0
         self._lengths[done] = 0
         return infos
@@ -100,6 +110,9 @@ class _MarketsVecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute for each of some markets: its row if it has one per market, else the whole attribute."""
+        if attr_name == _MASKS:
+            self._check_masked()
+            return [functools.partial(self._mask, row) for row in self._get_indices(indices)]
         value = getattr(self.envs, "render_mode", None) if attr_name == "render_mode" else _find(self.envs, attr_name)
         rows = list(self._get_indices(indices))
         if isinstance(value, (np.ndarray, torch.Tensor)) and value.ndim and len(value) == self.num_envs:
@@ -113,9 +126,29 @@ class _MarketsVecEnv(VecEnv):
         setattr(_innermost(self.envs), attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """Call a method of the vector environment once; return its result for each of the markets asked for."""
+        """Call a method of the vector environment once; return its result for each of the markets asked for.
+
+        `action_masks` is each row's own: bool `[C]`, of the next decision.
+        """
+        if method_name == _MASKS:
+            self._check_masked()
+            return [self._mask(row) for row in self._get_indices(indices)]
         result = _find(self.envs, method_name)(*method_args, **method_kwargs)
         return [result for _ in self._get_indices(indices)]
+
+    def _check_masked(self) -> None:
+        """Raise what Stable-Baselines3 expects of environments without masks."""
+        if not has_masks(self.envs):
+            raise AttributeError(
+                f"{_MASKS}: got an environment without masks, allowed is one made with action_mask=True and "
+                "action_type='discrete'"
+            )
+
+    def _mask(self, row: int) -> np.ndarray:
+        """Return the mask of a row's next decision, bool `[C]`, False where a choice is void."""
+        if self._masks is None:
+            raise ResetNeeded(f"{_MASKS}: the environment was never reset; call reset() first")
+        return self._masks[row]
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
         """Return whether a wrapper is present; True for `Monitor`, as this class adds its infos."""
@@ -135,7 +168,8 @@ class SB3VecEnv(_MarketsVecEnv):
 
     Where an episode ends, that market's info has `terminal_observation`, `TimeLimit.truncated`, and `episode` with
     return `r`, length `l` and seconds since this object was made `t`, as Stable-Baselines3's `Monitor` adds it; so a
-    `VecMonitor` is not needed. All other infos are empty.
+    `VecMonitor` is not needed. All other infos are empty. With `action_mask=True` it has the `action_masks` that
+    MaskablePPO of sb3-contrib asks for.
 
     ```python
     model = PPO("MlpPolicy", SB3VecEnv("KineticSim/MarketMaking-v0", num_envs=64))
@@ -166,7 +200,9 @@ class SB3VecEnv(_MarketsVecEnv):
         Returns:
             Observations float32 `[M, F]`.
         """
-        return self._keep(self.envs.reset(seed=self._take_seeds())[0], stepped=False)
+        observation, infos = self.envs.reset(seed=self._take_seeds())
+        self._masks = _masks_of(infos)
+        return self._keep(observation, stepped=False)
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict]]:
         """Play one decision in every market.
@@ -179,16 +215,17 @@ class SB3VecEnv(_MarketsVecEnv):
         self._lengths += 1
         done = terminated | truncated
         infos = self._infos(done, truncated & ~terminated, found["final_obs"])
+        self._masks = _masks_of(found)
         return self._keep(observation, stepped=True), reward, done, infos
 
 
 class SB3GroupVecEnv(_MarketsVecEnv):
     """M markets with n learners of one role each, as a `VecEnv` of M * n rows that share one policy.
 
-    Row `m * n + k` is learner k of market m. All rows of a market are done together; a learner whose own episode ended
-    before has rewards of 0 until then, and counts as terminated. Infos are those of `SB3VecEnv`, with the length of a
-    learner's own episode. All learners learn; for one among policies that do not, see `opponents` of `SB3VecEnv`'s
-    environments.
+    Row `m * n + k` is learner k of market m. A learner that ends before its market is done there, idle with rewards of
+    0 until the market ends, and done a second time then: terminated, without `episode` in its info. Infos and
+    `action_masks` are those of `SB3VecEnv`. All learners learn; for one among policies that do not, see `opponents` of
+    `SB3VecEnv`'s environments.
 
     ```python
     model = PPO("MlpPolicy", SB3GroupVecEnv(BatchedParallelEnv(32, {"maker": 2})))
@@ -237,6 +274,7 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         seeds = self._take_seeds()
         observation, infos = self.envs.reset(seed=None if seeds is None else seeds[:: self._shape[1]])
         self._active = self._rows(infos["active"])
+        self._masks = self._masks_of_rows(infos)
         return self._keep(self._rows(observation), stepped=False)
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict]]:
@@ -249,18 +287,28 @@ class SB3GroupVecEnv(_MarketsVecEnv):
         limit = int(space.n) if isinstance(space, spaces.Discrete) else 0
         actions = check_host_actions(self._actions, (self.num_envs, *(space.shape or ())), limit)
         given = torch.from_numpy(actions.reshape(*self._shape, *actions.shape[1:])).to(self.envs.device)
-        observation, reward, _, truncated, found = self.envs.step({self._role: given})
+        observation, reward, terminated, truncated, found = self.envs.step({self._role: given})
         rewards = self._rows(reward)
         self._returns += rewards
         self._lengths += self._active
         self._active = self._rows(found["active"])
-        done = found["_final_obs"].cpu().numpy().repeat(self._shape[1])
+        self._masks = self._masks_of_rows(found)
+        ends = flags_of(terminated[self._role], truncated[self._role], found["_final_obs"])[1]
+        done = ends.flatten().cpu().numpy()
         infos = self._infos(done, self._rows(truncated), self._rows(found["final_obs"]))
         return self._keep(self._rows(observation), stepped=True), rewards, done, infos
+
+    def _masks_of_rows(self, infos: dict[str, Any]) -> np.ndarray | None:
+        return self._rows(infos["action_mask"]) if "action_mask" in infos else None
 
     def _rows(self, groups: dict[str, torch.Tensor]) -> np.ndarray:
         """Return the one group's tensor `[M, n, ...]` as rows `[M * n, ...]`."""
         return groups[self._role].flatten(0, 1).cpu().numpy()
+
+
+def _masks_of(infos: dict[str, Any]) -> np.ndarray | None:
+    """Return the masks in infos as bool `[M, C]`, which Gymnasium has as int8."""
+    return infos["action_mask"].astype(bool) if "action_mask" in infos else None
 
 
 def _find(env: Any, name: str) -> Any:

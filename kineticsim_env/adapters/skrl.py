@@ -1,4 +1,7 @@
-"""`SkrlEnv` and `SkrlMultiEnv`: the environments for skrl, as tensors that stay on the engine's device."""
+"""`SkrlEnv` and `SkrlMultiEnv`: the environments for skrl, as tensors that stay on the engine's device.
+
+What agents record at the ends of episodes: `skrl_recording.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from kineticsim_env.adapters.opening import (
     check_batched_env,
     check_copied,
     check_first_seed,
+    check_unmasked,
     flags_of,
     open_vector_env,
 )
@@ -20,6 +24,8 @@ from kineticsim_env.runtime.values import show
 
 try:
     from skrl.envs.wrappers.torch import MultiAgentEnvWrapper, Wrapper
+
+    from kineticsim_env.adapters.skrl_recording import KEY, Final
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "kineticsim_env.adapters.skrl needs skrl: pip install 'kineticsim-env[skrl]'", name="skrl"
@@ -37,6 +43,10 @@ class SkrlEnv(Wrapper):
     actions are clamped to [-1, 1], since skrl's Gaussian policies go beyond. Observations float32 `[M, F]`, rewards
     float32 `[M, 1]`, terminated and truncated bool `[M, 1]`.
 
+    A step that ends an episode returns the first observation of the next one. skrl's agents, made after this module was
+    imported, record the last one of the episode in its place, which infos have; other learners read
+    `infos["final_obs"]`, as Gymnasium has it.
+
     ```python
     env = SkrlEnv("KineticSim/MarketMaking-v0", num_envs=64)
     ```
@@ -53,9 +63,10 @@ class SkrlEnv(Wrapper):
             **arguments: What `gymnasium.make_vec` takes for an id.
 
         Raises:
-            TypeError, ValueError: If the environment has another output or autoreset mode.
+            TypeError, ValueError: If the environment has another output or autoreset mode, or action masks, which
+                skrl's policies do not take.
         """
-        super().__init__(open_vector_env("SkrlEnv", env, num_envs, "torch", arguments))
+        super().__init__(check_unmasked("SkrlEnv", open_vector_env("SkrlEnv", env, num_envs, "torch", arguments)))
         self._seed = check_first_seed(seed, self._env.num_envs, self._env.unwrapped.device)
         self._observation: torch.Tensor | None = None
 
@@ -92,6 +103,7 @@ class SkrlEnv(Wrapper):
         observation, reward, terminated, truncated, infos = self._env.step(given)
         check_copied("SkrlEnv", self._observation, observation)
         self._observation = observation
+        infos[KEY] = Final(observation, infos["final_obs"], None)
         column = (self.num_envs, 1)
         return observation, reward.view(column), terminated.view(column), truncated.view(column), infos
 
@@ -128,7 +140,8 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
 
     Results are dicts by name of learner (`maker_0`): observations float32 `[M, F]`, rewards float32 `[M, 1]`,
     terminated and truncated bool `[M, 1]`. Continuous actions are clamped to [-1, 1]. A learner that ends before its
-    market has rewards of 0 from then on, and terminates a second time where the market ends.
+    market has rewards of 0 from then on, and terminates a second time where the market ends. What agents record where a
+    market's episode ends: `SkrlEnv`.
 
     ```python
     env = SkrlMultiEnv(BatchedParallelEnv(64, {"maker": 2, "momentum": 1}))
@@ -143,9 +156,10 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
             seed: The seed of the first reset; for several runs see `run_seed`.
 
         Raises:
-            TypeError, ValueError: If it is something else, or has another autoreset mode.
+            TypeError, ValueError: If it is something else, or has another autoreset mode, or action masks, which
+                skrl's policies do not take.
         """
-        super().__init__(check_batched_env("SkrlMultiEnv", env))
+        super().__init__(check_unmasked("SkrlMultiEnv", check_batched_env("SkrlMultiEnv", env)))
         self._device = env.device
         self._seed = check_first_seed(seed, env.num_envs, env.device)
         self._observation: dict[str, torch.Tensor] | None = None
@@ -226,6 +240,7 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
         for name, rows in (self._observation or {}).items():
             check_copied("SkrlMultiEnv", rows, found[name])
         self._observation = found
+        infos[KEY] = Final(found, self._by_name(infos["final_obs"]), self._states(final=True))
         rewards, ends, cuts = (
             self._by_name({role: rows.unsqueeze(-1) for role, rows in part.items()})
             for part in (reward, final, truncated)
@@ -243,7 +258,11 @@ class SkrlMultiEnv(MultiAgentEnvWrapper):
 
     def state(self) -> dict[str, torch.Tensor | None]:
         """Return, for each learner, what all of them see together, float32 `[M, S]`."""
-        return dict.fromkeys(self._place, self._env.state())
+        return self._states()
+
+    def _states(self, final: bool = False) -> dict[str, torch.Tensor | None]:
+        """Return the state of the present, or of before any reset in the last step."""
+        return dict.fromkeys(self._place, self._env.state(final))
 
     def render(self, *args: Any, **kwargs: Any) -> None:
         """Return None: many learners are not rendered."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, open_vector_env
+from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, has_masks, open_vector_env
 from kineticsim_env.envs.joint import joint_state
 from kineticsim_env.runtime.values import check_count
 
@@ -95,9 +95,13 @@ class TorchRLEnv(_MarketsEnv):
     | key | dtype and shape |
     |---|---|
     | `observation` | float32 `[M, F]` |
+    | `action_mask` | bool `[M, C]`, with `action_mask=True`: False where a choice is void |
     | `action` | float32 `[M, A]`, or int64 `[M]` (a `Categorical` spec) |
     | `reward` | float32 `[M, 1]` |
     | `done`, `terminated`, `truncated` | bool `[M, 1]` |
+
+    In `next`, where an episode ended, the mask is all True: no decision follows, and a value of the best choice is to
+    leave none out.
 
     ```python
     env = TorchRLEnv("KineticSim/MarketMaking-v0", num_envs=64)
@@ -123,6 +127,8 @@ class TorchRLEnv(_MarketsEnv):
         super().__init__(open_vector_env("TorchRLEnv", env, num_envs, "torch", arguments))
         size, device = self.batch_size, self.device
         observation = {"observation": _spec(self.envs.single_observation_space, size, device)}
+        if has_masks(self.envs):
+            observation["action_mask"] = _mask_spec(self.envs.single_action_space, size, device)
         self.observation_spec = Composite(observation, shape=size, device=device)
         self.action_spec = _spec(self.envs.single_action_space, size, device)
         self.reward_spec = Unbounded(_column(size), dtype=torch.float32, device=device)
@@ -130,7 +136,7 @@ class TorchRLEnv(_MarketsEnv):
 
     def _start(self, observation: torch.Tensor, infos: dict[str, Any]) -> dict[str, Any]:
         check_copied("TorchRLEnv", self.envs.unwrapped.observation, observation)
-        return {"observation": observation}
+        return {"observation": observation} | _masks_of(infos)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         observation, reward, terminated, truncated, infos = self.envs.step(tensordict.get("action"))
@@ -139,6 +145,7 @@ class TorchRLEnv(_MarketsEnv):
         return self._tensordict(
             {
                 "observation": infos["final_obs"],
+                **_masks_of(infos, self._ended),
                 "reward": reward.unsqueeze(-1),
                 "done": infos["_final_obs"].unsqueeze(-1),
                 "terminated": terminated.unsqueeze(-1),
@@ -154,6 +161,7 @@ class TorchRLGroupEnv(_MarketsEnv):
     |---|---|
     | `(role, "observation")` | float32 `[M, n, F]` |
     | `(role, "active")` | bool `[M, n, 1]`: whose orders count; a learner may end before its market |
+    | `(role, "action_mask")` | bool `[M, n, C]`, with `action_mask=True`, as in `TorchRLEnv` |
     | `(role, "action")` | float32 `[M, n, A]`, or int64 `[M, n]` (a `Categorical` spec) |
     | `(role, "reward")` | float32 `[M, n, 1]` |
     | `(role, "done")`, `(role, "terminated")`, `(role, "truncated")` | bool `[M, n, 1]` |
@@ -194,7 +202,8 @@ class TorchRLGroupEnv(_MarketsEnv):
 
         def seen(role: str, shape: torch.Size) -> dict[str, Any]:
             active = Binary(1, shape=_column(shape), dtype=torch.bool, device=device)
-            return {"observation": _spec(observations[role], shape, device), "active": active}
+            mask = {"action_mask": _mask_spec(actions[role], shape, device)} if has_masks(env) else {}
+            return {"observation": _spec(observations[role], shape, device), "active": active} | mask
 
         def action(role: str, shape: torch.Size) -> dict[str, Any]:
             return {"action": _spec(actions[role], shape, device)}
@@ -216,7 +225,7 @@ class TorchRLGroupEnv(_MarketsEnv):
             live = self.envs.core.seen("observation", role, self.envs.groups[role])
             check_copied("TorchRLGroupEnv", live, rows)
         groups: dict[str, Any] = {
-            role: {"observation": rows, "active": infos["active"][role].unsqueeze(-1)}
+            role: {"observation": rows, "active": infos["active"][role].unsqueeze(-1), **_masks_of(infos, role=role)}
             for role, rows in observation.items()
         }
         return groups | {"state": joint_state(observation)}
@@ -232,6 +241,7 @@ class TorchRLGroupEnv(_MarketsEnv):
             values[role] = {
                 "observation": last,
                 "active": (infos["active"][role] & ~over).unsqueeze(-1),
+                **_masks_of(infos, self._ended, role),
                 "reward": reward[role].unsqueeze(-1),
                 "done": done.unsqueeze(-1),
                 "terminated": final.unsqueeze(-1),
@@ -240,6 +250,26 @@ class TorchRLGroupEnv(_MarketsEnv):
         # The market is truncated where some learner is, in the step that ends it; else it terminates.
         cut = over & torch.cat(list(truncated.values()), dim=1).any(1, keepdim=True)
         return self._tensordict(values | {"done": over, "terminated": over & ~cut, "truncated": cut})
+
+
+def _masks_of(infos: dict[str, Any], ended: torch.Tensor | None = None, role: str | None = None) -> dict[str, Any]:
+    """Return the masks in infos, if any, as part of a tensordict.
+
+    Args:
+        infos: Of a reset or a step.
+        ended: bool `[M]`, where the masks are those of a decision in another episode, so that all choices are True.
+        role: Of many learners.
+    """
+    if "action_mask" not in infos:
+        return {}
+    mask = infos["action_mask"] if role is None else infos["action_mask"][role]
+    return {"action_mask": mask if ended is None else mask | ended.view(-1, *[1] * (mask.ndim - 1))}
+
+
+def _mask_spec(space: spaces.Discrete, size: torch.Size, device: torch.device) -> Any:
+    """Return the TorchRL spec of the masks of a batch."""
+    choices = int(space.n)
+    return Binary(choices, shape=torch.Size((*size, choices)), dtype=torch.bool, device=device)
 
 
 def _flag_specs(shape: torch.Size, device: torch.device) -> dict[str, Any]:

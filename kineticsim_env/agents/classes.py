@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -195,6 +195,32 @@ def find_class(path: str) -> AgentClass:
     if not isinstance(found, AgentClass):
         raise ValueError(f"agents: got {path!r}, which is {show(found)}, allowed is what ks.agent has made")
     return found
+
+
+def check_agents_from(given: Any, agents_from: Any) -> None:
+    """Refuse paths of classes in other modules than those allowed, before any is imported.
+
+    Args:
+        given: A field `agents`; what is no mapping of paths is for `checked_agents` to refuse.
+        agents_from: Names of modules; None allows all.
+
+    Raises:
+        TypeError: If `agents_from` is no list of texts.
+        ValueError: Naming the path, and what is allowed.
+    """
+    if agents_from is None:
+        return
+    if isinstance(agents_from, str) or not isinstance(agents_from, Iterable):
+        raise TypeError(f"agents_from: got {show(agents_from)}, allowed is a list of names of modules, or None")
+    allowed = list(agents_from)
+    if not all(isinstance(module, str) for module in allowed):
+        raise TypeError(f"agents_from: got {show(allowed)}, allowed is a list of names of modules, or None")
+    for key in given if isinstance(given, Mapping) else ():
+        if isinstance(key, str) and key.partition(":")[0] not in allowed:
+            raise ValueError(
+                f"agents: got {show(key)}, whose module would be imported, allowed are classes of "
+                f"{', '.join(allowed) or 'no module'} (agents_from)"
+            )
 
 
 def _told(module: str) -> str:

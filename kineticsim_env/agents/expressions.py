@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kineticsim_env.agents.names import as_chance, local_in_cpp
+from kineticsim_env.agents.names import as_chance, local_in_cpp, own_in_cpp
 from kineticsim_env.agents.source import Source
 
 if TYPE_CHECKING:
@@ -110,10 +110,12 @@ class Expressions:
         return int(value)
 
     def constant(self, node: ast.expr) -> int | None:
-        """Return a literal, its negative, or what a name of the surroundings stands for; None for all else."""
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        """Return a literal with a sign or without, or what a name of the surroundings stands for; None for all else."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
             value = node.operand.value
-            return self.checked(node, -value) if isinstance(value, int) else None
+            if isinstance(value, int) and isinstance(node.op, (ast.USub, ast.UAdd)):
+                return self.checked(node, -value if isinstance(node.op, ast.USub) else value)
+            return None
         value = node.value if isinstance(node, ast.Constant) else self.source.outer_number(node)
         return self.checked(node, value) if isinstance(value, int) else None
 
@@ -144,7 +146,7 @@ class Expressions:
                 self.refuse(node, f"got {self.source.quote(node)} without a call; write {self.market}.{node.attr}(...)")
             return f"market.{self._known(node, self.words.seen, 'a market')}"
         if self.is_argument(node.value, self.own):
-            return f"own.{self._known(node, self.words.parameters | self.words.memory, 'this trader')}"
+            return f"own.{own_in_cpp(self._known(node, self.words.parameters | self.words.memory, 'this trader'))}"
         if self.is_argument(node.value, self.draw):
             name = self._known(node, self.words.draws, "a draw")
             self.refuse(node, f"got {self.source.quote(node)} without a call; write {self.draw}.{name}(...)")
@@ -281,9 +283,9 @@ class Expressions:
         negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
         inner = node.operand if isinstance(node, ast.UnaryOp) and negative else node
         value = inner.value if isinstance(inner, ast.Constant) else self.source.outer(inner)
-        if isinstance(node, ast.Constant) and isinstance(value, int) and value == 1:
-            self.refuse(node, f"got the probability {value}, which stands for 2^-24; write 1.0 for always")
         if not isinstance(value, float):
+            if self.constant(node) == 1:
+                self.refuse(node, "got the probability 1, which stands for 2^-24; write 1.0 for always")
             return self.number(node)
         value = -float(value) if negative else float(value)
         if not 0.0 <= value <= 1.0:

@@ -9,21 +9,6 @@ from typing import Any
 
 from kineticsim_env.errors import KineticSimError
 
-# Words that mean something else to a C++ or CUDA compiler: keywords of C++ up to C++26, and macros in small letters
-# that compilers and the C library define.
-RESERVED = frozenset(
-    """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl
-    concept const consteval constexpr constinit const_cast continue contract_assert co_await co_return co_yield decltype
-    default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int
-    long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
-    reinterpret_cast requires return short signed sizeof static static_assert static_cast struct switch template this
-    thread_local throw true try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while
-    xor xor_eq asm_volatile assert errno linux unix i386 stdin stdout stderr math_errhandling major minor makedev
-    restrict near far small interface
-    """.split()
-)
-
 
 class ProgramError(KineticSimError, SyntaxError):
     """A trader's function is not in the language; the message says where, and what to write instead."""
@@ -44,7 +29,7 @@ class Vocabulary:
         no_order: The function that makes none.
 
     Raises:
-        ValueError: If a name cannot be a name in C++ too.
+        ValueError: If a name is not small letters, digits and single underscores.
     """
 
     seen: frozenset[str]
@@ -57,14 +42,20 @@ class Vocabulary:
     no_order: Callable[..., Any]
 
     def __post_init__(self) -> None:
-        """Refuse names that a compiler could take for something else."""
+        """Refuse names that are no plain words."""
         for name in (*self.seen, *self.prices, *self.parameters, *self.memory, *self.draws):
             if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name)):
                 raise ValueError(
                     f"agent: got the name {name!r}, allowed are small letters a to z, digits, and single _ between them"
                 )
-            if name in RESERVED:
-                raise ValueError(f"agent: got the name {name!r}, which C++ has for itself; take another")
+
+
+# Every name of a user's has a prefix in C++, so that no keyword, macro or name of ours can be taken for it.
+
+
+def own_in_cpp(name: str) -> str:
+    """Return how a parameter or a word of memory is spelled in C++."""
+    return f"w_{name}"
 
 
 def local_in_cpp(name: str, index: int) -> str:

@@ -6,21 +6,29 @@ import functools
 from collections.abc import Sequence
 
 from kineticsim_env.agents.classes import AgentClass
+from kineticsim_env.agents.names import own_in_cpp
 from kineticsim_env.agents.vocabulary import OWNED
 
-AFTER = "after"  # what compilers call the text behind a user's own C++, before the class's name
+# What compilers call the text behind a user's own C++, and the declaration of its numbers, before the class's name.
+AFTER, NAMES = "after", "names in"
 
 
 @functools.lru_cache(maxsize=4096)
 def text_of(kind: AgentClass, number: int) -> str:
     """Return the text of a class, as `ks::Trader<number>` in namespace `ks`."""
-    names = (*OWNED, *kind.parameters, *kind.memory)
+    # A user's own C++ has the names as they are; what compilers say of them is told with the class.
+    spelled = {
+        name: own_in_cpp(name) if kind.cxx is None else name for name in (*OWNED, *kind.parameters, *kind.memory)
+    }
+    numbers = f"struct Own {{ int32_t {', '.join(spelled.values())}; }};"
     takes = "const Market& market, Own& own, const Draw& draw"
     # Compilers name a user's own lines by the class.
     own = f'\n#line 1 "cxx of {kind.name}"\n{kind.cxx}\n#line 1 "{AFTER} cxx of {kind.name}"\n'
+    if kind.cxx is not None:
+        numbers = f'#line 1 "{NAMES} cxx of {kind.name}"\n{numbers}'
     body = kind.program.text if kind.cxx is None else f"KS_RULE Order decision({takes}) {{{own}}}\n"
     called = kind.program.name if kind.cxx is None else "decision"
-    read = [f"    own.{name} = numbers.parameter({i}, agent);" for i, name in enumerate(kind.parameters)]
+    read = [f"    own.{spelled[name]} = numbers.parameter({i}, agent);" for i, name in enumerate(kind.parameters)]
     words = [(name, f"numbers.word({i}, agent)") for i, name in enumerate(kind.memory)]
     starts = [
         f"    {place} = {start if isinstance(start, int) else f'market.{start}'};"
@@ -31,7 +39,7 @@ def text_of(kind: AgentClass, number: int) -> str:
         "using Market = AgentView;",
         "using Draw = AgentDraw;",
         "using Order = AgentOrder;",
-        f"struct Own {{ int32_t {', '.join(names)}; }};",
+        numbers,
         body,
         f"}}  // namespace trader_{number}",
         f"template <> struct Trader<{number}> {{",
@@ -40,12 +48,12 @@ def text_of(kind: AgentClass, number: int) -> str:
         "  static KS_RULE AgentOrder decide(const AgentView& market, const AgentDraw& draw, int32_t first,",
         "                                   const AgentNumbers& numbers, int32_t agent) {",
         f"    trader_{number}::Own own;",
-        "    own.index = first + agent;",
+        f"    own.{spelled[OWNED[0]]} = first + agent;",
         *read,
-        *(f"    own.{name} = {place};" for name, place in words),
+        *(f"    own.{spelled[name]} = {place};" for name, place in words),
         f"    AgentOrder order = trader_{number}::{called}(market, own, draw);",
         f"    order.quantity = min_of(order.quantity, {kind.largest_order});",
-        *(f"    {place} = own.{name};" for name, place in words),
+        *(f"    {place} = own.{spelled[name]};" for name, place in words),
         "    return order;",
         "  }",
         "  static KS_RULE void begin(const AgentView& market, const AgentNumbers& numbers, int32_t agent) {",

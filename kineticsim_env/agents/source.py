@@ -135,18 +135,23 @@ class Source:
 
 
 def _instructions(code: types.CodeType) -> list[Any]:
-    """Return what a function does: its instructions, names and constants, but no places in a file or in the code.
+    """Return what a function does: its instructions, names and constants, but no places in a file.
 
-    How a method is called depends on what else is compiled with a function, such as the import of a module.
+    How a method is called depends on what else is compiled with a function, such as the import of a module. So places
+    in the code are counted in those instructions that are the same either way.
     """
     constants = [None if inspect.iscode(value) else repr(value) for value in code.co_consts]
     jumps = {*dis.hasjabs, *dis.hasjrel}
+    counted, places = [], {}
+    for each in dis.get_instructions(code):
+        places[each.offset] = len(counted)
+        if each.opname not in ("PUSH_NULL", "PRECALL", "EXTENDED_ARG", "NOP"):
+            counted.append(each)
     done = [
         (
             {"LOAD_METHOD": "LOAD_ATTR"}.get(each.opname, each.opname),
-            None if each.opcode in jumps or inspect.iscode(each.argval) else repr(each.argval),
+            places[each.argval] if each.opcode in jumps else None if inspect.iscode(each.argval) else repr(each.argval),
         )
-        for each in dis.get_instructions(code)
-        if each.opname not in ("PUSH_NULL", "PRECALL", "EXTENDED_ARG", "NOP")
+        for each in counted
     ]
     return [done, code.co_names, code.co_varnames, code.co_freevars, constants]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kineticsim_env.calibration.predicting import Predicted, predict
 from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.texts import aligned
@@ -19,6 +20,7 @@ from kineticsim_env.sweeps.plans import Plan, make_plan
 if TYPE_CHECKING:
     from kineticsim_env.calibration.checking import Check
     from kineticsim_env.calibration.learning import Learned
+    from kineticsim_env.calibration.reaching import Reach, Simulations
 
 _LEVELS = (0.5, 0.8, 0.95)
 
@@ -28,21 +30,28 @@ class Calibration:
     """What `calibrate` returns: a posterior distribution of parameters. Printed, it is a table.
 
     Attributes:
-        samples: Draws from the posterior by parameter, `[n]` each: whole numbers where the field is one.
-        best: Its mode: of the samples the one where it is densest, in the scales of the space. Not its mean.
+        samples: Draws from the posterior by parameter, `[n]` each: whole numbers where the field is one. Empty where
+            the target is out of reach.
+        best: Its mode: of the samples the one where it is densest, in the scales of the space. Not its mean. Empty
+            where the target is out of reach.
         target: What was fitted, by column.
+        reach: Whether simulations come near the target, and the nearest of them.
+        predicted: What markets of the posterior show, beside the target; None where it is out of reach.
         simulated: Of each column, 1% and 99% of the simulations' values.
         check: How far the posterior can be trusted, of points that were held out; None if none were.
         simulations: How many the network was trained with.
         left_out: How many of all were not used, as their market did not define a statistic, or stopped.
         converged: Whether training ended because nothing was gained any more; else more simulations could gain.
-        seconds: Wall time of each phase: `"simulate"`, with statistics; `"train"`; `"check"`; `"sample"`.
+        seconds: Wall time of each phase: `"simulate"`, with statistics; `"train"`; `"check"`; `"sample"`;
+            `"predict"`.
         posterior: sbi's own object: of normal quantiles of places within the ranges, given standardised statistics.
     """
 
     samples: dict[str, np.ndarray]
     best: dict[str, Any]
     target: dict[str, float]
+    reach: Reach
+    predicted: Predicted | None
     simulated: dict[str, tuple[float, float]]
     check: Check | None
     simulations: int
@@ -52,18 +61,20 @@ class Calibration:
     posterior: Any
     _plan: Plan
     _learned: Learned
-    _places: np.ndarray
+    _simulated: Simulations
+    _draws: int
+    _where: dict[str, Any]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The parameters, in the order of the space."""
-        return tuple(self.samples)
+        return tuple(each.name for each in self._plan.design.dimensions)
 
     def interval(self, level: float = 0.9) -> dict[str, tuple[float, float]]:
         """Return both ends of the central interval that holds `level` of the posterior, 0 to 1, per parameter."""
         level = check_number("level", level, 0.0, 1.0)
         ends = ((1 - level) / 2, (1 + level) / 2)
-        found = {name: np.quantile(values, ends) for name, values in self.samples.items()}
+        found = {name: np.quantile(values, ends) for name, values in self._posterior("interval").items()}
         return {name: (float(low), float(high)) for name, (low, high) in found.items()}
 
     def config(self, point: Any = None) -> MarketConfig:
@@ -71,11 +82,15 @@ class Calibration:
 
         Args:
             point: Values by parameter, or the number of a sample; None is `best`. A row of `to_pandas` is values, too.
+
+        Raises:
+            ValueError: If a sample or the best point is asked for and the target is out of reach; or naming the point.
         """
-        given = self.best if point is None else point.to_dict() if hasattr(point, "to_dict") else point
-        if is_whole(given):
-            place = check_count("point", given, 0, len(next(iter(self.samples.values()))) - 1)
-            given = {name: values[place].item() for name, values in self.samples.items()}
+        given = point.to_dict() if hasattr(point, "to_dict") else point
+        if given is None or is_whole(given):
+            samples = self._posterior("config")
+            place = None if given is None else check_count("point", given, 0, self._draws - 1)
+            given = self.best if place is None else {name: values[place].item() for name, values in samples.items()}
         if not isinstance(given, Mapping) or set(given) != set(self.names):
             raise ValueError(f"point: got {show(point)}, allowed are a sample's number and values of {self._listed()}")
         space = {name: [given[name]] for name in self.names}
@@ -97,17 +112,37 @@ class Calibration:
                 f"from {plan.replicates} of {plan.intervals}: the posterior is as wide as these make it",
                 stacklevel=2,
             )
-        count = len(self._places) if samples is None else check_count("samples", samples, 1)
+        count = self._draws if samples is None else check_count("samples", samples, 1)
         return posterior_of(self, read.values, count, check_count("seed", seed, 0))
 
     def to_pandas(self) -> Any:
         """Return the samples as a DataFrame."""
         import pandas
 
-        return pandas.DataFrame(self.samples)
+        return pandas.DataFrame(self._posterior("to_pandas"))
 
     def table(self) -> str:
-        """Return parameters, what was fitted, and what the check found, as text."""
+        """Return parameters, what was fitted, and what the checks found, as text.
+
+        Where the target is out of reach, that is the first line, and the nearest simulation is in the tables.
+        """
+        lines = [*self._of_parameters(), "", *self._of_statistics(), ""]
+        unused = f", {self.left_out:,} left out" if self.left_out else ""
+        lines.append(f"{self.simulations:,} simulations{unused}; {self._plan.intervals:,} intervals each")
+        if self.check:
+            covered = ", ".join(f"{self.check.coverage(level):.0%} of {level:.0%}" for level in _LEVELS)
+            p_values = ", ".join(f"{name} {value:.2f}" for name, value in self.check.p_values.items())
+            lines += [f"coverage of {len(self.check.levels):,} held-out points: {covered}"]
+            lines += [f"ranks are uniform, p: {p_values}"]
+            lines += [f"held-out points that would be out of reach as targets: {self.check.out_of_reach:.1%}"]
+        return "\n".join(lines)
+
+    def _of_parameters(self) -> list[str]:
+        if not self.reach.within:
+            rows = [("parameter", "nearest simulation", "range")]
+            for each in self._plan.design.dimensions:
+                rows.append((each.name, f"{self.reach.nearest[each.name]:.4g}", f"{each.low:g} to {each.high:g}"))
+            return [str(self.reach), "no posterior, and no best point", "", *aligned(rows)]
         rows = [("parameter", "best", "mean", "90% within", "range", "recovered")]
         recovered, intervals = self.check.recovered if self.check else {}, self.interval()
         for each in self._plan.design.dimensions:
@@ -116,26 +151,33 @@ class Calibration:
             mean = self.samples[each.name].mean()
             spread, given = f"{low:.4g} to {high:.4g}", f"{each.low:g} to {each.high:g}"
             rows.append((each.name, f"{self.best[each.name]:.4g}", f"{mean:.4g}", spread, given, found))
-        lines = aligned(rows)
-        rows = [("statistic", "target", "simulated, 1% to 99%")]
+        return aligned(rows)
+
+    def _of_statistics(self) -> list[str]:
+        """Return the target beside what the posterior predicts, or beside the nearest simulation."""
+        if self.predicted is None:
+            rows = [("statistic", "target", "nearest simulation", "simulated, 1% to 99%", "")]
+        else:
+            rows = [("statistic", "target", "posterior predicts, 5% to 95%", "p", "simulated, 1% to 99%")]
+            intervals, p_values = self.predicted.interval(), self.predicted.p_values
         for name, (low, high) in self.simulated.items():
-            rows.append((name, f"{self.target[name]:.4g}", f"{low:.4g} to {high:.4g}"))
-        lines += ["", *aligned(rows), ""]
-        unused = f", {self.left_out:,} left out" if self.left_out else ""
-        lines.append(f"{self.simulations:,} simulations{unused}; {self._plan.intervals:,} intervals each")
-        if self.check:
-            covered = ", ".join(f"{self.check.coverage(level):.0%} of {level:.0%}" for level in _LEVELS)
-            p_values = ", ".join(f"{name} {value:.2f}" for name, value in self.check.p_values.items())
-            lines += [f"coverage of {len(self.check.levels):,} held-out points: {covered}"]
-            lines += [f"ranks are uniform, p: {p_values}"]
-        return "\n".join(lines)
+            target, simulated = f"{self.target[name]:.4g}", f"{low:.4g} to {high:.4g}"
+            if self.predicted is None:
+                out = "out of reach" if name in self.reach.missed else ""
+                rows.append((name, target, f"{self.reach.statistics[name]:.4g}", simulated, out))
+            else:
+                least, most = intervals[name]
+                rows.append((name, target, f"{least:.4g} to {most:.4g}", f"{p_values[name]:.2f}", simulated))
+        return aligned(rows)
 
     def __str__(self) -> str:
         """Return the table."""
         return self.table()
 
     def __repr__(self) -> str:
-        """Name the best point."""
+        """Name the best point, or say that there is none."""
+        if not self.reach.within:
+            return f"Calibration({self.reach})"
         return f"Calibration({', '.join(f'{name}={value:.4g}' for name, value in self.best.items())})"
 
     def draw(self, path: Any, truth: Mapping[str, float] | None = None) -> None:
@@ -149,7 +191,17 @@ class Calibration:
 
         for name in check_dict("truth", {} if truth is None else truth, f"values of {self._listed()}"):
             check_choice("truth", name, self.names)
+        self._posterior("draw")
         draw_posterior(path, self, {} if truth is None else truth)
+
+    def draw_predicted(self, path: Any) -> None:
+        """Write the picture of what the posterior predicts, or of the nearest simulation, beside the target.
+
+        Needs matplotlib.
+        """
+        from kineticsim_env.calibration.figures import draw_predicted
+
+        draw_predicted(path, self)
 
     def draw_check(self, path: Any) -> None:
         """Write the picture of the check: parameters found again, ranks, and coverage. Needs matplotlib."""
@@ -162,26 +214,32 @@ class Calibration:
     def _listed(self) -> str:
         return ", ".join(self.names)
 
+    def _posterior(self, asked: str) -> dict[str, np.ndarray]:
+        """Return the draws."""
+        if not self.reach.within:
+            raise ValueError(
+                f"{asked}: got a target that is {self.reach}; allowed is one that simulations come near. The nearest "
+                "point is reach.nearest, config(found.reach.nearest) its market; a wider space may reach it"
+            )
+        return self.samples
+
 
 def posterior_of(given: Calibration, values: dict[str, float], count: int, seed: int) -> Calibration:
-    """Return a calibration with the posterior of a target."""
+    """Return a calibration with the posterior of a target, or without one where no simulation is near it."""
+    dimensions = given._plan.design.dimensions
+    reach = given._simulated.reach(values, dimensions)
+    found = dataclasses.replace(given, target=values, reach=reach, samples={}, best={}, predicted=None, _draws=count)
+    if not reach.within:
+        warnings.warn(f"calibrate: the target is {reach}. There is no posterior, and no best point", stacklevel=3)
+        return found
     started = time.perf_counter()
-    for name, (low, high) in given.simulated.items():
-        if not low <= values[name] <= high:
-            warnings.warn(
-                f"calibrate: the target's {name} is {values[name]:.4g}, and 98% of the simulations have {low:.4g} to "
-                f"{high:.4g}: where simulations are few or none the posterior is a guess",
-                stacklevel=3,
-            )
     row, learned = np.array(list(values.values())), given._learned
     places = learned.sample(row[None], count, seed)[:, 0]
     densest = places[learned.densities(places[:, None], row[None])[:, 0].argmax()]
-    dimensions = given._plan.design.dimensions
-    return dataclasses.replace(
-        given,
-        samples={each.name: each.at(places[:, column]) for column, each in enumerate(dimensions)},
-        best={each.name: each.at(densest[column : column + 1])[0].item() for column, each in enumerate(dimensions)},
-        target=values,
-        seconds={**given.seconds, "sample": time.perf_counter() - started},
-        _places=places,
-    )
+    samples = {each.name: each.at(places[:, column]) for column, each in enumerate(dimensions)}
+    best = {each.name: each.at(densest[column : column + 1])[0].item() for column, each in enumerate(dimensions)}
+    seconds = {**given.seconds, "sample": time.perf_counter() - started}
+    started = time.perf_counter()
+    predicted = predict(given._plan, samples, values, given._where)
+    seconds["predict"] = time.perf_counter() - started
+    return dataclasses.replace(found, samples=samples, best=best, predicted=predicted, seconds=seconds)

@@ -73,7 +73,8 @@ def calibrate(
         progress: As in `sweep`.
 
     Returns:
-        `Calibration`.
+        `Calibration`. Where no simulation is near the target (`Calibration.reach`) it has neither draws nor a best
+        point, and a warning says which statistics are out of reach.
 
     Raises:
         TypeError, ValueError: Naming the argument, what came and what is allowed; nothing was run then, unless it is
@@ -96,12 +97,13 @@ def calibrate(
             raise ValueError(f"space[{each.name!r}]: got {got}, allowed is a range (low, high) to calibrate within")
     name, (place, *_) = choose_devices(engine, device)
     try:
-        from kineticsim_env.calibration import checking, learning
+        from kineticsim_env.calibration import checking, learning, reaching
     except ModuleNotFoundError as error:
         missing = f"calibrate: {error.name} is missing: pip install 'kineticsim-env[calibrate]'"
         raise ModuleNotFoundError(missing, name=error.name) from error
     started = time.perf_counter()
     where = {"folder": folder, "engine": engine, "device": device, "ray": ray, "progress": progress}
+    simulated_on = {"engine": engine, "device": device}
     unit, rows = _simulated(sweep(space, read.intervals, read.statistics, **arguments, **where), plan, read)
     seconds = {"simulate": time.perf_counter() - started}
     whole = np.all(np.isfinite(rows), axis=1)
@@ -114,15 +116,30 @@ def calibrate(
     seconds["train"] = time.perf_counter() - started
     started = time.perf_counter()
     names = tuple(each.name for each in plan.design.dimensions)
-    checked = checking.check(learned, names, unit[held], rows[held], seed) if len(held) else None
+    simulated = reaching.Simulations(unit[train], rows[train], learned.standard, device)
+    checked = checking.check(learned, simulated, names, unit[held], rows[held], seed) if len(held) else None
     seconds["check"] = time.perf_counter() - started
     low, high = np.quantile(rows[train], (0.01, 0.99), axis=0).tolist()
-    simulated = dict(zip(read.values, zip(low, high, strict=True), strict=True))
-    about = (len(train), int((~whole).sum()), learned.converged, seconds, learned.posterior, plan, learned)
-    empty: dict[str, Any] = {}
-    return posterior_of(
-        Calibration(empty, empty, empty, simulated, checked, *about, np.empty((0, 0))), read.values, samples, seed
+    made = Calibration(
+        samples={},
+        best={},
+        target=read.values,
+        reach=simulated.reach(read.values, plan.design.dimensions),
+        predicted=None,
+        simulated=dict(zip(read.values, zip(low, high, strict=True), strict=True)),
+        check=checked,
+        simulations=len(train),
+        left_out=int((~whole).sum()),
+        converged=learned.converged,
+        seconds=seconds,
+        posterior=learned.posterior,
+        _plan=plan,
+        _learned=learned,
+        _simulated=simulated,
+        _draws=samples,
+        _where=simulated_on,
     )
+    return posterior_of(made, read.values, samples, seed)
 
 
 def _simulated(found: Sweep, plan: Plan, read: Target) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,10 @@ import torch
 from sbi.diagnostics.sbc import check_uniformity_frequentist
 
 from kineticsim_env.calibration.learning import Learned
+from kineticsim_env.calibration.reaching import RATE, Simulations
 
 _DRAWS = 500  # from each posterior
+_REACHED = 1000  # points of which it is asked whether they are out of reach
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Check:
         draws: How many there were of each posterior.
         levels: How much probability lies where a posterior is denser than at the true parameters, float64 `[N]`:
             uniform if they are right (expected coverage, Hermans et al. 2022).
+        out_of_reach: Share of the points whose statistics would be called out of reach as a target (`reaching`), of the
+            first thousand: 0.02 at most but for chance.
     """
 
     names: tuple[str, ...]
@@ -34,6 +38,7 @@ class Check:
     ranks: np.ndarray
     draws: int
     levels: np.ndarray
+    out_of_reach: float
 
     @property
     def p_values(self) -> dict[str, float]:
@@ -52,11 +57,19 @@ class Check:
         return float((self.levels <= level).mean())
 
 
-def check(learned: Learned, names: tuple[str, ...], unit: np.ndarray, rows: np.ndarray, seed: int) -> Check:
+def check(
+    learned: Learned,
+    simulations: Simulations,
+    names: tuple[str, ...],
+    unit: np.ndarray,
+    rows: np.ndarray,
+    seed: int,
+) -> Check:
     """Draw from the posteriors of points with known parameters, and compare.
 
     Args:
         learned: The network.
+        simulations: What it has learned from.
         names: Of the parameters.
         unit: Their places, float64 `[N, d]`, of points that the network has not seen.
         rows: Statistics of these points, float64 `[N, n]`.
@@ -65,4 +78,5 @@ def check(learned: Learned, names: tuple[str, ...], unit: np.ndarray, rows: np.n
     draws = learned.sample(rows, _DRAWS, seed)
     density = learned.densities(np.concatenate([unit[None], draws]), rows)
     levels = (density[1:] > density[:1]).mean(0)
-    return Check(names, unit, draws.mean(0), (draws < unit).sum(0), _DRAWS, levels)
+    out = float((simulations.p_values(rows[:_REACHED]).min(1) <= RATE).mean())
+    return Check(names, unit, draws.mean(0), (draws < unit).sum(0), _DRAWS, levels, out)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--plot", type=place, metavar="FILE.png", help="where to draw the posterior")
     parser.add_argument("--plot-check", type=place, metavar="FILE.png", help="where to draw the check of it")
     parser.add_argument(
+        "--plot-predicted", type=place, metavar="FILE.png", help="where to draw what the posterior predicts"
+    )
+    parser.add_argument(
         "--folder", type=place, metavar="FOLDER", help="where simulations are stored (default: nowhere)"
     )
     add_places(parser, "simulate")
@@ -47,7 +51,7 @@ def add_parser(commands: Any) -> None:
 def command(options: argparse.Namespace) -> int:
     """Calibrate, print the table, save the posterior and draw it."""
     given = over(read_file(options.file), options, _OVER)
-    for option in ("output", "plot", "plot_check"):
+    for option in ("output", "plot", "plot_check", "plot_predicted"):
         path = getattr(options, option)
         if path is not None:
             name = f"--{option.replace('_', '-')}"
@@ -63,22 +67,30 @@ def command(options: argparse.Namespace) -> int:
         with replacing(options.output) as part:
             part.write_text(json.dumps(plain(found), indent=1) + "\n")
         print(f"posterior: {options.output}")
-    if options.plot:
+    if options.plot and found.samples:
         found.draw(options.plot)
         print(f"picture: {options.plot}")
+    elif options.plot:
+        print(f"no picture {options.plot}: there is no posterior")
     if options.plot_check:
         found.draw_check(options.plot_check)
         print(f"picture: {options.plot_check}")
+    if options.plot_predicted:
+        found.draw_predicted(options.plot_predicted)
+        print(f"picture: {options.plot_predicted}")
     return 0
 
 
 def plain(found: Calibration) -> dict[str, Any]:
     """Return a calibration as JSON keeps it."""
-    check = found.check
+    check, predicted = found.check, found.predicted
     return {
         "best": found.best,
-        "interval90": found.interval(0.9),
+        "interval90": found.interval(0.9) if found.samples else None,
         "target": found.target,
+        "reach": dataclasses.asdict(found.reach) | {"within": found.reach.within, "missed": found.reach.missed},
+        "predicted90": predicted.interval(0.9) if predicted else None,
+        "predicted_p_values": predicted.p_values if predicted else None,
         "simulated": found.simulated,
         "simulations": found.simulations,
         "left_out": found.left_out,
@@ -87,6 +99,7 @@ def plain(found: Calibration) -> dict[str, Any]:
         "recovered": check.recovered if check else None,
         "p_values": check.p_values if check else None,
         "coverage": {level: check.coverage(level) for level in (0.5, 0.8, 0.95)} if check else None,
+        "out_of_reach": check.out_of_reach if check else None,
         "samples": {name: values.tolist() for name, values in found.samples.items()},
     }
 

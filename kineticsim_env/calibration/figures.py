@@ -76,6 +76,33 @@ def _edges(each: Dimension) -> np.ndarray:
     return (np.geomspace if each.scale == "log" else np.linspace)(each.low, each.high, _BINS + 1)
 
 
+def draw_predicted(path: Any, found: Calibration) -> None:
+    """Draw each statistic of the target over what all simulations show, and what those of the posterior show."""
+    standard, names = found._learned.standard, list(found.simulated)
+
+    def places(values: Mapping[str, float]) -> np.ndarray:
+        return standard(np.array([[values[name] for name in names]])).numpy()[0]
+
+    def draw(axes: Any) -> None:
+        at = np.arange(len(names))
+        low, high = (places({name: ends[end] for name, ends in found.simulated.items()}) for end in (0, 1))
+        axes.barh(at, high - low, left=low, height=0.7, color="#e6e6e6", label="all simulations, 1% to 99%")
+        if found.predicted is None:
+            axes.plot(places(found.reach.statistics), at, "D", color=plots.BUY, ms=5, label="nearest simulation")
+        else:
+            intervals = found.predicted.interval()
+            low, high = (places({name: ends[end] for name, ends in intervals.items()}) for end in (0, 1))
+            axes.barh(at, high - low, left=low, height=0.35, color=plots.BUY, label="of the posterior, 5% to 95%")
+        axes.plot(places(found.target), at, "x", color=plots.SELL, ms=8, mew=2, label="target")
+        axes.set_yticks(at, names, fontsize=8)
+        axes.invert_yaxis()
+        axes.set(xlabel="standardised statistic")
+        axes.set_title("What the posterior predicts" if found.predicted else "Out of reach", fontsize=10)
+        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.4, -0.12), ncols=3)
+
+    plots.save_panels(path, [draw], columns=1, size=(7.4, 1.6 + 0.32 * len(names)))
+
+
 def draw_check(path: Any, check: Check) -> None:
     """Draw, per parameter, posterior means against the truth; then the shares of ranks, and the coverage."""
 

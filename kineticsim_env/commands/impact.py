@@ -62,7 +62,7 @@ def command(options: argparse.Namespace) -> int:
         "device": options.device,
     }
     points = price_impact.measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
-    fit = price_impact.fit_power(points)
+    fit = price_impact.fit_impact(points)
     print(
         f"{markets:,} markets with and without a {options.side} order, {options.per_auction} units per auction; ticks\n"
     )

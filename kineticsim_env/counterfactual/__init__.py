@@ -5,10 +5,12 @@ other agent's draws. Two arms with one seed are equal bit for bit until the firs
 what the orders did and nothing else. `kineticsim_env/envs/counterfactual.py` does the same for environments.
 
 arms.py      `counterfactual`: any orders on a `Simulator`, and its two arms
+causal.py    `causal_impact`: what market orders do to the price, by size and time
 impact.py    `block_impact`: the price impact of a block order
 """
 
 from kineticsim_env.counterfactual.arms import Arm, Counterfactual, counterfactual
+from kineticsim_env.counterfactual.causal import CausalImpact, causal_impact
 from kineticsim_env.counterfactual.impact import BlockImpact, block_impact
 
-__all__ = ("Arm", "BlockImpact", "Counterfactual", "block_impact", "counterfactual")
+__all__ = ("Arm", "BlockImpact", "CausalImpact", "Counterfactual", "block_impact", "causal_impact", "counterfactual")

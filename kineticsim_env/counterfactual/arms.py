@@ -15,6 +15,7 @@ from kineticsim_env.runtime.checks import check_quotes
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.values import check_choice, check_count, check_progress, show
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics.over_markets import half_width
 
 
 class Arm(NamedTuple):
@@ -135,7 +136,8 @@ def counterfactual(
     twin, arrival = simulator.branch(), simulator.mid2
     parts = [] if decisions else [simulator.rollout(simulator.quotes[None][:0], auctions, SERIES)]
     if callable(orders):
-        with tqdm(total=decisions, unit="decision", desc="with the agent", delay=2, disable=progress is False) as bar:
+        delay, hidden = 0 if progress else 2, progress is False
+        with tqdm(total=decisions, unit="decision", desc="with the agent", delay=delay, disable=hidden) as bar:
             for t in range(decisions):
                 quotes = _checked_orders(orders(t, simulator), shape, simulator.device)
                 parts.append(simulator.rollout(quotes[None], auctions, SERIES))
@@ -162,7 +164,7 @@ def mean_path(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean over markets of values `[M, S]` and half of its 95% interval; of one market NaN."""
     count = len(values)
     error = values.std(0, ddof=1) / count**0.5 if count > 1 else np.full(values.shape[1], np.nan)
-    return values.mean(0), 1.96 * error
+    return values.mean(0), half_width(error, count)
 
 
 def _arm(simulator: Simulator, series: Mapping[str, torch.Tensor], fills: torch.Tensor) -> Arm:
@@ -175,14 +177,11 @@ def _in_a_row(folded: torch.Tensor) -> torch.Tensor:
 
 
 def _checked_orders(orders: Any, shape: tuple[int | None, ...], device: torch.device) -> torch.Tensor:
-    """Return quotes checked by `check_quotes`, named orders in errors; those of one market go to all markets."""
+    """Return quotes that were checked; those of one market go to all markets."""
     try:
         found = tuple(orders.shape) if isinstance(orders, torch.Tensor) else np.shape(orders)
     except Exception:  # ragged sequences, nested tensors: check_quotes says what is wrong with them
         found = ()
     one = len(found) == len(shape) and found[-3] == 1
-    try:
-        checked = check_quotes(orders, (*shape[:-3], 1, *shape[-2:]) if one else shape, device)
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("quotes: got", "orders: got", 1)) from error
+    checked = check_quotes(orders, (*shape[:-3], 1, *shape[-2:]) if one else shape, device, "orders")
     return checked.expand([have if want is None else want for want, have in zip(shape, checked.shape, strict=True)])

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from kineticsim_env.config import MAX_PRICE, MAX_QUOTE_QTY, MarketConfig
+from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
 from kineticsim_env.counterfactual.arms import Counterfactual, counterfactual, mean_path
+from kineticsim_env.counterfactual.causal import SIDES, check_room, market_order
 from kineticsim_env.runtime.values import check_choice, check_count, check_instance
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean, mean_and_error
-
-_SIDES = {"buy": 1, "sell": -1}
 
 
 class BlockImpact(NamedTuple):
@@ -76,7 +75,8 @@ def block_impact(
         seed: As in `Simulator`.
         warmup: Auctions before the order.
         reach: Price pieces so many ticks beyond the mid; None is any price. A piece that does not fill stands until
-            the next one at its price, and built-in agents see it there.
+            the next one at its price, and built-in agents see it there: in continuous trading what stands at any price
+            is sold to at the far end of the grid. `causal_impact` takes what there is, and no more.
         engine: As in `Simulator`.
         device: As in `Simulator`.
         progress: As in `Simulator.run`.
@@ -85,19 +85,19 @@ def block_impact(
         TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
     config = MarketConfig() if config is None else check_instance("config", config, MarketConfig)
-    check_choice("side", side, _SIDES)
+    check_choice("side", side, SIDES)
     per_auction, after = check_count("per_auction", per_auction, 1), check_count("after", after, 1)
     if check_count("block", block, 0) > MAX_QUOTE_QTY * 1024:
         raise ValueError(f"block: got {block}, allowed is up to {MAX_QUOTE_QTY * 1024}")
     if reach is not None:
         reach = check_count("reach", reach, 0)
-    _check_room(config, block, per_auction)
+    check_room(config, {"block": (block, "inventory_limit"), "per_auction": (per_auction, "max_quote_qty")})
     if num_markets is None and not config.per_market:
         num_markets = 1024
     duration = max(1, -(-block // per_auction))
 
     def pieces(t: int, simulator: Simulator) -> torch.Tensor:
-        return _piece(simulator, _SIDES[side], min(block, per_auction * (t + 1)), reach)
+        return _piece(simulator, SIDES[side], min(block, per_auction * (t + 1)), reach)
 
     arms = counterfactual(
         config,
@@ -114,30 +114,17 @@ def block_impact(
     return _measure(arms, side, block, per_auction, duration)
 
 
-def _check_room(config: MarketConfig, block: int, per_auction: int) -> None:
-    """Refuse a block that the limits on slots would cut."""
-    for name, wanted in (("inventory_limit", block), ("max_quote_qty", per_auction)):
-        limit = getattr(config, name)
-        if limit is not None and wanted > int(np.min(limit)):
-            argument = "block" if name == "inventory_limit" else "per_auction"
-            raise ValueError(f"{argument}: got {wanted}, allowed is up to {np.min(limit)}, the config's {name}")
-
-
 def _piece(simulator: Simulator, side: int, due: int, reach: int | None) -> torch.Tensor:
     """Return the quotes int32 `[M, 1, 4]` that bring every market's inventory to `due` units on the order's side."""
-    quotes = torch.zeros((simulator.num_markets, 1, 4), dtype=torch.int32, device=simulator.device)
-    column = 0 if side > 0 else 2
-    if reach is None:
-        quotes[..., column] = side * MAX_PRICE
-    else:
+    quotes = market_order(simulator, side, due)
+    if reach is not None:
         mid2 = simulator.mid2[:, None]
-        quotes[..., column] = ((mid2 >> 1) + reach) if side > 0 else (((mid2 + 1) >> 1) - reach)
-    quotes[..., column + 1] = (due - side * simulator.inventory).clamp(0, MAX_QUOTE_QTY).to(torch.int32)
+        quotes[..., 0 if side > 0 else 2] = ((mid2 >> 1) + reach) if side > 0 else (((mid2 + 1) >> 1) - reach)
     return quotes
 
 
 def _measure(arms: Counterfactual, side: str, block: int, per_auction: int, duration: int) -> BlockImpact:
-    sign, (traded, alone) = _SIDES[side], (arms.with_agent, arms.without_agent)
+    sign, (traded, alone) = SIDES[side], (arms.with_agent, arms.without_agent)
     impact = sign * arms.difference["mid2"].cpu().numpy() / 2
     impact = np.concatenate([np.zeros_like(impact[:, :1]), impact], axis=1)  # [M, S + 1], after s auctions
     path, interval = mean_path(impact)

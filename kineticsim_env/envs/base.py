@@ -17,9 +17,10 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.saving import load_state, state_of
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
-from kineticsim_env.runtime.values import check_choice, check_dict, show
+from kineticsim_env.runtime.values import check_choice, check_dict, is_whole, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import Task
+from kineticsim_env.tasks.many_learners import check_replaceable
 
 
 class BaseMarketEnv:
@@ -152,7 +153,13 @@ def check_role(task: type[Task], replace: Any, config: MarketConfig) -> str:
     assert task.replaceable is not None
     added = (kind.name for kind in config.agents if kind.role == task.role)
     check_choice("replace", replace, (task.replaceable, *added), optional=True)
+    check_replaceable(f"replace: got {replace!r}, one agent", 1, 0, replace, config)
     return task.role
+
+
+def generator_seed(seed: Any) -> int | None:
+    """Return what `np_random` is seeded with beside markets; Gymnasium's has no negative seeds, markets do."""
+    return int(seed) % 2**64 if is_whole(seed) else None
 
 
 def check_options(options: Any, *allowed: str) -> tuple[Any, ...]:

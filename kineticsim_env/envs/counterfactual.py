@@ -12,12 +12,17 @@ from tqdm import tqdm
 
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
+from kineticsim_env.statistics.over_markets import half_width
 
 _IDLE = {"maker": (-1.0,) * 4, "trader": (0.0,) * 2, "fundamental": (0.0,) * 2}  # the others: aggression 0, no units
 
 
 class EnvCounterfactual(NamedTuple):
-    """What a policy did to its markets; M markets, T decisions, all float64 and NaN once either arm's episode ended."""
+    """What a policy did to its markets; M markets, T decisions, all float64.
+
+    An arm's own numbers are NaN once its episode has ended, so that an episode's rewards are all there; differences,
+    which are of two markets in the same decision, once either arm's has.
+    """
 
     with_agent: dict[str, np.ndarray]  # [M, T + 1] of mid2, last_price, fundamental, volume (units so far)
     without_agent: dict[str, np.ndarray]
@@ -33,7 +38,7 @@ class EnvCounterfactual(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(lived, values, 0.0).sum(0) / count
             spread = np.where(lived, values - mean, 0.0)
-            return mean, 1.96 * np.sqrt((spread**2).sum(0) / (count - 1) / count)
+            return mean, half_width(np.sqrt((spread**2).sum(0) / (count - 1) / count), count)
 
 
 @torch.no_grad()
@@ -71,7 +76,8 @@ def env_counterfactual(
         raise ValueError(f"decisions: got {decisions}, allowed is up to the horizon, {horizon}")
     idle = idle_action(arms[1].envs)
     fills, rewards = [], []
-    with tqdm(total=decisions, unit="decision", desc="both arms", delay=2, disable=progress is False) as bar:
+    delay, hidden = 0 if progress else 2, progress is False
+    with tqdm(total=decisions, unit="decision", desc="both arms", delay=delay, disable=hidden) as bar:
         for _ in range(decisions):
             alive = arms[0].alive.clone()
             reward, filled = arms[0].step(policy(arms[0].observation))

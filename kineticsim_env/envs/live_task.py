@@ -64,10 +64,10 @@ class LiveTask:
             task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
         drawn = draw_task_settings(settings.randomise, task, settings.num_scenarios, settings.scenario_seed)
         self._settings, self._roles, self._slots, self._markets = settings, tuple(roles), tuple(slots), num_markets
+        self._narrowest = self._with_smallest_limits(task, drawn)
         self.values = TaskValues(task, roles, num_markets, drawn, others=self._others(task))
         task = self.values.task
-        if drawn:
-            check_targets(task, roles, task.market_config(config))
+        self._check_drawn(self.values)
         self.extras = (*settings.extras, *self.values.names)
         begin = layout.observation_length(config.is_continuous, len(settings.extras))
         self.task: Any = task._with_columns(self.values.columns(begin))
@@ -132,7 +132,21 @@ class LiveTask:
 
     def _others(self, task: Any) -> Any:
         """Return a task with the settings that opponents need, None without any."""
-        return task_of_all(task, task.market_config(self._settings.config)) if self._settings.seats else None
+        return task_of_all(task, self._narrowest) if self._settings.seats else None
+
+    def _with_smallest_limits(self, task: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
+        """Return the market with a task's limits, and of limits that scenarios draw the smallest."""
+        config, names = self._settings.config, ("inventory_limit", "max_qty")
+        smallest = {name: int(drawn[name].min()) for name in names if name in drawn}
+        if "inventory_limit" in smallest:
+            config = config.replace(inventory_limit=None)  # scenarios have theirs in its place
+        return task.replace(**smallest).market_config(config)
+
+    def _check_drawn(self, values: TaskValues) -> None:
+        """Refuse settings of scenarios with which some slot has more to trade than a limit leaves room for."""
+        if values.drawn:
+            limited = self._with_smallest_limits(values.task, values.drawn)
+            check_targets(self._others(values.task) or values.task, self._roles, limited)
 
     def _values_like(self, task: Any, drawn: Mapping[str, np.ndarray]) -> TaskValues:
         """Return settings that differ of another task, or drawn otherwise, with the columns that there are."""
@@ -222,8 +236,7 @@ class LiveTask:
         settings = self._settings
         drawn = draw_task_settings(randomise, self.task, settings.num_scenarios, settings.scenario_seed)
         values = self._values_like(self.task, drawn)
-        if drawn:
-            check_targets(values.task, self._roles, values.task.market_config(settings.config))
+        self._check_drawn(values)
         return self._make_scenarios(randomise, drawn), values
 
     def _make_scenarios(self, randomise: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:

@@ -95,7 +95,9 @@ class OwnStep:
             role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
             for role, functions in own.by_role.items()
         }
+        # Two views without an element in common: torch refuses to write to what an operation reads.
         self._ended_of_learner = tensors["ended"][:, :1] if core.settings.seats else None
+        self._ended_of_opponents = tensors["ended"][:, 1:]
         if core.settings.seats and (features := own.by_role[roles[0]].features):
             for slot in (slot for slot, role in enumerate(roles) if slot and role == roles[0]):
                 group = _Group(roles[0], OwnFunctions(features=features), slice(slot, slot + 1), False)
@@ -156,7 +158,7 @@ class OwnStep:
             if self._terminates:
                 self._end_episodes()
             if self._ended_of_learner is not None:  # a market's episode is its learner's, whatever opponents do
-                self._tensors["ended"].logical_or_(self._ended_of_learner)
+                self._ended_of_opponents.logical_or_(self._ended_of_learner)
                 self._tensors["done"].copy_(self._ended_of_learner[:, 0])
             if self._pays:
                 self._pay()

@@ -59,12 +59,12 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.action_masks import check_action_mask
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.envs.agent_results import AgentResults
-from kineticsim_env.envs.base import BaseMarketEnv
+from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.joint import agent_names, state_space
 from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
 from kineticsim_env.tasks.base import make_task
@@ -97,7 +97,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     metadata = {
         "name": "kineticsim_market_v0",
-        "render_modes": RENDER_MODES,
+        "render_modes": modes_here(),
         "render_fps": RENDER_FPS,
         "is_parallelizable": True,
     }
@@ -208,10 +208,9 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             Observations and infos by agent.
         """
         generator = self._np_random
-        if seed is not None:
-            generator, _ = seeding.np_random(seed)
-        elif generator is None:
-            generator, _ = seeding.np_random()
+        if seed is not None or generator is None:
+            generator, _ = seeding.np_random(generator_seed(seed))
+        if seed is None and self._np_random is None:
             seed = int(generator.integers(2**62))
         self.core.reset(seed, scenario=options.get("scenario") if isinstance(options, Mapping) else None)
         self._np_random = generator

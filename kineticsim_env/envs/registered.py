@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import sys
+import types
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium.envs import registration
@@ -76,17 +78,37 @@ def limit_of_make(env: object) -> Any:
     """Return the `max_episode_steps` of the `gymnasium.make` that makes this environment, None without one.
 
     `make` hands it to the wrapper `TimeLimit` alone, which cuts episodes from outside: one of another horizon, or one
-    whose block is never forced. Nothing but the frame of `make` has it while the environment is made.
+    whose block is never forced. Gymnasium has no documented way to ask for it while an environment is made, so it is
+    read from the frame of `make`; a `make` that does not have it there is an error, not an environment without a limit.
 
     Args:
         env: The environment, whose `__init__` calls.
+
+    Raises:
+        RuntimeError: If Gymnasium makes the environment, but in another way than that of `_MAKES`.
     """
     frame = sys._getframe(1)
-    while frame is not None and frame.f_locals.get("self") is env:  # its class's, and those of classes of users
+    while frame is not None and _has(frame, env):  # its class's, and those of classes of users
         frame = frame.f_back
-    if frame is None or frame.f_code is not registration.make.__code__:
+    if frame is None or not frame.f_globals.get("__name__", "").startswith("gymnasium.envs."):
         return None
-    limit = frame.f_locals.get("max_episode_steps")
+    if frame.f_code.co_name != "make" or not _MAKES <= frame.f_locals.keys():
+        found = f"{frame.f_code.co_name!r} of {frame.f_globals['__name__']}"
+        raise RuntimeError(
+            f"gymnasium {gym.__version__}: got a call by {found}, which hides max_episode_steps, allowed is a 'make' "
+            f"with {' and '.join(sorted(_MAKES))}, as in versions 1.1 to 1.4; install one of these, or call "
+            f"{type(env).__name__}(horizon=...) or gymnasium.make_vec"
+        )
+    limit = frame.f_locals["max_episode_steps"]
     if limit is None:
-        limit = getattr(frame.f_locals.get("env_spec"), "max_episode_steps", None)
+        limit = frame.f_locals["env_spec"].max_episode_steps
     return None if limit == -1 else limit  # -1 asks for no limit
+
+
+_MAKES = {"max_episode_steps", "env_spec"}  # the locals of `gymnasium.make` that say which limit it sets
+
+
+def _has(frame: types.FrameType, env: object) -> bool:
+    """Return whether a frame is of the making of an environment: nothing else has it yet."""
+    held = list(frame.f_locals.values())
+    return any(value is env or (type(value) is tuple and any(one is env for one in value)) for value in held)

@@ -178,7 +178,7 @@ def as_table(randomise: Any, agents: Iterable[AgentClass] = ()) -> Any:
 
     Args:
         randomise: The argument.
-        agents: Classes whose paths need no import.
+        agents: The config's classes, which the table's are; so nothing is imported for a table that was loaded.
     """
     if isinstance(randomise, Mapping) and set(randomise) == {"scenarios"}:
         allowed = "a mapping of fields of MarketConfig"
@@ -186,6 +186,12 @@ def as_table(randomise: Any, agents: Iterable[AgentClass] = ()) -> Any:
         fields = {name: value for name, value in given.items() if not _is_of_task(name)}
         if isinstance(fields.get("agents"), Mapping):
             here = {kind.path: kind for kind in agents}
+            for key in fields["agents"]:
+                if isinstance(key, str) and key not in here:
+                    allowed = ", ".join(here) or "none"
+                    raise ValueError(
+                        f"randomise: got the added agents {show(key)}, allowed are those of the config: {allowed}"
+                    )
             fields["agents"] = {here.get(key, key): made for key, made in fields["agents"].items()}
         return make_config(fields)
     return randomise

@@ -19,8 +19,9 @@ from kineticsim_env.envs.scenarios import NUM_SCENARIOS
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import check_count, check_flag
 
-NEXT_STEP, SAME_STEP, DISABLED = (layout.ENUMS["Autoreset"][name] for name in ("next_step", "same_step", "disabled"))
+_NUMBERS = {AutoresetMode[name.upper()]: number for name, number in layout.ENUMS["Autoreset"].items()}
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
+NEXT_STEP, SAME_STEP, DISABLED = (_NUMBERS[mode] for mode in MODES)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ class EnvSettings:
     @property
     def autoreset(self) -> int:
         """The autoreset mode's number, of `enum Autoreset`."""
-        return MODES.index(self.autoreset_mode)
+        return _NUMBERS[self.autoreset_mode]
 
     @property
     def extras(self) -> tuple[str, ...]:

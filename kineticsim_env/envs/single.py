@@ -15,13 +15,13 @@ import numpy as np
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
 from kineticsim_env.envs.actions import check_actions
-from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
+from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
@@ -41,7 +41,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
 
     task_type: ClassVar[type[Task]]
 
-    metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS}
+    metadata = {"render_modes": modes_here(), "render_fps": RENDER_FPS}
 
     def __init__(
         self,
@@ -119,10 +119,11 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         mask, scenario = check_options(options, "reset_mask", "scenario")
         if mask is not None:
             raise ValueError("options: got 'reset_mask', allowed is 'scenario': there is one market")
-        super().reset(seed=seed)
+        given = seed
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed, scenario=scenario)
+        super().reset(seed=generator_seed(given))
         self._was_reset = True
         if self._viewer:
             self._viewer.update()

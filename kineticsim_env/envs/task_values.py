@@ -108,9 +108,22 @@ class TaskValues:
         return max(float(np.nanmax(np.abs(values), initial=0.0)) for values in tables)
 
     def _check_sizes(self) -> None:
-        limit, most = getattr(self.task, "inventory_limit", None), self._largest("initial_inventory")
-        if limit is not None and most > limit:
-            raise ValueError(f"initial_inventory: got {most:g}, allowed is up to inventory_limit = {limit} in size")
+        """Refuse an episode that would begin beyond its limit, in whatever market and of whatever scenario."""
+        if getattr(self.task, "inventory_limit", None) is None:
+            return
+        inventory, limit = (self._possible(name) for name in ("initial_inventory", "inventory_limit"))
+        if ("initial_inventory" in self.drawn) != ("inventory_limit" in self.drawn):  # any scenario, in any market
+            inventory, limit = np.abs(inventory).max(0), limit.min(0)
+        beyond = np.abs(inventory) > limit
+        if beyond.any():
+            most, least = np.abs(inventory)[beyond][0], limit[beyond][0]
+            raise ValueError(f"initial_inventory: got {most:g}, allowed is up to inventory_limit = {least:g} in size")
+
+    def _possible(self, name: str) -> np.ndarray:
+        """Return the values of a setting, of scenarios or of markets, `[n, K]`."""
+        table = self.table if name in self.drawn else self.rows
+        assert table is not None
+        return table[..., _PLACE[name]]
 
     def _check_columns(self, like: TaskValues | None) -> None:
         """Refuse settings that differ, but did not when the environment was made: observations have no column."""

@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.action_masks import check_action_mask
 from kineticsim_env.envs.actions import check_actions
-from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role
+from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, generator_seed
 from kineticsim_env.envs.batch_results import BatchResults
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
@@ -26,9 +26,9 @@ from kineticsim_env.envs.opponents import check_opponents
 from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.render import RENDER_FPS, RENDER_MODES, check_render_mode, make_viewer, render_with
+from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
-from kineticsim_env.runtime.values import check_choice, check_count, check_flag, is_whole
+from kineticsim_env.runtime.values import check_choice, check_count, check_flag
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
 from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
 
@@ -96,7 +96,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
     task_type: ClassVar[type[Task]]
 
-    metadata = {"render_modes": RENDER_MODES, "render_fps": RENDER_FPS, "autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata = {"render_modes": modes_here(), "render_fps": RENDER_FPS, "autoreset_mode": AutoresetMode.SAME_STEP}
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
     def __init__(
@@ -208,12 +208,13 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             `action_mask`.
         """
         mask, scenario = check_options(options, "reset_mask", "scenario")
-        super().reset(seed=int(seed) if is_whole(seed) else None)
+        given = seed
         if not self._was_reset and mask is not None:
             raise gym.error.ResetNeeded("reset_mask: got a mask in the first reset, allowed is a reset of all")
         if seed is None and not self._was_reset:
             seed = int(self.np_random.integers(2**62))
         self.core.reset(seed, mask, scenario)
+        super().reset(seed=generator_seed(given))
         self._was_reset = True
         if self._viewer:
             self._viewer.update()

@@ -161,7 +161,7 @@ def grid_search(
         grid: The values to try of each parameter.
         envs: From `evaluation_env`, perhaps within wrappers.
         seed: Training seeds begin here.
-        progress: True or False shows or hides the bar, as None does after two seconds.
+        progress: True or False shows or hides the bar; None shows it after two seconds.
 
     Returns:
         The best parameters, and every (parameters, mean PnL, half width of its 95% interval), best first.
@@ -171,11 +171,12 @@ def grid_search(
     base = _check_envs(envs)
     if isinstance(base, BatchedParallelEnv):
         raise TypeError("envs: got an environment of many learners, allowed is what evaluation_env returns")
-    hidden = check_progress(progress) is False
+    progress = check_progress(progress)
     rows = []
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     name = getattr(make, "__name__", "policy")
-    for parameters in tqdm(combinations, desc=f"grid search {name}", leave=False, disable=hidden, delay=2):
+    how: dict[str, Any] = {"leave": False, "delay": 0 if progress else 2, "disable": progress is False}
+    for parameters in tqdm(combinations, desc=f"grid search {name}", **how):
         result = evaluate(make(base.core.task, **parameters), envs, seed)
         rows.append((parameters, *result.pnl_interval()))
     rows.sort(key=lambda row: -row[1])

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kineticsim_env.runtime.values import check_array, check_choice, check_dict, check_instance, show
+from kineticsim_env.statistics.over_markets import half_width
 
 MEASURES = {  # what `Evaluation.pnl` is
     "MarketMaking": "liquidated PnL, ticks",
@@ -34,11 +35,11 @@ class Evaluation:
 
 
 def confidence_interval(values: np.ndarray) -> tuple[float, float]:
-    """Return the mean and the half width of its 95% interval, from the normal approximation; of one value nan."""
+    """Return the mean and the half width of its 95% interval, by Student's t; of one value nan."""
     values = check_array("values", values, "an array [M] of numbers")
     if values.ndim != 1 or not len(values):
         raise ValueError(f"values: got the shape {list(values.shape)}, allowed is [M] with M from 1")
-    return float(values.mean()), 1.96 * _deviation(values) / len(values) ** 0.5
+    return float(values.mean()), float(half_width(_deviation(values) / len(values) ** 0.5, len(values)))
 
 
 def _deviation(values: np.ndarray) -> float:

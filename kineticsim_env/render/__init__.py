@@ -13,6 +13,7 @@ from kineticsim_env.render.viewer import (
     Viewer,
     check_render_mode,
     make_viewer,
+    modes_here,
     render_with,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "Viewer",
     "check_render_mode",
     "make_viewer",
+    "modes_here",
     "render_with",
 ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kineticsim_env.envs.core import EnvCore
 
 RENDER_MODES = ["human", "rgb_array", "ansi"]
+_DRAWN = ("human", "rgb_array")  # the modes that need pygame
 RENDER_FPS = 10  # decisions per second in a window or a video
 
 
@@ -28,14 +29,26 @@ def check_render_mode(mode: Any) -> str | None:
         ModuleNotFoundError: If pygame is missing; says how to get it.
     """
     check_choice("render_mode", mode, RENDER_MODES, optional=True)
-    if mode in ("human", "rgb_array"):
+    if mode in _DRAWN:
         require_pygame(f"render_mode={mode!r}")
     return mode
 
 
+def modes_here() -> list[str]:
+    """Return the render modes for which everything is installed: those that environments declare."""
+    return [mode for mode in RENDER_MODES if mode not in _DRAWN or _has_pygame()]
+
+
+def _has_pygame() -> bool:
+    try:
+        return importlib.util.find_spec("pygame") is not None
+    except ImportError:  # from a finder that keeps it out
+        return False
+
+
 def require_pygame(what: str) -> None:
     """Raise `ModuleNotFoundError` with the command that installs pygame, if it is missing."""
-    if importlib.util.find_spec("pygame") is None:
+    if not _has_pygame():
         raise ModuleNotFoundError(f"{what} needs pygame: pip install 'kineticsim-env[render]'", name="pygame")
 
 

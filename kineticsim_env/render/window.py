@@ -8,30 +8,38 @@ import warnings
 from collections.abc import Generator
 from typing import Any
 
+import gymnasium as gym
+
 from kineticsim_env.render.canvas import pygame
 
 _UNSEEN = ("dummy", "offscreen")  # drivers that show nothing; SDL falls back to them without a display
 _CHOSEN = ("SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER")  # variables by which users choose such a driver
 
 
-def open_display(size: tuple[int, int], title: str, instead: str = "use render_mode='rgb_array'") -> Any:
+def open_display(size: tuple[int, int], title: str, instead: str | None = None) -> Any:
     """Open a window of a size that the user may scale, and return its surface.
 
     Args:
         size: Its width and height.
         title: Of the window.
-        instead: What to do on a machine without a display.
+        instead: What to do on a machine without a display; None opens a surface there that nobody sees, and warns.
 
     Raises:
-        RuntimeError: If this machine has no display; says what to do.
+        RuntimeError: If this machine has no display, and `instead` says what to do, or if the driver that the user
+            chose cannot open a window.
     """
+    wanted = any(os.environ.get(name) for name in _CHOSEN)
+    missing = _start_display(wanted)
+    if missing and instead is None and not wanted:
+        gym.logger.warn(
+            f"render_mode='human': {missing}; it is drawn where nobody sees it. Use render_mode='rgb_array' for "
+            "pictures, or set SDL_VIDEODRIVER=dummy to say that this is meant"
+        )
+        with _variable(_CHOSEN[0], "dummy"):
+            missing = _start_display(True)
     try:
-        with _quiet_wayland():
-            pygame.display.init()
-        driver = pygame.display.get_driver()
-        if driver in _UNSEEN and not any(os.environ.get(name) for name in _CHOSEN):
-            pygame.display.quit()
-            raise pygame.error(f"there is no display, and SDL fell back to its driver {driver!r}, which shows nothing")
+        if missing:
+            raise pygame.error(missing)
         try:
             with warnings.catch_warnings():  # that there is no GPU to scale with
                 warnings.simplefilter("ignore")
@@ -39,25 +47,46 @@ def open_display(size: tuple[int, int], title: str, instead: str = "use render_m
         except pygame.error:  # nothing to scale with at all, as without a screen
             screen = pygame.display.set_mode(size)
     except pygame.error as error:
+        advice = instead or "use render_mode='rgb_array'"
         raise RuntimeError(
-            f"no window can be opened here ({error}); {instead}, or set SDL_VIDEODRIVER=dummy to have one nobody sees"
+            f"no window can be opened here ({error}); {advice}, or set SDL_VIDEODRIVER=dummy to have one nobody sees"
         ) from error
     pygame.display.set_caption(title)
     return screen
 
 
+def _start_display(wanted: bool) -> str:
+    """Start a driver of pygame's display; return why there is none, or an empty text.
+
+    Args:
+        wanted: Whether one that shows nothing will do, as its user chose it.
+    """
+    # Without a session's folder libwayland, which SDL tries, writes errors of its own.
+    folder = "XDG_RUNTIME_DIR"
+    try:
+        with _variable(folder, os.environ.get(folder, "/nonexistent")):
+            pygame.display.init()
+    except pygame.error as error:
+        return str(error)
+    driver = pygame.display.get_driver()
+    if driver in _UNSEEN and not wanted:
+        pygame.display.quit()
+        return f"there is no display, and SDL fell back to its driver {driver!r}, which shows nothing"
+    return ""
+
+
 @contextlib.contextmanager
-def _quiet_wayland() -> Generator[None]:
-    """Keep libwayland, which SDL tries, from writing errors of its own where there is no session."""
-    name = "XDG_RUNTIME_DIR"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "/nonexistent"
+def _variable(name: str, value: str) -> Generator[None]:
+    """Set a variable of the environment for a while."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
-        del os.environ[name]
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 class Window:

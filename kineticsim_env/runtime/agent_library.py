@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kineticsim_env.agents.classes import AgentClass
-from kineticsim_env.agents.programs import AFTER, library_text, text_of
+from kineticsim_env.agents.programs import AFTER, NAMES, library_text, text_of
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, cxx
 from kineticsim_env.runtime.cache import notice, obtain
@@ -92,4 +92,6 @@ def _said_of_a_class(output: str) -> str | None:
         return f"{who}: {output.strip().splitlines()[0]}"
     if first[1].startswith(AFTER):
         return f"{who}: a brace is not closed, or one is closed that was not opened ({first[3]})"
+    if first[1].startswith(NAMES):
+        return f"{who}: a parameter or a word of memory has a name that C++ has for itself ({first[3]})"
     return f"{who}, line {first[2]}: {first[3]}" if first[1].startswith("cxx of ") else f"{who}: {first[3]}"

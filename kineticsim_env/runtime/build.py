@@ -29,7 +29,7 @@ __all__ = ["cache_dir", "compiler_version", "cpu_unavailable", "find_cxx"]  # fo
 
 CPU_SOURCES = ("market_cpu.cpp", "operators.cpp")
 _ADDRESS, _INT = ctypes.c_void_p, ctypes.c_int64
-CPU_FUNCTIONS: dict[str, list] = {  # all return int64
+CPU_FUNCTIONS: dict[str, list] = {  # all return int64, but for those of _NOTHING
     "ks_cpu_launch": [_ADDRESS],
     "ks_sizeof_launch": [],
     "ks_sizeof_params": [],
@@ -41,6 +41,7 @@ CPU_FUNCTIONS: dict[str, list] = {  # all return int64
     "ks_played": [_INT],
     "ks_step": [_INT, _ADDRESS, _INT, _INT, _ADDRESS],
 }
+_NOTHING = ("ks_free_launcher",)  # return nothing
 PLAN_SOURCES = ("plan.cpp",)
 PLAN_FUNCTIONS: dict[str, list] = {"ks_plan": [_ADDRESS, _ADDRESS]}
 TAPE_SOURCES = ("tape/tape.cpp",)
@@ -177,7 +178,7 @@ def _open_library(path: Path, functions: Mapping[str, list]) -> ctypes.CDLL:
         raise OSError(f"{', '.join(missing)} not found in it")
     for name, arguments in functions.items():
         function = getattr(library, name)
-        function.argtypes, function.restype = arguments, ctypes.c_int64
+        function.argtypes, function.restype = arguments, None if name in _NOTHING else ctypes.c_int64
     return library
 
 

@@ -22,6 +22,7 @@ from kineticsim_env.errors import EngineUnavailable
 
 LOCK_SECONDS = 600  # a build takes seconds; a process that holds a lock for longer hangs
 DIGEST = ".sha256"  # what a digest's name adds to its entry's
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk without room
 
 Loaded = TypeVar("Loaded")
 
@@ -32,6 +33,15 @@ class Flawed(Exception):
 
 class Blocked(EngineUnavailable):
     """An entry can be neither used nor replaced in this folder; another folder has to be taken."""
+
+
+def no_room(what: str, *folders: str | Path) -> Blocked:
+    """Return the error for a disk without room: what was not done, on which folders' disk, and what to do."""
+    disks = " or ".join(dict.fromkeys(map(str, folders)))
+    return Blocked(
+        f"{what}: no space is left on the disk of {disks}; free some, or let KINETICSIM_CACHE and TMPDIR name folders "
+        "on another disk"
+    )
 
 
 def notice(text: str) -> None:
@@ -220,6 +230,8 @@ def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
                 shutil.rmtree(left, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
     except OSError as error:
+        if error.errno in FULL:
+            raise no_room(f"{path} cannot be made", path.parent) from error
         raise Blocked(f"{path} cannot be replaced ({error.strerror})") from error
     try:
         content = make(folder)
@@ -227,7 +239,13 @@ def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
             write(path, content, folder)
             write(digest_path(path), _digest(path.name, content), folder)  # last: without it the entry is not trusted
         except OSError as error:
+            if error.errno in FULL:
+                raise
             raise Blocked(f"{path} cannot be written ({error.strerror})") from error
+    except OSError as error:
+        if error.errno in FULL:  # also while it is made
+            raise no_room(f"{path} cannot be written", path.parent) from error
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

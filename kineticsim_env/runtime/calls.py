@@ -98,27 +98,37 @@ def one_at_a_time(
 class Uninterrupted:
     """Delays signals such as Ctrl-C while a block changes several things that belong together.
 
-    Python runs handlers of signals between any two operations of the main thread; those that came are run at the end.
+    Python runs handlers of signals between any two operations of the main thread; those that came are run at the end,
+    each once, as of signals that wait for a process.
     """
 
     def __enter__(self) -> None:
         """Note signals from here on."""
         self._handlers: dict[int, Any] = {}
-        self._came: list[tuple[int, Any]] = []
+        self._came: dict[int, Any] = {}  # the frame of each signal that came
         if threading.current_thread() is not threading.main_thread():
             return  # handlers run in the main thread alone
         for number in _signals():
             handler = signal.getsignal(number)
             if callable(handler):
                 self._handlers[number] = handler
-                signal.signal(number, lambda number, frame: self._came.append((number, frame)))
+                signal.signal(number, self._came.setdefault)
 
     def __exit__(self, *error: object) -> None:
-        """Put the handlers back, and run those whose signal came."""
+        """Put the handlers back, and run those whose signal came, in their order."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        for number, frame in self._came:
+        self._handle(list(self._came.items()))
+
+    def _handle(self, came: list[tuple[int, Any]]) -> None:
+        """Run the handlers of signals, though one raises: what the next one raises is then raised, in its context."""
+        if not came:
+            return
+        number, frame = came.pop(0)
+        try:
             self._handlers[number](number, frame)
+        finally:
+            self._handle(came)
 
 
 @functools.cache

@@ -127,13 +127,15 @@ def _allowed(dtype: torch.dtype, shape: Sequence[int | None], device: torch.devi
     return f"{_name(dtype)} [{sizes}] on {device}"
 
 
-def check_quotes(quotes: Any, shape: tuple[int | None, ...], device: torch.device) -> torch.Tensor:
-    """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device."""
+def check_quotes(
+    quotes: Any, shape: tuple[int | None, ...], device: torch.device, name: str = "quotes"
+) -> torch.Tensor:
+    """Return quotes as a contiguous int32 tensor of `shape` (None: any length) on the device; `name` is for errors."""
     if shape[-2] == 0:
         raise ValueError(
-            "quotes: got quotes, but this simulator has no slots; allowed is None, or Simulator(slots=...)"
+            f"{name}: got quotes, but this simulator has no slots; allowed is None, or Simulator(slots=...)"
         )
-    return engine_input("quotes", quotes, torch.int32, shape, device)
+    return engine_input(name, quotes, torch.int32, shape, device)
 
 
 def check_seeds(seed: Any, markets: int, device: torch.device) -> torch.Tensor:

@@ -8,6 +8,7 @@ environment and remembers what it has built, also in a child that was forked the
 half as long as to compile.
 """
 
+import contextlib
 import os
 import platform
 import shlex
@@ -18,14 +19,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime.cache import notice
+from kineticsim_env.runtime.cache import FULL, no_room, notice
 
 EXTRA_FLAGS = "KINETICSIM_CXXFLAGS"
 BASE_FLAGS = ["-O3", "-ffp-contract=off", "-fwrapv"]
+_NO_ROOM = 1 << 20  # bytes; a compiler that fails beside so few has failed for want of them
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit statuses after Ctrl-C: of a program, and of a shell's
 
 
@@ -136,7 +139,8 @@ def build_library(
         alone: Whether it uses neither torch nor OpenMP.
 
     Raises:
-        EngineUnavailable: If it cannot be built; a CompilerError where a compiler says why.
+        EngineUnavailable: If it cannot be built; a CompilerError where a compiler says why, `cache.Blocked` where the
+            disk is full.
     """
     compiler, further, installed = shlex.split(command), extra_flags(), Path(torch.__file__).parent
     try:
@@ -157,34 +161,64 @@ def build_library(
         _run_all([[*compiler, *objects, "-shared", *flags, *further, *linked, "-o", f"{name}.so"]], folder, command)
         return (folder / f"{name}.so").read_bytes()
     except OSError as error:
+        if error.errno in FULL:
+            raise no_room(f"{command} did not build the C++ engine", folder.parent) from error
         raise EngineUnavailable(f"{command} did not build the C++ engine: {error}") from error
 
 
 def _run_all(commands: Sequence[Sequence[str]], folder: Path, compiler: str) -> None:
     """Run commands at the same time. If one fails, end the others, and raise EngineUnavailable with what it said."""
     running: list[subprocess.Popen] = []
-    said = [folder / f"output-{number}" for number in range(len(commands))]
+    outputs: list[BinaryIO] = []
     try:
-        for words, path in zip(commands, said, strict=True):
-            # Not through a pipe: a child that is forked meanwhile could hold its end open.
-            with open(path, "wb") as output:
-                running.append(
-                    subprocess.Popen(
-                        words, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-                    )
+        for words in commands:
+            outputs.append(_output(folder))
+            running.append(
+                subprocess.Popen(
+                    words, cwd=folder, stdin=subprocess.DEVNULL, stdout=outputs[-1], stderr=subprocess.STDOUT
                 )
-        for process, path in zip(running, said, strict=True):
+            )
+        for process, output in zip(running, outputs, strict=True):
             status = process.wait()
             if status in _INTERRUPTED:  # of which this thread need not have heard
                 raise KeyboardInterrupt
             if status:
-                text = path.read_text(errors="replace")
-                said = f"{compiler} did not build the C++ engine (exit status {status}):\n{tail(text)}"
-                raise CompilerError(said, text)
+                output.seek(0)
+                text = output.read().decode(errors="replace")
+                failed = f"{compiler} did not build the C++ engine (exit status {status})"
+                if full := _full_disks(text, folder):
+                    raise no_room(failed, *full)
+                raise CompilerError(f"{failed}:\n{tail(text)}", text)
     finally:
         for process in running:
             process.terminate()  # not killed: a compiler removes its temporary files
             process.wait()
+        for output in outputs:
+            output.close()
+
+
+def _output(folder: Path) -> BinaryIO:
+    """Return where a compiler's words go: memory, which a full disk leaves as it is, or where there is none, a file.
+
+    Not a pipe: a child that is forked meanwhile could hold its end open.
+    """
+    if hasattr(os, "memfd_create"):  # Linux
+        return open(os.memfd_create("kineticsim_env-output"), "w+b")
+    return tempfile.TemporaryFile(dir=folder)
+
+
+def _full_disks(text: str, folder: Path) -> list[Path]:
+    """Return the folders that a compiler writes to whose disk is full, if that is why it failed.
+
+    It need not say so: linkers write through memory, and are ended by a signal.
+    """
+    places = [folder.parent, Path(os.environ.get("TMPDIR") or "/tmp")]
+    full = []
+    for place in places:
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(place).free < _NO_ROOM:
+                full.append(place)
+    return full or [place for place in places if any(os.strerror(code) in text for code in FULL)]
 
 
 def _try_flags(build: Sequence[str], folder: Path, compiler: str) -> None:

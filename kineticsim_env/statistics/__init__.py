@@ -12,6 +12,7 @@ from kineticsim_env.statistics.over_markets import (
     Mean,
     bootstrap_interval,
     deviation_and_error,
+    half_width,
     mean_and_error,
 )
 from kineticsim_env.statistics.plans import Plan, of_series
@@ -40,6 +41,7 @@ __all__ = (
     "check_statistics",
     "deviation_and_error",
     "excess_kurtosis",
+    "half_width",
     "mean_and_error",
     "measure",
     "measure_series",

@@ -1,7 +1,7 @@
 """Stylised facts of real markets, and how each is measured in a simulated one: the rows of a scorecard.
 
-A fact has a number, and a range that the literature reports; where a source says only that something is positive, slow
-or absent, the bound is this package's, and `bounds` says so.
+A fact has a number, a range that the literature reports, and the time scale at which the source knows it. Where a
+source says only that something is positive, slow or absent, the bound is this package's, and `bounds` says so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+_MINUTE, _DAY = 60.0, 23_400.0  # seconds of trading: a day has six and a half hours
 _CONT = "R. Cont, Quantitative Finance 1 (2001): 223-236"
 _LAGS = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40)  # at which exponents of decay are fitted
 _PLACES = np.array(_LAGS) - 1
@@ -31,6 +32,9 @@ class Fact:
         high: and greatest.
         source: Where it was found.
         bounds: Where the range is from: `"source"`, or `"ours"`.
+        known: The lengths of an interval at which the source has it: the shortest and the longest in seconds of
+            trading (a day has 23,400), or `"trades"` where it goes from trade to trade, or `"any"` where it names no
+            one scale.
     """
 
     name: str
@@ -41,10 +45,32 @@ class Fact:
     high: float
     source: str
     bounds: str = "source"
+    known: tuple[float, float] | str = "any"
+
+    def known_at(self, interval: float | str, aggregate: int = 1) -> bool:
+        """Return whether the source knows it at the scale of a card: see `scorecard`."""
+        if isinstance(self.known, str):
+            return self.known == "any" or (interval == "events" and aggregate == 1)
+        return not isinstance(interval, str) and self.known[0] <= interval * aggregate <= self.known[1]
+
+    @property
+    def time_scale(self) -> str:
+        """What `known` says, in words."""
+        if isinstance(self.known, str):
+            return {"any": "any", "trades": "trade by trade"}[self.known]
+        ends = [in_words(seconds) for seconds in dict.fromkeys(self.known)]
+        return " to ".join(ends)
 
     def number(self, found: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """Return the number, float64 `[k]`, of the means and the errors of each statistic, `[k]` or `[k, n]`."""
         return found[0][0] if self.read is None else self.read(*(part for pair in found for part in pair))
+
+
+def in_words(seconds: float) -> str:
+    """Return a length of trading time, in the largest unit that it has one of."""
+    units = {"d": _DAY, "min": _MINUTE, "s": 1.0}
+    unit = next((unit for unit, length in units.items() if seconds >= length), "s")
+    return f"{seconds / units[unit]:g} {unit}"
 
 
 def largest(curve: np.ndarray, _: np.ndarray) -> np.ndarray:
@@ -91,6 +117,7 @@ FACTS = (
         0.05,
         f"{_CONT}, fact 1",
         "ours",
+        known=(20 * _MINUTE, _DAY),
     ),
     Fact(
         "nor beyond lag 1",
@@ -101,6 +128,7 @@ FACTS = (
         0.05,
         f"{_CONT}, fact 1",
         "ours",
+        known=(20 * _MINUTE, _DAY),
     ),
     Fact(
         "prices diffuse",
@@ -111,6 +139,7 @@ FACTS = (
         1.2,
         "A. W. Lo and A. C. MacKinlay, Review of Financial Studies 1 (1988): 41-66",
         "ours",
+        known=(5 * _DAY, 5 * _DAY),
     ),
     Fact(
         "fat tails",
@@ -121,6 +150,7 @@ FACTS = (
         80.0,
         f"{_CONT}: 16 to 74 for futures over five minutes",
         "ours",
+        known=(5 * _MINUTE, 5 * _MINUTE),
     ),
     Fact(
         "tails like a power",
@@ -130,6 +160,7 @@ FACTS = (
         2.0,
         5.0,
         f"{_CONT}, fact 2; about 3 in V. Plerou et al., Physical Review E 60 (1999): 6519-6529",
+        known=(5 * _MINUTE, 16 * _DAY),
     ),
     Fact(
         "nearer to normal over longer times",
@@ -160,6 +191,7 @@ FACTS = (
         0.5,
         f"{_CONT}, facts 6 and 8",
         "ours",
+        known=(5 * _MINUTE, _DAY),
     ),
     Fact(
         "and its memory fades slowly",
@@ -169,6 +201,7 @@ FACTS = (
         0.2,
         0.4,
         f"{_CONT}, fact 8",
+        known=(5 * _MINUTE, _DAY),
     ),
     Fact(
         "volatility follows losses",
@@ -209,6 +242,7 @@ FACTS = (
         0.5,
         "F. Lillo and J. D. Farmer, Studies in Nonlinear Dynamics & Econometrics 8 (2004), no. 3",
         "ours",
+        known="trades",
     ),
     Fact(
         "which fades slowly",
@@ -219,26 +253,29 @@ FACTS = (
         0.8,
         "0.6 in F. Lillo and J. D. Farmer (2004); less for some stocks in J.-P. Bouchaud et al. (2004)",
         "ours",
+        known="trades",
     ),
     Fact(
-        "impact is concave",
-        "exponent of the move of the mid over an interval by takers' net volume",
+        "observed moves are concave in volume",
+        "exponent of the observed move of the mid over an interval, by takers' net volume in it",
         ("impact_exponent",),
         None,
         0.1,
         0.8,
         "0.5 for small sizes, less for large ones in F. Lillo et al., Nature 421 (2003): 129-130",
         "ours",
+        known="trades",
     ),
     Fact(
-        "impact stays for some time",
-        "response of the mid after 20 intervals, over that after one",
+        "observed response to takers lasts",
+        "observed response of the mid to the sign of takers' flow after 20 intervals, over that after one",
         ("response(lag=[1, 20])",),
         last_over_first,
         0.8,
         3.0,
         "J.-P. Bouchaud et al., Quantitative Finance 4 (2004): 176-190",
         "ours",
+        known="trades",
     ),
     Fact(
         "books are fullest behind the best price",
@@ -250,3 +287,8 @@ FACTS = (
         "J.-P. Bouchaud, M. Mezard and M. Potters, Quantitative Finance 2 (2002): 251-256",
     ),
 )  # fmt: skip
+
+
+def statistics_of(price: str = "last", facts: Sequence[Fact] = FACTS) -> list[str]:
+    """Return the statistics that facts are read from, each once: for `measure(..., group=None)` before a scorecard."""
+    return list(dict.fromkeys(text.format(price=price) for fact in facts for text in fact.statistics))

@@ -42,6 +42,29 @@ def checked_series(series: Any) -> dict[str, torch.Tensor]:
     return found
 
 
+def checked_books(series: Any) -> tuple[Any, tuple[torch.Tensor, torch.Tensor] | None]:
+    """Return what is given without its books, and these: bid and ask, int64 `[M, B, L]` each; None without.
+
+    Raises:
+        TypeError, ValueError: Naming the side, what came and what is allowed.
+    """
+    given = as_columns(series)
+    if not isinstance(given, Mapping) or not {"bid", "ask"} & set(given):
+        return series, None
+    sides = []
+    for name in ("bid", "ask"):
+        shape = getattr(given.get(name), "shape", np.shape(given.get(name)))
+        if len(shape) not in (2, 3) or 0 in shape:
+            raise ValueError(f"{name}: got {list(shape)}, allowed are units that rest at each price, [M, B, L]")
+        flat = _whole(name, given[name].reshape(-1, shape[-1]) if len(shape) == 3 else given[name])
+        sides.append(flat.reshape(1 if len(shape) == 2 else shape[0], -1, shape[-1]))
+    bid, ask = sides
+    if bid.shape != ask.shape or bid.device != ask.device or bool((bid < 0).any() | (ask < 0).any()):
+        got = " and ".join(f"{list(side.shape)} on {side.device}, from {int(side.min())}" for side in sides)
+        raise ValueError(f"bid, ask: got {got}, allowed is one shape and device, and units from 0")
+    return {name: values for name, values in given.items() if name not in ("bid", "ask")}, (bid, ask)
+
+
 def _whole(name: str, values: Any) -> torch.Tensor:
     """Return one series, int64 `[M, S]`."""
     tensor = values if isinstance(values, torch.Tensor) else _from_host(name, values)

@@ -12,8 +12,8 @@ import torch
 
 from kineticsim_env.runtime.values import check_count, check_flag, show
 from kineticsim_env.statistics.gathering import Sums
-from kineticsim_env.statistics.over_markets import bootstrap_interval
-from kineticsim_env.statistics.plans import Plan, column_names
+from kineticsim_env.statistics.over_markets import bootstrap_interval, half_width
+from kineticsim_env.statistics.plans import Plan, column_names, error_columns
 
 _READ = 1 << 24  # numbers of sums that are read together
 
@@ -25,7 +25,7 @@ class Value:
     Attributes:
         value: float64 `[G]` or `[G, n]`; NaN where no market of the group defines it.
         error: Its standard error over the group's markets; NaN with fewer than two that have a value.
-        count: int64, markets that have a value.
+        count: int64, markets that have a value; of what is pooled, all of the group, or none.
         of_markets: Each market's own value, float64 `[M]` or `[M, n]`.
         axis: What the n values are told apart by, None of one value.
         labels: Its n numbers.
@@ -41,6 +41,11 @@ class Value:
     labels: tuple[Any, ...] | None = None
     unit: str = ""
     pooled: bool = False
+
+    @property
+    def half_width(self) -> np.ndarray:
+        """Half the width of its 95% interval by Student's t, shaped as `value`; see `half_width`."""
+        return half_width(self.error, self.count)
 
     def intervals(self, confidence: float = 0.95, resamples: int = 1000) -> tuple[np.ndarray, np.ndarray]:
         """Return both ends of percentile bootstrap intervals of the mean over a group's markets, as `value` is shaped.
@@ -107,17 +112,19 @@ class Measured(Mapping[str, Value]):
         )
 
     def columns(self, errors: bool = True) -> dict[str, np.ndarray]:
-        """Return flat columns, float64 `[G]`: `"kurtosis"`, `"kurtosis_error"`, of a curve `"autocorrelation_1"`.
+        """Return flat columns, float64 `[G]`: `"kurtosis"`, of a curve `"autocorrelation_1"`.
 
         Args:
-            errors: Whether the standard errors are among them.
+            errors: Whether standard errors are among them, `"kurtosis_error"`, and half the widths of 95% intervals,
+                `"kurtosis_half_width"`.
         """
         found = {}
+        check_flag("errors", errors)
         for name, value in self.items():
-            parts = {"": value.value, "_error": value.error} if check_flag("errors", errors) else {"": value.value}
+            parts = [value.value, value.error, value.half_width] if errors else [value.value]
             for i, column in enumerate(column_names(name, value.labels)):
-                for ending, part in parts.items():
-                    found[f"{column}{ending}"] = part if value.labels is None else part[:, i]
+                for used, part in zip((column, *error_columns(column)), parts, strict=False):
+                    found[used] = part if value.labels is None else part[:, i]
         return found
 
     def to_pandas(self, errors: bool = True) -> Any:
@@ -159,6 +166,7 @@ def value_of(plan: Plan, sums: tuple[Sums, ...], markets: int, groups: int) -> V
     count = seen.sum(1)
     if plan.pooled and groups < markets:
         value, error = _together(plan, sums, groups)
+        count = torch.where(value.isnan(), 0, markets // groups)
     else:
         number = count.double()
         value = torch.where(seen, split, 0).sum(1) / torch.where(number > 0, number, math.nan)

@@ -6,7 +6,7 @@ the statistics are read at the end (`catalogue.py`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
 from kineticsim_env.statistics.chunks import Feed
 from kineticsim_env.statistics.gathering import Accumulator, Books
-from kineticsim_env.statistics.given import checked_series
+from kineticsim_env.statistics.given import checked_books, checked_series
 from kineticsim_env.statistics.measured import Measured, value_of
 from kineticsim_env.statistics.plans import Plan, Whole, named_statistics
 from kineticsim_env.statistics.plans import check_statistics as plans_of
@@ -29,6 +29,7 @@ from kineticsim_env.statistics.plans import check_statistics as plans_of
 BOOK_EVERY = 100  # intervals between two looks at the books
 _RECORDED = {"cuda": 1 << 24, "cpu": 1 << 22}  # values of a series that are held at a time,
 _SHORTEST = 256  # but at least so many intervals
+_FLOWS = ("volume", "signed_volume")  # summed over intervals that are taken together; of the others the last counts
 
 
 def check_statistics(statistics: Any) -> dict[str, Plan]:
@@ -43,6 +44,7 @@ def measure(
     *,
     markets: int | None = None,
     warm_up: int = 0,
+    aggregate: int = 1,
     group: int | None = 1,
     seed: Any = 0,
     engine: str = "auto",
@@ -63,6 +65,8 @@ def measure(
             return a `Plan`; or a mapping of your own names to these.
         markets: M, with a config.
         warm_up: Intervals that are run before.
+        aggregate: Intervals that are taken together as one: volumes are summed, of all else the last counts, so that
+            a return is that over all of them. What is left over at the end is left out.
         group: Consecutive markets that are a group, such as the replicates of a point of a sweep; None is all. A
             group's value is the mean over its markets.
         seed: With a config, as in `Simulator`.
@@ -78,9 +82,34 @@ def measure(
         TypeError, ValueError: Naming the argument, what came and what is allowed; nothing was run then.
         MarketError: If a market stopped, now or before.
     """
+    (found,) = measure_at(
+        market, intervals, statistics, (aggregate,),
+        **{"markets": markets, "warm_up": warm_up, "group": group, "seed": seed, "engine": engine, "device": device},
+        **{"progress": progress, "chunk": chunk},
+    )  # fmt: skip
+    return found
+
+
+def measure_at(
+    market: Simulator | MarketConfig,
+    intervals: int,
+    statistics: Any,
+    aggregates: Sequence[int],
+    *,
+    markets: int | None = None,
+    warm_up: int = 0,
+    group: int | None = 1,
+    seed: Any = 0,
+    engine: str = "auto",
+    device: Any = None,
+    progress: bool | None = None,
+    chunk: int | None = None,
+) -> list[Measured]:
+    """Return what `measure` does for each number of intervals that are taken together, all of one run."""
     named = named_statistics(statistics)
-    plans = check_statistics(named)
-    intervals = check_count("intervals", intervals, 1)
+    plans = [check_statistics(named) for _ in aggregates]  # each has sums of its own
+    aggregates = [check_count("aggregate", size, 1) for size in aggregates]
+    intervals = check_count("intervals", intervals, max(aggregates))
     warm_up = check_count("warm_up", warm_up, 0)
     check_progress(progress)
     if isinstance(market, MarketConfig):
@@ -95,44 +124,63 @@ def measure(
         raise TypeError(f"market: got {show(market)}, allowed is a Simulator or a MarketConfig")
     if bool(((simulator.tensors["error"] & STOPPED) != 0).any()):
         raise MarketError("measure: got a market that has stopped, allowed are others; reset it first")
-    gathering = _Gathering(plans, simulator.num_markets, group, simulator.device)
+    gatherings = [
+        _Gathering(each, simulator.num_markets, group, simulator.device, size)
+        for each, size in zip(plans, aggregates, strict=True)
+    ]
     size = max(_SHORTEST, _RECORDED[simulator.device.type] // simulator.num_markets)
     size = size if chunk is None else check_count("chunk", chunk, 1)
-    books = [part for part in gathering.accumulators.values() if isinstance(part, Books)]
+    books = [part for gathering in gatherings for part in gathering.books]
     with tqdm(total=warm_up + intervals, unit="interval", desc="measure", delay=0 if progress else 2,
               disable=progress is False, leave=False) as bar:  # fmt: skip
         for _, step in _pieces(warm_up, size, False):
             simulator.run(step, progress=False)
             bar.update(step)
         for done, step in _pieces(intervals, size, bool(books)):
-            gathering.add(simulator.run(step, gathering.record, progress=False))
+            series = simulator.run(step, gatherings[0].record, progress=False)
+            for gathering in gatherings:
+                gathering.add(series)
             if books and (done + step) % BOOK_EVERY == 0:
                 for part in books:
                     part.look(simulator.bid, simulator.ask)
             bar.update(step)
     simulator.check_errors()
-    return gathering.measured(intervals, named)
+    return [gathering.measured(intervals, named) for gathering in gatherings]
 
 
 def measure_series(
-    series: Mapping[str, Any], statistics: Any, *, group: int | None = 1, chunk: int | None = None
+    series: Mapping[str, Any],
+    statistics: Any,
+    *,
+    aggregate: int = 1,
+    group: int | None = 1,
+    chunk: int | None = None,
 ) -> Measured:
     """Return statistics of series that exist already, by the same formulas: real ones, or recorded ones.
 
     Args:
         series: Whole numbers `[M, S]` (or `[S]`, of one market), below 2^31 in size, by the names of `Simulator.run`:
-            prices in ticks. A mapping, or a table such as pandas'. Tensors are measured on their device.
+            prices in ticks. A mapping, or a table such as pandas'. Tensors are measured on their device. With books,
+            `bid` and `ask`, `[M, B, L]` (or `[B, L]`): B times, the units that rest at each of L prices.
         statistics: As in `measure`.
+        aggregate: As in `measure`.
         group: As in `measure`.
         chunk: Intervals that are looked at together; no result depends on it.
     """
     named = named_statistics(statistics)
     plans = check_statistics(named)
+    series, books = checked_books(series)
     given = checked_series(series)
     shape, device = next(iter(given.values())).shape, next(iter(given.values())).device
-    gathering = _Gathering(plans, shape[0], group, device)
-    if any(isinstance(part, Books) for part in gathering.accumulators.values()):
-        raise ValueError("statistics: got book_shape, which looks at books, allowed are statistics of series")
+    if check_count("aggregate", aggregate, 1) > shape[1]:
+        raise ValueError(f"aggregate: got {aggregate} with series of {shape[1]} intervals, allowed is up to as many")
+    gathering = _Gathering(plans, shape[0], group, device, aggregate)
+    if gathering.books and (books is None or len(books[0]) != shape[0]):
+        got = "none" if books is None else f"those of {len(books[0])} markets"
+        raise ValueError(f"bid, ask: got {got}, allowed are books of {shape[0]} markets, as book_shape looks at them")
+    for part in gathering.books:
+        for bid, ask in zip(*(side.to(device).unbind(1) for side in books or ()), strict=True):
+            part.look(bid, ask)
     for name in gathering.record:
         if name not in given:
             raise ValueError(f"series: got {', '.join(given)}, allowed is with {name!r}, which the statistics need")
@@ -145,7 +193,9 @@ def measure_series(
 class _Gathering:
     """What plans gather together, and the markets they gather it of."""
 
-    def __init__(self, plans: dict[str, Plan], markets: int, group: int | None, device: torch.device) -> None:
+    def __init__(
+        self, plans: dict[str, Plan], markets: int, group: int | None, device: torch.device, aggregate: int = 1
+    ) -> None:
         size = markets if group is None else check_count("group", group, 1)
         if markets % size:
             raise ValueError(f"group: got {size} with {markets} markets, allowed are divisors of {markets}, and None")
@@ -159,15 +209,29 @@ class _Gathering:
         )
         for part in self.accumulators.values():
             part.open(markets, device)
+        self.books = [part for part in self.accumulators.values() if isinstance(part, Books)]
         self.feed = Feed(markets, max(part.history for part in self.accumulators.values()))
+        self.aggregate, self.left = aggregate, {}
 
     def add(self, series: Mapping[str, torch.Tensor]) -> None:
         """Take the next intervals."""
-        if not series:
+        series = self._together(series) if self.aggregate > 1 else series
+        if not series or not next(iter(series.values())).shape[1]:
             return
         for chunk in self.feed.chunks(series):
             for part in self.accumulators.values():
                 part.update(chunk)
+
+    def _together(self, series: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return intervals taken together; those that are too few for it wait for the next ones."""
+        found = {}
+        for name, values in series.items():
+            values = torch.cat([self.left[name], values], 1) if name in self.left else values
+            whole = values.shape[1] // self.aggregate * self.aggregate
+            self.left[name] = values[:, whole:].clone()
+            parts = values[:, :whole].unflatten(1, (-1, self.aggregate))
+            found[name] = parts.sum(2) if name in _FLOWS else parts[:, :, -1]
+        return found
 
     def measured(self, intervals: int, named: Mapping[str, Any]) -> Measured:
         """Read the statistics, which were given as `named` has them."""
@@ -183,7 +247,7 @@ class _Gathering:
                 error.add_note(f"It was raised by the statistic {name!r}.")
                 raise
         texts = {name: given for name, given in named.items() if isinstance(given, str)}
-        return Measured(found, intervals, groups, self.group, texts)
+        return Measured(found, intervals // self.aggregate, groups, self.group, texts)
 
 
 def _pieces(intervals: int, size: int, books: bool) -> list[tuple[int, int]]:

@@ -2,7 +2,8 @@
 
 Of a market with prices p(0) .. p(S - 1), one after each interval, the return over a span h is r(t) = p(t) - p(t - h),
 for every t that has one: spans overlap. All are in ticks. `price` is `"last"`, the last price (in a call market that of
-the last auction that traded), or `"mid"`, the mid of the built-in resting book, the last price where a side is empty.
+the last auction that traded), `"mid"`, the mid of the built-in resting book, the last price where a side is empty, or
+`"fundamental"`, the price that trading is about and has no part in.
 """
 
 from __future__ import annotations

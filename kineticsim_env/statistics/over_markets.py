@@ -1,17 +1,89 @@
-"""Means over markets and their errors: normal ones, and those of a bootstrap where tails are heavy."""
+"""Means over markets, their errors, and their intervals: Student's, and those of a bootstrap where tails are heavy.
+
+`half_width` is the one place that says how many standard errors an interval reaches: evaluations, counterfactuals,
+tables of sweeps, the scorecard and the studies call it.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+import statistics
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from kineticsim_env.runtime.values import check_callable, check_count, check_number, show
+from kineticsim_env.runtime.values import check_array, check_callable, check_count, check_number, show
 
 _DRAWN = 1 << 21  # values of resampled markets at a time
+_SUMMED = 100  # degrees of freedom up to which Student's distribution is summed
+
+
+def half_width(error: Any, count: Any, confidence: float = 0.95) -> Any:
+    """Return half the width of the confidence interval of a mean, by Student's t.
+
+    It is the standard error times the quantile of t with `count - 1` degrees of freedom: 12.7 errors of 2 markets, 4.3
+    of 3, 2.1 of 20, 1.96 of very many. Of 2 markets, 1.96 errors hold the mean in 70% of cases.
+
+    Args:
+        error: Standard errors, a number or an array of any shape.
+        count: How many values each is of; a number, or an array of a shape that goes with it.
+        confidence: Of the interval, above 0 and below 1.
+
+    Returns:
+        float64, NaN where the error is or with fewer than two values.
+    """
+    confidence = _check_confidence(confidence)
+    error = check_array("error", error, "a standard error, or an array of them")
+    counts = check_array("count", count, "how many values an error is of, or an array of that")
+    several = np.unique(counts[counts > 1])
+    reach = np.full(counts.shape, math.nan)
+    for number in several.tolist():
+        reach[counts == number] = _student(int(number) - 1, confidence)
+    return (reach * error.astype(np.float64))[()]
+
+
+@functools.lru_cache(maxsize=4096)
+def _student(freedom: int, confidence: float) -> float:
+    """Return the quantile of Student's t within which, on both sides of 0, `confidence` of it lies.
+
+    The distribution is a sum of powers of the cosine of atan(t / sqrt(freedom)) for whole degrees of freedom
+    (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4); where they are many, the expansion around the normal quantile
+    (26.7.5) is used, which is then right to 1e-7 for a confidence up to 0.99.
+    """
+    if freedom > _SUMMED:
+        z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+        terms = (
+            z,
+            (z**3 + z) / 4,
+            (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        )
+        return sum(term / freedom**power for power, term in enumerate(terms))
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):  # halvings: as exact as a float is
+        angle = (low + high) / 2
+        low, high = (angle, high) if _student_within(angle, freedom) < confidence else (low, angle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _student_within(angle: float, freedom: int) -> float:
+    """Return how much of Student's t is within sqrt(freedom) * tan(angle) of 0."""
+    odd, cosine = freedom % 2, math.cos(angle)
+    term = cosine if odd else 1.0
+    total = 0.0 if freedom == 1 else term
+    for i in range(2 + odd, freedom, 2):
+        term *= (i - 1) / i * cosine**2
+        total += term
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
+def _check_confidence(confidence: Any) -> float:
+    if check_number("confidence", confidence, 0.0, 1.0, above=True) == 1:
+        raise ValueError(f"confidence: got {confidence}, allowed is above 0 and below 1")
+    return float(confidence)
 
 
 class Mean(NamedTuple):
@@ -21,9 +93,9 @@ class Mean(NamedTuple):
     error: float
     count: int
 
-    def interval(self, confidence_z: float = 1.96) -> float:
-        """Return half the width of the normal confidence interval, by default at 95%."""
-        return check_number("confidence_z", confidence_z, 0.0) * self.error
+    def interval(self, confidence: float = 0.95) -> float:
+        """Return half the width of the confidence interval, see `half_width`; NaN with fewer than two values."""
+        return float(half_width(self.error, self.count, confidence))
 
 
 def mean_and_error(values: Any) -> Mean:
@@ -95,8 +167,7 @@ def bootstrap_interval(
         NaN as the value without a market, and as the ends with fewer than two.
     """
     statistic = _mean_of_samples if statistic is None else check_callable("statistic", statistic, "a function")
-    if check_number("confidence", confidence, 0.0, 1.0, above=True) == 1:
-        raise ValueError(f"confidence: got {confidence}, allowed is above 0 and below 1")
+    confidence = _check_confidence(confidence)
     resamples, seed = check_count("resamples", resamples, 1), check_count("seed", seed, 0, 2**63 - 1)
     array = np.atleast_1d(as_array(values)).astype(np.float64, copy=False)
     array = array[~np.isnan(array).any(axis=tuple(range(1, array.ndim)))]

@@ -119,6 +119,11 @@ def _plain(name: str) -> str:
     return "_".join([function, *shown])
 
 
+def error_columns(column: str) -> tuple[str, str]:
+    """Return the names of a column's standard error and of half the width of its 95% interval."""
+    return f"{column}_error", f"{column}_half_width"
+
+
 def shown_label(label: Any) -> str:
     """Return a label as texts have it: a number with six digits, or as many as it needs."""
     if not is_number(label):
@@ -166,7 +171,7 @@ def check_statistics(statistics: Any, known: Mapping[str, Make]) -> dict[str, Pl
         labels = [None] if plan.labels is None else plan.labels
         for column, label in zip(column_names(name, plan.labels), labels, strict=True):
             meaning = _meaning(named[name], plan.axis, label)
-            for used in (column, f"{column}_error"):
+            for used in (column, *error_columns(column)):
                 owner, other = owners.setdefault(used, (name, meaning))
                 if other != meaning:
                     raise ValueError(

@@ -13,7 +13,8 @@ from kineticsim_env.statistics.chunks import Change, Series
 from kineticsim_env.statistics.gathering import Products, Sums
 from kineticsim_env.statistics.plans import Plan, check_labels, curve
 
-PRICES = {"last": ("last_price", 1.0), "mid": ("mid2", 0.5)}  # the series, and a tick of it
+# The series, and a tick of it.
+PRICES = {"last": ("last_price", 1.0), "mid": ("mid2", 0.5), "fundamental": ("fundamental", 1.0)}
 LAGS = range(1, 201)
 MOST_LAG = MOST_SPAN = 100_000
 

@@ -4,7 +4,8 @@ The question is that of Budish, Cramton and Shim (2015), "The high-frequency tra
 as a market design response", Quarterly Journal of Economics 130(4). All cases of a rule (what agents price around, how
 fast news comes, what the one slot does) are markets of one `Simulator`, with the same seeds in every case, so that any
 two cases and any two rules are compared seed by seed. Slots here are scripted; `clearing_learning` has those that
-learn. `scripts/pages/clearing.py` writes docs/clearing.md with both.
+learn, and `clearing_prices` how far prices are from the fundamental price. `scripts/pages/clearing.py` measures all of
+them for docs/clearing.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CONTINUOUS = 0  # as an interval: no auction at all
 INTERVALS = (1, 4, 16, 64, 256, 1024, 4096)  # events
 RULES = (CONTINUOUS, *INTERVALS)
 BEAT = 16  # events
-LOOK = 4  # events between two looks at the price: under continuous trading and short intervals it moves within a beat
+LOOK = 4  # events of an interval under continuous trading, which only what is recorded knows
 OFTEN, SELDOM = 64, 4096  # events between two decisions of a slot; under no rule more often than it clears
 WARMUP, EVENTS = 4096, 16384  # events left out, and measured
 SEED = run_seed(19)
@@ -55,6 +56,7 @@ STREAM: dict[str, Any] = {
     "beat": BEAT,
 }
 DEPTH_REACH = 4  # ticks from the best price within which depth is counted
+NO_PRICE = 2**31 - 1  # what series have for the best ask of an empty side, and its negative for the best bid
 BLOCK = 64  # units, bought and sold in turn, within `SELDOM` events each
 BLOCK_REACH = 32  # ticks through the mid that a piece of it is priced
 DISTANCES = (1, 2, 4, 8, 16)  # ticks, tried by scripted makers and snipers
@@ -127,13 +129,8 @@ def steps(
 
 
 class Played(NamedTuple):
-    """One rule, one value per market, float64; NaN where a market has none.
+    """One rule, one value per market, float64 `[reference, news, case, seed]`; NaN where a market has none."""
 
-    Prices are `[reference, news, seed]`, of the markets with an idle slot; the others `[reference, news, case, seed]`.
-    """
-
-    error: np.ndarray  # root mean square of the price that stands less the fundamental price, all events alike, ticks
-    fresh: np.ndarray  # the same at the moments of clearing
     spread: np.ndarray  # ticks, of the resting book, at the same events under every rule up to `OFTEN`
     depth: np.ndarray  # units within `DEPTH_REACH` ticks of both best prices, likewise
     volume: np.ndarray  # units per 100 events
@@ -142,40 +139,31 @@ class Played(NamedTuple):
     per_unit: np.ndarray  # edge per unit; a block's is against the mid of the market without it, so minus its cost
 
 
-def play(interval: int, markets: int, engine: str = "auto", fundamental: torch.Tensor | None = None) -> Played:
+def play(interval: int, markets: int, engine: str = "auto") -> Played:
     """Play a rule in all cases, `markets` seeds of each.
 
     Args:
         interval: Events, or `CONTINUOUS`.
         markets: Seeds per case.
         engine: As in `Simulator`.
-        fundamental: What `fundamental_path` returned for these markets; made here if None.
     """
     shape = (len(REFERENCES), len(NEWS), len(cases()), markets)
     config = market(interval, len(cases()) * markets)
     simulator = Simulator(config, int(np.prod(shape)), engine=engine, seed=seeds(shape), slots=1)
-    length, device = int(simulator.config.interval or 0), simulator.device
-    path = fundamental_path(markets, engine) if fundamental is None else fundamental
-    idle = torch.arange(simulator.num_markets, device=device).view(shape)[:, :, 0].flatten()  # the first case
-    resolution = max(LOOK, length)
+    device = simulator.device
     sums = torch.zeros(3, simulator.num_markets, dtype=torch.float64, device=device)
-    prices: list[torch.Tensor] = []
     books = torch.zeros(4, simulator.num_markets, dtype=torch.float64, device=device)
     for event, done, made in steps(simulator, _Slots(shape, device), _RECORD):
-        series = {name: values[0] for name, values in done.series.items()}
-        prices.append(series["last_price"][idle, resolution // length - 1 :: resolution // length])
         if event < WARMUP:
             continue
-        books += _book(series)
+        books += _book({name: values[0] for name, values in done.series.items()})
         sums += torch.stack([made, done.fills[0, :, 0].double().sum(1), torch.ones_like(made)])
     simulator.check_errors()
-    errors = _errors(torch.cat(prices, 1), path.to(device).repeat(len(REFERENCES), 1), resolution)
     spread, two_sided, depth, volume = books
     edge, units, decisions = sums
     found = (spread / two_sided, depth / decisions, volume * (100 / EVENTS))
     found += (edge * (1000 / EVENTS), units * (1000 / EVENTS), edge / units)
-    of_prices = [values.cpu().numpy().reshape(*shape[:2], markets) for values in errors]
-    return Played(*of_prices, *(values.cpu().numpy().reshape(shape) for values in found))
+    return Played(*(values.cpu().numpy().reshape(shape) for values in found))
 
 
 def fundamental_path(markets: int, engine: str = "auto") -> torch.Tensor:
@@ -210,7 +198,7 @@ def stale(simulator: Simulator, low: torch.Tensor, high: torch.Tensor) -> tuple[
 # Helpers --------------------------------------------------------------------------------------------------------------
 
 _NEWS_FIELDS = ("walk_prob", "jump_prob")
-_RECORD = ("last_price", "volume", "best_bid", "best_ask", "bid_depth", "ask_depth")
+_RECORD = ("volume", "best_bid", "best_ask", "bid_depth", "ask_depth")
 
 
 class _Slots:
@@ -267,26 +255,7 @@ class _Slots:
 def _book(series: dict[str, torch.Tensor]) -> torch.Tensor:
     """Return sums of what the book is after a decision and of volume, float64 `[4, M]`."""
     bid, ask = (series[name][:, -1].double() for name in ("best_bid", "best_ask"))
-    two_sided = (bid > -_NO_PRICE) & (ask < _NO_PRICE)
+    two_sided = (bid > -NO_PRICE) & (ask < NO_PRICE)
     spread = torch.where(two_sided, ask - bid, 0.0)
     depth = (series["bid_depth"] + series["ask_depth"])[:, -1].double()
     return torch.stack([spread, two_sided.double(), depth, series["volume"].sum(1).double()])
-
-
-_NO_PRICE = 2**31 - 1
-
-
-def _errors(prices: torch.Tensor, fundamental: torch.Tensor, resolution: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the pricing error at all events alike, and at the moments of clearing, float64 `[M]` each.
-
-    Args:
-        prices: int32 `[M, S]`, after every `resolution` events from the first.
-        fundamental: int32 `[M, beats]`, in each beat. A moment after an event is one after a beat that follows it.
-        resolution: Events.
-    """
-    times = torch.arange(WARMUP, WARMUP + EVENTS, LOOK, device=prices.device)
-    standing = prices[:, times // resolution - 1] - fundamental[:, times // BEAT]
-    ends = torch.arange(WARMUP + resolution, WARMUP + EVENTS + 1, resolution, device=prices.device)
-    cleared = prices[:, ends // resolution - 1] - fundamental[:, (ends - 1) // BEAT]
-    error, fresh = (gap.double().square().mean(1).sqrt() for gap in (standing, cleared))
-    return error, fresh

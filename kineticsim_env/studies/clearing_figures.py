@@ -50,8 +50,7 @@ def measures(found: study.Played) -> dict[str, np.ndarray]:
     are there under every rule, but under auctions of more they decide once per auction.
     """
     idle, block = (next(n for n, case in enumerate(study.cases()) if case.role == role) for role in ("idle", "block"))
-    values = {"error": found.error, "fresh": found.fresh}
-    values |= {name: getattr(found, name)[:, :, idle] for name in ("spread", "depth", "volume")}
+    values = {name: getattr(found, name)[:, :, idle] for name in ("spread", "depth", "volume")}
     values["cost"] = -found.per_unit[:, :, block]
     values["filled"] = found.units[:, :, block] * (study.SELDOM / 1000 / study.BLOCK)
     values |= {name: best_case(found, roles, every)[1] for name, roles, every in _slots()}

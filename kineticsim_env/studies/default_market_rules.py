@@ -26,6 +26,7 @@ class Hidden(NamedTuple):
 
 Rule = Callable[[torch.Tensor, Hidden], torch.Tensor]  # observations [M, F] -> continuous actions [M, A]
 Make = Callable[[Any], Rule]  # task -> rule
+Push = Callable[[torch.Tensor], torch.Tensor]  # what is seen of the market [M, F] -> the change that is expected, [M]
 
 
 def public(policy: Callable[..., Any], **parameters: Any) -> Make:
@@ -91,13 +92,17 @@ def wary(half_spread: float, limit: float, skew: float = 0.0) -> Make:
 
 
 def follows(signal: Signal, horizon: int, threshold: float, ticks: float, position: int = 40) -> Make:
-    """Be long or short by the linear signal over one of HORIZONS; flat where it is below `threshold` ticks."""
+    """Be long or short by the linear signal over one of HORIZONS; see `goes_by`."""
+    weights = signal.weights[:, HORIZONS.index(horizon)].float()
+    return goes_by(lambda seen: seen @ weights[:-1] + weights[-1], threshold, ticks, position)
+
+
+def goes_by(expected: Push, threshold: float, ticks: float, position: int = 40) -> Make:
+    """Be long or short by a prediction; keep what agrees with it where it is below `threshold` ticks, else be flat."""
 
     def make(task: Any) -> Rule:
-        weights = signal.weights[:, HORIZONS.index(horizon)].float()
-
         def rule(observation: torch.Tensor, hidden: Hidden) -> torch.Tensor:
-            push = observation[:, :MARKET_FEATURES] @ weights[:-1] + weights[-1]
+            push = expected(observation[:, :MARKET_FEATURES])
             held = torch.round(inventory_in(task, observation))
             keep = torch.where(push * held < 0, 0.0, held)
             wanted = torch.where(push.abs() > threshold, torch.sign(push) * position, keep)

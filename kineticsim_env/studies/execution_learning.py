@@ -2,27 +2,37 @@
 
 It follows a schedule of Almgren and Chriss with an urgency of its own, and departs from it by what it sees, as the
 strategies of Almgren and Lorenz (2007), "Adaptive arrival price", do by gains and losses so far. CMA-ES (`evolution`)
-finds nine numbers for one rule and one size, on training seeds; its goal is cost plus a weight times risk.
+finds nine numbers for one rule and one size, on training seeds; its goal is cost plus a weight times risk. Beside it
+learns one that sees nothing, of the first two numbers: what looking is worth is the difference.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate
+from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.policies.base import decisions_left, order_action, remaining_of
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.studies import evolution
-from kineticsim_env.studies.execution import Outcome, environment, outcome
+from kineticsim_env.studies.execution import Outcome, environment, episodes, outcomes
 
 START = (np.log(0.15), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # see `Adaptive`; a schedule and nothing else
+BLIND = 2  # how many of them are left to an executor that sees nothing: urgency and aggression
 SEED = run_seed(31)  # of training
 DEVIATION = 0.5  # of the first candidates, around it
 _SIDE, _BID, _ASK, _SPREAD, _MOVE, _SINCE = 33, slice(0, 3), slice(10, 13), 20, 22, 36  # features, docs/environment.md
+
+
+class Goal(NamedTuple):
+    """What an executor learns for."""
+
+    weight: float  # ticks of cost per unit that a tick of deviation is worth
+    looks: bool  # whether it has all numbers, or sees nothing
 
 
 class Adaptive:
@@ -63,52 +73,62 @@ class Adaptive:
 def learn(
     rule: str,
     size: int,
-    weight: float,
+    goals: Sequence[Goal],
     markets: int = 96,
     generations: int = 40,
     population: int = 16,
     engine: str = "auto",
     progress: bool = True,
 ) -> np.ndarray:
-    """Search for the executor with the least cost plus `weight` times risk; returns its nine numbers.
+    """Search for the executors with the least cost plus weight times risk; returns numbers, float64 `[goals, 9]`.
+
+    All goals search side by side, in the same markets.
 
     Args:
         rule: Of `execution.RULES`.
         size: Of the block, units.
-        weight: Ticks per unit of cost that a tick per unit of deviation is worth.
+        goals: One search for each.
         markets: Of each candidate, new ones in each generation; a block is bought and sold in each.
         generations: How long to search.
-        population: Candidates per generation.
+        population: Candidates per generation and goal.
         engine: As in `Simulator`.
         progress: Whether to show a bar.
 
     Raises:
         ModuleNotFoundError: Without `cma`.
     """
-    search = evolution.search(START, DEVIATION, population)
+    searches = [evolution.search(START[: None if goal.looks else BLIND], DEVIATION, population) for goal in goals]
+    many = len(goals) * population
     envs = [
-        environment(rule, side, population * markets, engine, (size,), warm_seed=2**61)  # training's own warm starts
+        environment(rule, side, markets, engine, (size,) * many, warm_seed=2**61)  # training's own warm starts
         for side in ("buy", "sell")
     ]
     for generation in tqdm(range(generations), unit="generation", disable=not progress, leave=False):
-        candidates = search.ask()
-        seeds = np.tile(SEED + generation * markets + np.arange(markets), population)
-        costs = [
-            -evaluate(Adaptive(one.core.task, np.stack(candidates)), one, seeds).pnl.reshape(population, -1)
-            for one in envs
-        ]
-        found = [outcome(bought, sold) for bought, sold in zip(*costs, strict=True)]
-        search.tell(candidates, [each.cost.mean + weight * each.risk.mean for each in found])
+        asked = [each.ask() for each in searches]
+        numbers = np.array([_all_of(values) for candidates in asked for values in candidates])
+        seeds = np.tile(SEED + generation * markets + np.arange(markets), many)
+        sides = [episodes(Adaptive(one.core.task, numbers), one, seeds) for one in envs]
+        found = np.array_split(
+            np.array([(each.cost.mean, each.risk.mean) for each in outcomes(*sides, many)]), len(goals)
+        )
+        for each, goal, candidates, costs in zip(searches, goals, asked, found, strict=True):
+            each.tell(candidates, list(costs @ [1.0, goal.weight]))
     for one in envs:
         one.close()
-    return np.asarray(search.mean)
+    return np.array([_all_of(each.mean) for each in searches])
 
 
-def play(rule: str, size: int, numbers: np.ndarray, markets: int, engine: str = "auto") -> Outcome:
-    """Play an executor on held-out seeds, those of `execution.play`."""
-    shortfalls = []
+def play(rule: str, size: int, numbers: np.ndarray, markets: int, engine: str = "auto") -> list[Outcome]:
+    """Play executors, of numbers float64 `[P, 9]`, on held-out seeds, those of `execution.play`."""
+    sides, many = [], len(numbers)
     for side in ("buy", "sell"):
-        envs = environment(rule, side, markets, engine, (size,))
-        shortfalls.append(-evaluate(Adaptive(envs.core.task, numbers), envs, HELD_OUT_SEED + np.arange(markets)).pnl)
+        envs = environment(rule, side, markets, engine, (size,) * many)
+        seeds = np.tile(HELD_OUT_SEED + np.arange(markets), many)
+        sides.append(episodes(Adaptive(envs.core.task, numbers), envs, seeds))
         envs.close()
-    return outcome(*shortfalls)
+    return outcomes(*sides, many)
+
+
+def _all_of(numbers: Sequence[float]) -> np.ndarray:
+    """Return nine numbers: those that an executor does not have are as it began, and see nothing."""
+    return np.array([*numbers, *START[len(numbers) :]])

@@ -28,12 +28,33 @@ CHANGES: dict[str, dict[str, int]] = {  # parameters from the moment of the chan
     "fee of 1 tick": {"fee": 1000},
     "rebate of 1 tick": {"fee": -1000},
 }
-MARKETS = {  # what is held to the changes
-    "continuous trading": MarketConfig.preset("news"),
-    "call auctions": MarketConfig.preset("trading"),
+CONTINUOUS, CALL = "continuous trading", "call auctions"
+# Each preset under both mechanisms, all other fields equal. `tie` and `residue` mean nothing under continuous trading,
+# so that `news` can have those of `trading`; agents that each come once per auction cannot trade continuously, so that
+# `trading` is on the clock under both.
+_AUCTION = {"tie": "mid", "residue": "cancel"}
+MARKETS = {
+    "news": {
+        CONTINUOUS: MarketConfig.preset("news", **_AUCTION),
+        CALL: MarketConfig.preset("news", mechanism="call", **_AUCTION),
+    },
+    "trading": {
+        CONTINUOUS: MarketConfig.preset("trading", arrivals="clock", mechanism="continuous"),
+        CALL: MarketConfig.preset("trading", arrivals="clock"),
+    },
+}
+OTHERS = {  # what is compared with them: other choices where a field had to be chosen, and the other preset's pace
+    "news": {
+        f"{CALL}, `tie` and `residue` its own": MarketConfig.preset("news", mechanism="call"),
+        **{f"{name}, 20 events": config.replace(interval=20) for name, config in MARKETS["news"].items()},
+    },
+    "trading": {
+        f"{CALL}, each agent once": MarketConfig.preset("trading"),
+        **{f"{name}, 48 events": config.replace(interval=48) for name, config in MARKETS["trading"].items()},
+    },
 }
 HALF_SPREAD, QUANTITY = 2, 8  # of the one maker with an account: ticks from the mid without fees, units on each side
-MEASURES = ("spread", "volume", "volatility", "error", "earned")
+MEASURES = ("spread", "volume", "volatility_mid", "volatility_last", "error_mid", "error_last", "earned")
 
 
 def play(config: MarketConfig, markets: int, engine: str = "auto") -> dict[str, np.ndarray]:
@@ -50,9 +71,10 @@ def play(config: MarketConfig, markets: int, engine: str = "auto") -> dict[str, 
     Returns:
         float64 `[change, seed, interval]` each, `BEFORE + AFTER` intervals:
         `spread`, ticks between the best prices when the interval has ended, the maker's quotes among them, NaN with a
-        side empty; `volume`, units; `volatility`, the size of the last price's change, ticks; `error`, the size of last
-        price less fundamental price, ticks; `earned`, what the maker's trades made against the fundamental price after
-        them, less fees and tax, ticks x units.
+        side empty; `volume`, units; `volatility_mid` and `volatility_last`, the size of the change of the built-in
+        book's mid, and of the last price, ticks; `error_mid` and `error_last`, the size of each less the fundamental
+        price, ticks; `earned`, what the maker's trades made against the fundamental price after them, less fees and
+        tax, ticks x units.
     """
     shape = (len(CHANGES), markets)
     seeds = (SEED + torch.arange(markets, dtype=torch.int64)).repeat(len(CHANGES))
@@ -62,19 +84,19 @@ def play(config: MarketConfig, markets: int, engine: str = "auto") -> dict[str, 
     for interval in range(WARMUP + BEFORE + AFTER):
         if interval == WARMUP + BEFORE:
             cost = _change(simulator, markets)
-        before, money = simulator.last_price.long(), simulator.money[:, 0]
+        before, money = (simulator.mid2 / 2, simulator.last_price.double()), simulator.money[:, 0]
         done = simulator.rollout(_quotes(simulator, cost)[None], 1, ("volume", "best_bid", "best_ask"))
         if interval < WARMUP:
             continue
         series = {name: values[0, :, 0] for name, values in done.series.items()}
-        price, fundamental = simulator.last_price.long(), simulator.fundamental_price
+        prices, fundamental = (simulator.mid2 / 2, simulator.last_price.double()), simulator.fundamental_price
         bought, sold = done.fills[0, :, 0].double().unbind(1)
         made = simulator.money[:, 0] - money + (bought - sold) * fundamental
         found = (
             _spread(simulator, series),
             series["volume"],
-            (price - before).abs(),
-            (price - fundamental).abs(),
+            *((price - last).abs() for price, last in zip(prices, before, strict=True)),
+            *((price - fundamental).abs() for price in prices),
             made,
         )
         columns.append(torch.stack([values.double() for values in found]))

@@ -1,8 +1,7 @@
 """Price impact of block orders of several sizes: measured, fitted by a power law, written to a file.
 
 Every figure is a paired difference between the same markets with and without the order
-(`kineticsim_env.counterfactual.block_impact`). `python -m kineticsim_env impact` and `scripts/pages/price_impact.py`
-are the callers.
+(`kineticsim_env.counterfactual.block_impact`). `python -m kineticsim_env impact` is the caller.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactual import BlockImpact, block_impact
+from kineticsim_env.counterfactual.causal import Power, fit_power
 from kineticsim_env.runtime.files import replacing
-
-RESAMPLES = 1000  # of the markets, for the interval of an exponent
 
 
 class Point(NamedTuple):
@@ -28,18 +26,6 @@ class Point(NamedTuple):
 
     impact: BlockImpact
     at_end: np.ndarray  # float64 [M]: each market's impact where the order ends
-    ratios: np.ndarray  # float64 [S]: variance ratio after each auction
-    apart: np.ndarray  # float64 [S]: share of markets whose mid is not that of the other arm
-
-
-class Exponent(NamedTuple):
-    """A power law `impact = factor * block^exponent`, fitted."""
-
-    exponent: float
-    low: float  # of the 95% interval, from resampled markets
-    high: float
-    factor: float
-    used: int  # orders in the fit
 
 
 def measure(
@@ -63,47 +49,13 @@ def measure(
         found = block_impact(config, block=block, per_auction=rate, progress=False, **arguments)
         sign = 1 if found.side == "buy" else -1
         moved = found.arms.difference["mid2"].cpu().numpy()
-        ratios, apart = found.arms.variance_ratio("mid2"), (moved != 0).mean(0)
-        points.append(Point(found._replace(arms=None), sign * moved[:, found.duration - 1] / 2, ratios, apart))
+        points.append(Point(found._replace(arms=None), sign * moved[:, found.duration - 1] / 2))
     return points
 
 
-def fit_power(points: Sequence[Point], seed: int = 0) -> Exponent | None:
-    """Fit the impact at the end against the block's size, as a power.
-
-    Least squares of the logarithms, weighted by their precision. The interval is the bootstrap's: whole markets are
-    drawn again, the same for every order, as all orders are placed in the same markets. Orders whose mean impact is
-    less than two standard errors above 0 have no usable logarithm, and are left out.
-
-    Returns:
-        None with fewer than two orders left.
-    """
-    kept = [point for point in points if point.impact.at_end.mean > 2 * point.impact.at_end.error > 0]
-    if len({point.impact.block for point in kept}) < 2:
-        return None
-    size = np.log([point.impact.block for point in kept])
-    precision = np.array([point.impact.at_end.mean / point.impact.at_end.error for point in kept]) ** 2
-    values = np.stack([point.at_end for point in kept], axis=1)  # [M, orders]
-    markets = len(values)
-    generator = np.random.default_rng(seed)
-    slope, constant = _line(size, np.log(values.mean(0)), precision)
-    slopes = []
-    for _ in range(RESAMPLES):
-        mean = generator.multinomial(markets, np.full(markets, 1 / markets)) @ values / markets
-        if (mean > 0).all():
-            slopes.append(_line(size, np.log(mean), precision)[0])
-    low, high = np.quantile(slopes, (0.025, 0.975)) if slopes else (np.nan, np.nan)
-    return Exponent(float(slope), float(low), float(high), float(np.exp(constant)), len(kept))
-
-
-def half_life(point: Point) -> float:
-    """Return how many auctions after the order half of the mean impact is gone; NaN if it never is."""
-    path = point.impact.path[point.impact.duration :]
-    below = np.flatnonzero(path < path[0] / 2)
-    if not path[0] > 0 or not len(below):
-        return float("nan")
-    first = below[0]
-    return float(first - 1 + (path[first - 1] - path[0] / 2) / (path[first - 1] - path[first]))
+def fit_impact(points: Sequence[Point]) -> Power | None:
+    """Fit the impact at the end as a power of the block's size: `counterfactual.causal.fit_power`."""
+    return fit_power([point.impact.block for point in points], np.stack([point.at_end for point in points], axis=1))
 
 
 def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> None:
@@ -128,13 +80,6 @@ def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> Non
     ]
     with replacing(path) as part:
         part.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
-
-
-def _line(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Return slope and constant of a weighted least-squares line."""
-    centre = np.average(x, weights=weight)
-    slope = (weight * (x - centre) * y).sum() / (weight * (x - centre) ** 2).sum()
-    return slope, np.average(y, weights=weight) - slope * centre
 
 
 def _without_nan(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The picture of `python -m kineticsim_env impact`, and the parts of it that docs/price_impact.md shows too."""
+"""The picture of `python -m kineticsim_env impact`."""
 
 from __future__ import annotations
 

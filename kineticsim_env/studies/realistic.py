@@ -1,9 +1,9 @@
-"""A market whose prices and trades are like real ones: what is asked of it, and the search for it.
+"""A market into which facts of real ones are put: what is asked of it, what is put in, and the search for it.
 
 Orders trade as they come. They are around a fundamental price that jumps, and a hidden regime says how far, so that
-volatility comes in clusters; `traders.order_splitter` trades large orders in parts. `POINT` are eight numbers of the
-preset; `search` tries others, to be ranked by how far inside its bounds the worst of `ASKED` is.
-`scripts/pages/realistic.py` writes docs/realistic.md with it.
+volatility comes in clusters; `traders.order_splitter` trades large orders in parts. `without` takes one or both away.
+`POINT` are eight numbers of the preset; `search` tries others, to be ranked by how far inside its bounds the worst of
+`ASKED` is. `scripts/pages/realistic.py` and `realistic_search.py` fill docs/realistic.md with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kineticsim_env.agents.mixes import mix
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.runtime.presets import REALISTIC_JUMPS, jump_regimes
 from kineticsim_env.runtime.seeds import run_seed
-from kineticsim_env.statistics import measure
+from kineticsim_env.statistics import check_statistics, measure
 from kineticsim_env.statistics.facts import FACTS, Fact, largest, last_over_first
 from kineticsim_env.traders import order_splitter
 
@@ -70,38 +70,38 @@ def _smallest(curve: np.ndarray, _: np.ndarray) -> np.ndarray:
     return curve.min(1)
 
 
-_TAILS = tuple(f"kurtosis(span={span})" for span in SPANS)
+_TAILS = tuple(f"kurtosis(span={span}, price='{{price}}')" for span in SPANS)
 _SIGNS = f"sign_autocorrelation(lag={list(SIGN_LAGS)})"
 ASKED = {
     "white": _asked("nor beyond lag 1", "largest autocorrelation of returns in size, lags 1 to 200",
-                    "autocorrelation", -1.0, 0.05, 0.02, largest),
-    "ratio": _asked("prices diffuse", "variance ratio at 100 intervals", "variance_ratio(span=100)", 0.8, 1.2, 0.1),
+                    "autocorrelation(price='{price}')", -1.0, 0.05, 0.02, largest),
+    "ratio": _asked("prices diffuse", "variance ratio at 100 intervals", "variance_ratio(span=100, price='{price}')",
+                    0.8, 1.2, 0.1),
     "clusters": _asked("volatility clusters", "autocorrelation of absolute returns, lag 20",
-                       "abs_autocorrelation(lag=20)", 0.1, 1.0, 0.02),
+                       "abs_autocorrelation(lag=20, price='{price}')", 0.1, 1.0, 0.02),
     "slowly": _asked("and its memory fades slowly", "what is left of it at lag 100",
-                     "abs_autocorrelation(lag=[20, 100])", 0.25, 1.0, 0.2, last_over_first),
+                     "abs_autocorrelation(lag=[20, 100], price='{price}')", 0.25, 1.0, 0.2, last_over_first),
     "tails": _asked("fat tails", "excess kurtosis of returns", _TAILS[0], 3.0, 10.0, 1.0),
     "aggregated": _asked("nearer to normal over longer times",
                          "what is left of it over 10, and of that over 100 intervals (the larger)",
                          _TAILS, 0.0, 1.0, 0.2, _lasting),
     "with volume": _asked("volume comes with volatility", "correlation of volume and absolute return",
-                          "volume_volatility", 0.0, 1.0, 0.1),
+                          "volume_volatility(price='{price}')", 0.0, 1.0, 0.1),
     "signs": _asked("order flow has a memory",
                     "autocorrelation of the signs of takers' volume, lags 1 to 50 (the smallest)",
                     _SIGNS, 0.0, 1.0, 0.03, _smallest),
-    "impact": _asked("impact is concave", "exponent of the move by size", "impact_exponent", 0.0, 1.0, 0.1),
+    "impact": _asked("observed moves are concave in volume", "exponent of the observed move by takers' volume",
+                     "impact_exponent", 0.0, 1.0, 0.1),
 }  # fmt: skip
 MEASURED = {  # what pictures show, besides what facts are read from
-    "white": "autocorrelation",
-    "ratio": "variance_ratio(span=100)",
-    "clusters": "abs_autocorrelation",
+    "white": "autocorrelation(price='{price}')",
+    "ratio": "variance_ratio(span=100, price='{price}')",
+    "clusters": "abs_autocorrelation(price='{price}')",
     **{f"tails {span}": text for span, text in zip(SPANS, _TAILS, strict=True)},
-    "with volume": "volume_volatility",
+    "with volume": "volume_volatility(price='{price}')",
     "signs": _SIGNS,
     "impact": "impact_exponent",
     "curve": "impact_curve",
-    "volatility": "volatility",
-    "spread": "spread",
 }
 
 
@@ -165,7 +165,7 @@ def rounded(point: Point) -> Point:
 
 
 class Found(NamedTuple):
-    """What a market showed: values and their standard errors by name of `MEASURED`; of each fact the number."""
+    """What a market showed: values and their standard errors by name of `MEASURED`; of each fact the number, if any."""
 
     value: dict[str, np.ndarray]
     error: dict[str, np.ndarray]
@@ -174,7 +174,7 @@ class Found(NamedTuple):
     @property
     def inside(self) -> dict[str, float]:
         """How far inside each fact is."""
-        return {name: asked.inside(self.numbers[name]) for name, asked in ASKED.items()}
+        return {name: ASKED[name].inside(number) for name, number in self.numbers.items()}
 
     @property
     def worst(self) -> float:
@@ -182,21 +182,37 @@ class Found(NamedTuple):
         return min(self.inside.values())
 
 
-def look(config: MarketConfig, markets: int, intervals: int = INTERVALS, **options: Any) -> Found:
+def without(splitters: bool = False, fundamental: bool = False) -> MarketConfig:
+    """Return the preset without its order splitters, or with a fundamental price that stands, or both."""
+    preset = MarketConfig.preset("realistic")
+    if splitters:
+        preset = preset.replace(agents=None)
+    return preset.replace(regimes=None, regime_switch_prob=0.0, walk_prob=0.0) if fundamental else preset
+
+
+def look(config: MarketConfig, markets: int, intervals: int = INTERVALS, price: str = "last", **options: Any) -> Found:
     """Measure what is asked for, over all markets together.
 
     Args:
         config: The market.
         markets: M.
         intervals: After a warm-up.
+        price: Whose returns; `"fundamental"` is that path alone, of which facts of trading have no number.
         **options: `engine`, `device`, `progress` of `ks.measure`.
     """
-    names = MEASURED | {text: text for asked in ASKED.values() for text in asked.statistics}
+    texts = {name: text.format(price=price) for name, text in MEASURED.items()}
+    asked = {name: [text.format(price=price) for text in fact.statistics] for name, fact in ASKED.items()}
+    if price == "fundamental":
+        plans = check_statistics({text: text for text in (*texts.values(), *sum(asked.values(), []))})
+        alone = {text for text, plan in plans.items() if plan.record == ("fundamental",)}
+        texts = {name: text for name, text in texts.items() if text in alone}
+        asked = {name: needed for name, needed in asked.items() if alone.issuperset(needed)}
+    names = texts | {text: text for needed in asked.values() for text in needed}
     found = measure(config, intervals, names, markets=markets, warm_up=WARM_UP, group=None, seed=SEED, **options)
-    value = {name: found[name].value[0] for name in MEASURED}
-    error = {name: found[name].error[0] for name in MEASURED}
-    of = {name: [(found[text].value, found[text].error) for text in asked.statistics] for name, asked in ASKED.items()}
-    return Found(value, error, {name: float(asked.number(of[name])[0]) for name, asked in ASKED.items()})
+    value = {name: found[name].value[0] for name in texts}
+    error = {name: found[name].error[0] for name in texts}
+    of = {name: [(found[text].value, found[text].error) for text in needed] for name, needed in asked.items()}
+    return Found(value, error, {name: float(ASKED[name].number(each)[0]) for name, each in of.items()})
 
 
 def search(

@@ -19,7 +19,7 @@ from kineticsim_env.runtime import memory
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import check_statistics, measure
 from kineticsim_env.statistics.plans import Plan as Statistic
-from kineticsim_env.statistics.plans import Whole, column_names
+from kineticsim_env.statistics.plans import Whole, column_names, error_columns
 from kineticsim_env.sweeps.plans import Plan
 
 Rows = Mapping[str, np.ndarray]  # values of points by name of the space
@@ -143,7 +143,7 @@ def _names(plan: Plan, gathered: Gathered) -> list[str]:
     found = []
     for name, one in gathered.items():
         for column in column_names(name, one.labels):
-            found += [column, *([f"{column}_error"] if _has_errors(plan) else [])]
+            found += [column, *(error_columns(column) if _has_errors(plan) else ())]
     return found
 
 

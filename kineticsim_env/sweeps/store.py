@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env.agents.classes import check_agents_from
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.values import check_count, is_one_of, show
@@ -98,7 +99,7 @@ class Sweep:
                 end = batch.end
         if not found:
             raise ValueError(f"{self.folder}: got no finished point yet, allowed is a sweep that has run for a while")
-        table = arrow.concat_tables(found).replace_schema_metadata(None)
+        table = arrow.concat_tables(found, promote_options="default").replace_schema_metadata(None)
         return table if columns is not None else table.drop_columns(self._undefined(table))
 
     def _read(self, batch: tables.Batch, columns: list[str] | None = None) -> Any:
@@ -115,9 +116,10 @@ class Sweep:
         """Return what is finished as a DataFrame: a row per point, or per market, in the order of points.
 
         Its columns: `point`; with `each_market`, `replicate`; the names of the space; every statistic, and with several
-        replicates its standard error, `..._error`; `stopped`, whether a market stopped (see `MarketError`), where
-        statistics are NaN. A label of a curve that no row defines, such as a size in `impact_curve` that nobody traded,
-        has no column, nor has an error that is NaN in every row.
+        replicates its standard error, `..._error`, and half the width of its 95% interval by Student's t,
+        `..._half_width`; `stopped`, whether a market stopped (see `MarketError`), where statistics are NaN. A label of
+        a curve that no row defines, such as a size in `impact_curve` that nobody traded, has no column, nor have errors
+        that are NaN in every row.
 
         Args:
             columns: Names of those to read, also of these; None is all others.
@@ -128,9 +130,17 @@ class Sweep:
             raise tables.missing("pandas") from error
         return self.to_arrow(columns).to_pandas()
 
-    def config(self, point: int) -> MarketConfig:
-        """Return the market of a point. Classes of agents are imported, as they are now."""
+    def config(self, point: int, *, agents_from: Iterable[str] | None = None) -> MarketConfig:
+        """Return the market of a point. Classes of agents are imported, as they are now.
+
+        Args:
+            point: Its number.
+            agents_from: Names of the modules from which classes may come, as in `MarketConfig.from_dict`: for a folder
+                of a stranger's.
+        """
         point = check_count("point", point, 0, self.points - 1)
+        for agents in (self.about["market"].get("agents"), *self.about["space"].get("agents", {}).get("values", ())):
+            check_agents_from(agents, agents_from)
         return plan_of(self.about).config(point)
 
     def __repr__(self) -> str:

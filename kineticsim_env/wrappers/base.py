@@ -1,22 +1,27 @@
-"""What all wrappers share: the check of the environment, `clone`, and which markets are in an episode."""
+"""What all wrappers share: the check of the environment, `clone`, saved states, and which markets are in an episode."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
 import torch
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from kineticsim_env.runtime.checks import check_mask
+from kineticsim_env.runtime.checks import check_like, check_mapping, check_mask
 from kineticsim_env.runtime.values import check_instance, is_one_of, show
 from kineticsim_env.wrappers.running import RunningMeanStd
 
+_ENV, _ENDED = "env", "ended"  # names in saved states: of what is inside, of the markets whose episodes have ended
+
 
 class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
-    """What the wrappers share: the check of the environment, and which markets are in an episode."""
+    """What the wrappers share: the check of the environment, saved states, and which markets are in an episode."""
+
+    _saves_env: ClassVar[bool] = True  # whether states have what is inside, too
 
     def __init__(self, env: VectorEnv) -> None:
         output = getattr(check_instance("env", env, VectorEnv).unwrapped, "output", None)
@@ -50,16 +55,62 @@ class TorchVectorWrapper(VectorWrapper, RecordConstructorArgs):
         Statistics that were shared with another wrapper are the copy's own. All wrappers around the environment have
         to be of this module.
         """
-        inner: Any = getattr(self.env, "clone", None)
-        if inner is None:
-            raise TypeError(
-                f"clone: got {type(self.env).__name__} inside, allowed are environments and wrappers that have it"
-            )
         twin = copy.copy(self)
-        twin.env = inner()
+        twin.env = self._inside("clone")()
         kinds = (torch.Tensor, RunningMeanStd, spaces.Space)
         vars(twin).update(copy.deepcopy({name: held for name, held in vars(self).items() if isinstance(held, kinds)}))
         return twin
+
+    def _inside(self, call: str) -> Callable[..., Any]:
+        """Return a method of what is inside, or raise TypeError if it has none."""
+        found = getattr(self.env, call, None)
+        if found is None:
+            raise TypeError(
+                f"{call}: got {type(self.env).__name__} inside, allowed are environments and wrappers that have it"
+            )
+        return found
+
+    # States -----------------------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        """Return the wrapper's own tensors by their names in saved states, live."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the wrapper's own tensors, with the state of what is inside as `env`."""
+        saved: dict[str, Any] = {name: tensor.clone() for name, tensor in self._state().items()}
+        return saved | ({_ENV: self._inside("state_dict")()} if self._saves_env else {})
+
+    def load_state_dict(self, saved: Mapping[str, Any], strict: bool = True) -> None:
+        """Take over the state of a wrapper of this kind, and of what is inside; both go on bit for bit.
+
+        Of a state of before that does not say which episodes had ended (`ended`), the environment's flags say it.
+
+        Args:
+            saved: What `state_dict` returned, from any device.
+            strict: As in the environment's `load_state_dict`.
+
+        Raises:
+            TypeError, ValueError: Naming the entry, what came and what is allowed; nothing is changed then.
+        """
+        check_mapping(saved)
+        present = self._state()
+        known = {name: tensor for name, tensor in present.items() if name != _ENDED or name in saved}
+        check_like(saved, known)
+        if self._saves_env:
+            if not isinstance(saved.get(_ENV), Mapping):
+                raise ValueError(
+                    f"state[{_ENV!r}]: got {show(saved.get(_ENV))}, allowed is the state of what is inside, as "
+                    f"{type(self).__name__}.state_dict has it; a state of that alone goes to env.load_state_dict"
+                )
+            self._inside("load_state_dict")(saved[_ENV], strict=strict)
+        for name, tensor in known.items():
+            tensor.copy_(saved[name])
+        core = getattr(self.unwrapped, "core", None)
+        if len(known) < len(present) and core is not None:
+            self._ended.copy_(core.tensors["done"])
+
+    # Ends of episodes -------------------------------------------------------------------------------------------------
 
     def _reset_rows(self, options: dict[str, Any] | None) -> torch.Tensor | None:
         """Return the mask of the markets that a reset resets, None for all, and note that their episodes run."""

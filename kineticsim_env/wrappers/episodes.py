@@ -84,6 +84,10 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         self.episode_lengths.masked_fill_(ended, 0)
         return observation, reward, terminated, truncated, infos
 
+    def _state(self) -> dict[str, torch.Tensor]:
+        returns, lengths = self.episode_returns, self.episode_lengths
+        return {"episode_returns": returns, "episode_lengths": lengths, "sums": self._sums, "ended": self._ended}
+
     def summary(self, clear: bool = True) -> dict[str, float]:
         """Return means over the episodes that ended since the last summary. Waits for the device, once.
 

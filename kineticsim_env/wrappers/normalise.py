@@ -21,6 +21,8 @@ from kineticsim_env.wrappers.running import FLOATS, RunningMeanStd, running_stat
 class NormalizeObservation(TorchVectorWrapper):
     """Shifts and scales every feature to mean 0 and variance 1 over the observations seen so far.
 
+    Its states are the statistics alone: those of the environment are saved beside them.
+
     Works under all three autoreset modes: under SAME_STEP `final_obs` is normalised too, by the same statistics, which
     it does not enter. Rows that a masked reset leaves alone do not enter them a second time.
 
@@ -28,6 +30,8 @@ class NormalizeObservation(TorchVectorWrapper):
         statistics: The `RunningMeanStd`.
         update_running_mean: Whether observations enter the statistics; set it to False to evaluate.
     """
+
+    _saves_env = False  # statistics go to other environments, too
 
     def __init__(
         self,
@@ -84,17 +88,14 @@ class NormalizeObservation(TorchVectorWrapper):
         scaled = ((observation.double() - rms.mean) / torch.sqrt(rms.var + self._epsilon)).float()
         return scaled if self._clip is None else scaled.clamp(-self._clip, self._clip)
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the statistics."""
-        return self.statistics.state_dict()
-
-    def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
-        """Take over the statistics of a wrapper of this kind."""
-        self.statistics.load_state_dict(saved)
+    def _state(self) -> dict[str, torch.Tensor]:
+        return self.statistics.tensors()
 
 
 class NormalizeReward(TorchVectorWrapper):
     """Divides rewards by the standard deviation of the discounted return, as it was seen so far.
+
+    Its states are the statistics and the running returns: those of the environment are saved beside them.
 
     A return starts anew with each episode, however the last one ended. (Gymnasium's drops what came before in the step
     that terminates an episode, and under NEXT_STEP carries returns on into the next episode.)
@@ -103,6 +104,8 @@ class NormalizeReward(TorchVectorWrapper):
         statistics: The `RunningMeanStd` of the discounted returns.
         update_running_mean: Whether rewards enter the statistics; set it to False to evaluate.
     """
+
+    _saves_env = False
 
     @torch.inference_mode(False)
     def __init__(
@@ -152,20 +155,19 @@ class NormalizeReward(TorchVectorWrapper):
             scaled = scaled.clamp(-self._clip, self._clip)
         return observation, scaled, terminated, truncated, infos
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return copies of the statistics and of the running returns, float64 `[M]`."""
-        return {**self.statistics.state_dict(), "discounted_return": self.discounted_return.clone()}
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {**self.statistics.tensors(), "discounted_return": self.discounted_return, "ended": self._ended}
 
-    def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
+    def load_state_dict(self, saved: Mapping[str, Any], strict: bool = True) -> None:
         """Take over the state of a wrapper of this kind; running returns of another number of markets are left out."""
         check_mapping(saved)
         returns = saved.get("discounted_return")
         if returns is not None:
             allowed = "a tensor float64 [M] of running returns"
             check_tensor("state['discounted_return']", returns, allowed, lambda rows: rows.dim() == 1, (torch.float64,))
-        self.statistics.load_state_dict(saved)
-        if returns is not None and returns.shape == self.discounted_return.shape:
-            self.discounted_return.copy_(returns)
+        if returns is None or returns.shape != self.discounted_return.shape:
+            saved = {**saved, "discounted_return": self.discounted_return, "ended": self._ended}
+        super().load_state_dict(saved, strict)
 
 
 def _check_scale(epsilon: Any, clip: Any) -> None:

@@ -73,9 +73,13 @@ class RunningMeanStd:
         self.mean.add_(delta * (number / total))
         self.count.copy_(total)
 
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return mean, var and count by name, live."""
+        return {name: getattr(self, name) for name in ("mean", "var", "count")}
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of mean, var and count."""
-        return {name: getattr(self, name).clone() for name in ("mean", "var", "count")}
+        return {name: tensor.clone() for name, tensor in self.tensors().items()}
 
     def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
         """Take over statistics of the same shape, from any device.
@@ -84,7 +88,7 @@ class RunningMeanStd:
             TypeError, ValueError: Naming the entry, what came and what is allowed; nothing is changed then.
         """
         check_mapping(saved)
-        present = {name: getattr(self, name) for name in ("mean", "var", "count")}
+        present = self.tensors()
         check_like(saved, present)
         for name, tensor in present.items():
             tensor.copy_(saved[name])

@@ -12,7 +12,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from kineticsim_env.runtime.checks import check_like
+from kineticsim_env.runtime.checks import check_mapping
 from kineticsim_env.runtime.values import check_count
 from kineticsim_env.wrappers.base import TorchVectorWrapper
 
@@ -81,14 +81,13 @@ class StackObservation(TorchVectorWrapper):
         self.observation.copy_(torch.cat([observation, earlier], dim=1))
         return self.observation.clone(), reward, terminated, truncated, infos
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the environment's state, with a copy of the observations, `stacked`."""
-        inner: Any = self.env
-        return {**inner.state_dict(), "stacked": self.observation.clone()}
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {"stacked": self.observation, "ended": self._ended}
 
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Take over the state of an environment that is wrapped likewise."""
-        inner: Any = self.env
-        check_like({"stacked": saved.get("stacked")}, {"stacked": self.observation})
-        inner.load_state_dict({name: value for name, value in saved.items() if name != "stacked"})
-        self.observation.copy_(saved["stacked"])
+    def load_state_dict(self, saved: Mapping[str, Any], strict: bool = True) -> None:
+        """Take over the state of an environment that is wrapped likewise; see the base."""
+        check_mapping(saved)
+        if "env" not in saved and "stacked" in saved:  # states of before have the names of both side by side
+            inside = {name: value for name, value in saved.items() if name != "stacked"}
+            saved = {"stacked": saved["stacked"], "env": inside}
+        super().load_state_dict(saved, strict)

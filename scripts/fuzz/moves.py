@@ -151,7 +151,7 @@ def _change_and_run(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, An
 def check_observations(env: Any) -> None:
     """Raise if an observation lies outside its space."""
     core = env.core
-    for slot, role in enumerate(core.roles):
+    for slot, role in enumerate(core.roles[: core.learners]):
         space = core.observation_space(role)
         rows = core.tensors["observation"][:, slot, : space.shape[0]].numpy()
         if not ((rows >= space.low) & (rows <= space.high)).all():

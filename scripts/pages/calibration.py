@@ -12,6 +12,7 @@ import importlib
 import json
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from scripts.pages.markdown import machine
 
 NAME = "calibration"
 PRESET = "trading"
+OTHER = "news"  # a market that no point of the space is
 SPACE = {
     "noise_spread": (6, 20),
     "market_order_prob": {"low": 0.05, "high": 0.5, "scale": "log"},
@@ -59,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found, record = run(options.simulations, options.held_out, options.intervals, options.engine)
         found.draw(options.output / "images" / f"{NAME}.png", TRUTH)  # here, as the figures leave the draws out
         found.draw_check(options.output / "images" / f"{NAME}_check.png")
+        found.draw_predicted(options.output / "images" / f"{NAME}_predicted.png")
         return record
 
     check_place(options)
@@ -83,7 +86,7 @@ def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[C
     whole_call = time.perf_counter() - began
     phases = found.seconds
     seconds["statistics"] = max(0.0, phases["simulate"] - seconds["simulate"])
-    seconds |= {name: phases[name] for name in ("train", "check", "sample")}
+    seconds |= {name: phases[name] for name in ("train", "check", "sample", "predict")}
     seconds["ks.calibrate"] = whole_call
     for name, value in seconds.items():
         print(f"{name:14s} {value:8.2f} s")
@@ -91,6 +94,12 @@ def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[C
     record = {name: value for name, value in plain(found).items() if name != "samples"}
     record |= {"truth": TRUTH, "space": SPACE, "held_out": held_out, "intervals": intervals, "seconds": seconds}
     record |= {"engine": choose_engine(engine)[0], "machine": machine(), "preset": PRESET}
+    other = measure(
+        MarketConfig.preset(OTHER), intervals, STATISTICS, markets=1, warm_up=WARM_UP, seed=run_seed(2), engine=engine
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that it is out of reach, which the page says
+        record["other"] = plain(found.of(other))["reach"] | {"preset": OTHER}
     record["mean"] = {name: float(values.mean()) for name, values in found.samples.items()}
     sizes = f"--simulations {simulations} --held-out {held_out} --intervals {intervals}"
     record["command"] = f"python -m scripts.pages.{NAME} {sizes}"

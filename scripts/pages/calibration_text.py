@@ -9,6 +9,8 @@ from scipy.stats import kstwo
 
 from scripts.pages.markdown import table, wrapped
 
+_WHOLE = "ks.calibrate"  # of the seconds, the last
+
 _PAGE = """# Calibration
 
 <!-- Written by `{command}`; edit scripts/pages/calibration_text.py instead. -->
@@ -28,7 +30,7 @@ target = ks.measure(hidden, 200, ["volatility", "volume"], markets=1, seed=1000)
 found = ks.calibrate(target, space, market="trading", simulations=400, held_out=50)
 low, high = found.interval(0.99)["noise_spread"]
 assert low <= 14 <= high
-print(found)  # a table: the posterior, the target beside the simulations, and the check
+print(found)  # a table: the posterior, the target beside what the posterior predicts, and the checks
 market = found.config()  # a MarketConfig, of the best point
 ```
 
@@ -67,9 +69,16 @@ number. `market` is what is known.
 - `found.best`: the draw where the posterior is densest (its mode, not its mean), in the scales of the space.
 - `found.config()`: the market of the best point; `found.config(17)` of a draw; `found.config({{...}})` of any.
 - `found.of(target)`: the posterior of another target, by the same network, in a second.
-- `found.draw("posterior.png")` and `found.draw_check("check.png")`: the pictures of this page.
+- `found.predicted`: what markets of the posterior show; `found.reach`: how near simulations come to the target.
+- `found.draw("posterior.png")`, `found.draw_check("check.png")` and `found.draw_predicted("predicted.png")`: the
+pictures of this page.
 
-Does the market then show the target? Draws are a space of a sweep:
+## Does the market then show the target?
+
+Every calibration ends with a posterior predictive check (Gelman, Meng and Stern 1996): 200 draws from the posterior
+are simulated, with seeds of their own, and their statistics stand beside the target, as a table and as a picture. p
+is the share of them as far out as the target, on both sides. Where a p is small the posterior misses that statistic,
+whatever its width.
 
 ```python
 import kineticsim_env as ks
@@ -78,10 +87,44 @@ series = ks.Simulator(ks.MarketConfig.preset("trading"), 1, seed=1000).run(300, 
 statistics = ["volatility", "volume"]
 space = {{"noise_spread": (2, 20), "market_order_prob": {{"low": 0.05, "high": 0.5, "scale": "log"}}}}
 found = ks.calibrate(series, space, statistics=statistics, market="trading", simulations=400, held_out=0)
-points = {{name: values[:100] for name, values in found.samples.items()}}
+for name, (low, high) in found.predicted.interval(0.9).items():
+    print(name, found.target[name], low, high, found.predicted.p_values[name])
+points = {{name: values[:100] for name, values in found.samples.items()}}  # or a sweep of your own
 again = ks.sweep(points, 300, statistics, market="trading", design="list").to_pandas()
-print(found.target["volatility"], again["volatility"].quantile([0.05, 0.95]).tolist())
 ```
+
+## Targets out of reach
+
+No point of a space may show a target: what a network says of it is a guess, and often a narrow one. So each target is
+compared with the simulations first, by two measures: its distance to the nearest simulation (Euclidean, of
+standardised statistics without correlations), and how far a statistic is beyond all of them. Both are compared with
+the same measures of the simulations themselves, each beside all others. The shares of simulations as far out are
+conformal p-values (Bates et al. 2023): whatever the distributions, a target that the model made has one of 0.01 or
+less at most once in a hundred calibrations, for each measure. A target that has is **out of reach**. Then there is a
+warning, and neither an interval nor a best point: `samples` and `best` are empty, and what asks for them is refused.
+
+```python
+import warnings
+
+import kineticsim_env as ks
+
+target = {{"volatility": 5.0, "traded": 0.029}}  # these markets trade in every interval
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it says so, too
+    found = ks.calibrate(target, {{"noise_spread": (2, 20)}}, 200, market="trading", simulations=400, held_out=50)
+assert not found.reach.within and found.reach.missed == ("traded",)
+print(found.reach)  # the distance, and which statistics are out of reach
+near = found.config(found.reach.nearest)  # the market of the nearest simulation
+back = found.of({{**target, "traded": 1.0}})  # another target, by the same network
+print(back.best)
+```
+
+`reach.missed` are the statistics beyond all simulations; or, if each is seen but not all together, those that differ
+from the nearest simulation by more than the others let expect. A wider space, another preset, or fewer statistics may
+help.
+
+This page said before that a target outside 98% of the simulations is warned of. That was all: the posterior came with
+a narrow interval and a best point even where nothing in the space was like the target.
 
 ## What is assumed
 
@@ -90,7 +133,7 @@ few markets with heavy tails do not set the scale.
 - A point whose market does not define a statistic (NaN), or stops, is left out, and `left_out` counts it. The target
 defines all of them, and p(parameters | statistics) at values that are defined does not depend on points that have none.
 With fewer than half of the points left, the call is refused with the statistics that are to blame.
-- Beyond what the simulations show the network knows nothing: a target outside 98% of them is warned of.
+- Beyond what the simulations show the network knows nothing: see above, of targets out of reach.
 - The posterior is of markets of this model. No parameter makes it real ([limitations](limitations.md)).
 - With one seed, the CPU gives the same result every time; a GPU nearly so.
 
@@ -112,6 +155,10 @@ heart fails here; more simulations help.
 
 ![the posterior: marginals, and pairs](images/calibration.png)
 
+{predicted}
+
+![the target, beside what the posterior predicts and what all simulations show](images/calibration_predicted.png)
+
 {checked}
 
 ![parameters found again, ranks and coverage](images/calibration_check.png)
@@ -128,7 +175,11 @@ def page(record: Mapping[str, Any]) -> str:
         for each in records
     )
     heads = ("seconds", *(f"{each['simulations']:,}, {each['machine'].partition(',')[0]}" for each in records))
-    seconds = [(name, *(f"{each['seconds'][name]:.1f}" for each in records)) for name in record["seconds"]]
+    names = dict.fromkeys(name for each in records for name in each["seconds"])
+    seconds = [
+        (name, *(f"{each['seconds'][name]:.1f}" if name in each["seconds"] else "-" for each in records))
+        for name in (*(name for name in names if name != _WHOLE), _WHOLE)
+    ]
     phases = table(heads, seconds, [False] + [True] * len(records))
     rows = []
     for name, (low, high) in record["interval90"].items():
@@ -141,6 +192,7 @@ def page(record: Mapping[str, Any]) -> str:
         measured=measured,
         phases=phases,
         found=table(heads, rows, [False] + [True] * 5),
+        predicted=_predicted(next(each for each in records if each.get("predicted90"))),
         checked=" ".join(_checked(each, len(records) > 1) for each in records),
     ).split("\n\n")
     return "\n\n".join(_broken(part) for part in paragraphs)
@@ -154,9 +206,44 @@ def _checked(record: Mapping[str, Any], several: bool) -> str:
     )
     covered = ", ".join(f"{value:.1%} of {float(level):.0%}" for level, value in record["coverage"].items())
     learned = f" with {record['simulations']:,} simulations" if several else ""
+    out = record.get("out_of_reach")
+    reached = "" if out is None else f" As targets, {out:.1%} of them would be called out of reach."
     return (
         f"Of {record['held_out']:,} held-out points{learned}, coverage was {covered}. The shares of ranks depart from "
-        f"uniform ones by at most: {errors}."
+        f"uniform ones by at most: {errors}.{reached}"
+    )
+
+
+def _predicted(record: Mapping[str, Any]) -> str:
+    """Return the posterior predictive check as a table, and what was found of a market that the space has not."""
+    rows = []
+    for name, (low, high) in record["predicted90"].items():
+        least, most = record["simulated"][name]
+        p_value = f"{record['predicted_p_values'][name]:.2f}"
+        rows.append(
+            (
+                f"`{name}`",
+                f"{record['target'][name]:.3g}",
+                f"{low:.3g} to {high:.3g}",
+                p_value,
+                f"{least:.3g} to {most:.3g}",
+            )
+        )
+    heads = ("statistic", "target", "posterior predicts, 5% to 95%", "p", "simulated, 1% to 99%")
+    other = record["other"]
+    missed = ", ".join(f"`{name}`" for name in other["missed"])
+    why = "beyond all simulations" if other["beyond"] else "not together in any simulation"
+    found = (
+        f"it is out of reach: {missed} ({why})"
+        if not other["within"]
+        else "it is within reach, as the page did not expect"
+    )
+    return (
+        f"What the posterior of the {record['simulations']:,} simulations predicts, in 200 markets:\n\n"
+        f"{table(heads, rows, [False] + [True] * 4)}\n\n"
+        f"A market of `{other['preset']}`, which no point of this space is, was asked of the same network: {found}. "
+        f"The nearest simulation is {other['distance']:.3g} away, where 99% of simulations are within "
+        f"{other['usual']:.3g} of another."
     )
 
 

@@ -12,6 +12,7 @@ from kineticsim_env.engines import ENGINES
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, whole
 from kineticsim_env.studies import plots
+from scripts.pages.blocks import fill
 from scripts.pages.markdown import write_figures, write_page
 
 
@@ -68,7 +69,7 @@ def make_page(
     name: str,
     measure: Callable[[], Any],
     draw: Callable[[Path, Any], None],
-    page: Callable[[Any], str],
+    page: Callable[[Any], str] | None = None,
     indent: int | None = 1,
 ) -> None:
     """Measure, or read what was measured; write the figures, the pictures and the page.
@@ -78,7 +79,7 @@ def make_page(
         name: Of the page and of the file of its figures.
         measure: Returns the figures, as JSON can keep them.
         draw: Writes pictures into a folder.
-        page: Returns the text.
+        page: Returns the text; without it, the page is one that a person writes, with blocks that are filled.
         indent: Of the file of the figures.
     """
     check_place(options)
@@ -101,10 +102,13 @@ def publish(
     name: str,
     found: Any,
     draw: Callable[[Path, Any], None],
-    page: Callable[[Any], str],
+    page: Callable[[Any], str] | None = None,
     indent: int | None = 1,
 ) -> None:
     """Write the figures, the pictures and the page; the arguments are those of `make_page`."""
     write_figures(options.output, name, found, indent)
     draw(options.output / "images", found)
-    write_page(options.output, name, page(found))
+    if page:
+        write_page(options.output, name, page(found))
+    else:
+        fill(options.output, name)

@@ -33,7 +33,9 @@ from scripts.pages.default_market_text import draw, page
 from scripts.pages.markdown import machine, write_figures
 
 NAME, PRESET = "default_market", "news"
-SEARCH = Path(__file__).parents[2] / "docs" / "default_market_search.json"
+DOCS = Path(__file__).parents[2] / "docs"
+SEARCH = DOCS / "default_market_search.json"
+PREDICTION = DOCS / "prediction.json"
 
 
 def rivals() -> dict[str, MarketConfig]:
@@ -97,13 +99,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_folder("--output", options.output)
         write_figures(options.output, NAME, figures(options, lambda: measure(options)))
         return
-    preset, tried = MarketConfig.preset(PRESET), json.loads(SEARCH.read_text())
+    preset = MarketConfig.preset(PRESET)
+    tried, predicted = (json.loads(path.read_text()) for path in (SEARCH, PREDICTION))
     make_page(
         options,
         NAME,
         lambda: measure(options),
         lambda folder, found: draw(folder / f"{NAME}.png", found, preset),
-        lambda found: page(found, preset, tried),
+        lambda found: page(found, preset, tried, predicted),
     )
 
 

@@ -69,8 +69,8 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def between(value: Interval, digits: int = 0) -> str:
-    """Return a value with both ends of its 95% interval."""
-    return f"{value.value:,.{digits}f} ({value.low:,.{digits}f} to {value.high:,.{digits}f})"
+    """Return a value with both ends of its 95% interval; what rounds to zero has no sign."""
+    return f"{value.value:z,.{digits}f} ({value.low:z,.{digits}f} to {value.high:z,.{digits}f})"
 
 
 # What follows `measured_on` where a page has policies that were learned.

@@ -1,7 +1,8 @@
-"""`python -m scripts.pages.realistic --markets 50000` measures the preset `"realistic"` and the search that found it.
+"""`python -m scripts.pages.realistic --markets 50000` measures the preset `"realistic"` and what it is made of.
 
-It writes docs/realistic.md, its picture, and realistic.json with every figure, from which `--results` writes the page
-again without measuring. The search looks at points of a Sobol sequence, then at as many close to the best of these.
+Beside the preset it measures its fundamental path alone, the preset without its order splitters, order flow without
+structure, and `"news"`. It writes docs/realistic.json and the picture, and fills docs/realistic.md, which also shows
+the search that found the preset: `realistic_search.py`, which is measured again only if the preset changes.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactual.causal import causal_impact
 from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics.null_models import zero_intelligence
 from kineticsim_env.studies import realistic as study
 from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import machine
-from scripts.pages.realistic_text import draw, page
+from scripts.pages.realistic_tables import draw
 
-NAME, BESIDE = "realistic", "news"
+NAME, BESIDE, PATH = "realistic", "news", "fundamental path alone"
 
 
-def look(preset: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what a preset shows, as JSON keeps it."""
-    found = study.look(MarketConfig.preset(preset), options.markets, options.intervals, engine=options.engine)
+def look(config: MarketConfig, options: argparse.Namespace, price: str = "last") -> dict[str, Any]:
+    """Return what a market shows, as JSON keeps it."""
+    found = study.look(config, options.markets, options.intervals, price, engine=options.engine)
     return {
         "value": {name: np.asarray(value).tolist() for name, value in found.value.items()},
         "error": {name: np.asarray(error).tolist() for name, error in found.error.items()},
@@ -38,27 +40,10 @@ def look(preset: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def search(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return every point that was looked at, its stage, and how far inside each fact is."""
-    rows: list[dict[str, Any]] = []
-    bar = tqdm(total=2 * options.points + 1, unit="point", desc="search")
-    for stage in (1, 2):
-        if stage == 1:
-            tried = [study.POINT, *study.points(options.points)]
-        else:
-            best = study.Point(*max(rows, key=lambda row: row["worst"])["point"])
-            tried = study.points(options.points, around=best, seed=1)
-        for point, found in study.search(tried, options.points_markets, options.intervals, engine=options.engine):
-            rows.append({"stage": stage, "point": list(point), "worst": found.worst, "inside": found.inside})
-            bar.update()
-    bar.close()
-    return rows
-
-
 def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
-    """Return every figure of the page, as JSON keeps them."""
+    """Return every figure of the page but those of the search, as JSON keeps them."""
     began = time.perf_counter()
-    presets = {preset: look(preset, options) for preset in (NAME, BESIDE)}
+    preset = MarketConfig.preset(NAME)
     return {
         "command": command,
         "date": datetime.date.today().isoformat(),
@@ -66,26 +51,29 @@ def measure(options: argparse.Namespace, command: str) -> dict[str, Any]:
         "machine": machine(),
         "markets": options.markets,
         "intervals": options.intervals,
-        "points_markets": options.points_markets,
-        "presets": presets,
-        "search": search(options),
+        "presets": {
+            NAME: look(preset, options),
+            PATH: look(preset, options, "fundamental"),
+            "no splitters": look(study.without(splitters=True), options),
+            "no moving fundamental": look(study.without(fundamental=True), options),
+            "zero intelligence": look(zero_intelligence(preset), options),
+            BESIDE: look(MarketConfig.preset(BESIDE), options),
+        },
+        "impact": causal_impact(NAME, num_markets=min(options.markets, 4096), engine=options.engine)._asdict(),
         "seconds": time.perf_counter() - began,
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the page."""
-    parser = page_parser(__doc__, 1000, "markets of each preset")
+    """Measure, draw, and fill the page."""
+    parser = page_parser(__doc__, 1000, "of each market")
     parser.add_argument("--intervals", type=whole(400, 1 << 20), default=study.INTERVALS, help="of each market")
-    parser.add_argument("--points", type=whole(1, 1 << 16), default=64, help="points of each stage of the search")
-    parser.add_argument("--points-markets", type=whole(2, 1 << 20), default=128, help="markets of each point")
     options = parser.parse_args(arguments)
     make_page(
         options,
         NAME,
         lambda: measure(options, command_of(parser, options, NAME)),
         lambda folder, found: draw(folder / f"{NAME}.png", found),
-        page,
         indent=None,
     )
 

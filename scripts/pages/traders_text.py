@@ -45,7 +45,8 @@ def page(
 <!-- Written by `{setting["command"]}`; edit scripts/pages/traders_text.py instead. -->
 
 Each is a file of `examples/traders` that runs by itself, in seconds on two cores. What may be written, and what it
-costs: [your own trader](your_own_trader.md).
+costs: [your own trader](your_own_trader.md). A fourth, makers that learn from those who trade with them, has
+[a page of its own](adverse_selection.md).
 
 ```bash
 python examples/traders/trend_follower.py

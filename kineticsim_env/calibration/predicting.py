@@ -1,0 +1,85 @@
+"""The posterior predictive check: what markets show whose parameters are drawn from the posterior, beside the target.
+
+Every calibration ends with it (Gelman, Meng and Stern 1996): a posterior can be narrow, and pass the check of held-out
+points, where no point of the space shows the target.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kineticsim_env.runtime.values import check_number
+from kineticsim_env.sweeps import sweep
+from kineticsim_env.sweeps.plans import Plan
+
+DRAWS = 200  # of the posterior, each a market of its own
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicted:
+    """Statistics of simulations from the posterior, beside the target.
+
+    Attributes:
+        values: Of each column, float64 `[n]`.
+        target: Of each column.
+        left_out: How many simulations are not among them, as their market did not define a statistic, or stopped.
+    """
+
+    values: dict[str, np.ndarray]
+    target: dict[str, float]
+    left_out: int
+
+    @property
+    def p_values(self) -> dict[str, float]:
+        """Of each column, the share of simulations as far out as the target, on both sides: small if it is missed."""
+        found = {}
+        for name, values in self.values.items():
+            tail = min((values <= self.target[name]).sum(), (values >= self.target[name]).sum())
+            found[name] = min(1.0, float(2 * (1 + tail) / (1 + len(values))))
+        return found
+
+    def interval(self, level: float = 0.9) -> dict[str, tuple[float, float]]:
+        """Return both ends of the central interval that holds `level` of the simulations, 0 to 1, per column."""
+        level = check_number("level", level, 0.0, 1.0)
+        ends = ((1 - level) / 2, (1 + level) / 2)
+        if not all(map(len, self.values.values())):
+            return dict.fromkeys(self.values, (float("nan"), float("nan")))
+        found = {name: np.quantile(values, ends) for name, values in self.values.items()}
+        return {name: (float(low), float(high)) for name, (low, high) in found.items()}
+
+
+def predict(
+    plan: Plan, samples: Mapping[str, np.ndarray], target: Mapping[str, float], where: Mapping[str, Any]
+) -> Predicted:
+    """Simulate draws from a posterior, with seeds that no simulation of the calibration had.
+
+    Args:
+        plan: The sweep that the network has learned from.
+        samples: Draws by parameter; the first `DRAWS` are simulated.
+        target: Values by column.
+        where: The engine and the device, as `sweep` takes them.
+    """
+    points = {name: values[:DRAWS] for name, values in samples.items()}
+    found = sweep(
+        points,
+        plan.intervals,
+        plan.statistics,
+        market=dict(plan.market),
+        design="list",
+        replicates=plan.replicates,
+        warm_up=plan.warm_up,
+        seed=plan.seed + plan.points * plan.replicates,
+        common=False,
+        progress=False,
+        engine=where["engine"],
+        device=where["device"],
+    )
+    table = found.to_arrow(list(target))
+    rows = np.stack([table.column(name).to_numpy() for name in target], 1)
+    whole = np.isfinite(rows).all(1)
+    values = dict(zip(target, rows[whole].T, strict=True))
+    return Predicted(values, dict(target), int((~whole).sum()))

@@ -1,0 +1,119 @@
+"""What the generated blocks of a page call, and how they are filled.
+
+A page is a Markdown file that a person writes. Its tables, and numbers within sentences, stand in blocks that cog fills
+from the committed results beside the page:
+
+    <!-- [[[cog
+    from scripts.pages.blocks import *
+    found = results()
+    ]]] -->
+    <!-- [[[end]]] -->
+
+    Continuous trading is off by <!-- [[[cog say(pm(mean(found["error"]), 2)) ]]] -->
+    2.92 ± 0.02
+    ticks<!-- [[[end]]] -->, auctions of 4 events by less.
+
+    <!-- [[[cog
+    holds(found["error"][0] > found["auctions"][0], "auctions are nearer")
+    say(table(("rule", "error"), rows, (False, True)))
+    ]]] -->
+    <!-- [[[end]]] -->
+
+All blocks of a page share their names. A marker at the beginning of a line would end a paragraph, so within one a word
+stands before it. A verdict is written by hand, and guarded by `holds` in a block beside it. `make pages` fills all
+pages; `make lint` says which are not current. A page's command measures, writes the results, and fills the page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from cogapp import Cog
+
+from kineticsim_env.statistics import Interval, Mean
+from scripts.pages.markdown import between, joined, pm, table, wrapped
+
+__all__ = ["Interval", "Mean", "between", "holds", "joined", "mean", "pm", "results", "say", "table", "wrapped"]
+
+ROOT = Path(__file__).resolve().parents[2]
+_claims: list[str] | None = None  # where a small run keeps the claims that do not hold; None: these are errors
+
+
+class Untrue(AssertionError):
+    """A page says what its results do not."""
+
+
+def results(name: str | None = None) -> Any:
+    """Return the results beside the page that is filled: those of its own name, or of another's.
+
+    Another's are those in docs/ where a small run has not made its own.
+    """
+    page = Path(_cog().inFile)
+    path = page.parent / f"{name or page.stem}.json"
+    return json.loads((path if path.exists() else ROOT / "docs" / path.name).read_text())
+
+
+def say(text: str) -> None:
+    """Write text into the block: a number, a sentence, a table; paragraphs are apart by an empty line."""
+    _cog().outl("\n\n".join(wrapped(part) for part in text.split("\n\n")))
+
+
+def holds(condition: Any, claim: str) -> None:
+    """Refuse to fill a page whose prose says what its results do not.
+
+    Raises:
+        Untrue: The condition is not met; the claim is named, and the page has to be edited.
+    """
+    if condition:
+        return
+    if _claims is None:
+        raise Untrue(f"{_cog().inFile}: it says that {claim}, and its results do not: edit the page")
+    _claims.append(claim)
+
+
+def mean(values: Any) -> Mean:
+    """Return a mean with its error, as results have them: `[mean, error, count]`."""
+    return Mean(*values)
+
+
+def fill(folder: Path, name: str) -> None:
+    """Fill the blocks of a page from the results in a folder; the page is written there if that is not its own.
+
+    Elsewhere the results are somebody's own, of fewer markets maybe: what the prose claims and they do not show is
+    printed, where in docs/ it is an error.
+
+    Raises:
+        CogUserException: A block failed; in docs/, with what no longer holds.
+    """
+    page, own = folder / f"{name}.md", ROOT / "docs" / f"{name}.md"
+    elsewhere = page.resolve() != own
+    if elsewhere:
+        shutil.copyfile(own, page)
+    with _kept(elsewhere) as claims:
+        Cog().callable_main(["cog", "-r", "--verbosity=0", str(page)])
+    for claim in claims:
+        print(f"{page}: these results do not show that {claim}")
+    print(f"wrote {page}")
+
+
+@contextlib.contextmanager
+def _kept(keep: bool) -> Generator[list[str]]:
+    """Keep claims that do not hold, for as long as a page is filled."""
+    global _claims
+    claims: list[str] = []
+    _claims = claims if keep else None
+    try:
+        yield claims
+    finally:
+        _claims = None
+
+
+def _cog() -> Any:
+    """Return the module that cog makes for the page that it works on."""
+    return sys.modules["cog"]
