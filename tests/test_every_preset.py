@@ -49,7 +49,7 @@ def measure(preset, config):
 
 
 def scorecard(preset, config):
-    assert "autocorrelation" in str(ks.scorecard(config, 200, markets=4, warm_up=10, **QUIET))
+    assert "no memory of returns" in str(ks.scorecard(config, 200, markets=4, warm_up=10, **QUIET))
 
 
 def tape(preset, config):

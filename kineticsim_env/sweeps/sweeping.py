@@ -49,10 +49,12 @@ def sweep(
     machines, or on where a sweep was interrupted, but for the last digits of what is made of sums.
 
     Args:
-        space: What points differ in: fields of `MarketConfig`, `"preset"`, and of classes that users have written
-            `"class.parameter"` and `"class.count"`. Each has values (a list, or `{"values": [...]}`) or a range with
-            both its ends: `(3, 12)`, or `{"low": 3, "high": 12}`, with `"scale": "log"` if it is to be uniform in the
-            logarithm, and with `"steps"` in a grid. Where shares of classes vary, all four are divided by their sum.
+        space: What points differ in: fields of `MarketConfig`, `"preset"`, fields of regimes
+            (`"regimes[2].jump_size"`), and of classes that users have written `"class.parameter"` and
+            `"class.count"`. What changes nothing in any point is refused, with why. Each has values (a list, or
+            `{"values": [...]}`) or a range with both its ends: `(3, 12)`, or `{"low": 3, "high": 12}`, with
+            `"scale": "log"` if it is to be uniform in the logarithm, and with `"steps"` in a grid. Where shares of
+            classes vary, all four are divided by their sum.
         intervals: How many are measured, of every market.
         statistics: As in `measure`.
         market: What all points have alike: a `MarketConfig`, a preset's name, or a mapping of fields and perhaps

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kineticsim_env.runtime.files import replacing
-from kineticsim_env.statistics.plans import column_names
+from kineticsim_env.statistics.plans import column_names, error_columns
 
 _NAME = re.compile(r"batch-(\d{10})-(\d{10})\.parquet")  # the first point, and the first one behind
 _EARLIER_NAME = re.compile(r"batch-(\d{8})\.parquet")  # of folders of before: a number, of batches of one size
@@ -106,9 +107,9 @@ def read(batch: Batch, plan: str, repeat: int, statistics: Iterable[str], column
         about = {name: text.decode() for name, text in (file.schema_arrow.metadata or {}).items()}
         there = file.schema_arrow.names
         now = _renamed(there, statistics) if batch.earlier else there
-        wanted = now if columns is None else columns
+        wanted = (_with_errors(now) if batch.earlier else now) if columns is None else columns
         places = dict(zip(now, there, strict=True))
-        names = list(dict.fromkeys([*wanted, *(["point"] if batch.earlier else [])]))
+        names = [name for name in dict.fromkeys([*wanted, "point"]) if name in places or not batch.earlier]
         table = file.read([places[name] for name in names]).rename_columns(names)
         table.validate(full=True)
         whole = about.get(_PLAN) == plan and table.num_rows == repeat * (batch.end - batch.begin)
@@ -123,6 +124,8 @@ def read(batch: Batch, plan: str, repeat: int, statistics: Iterable[str], column
     if not whole:
         another = about.get(_PLAN) not in (None, plan)
         raise Damaged(_refusal(batch.path, "a table of another sweep" if another else "a damaged table"))
+    for name in set(wanted) - set(table.column_names):  # of errors that earlier versions did not store
+        table = table.append_column(name, arrow.array([math.nan] * table.num_rows))
     return table.select(wanted)
 
 
@@ -165,6 +168,13 @@ def _renamed(names: Iterable[str], statistics: Iterable[str]) -> list[str]:
         yield column
 
     return [next(now(column)) for column in names]
+
+
+def _with_errors(names: list[str]) -> list[str]:
+    """Return the names of a table with all errors behind each value that has one."""
+    errors = {name: error_columns(name) for name in names if error_columns(name)[0] in names}
+    others = {error for both in errors.values() for error in both}
+    return [each for name in names if name not in others for each in (name, *errors.get(name, ()))]
 
 
 def _is_text(kind: Any) -> bool:

@@ -1,11 +1,13 @@
 """Kind `tampering`: anything is written into live tensors. No crash; a reset with a seed makes all right again.
 
 Where memory was replaced or resized, only the first half holds: a launch is refused or goes on in the old memory.
+Some cases damage folders of sweeps instead (`stores.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +15,7 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
-from scripts.fuzz import moves, pairs
+from scripts.fuzz import moves, pairs, stores
 from scripts.fuzz.case import Failure
 from scripts.fuzz.loads import any_pair
 from scripts.fuzz.values import extremes
@@ -21,10 +23,14 @@ from scripts.fuzz.values import extremes
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, gym.error.ResetNeeded)  # MarketError is a RuntimeError
 aside = pairs.aside
 REPLACED_ALLOWED = (*ALLOWED, AssertionError)
+_STORES = 0.05 * all(map(find_spec, ("pandas", "pyarrow")))  # of the cases
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     """Write into live tensors between calls, then reset and compare with the oracle, which nobody wrote to."""
+    if rng.random() < _STORES:
+        stores.play(rng)
+        return
     pair = any_pair(rng, engines[int(rng.integers(len(engines)))])
     moves.start(pair, rng)
     thing = pair.under_test
