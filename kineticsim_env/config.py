@@ -29,7 +29,7 @@ from kineticsim_env.runtime.fields import (
 )
 from kineticsim_env.runtime.fields_together import check_together, shares_to_one
 from kineticsim_env.runtime.presets import PRESETS
-from kineticsim_env.runtime.values import check_dict, is_one_of, show
+from kineticsim_env.runtime.values import check_choice, check_dict, is_one_of, show
 
 __all__ = (
     "CLASSES",
@@ -263,6 +263,7 @@ _CHECKS = {"regimes": checked_regimes, "agents": _checked_agents}
 
 def checked_field(name: str, value: Any) -> Any:
     """Return one field in its stored form, checked for itself; a preset's fields come as users write them."""
+    check_choice("name", name, MarketConfig.__dataclass_fields__)
     return _CHECKS.get(name, checked)(name, value)
 
 

@@ -19,6 +19,7 @@ import kineticsim_env as ks
 from kineticsim_env import cli
 from kineticsim_env.config import make_config, plain_fields
 from kineticsim_env.runtime.saved_states import SCENARIOS, pack, unpack
+from kineticsim_env.sweeps.plans import digest
 
 ENGINES = ["numpy", "cpu"]
 PRESET = ks.MarketConfig.preset("trading")
@@ -286,9 +287,11 @@ def test_a_sweep_of_a_stranger_imports_no_module_but_those_allowed(stranger, tmp
         folder = tmp_path / f"sweep_{varied}"
         agents = {"agents": [{trend_follower: 1}, {trend_follower: 2}]} if varied else {}
         market = {"preset": "trading"} if varied else {"preset": "trading", "agents": {trend_follower: 2}}
-        ks.sweep({"fee": [0, 1], **agents}, 2, ["volume"], market=market, folder=folder, engine="numpy", progress=False)
-        text = (folder / "plan.json").read_text()
-        (folder / "plan.json").write_text(text.replace("agent_classes:trend_follower", path))
+        space = {"max_order_qty": [1, 2], **agents}
+        ks.sweep(space, 2, ["volume"], market=market, folder=folder, engine="numpy", progress=False)
+        text = (folder / "plan.json").read_text().replace("agent_classes:trend_follower", path)
+        stored = json.loads(text)
+        (folder / "plan.json").write_text(json.dumps({**stored, "digest": digest(stored["sweep"])}))  # not damaged
         found = ks.open_sweep(folder)
         with pytest.raises(ValueError, match=f"agents: got '{path}', whose module would be imported"):
             found.config(0, agents_from=["kineticsim_env.traders"])

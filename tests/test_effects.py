@@ -148,6 +148,20 @@ CASES = [  # a market, a name, and whether it has an effect
     ({"preset": "trading", "num_agents": 0, "agents": {trend_follower: 9}}, "noise_spread", False),
     ({"preset": "trading", "num_agents": 0, "agents": {copied_noise: 9}}, "noise_spread", True),
     ({"preset": "trading", "num_agents": 0, "agents": {copied_noise: 9}}, "noise", False),
+    (  # nobody sees the fundamental price in regimes[0], and all do where regimes[1] goes on with it
+        {
+            "noise": 1.0,
+            "momentum": 0.0,
+            "maker": 0.0,
+            "reference": "fundamental",
+            "market_order_prob": 1.0,
+            "window": 9,
+            "regimes": [{}, {"market_order_prob": 0.5}],
+            "regime_switch_prob": 0.2,
+        },
+        "regimes[0].walk_prob",
+        True,
+    ),
     ({"regimes": [{"noise_spread": 3}], "regime_switch_prob": 0.5}, "regime_switch_prob", False),
     ({"regimes": [{"noise_spread": 3}, {}]}, "regime_switch_prob", False),  # which is the same, as it is 3 besides
     ({"regimes": [{"noise_spread": 9}, {}]}, "regime_switch_prob", True),

@@ -116,8 +116,10 @@ class _Market:
 
     @property
     def fundamental_is_seen(self) -> np.ndarray:
-        """Whether anything depends on the fundamental price."""
-        around = (np.asarray(self.config.reference) == "fundamental") & self.prices
+        """Whether anything depends on the fundamental price, in this regime or where a later one goes on with it."""
+        regimes = [_Market(self.config, number, self.series) for number in range(len(self.config.regimes or ({},)))]
+        priced = functools.reduce(np.logical_or, (regime.prices for regime in regimes))
+        around = (np.asarray(self.config.reference) == "fundamental") & priced
         return self.has("fundamental") | around | self.read("fundamental") | ("fundamental" in self.series)
 
     @property
