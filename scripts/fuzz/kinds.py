@@ -28,7 +28,7 @@ SHARES = {  # cases of each kind in a whole run; one of threads, races or signal
 }
 KINDS = tuple(SHARES)
 FRESH = ("settings", "tapes", "formulas", "signals")  # whose cases have a configuration each
-SECONDS = 20  # that a case may take
+SECONDS = 60  # that a case may take, with what it compiles, on a machine that is busy
 ENGINES = ("cpu", "numpy")
 
 
