@@ -32,7 +32,7 @@ from scripts.pages import (
     realistic_search,
     rewards,
     rewards_learning,
-    rewards_text,
+    rewards_tables,
     scorecard,
     scorecard_tables,
     stylised_facts,
@@ -158,7 +158,7 @@ def test_rewards(tmp_path, monkeypatch):
         "Trading": {"direction": (1, -1), "threshold": (1,), "ticks": (-2, 2), "position": (8,)},
         "Execution": {"ticks": (-2, 2), "qty": (2, 4)},
     }
-    for module in (reward_study, rewards, rewards_text):
+    for module in (reward_study, rewards, rewards_tables):
         monkeypatch.setattr(module, "GRIDS", grids)
     monkeypatch.setattr(reward_study, "evaluation_env", functools.partial(evaluation_env, horizon=25))
     monkeypatch.setattr(rewards, "PRESETS", ("trading", "news"))
@@ -210,8 +210,8 @@ def test_rewards_learning(tmp_path, monkeypatch):
     record = json.loads((tmp_path / "rewards_learning.json").read_text())
     assert [row["reward"] for row in record["rows"]] == list(rewards_learning.REWARDS)
     assert all(len(row["runs"]) == 2 for row in record["rows"])
-    section = rewards_text.learning(record)
-    assert all(f"`{name}`" in section for name in rewards_learning.REWARDS)
+    text = (tmp_path / "rewards.md").read_text()
+    assert rewards_tables.learning_table(record) in text and "after 256 decisions" in " ".join(text.split())
 
 
 def written_again(module, folder, name):
@@ -222,7 +222,7 @@ def written_again(module, folder, name):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["clearing", "execution"])
+@pytest.mark.parametrize("name", ["clearing", "execution", "rewards"])
 def test_a_page_with_blocks_is_that_of_its_results(tmp_path, capsys, name):
     """Its tables and numbers are those of the committed results, which show all that it claims."""
     (tmp_path / f"{name}.json").write_text((DOCS / f"{name}.json").read_text())

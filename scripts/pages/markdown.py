@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from kineticsim_env.benchmarks.machine import processor
 from kineticsim_env.runtime.files import check_folder, replacing
-from kineticsim_env.statistics import Interval, Mean
+from kineticsim_env.statistics import Interval, Mean, mean_and_error
 
 
 def write_figures(folder: Path, name: str, found: Any, indent: int | None = 1) -> None:
@@ -71,6 +72,14 @@ def joined(parts: Sequence[str]) -> str:
 def between(value: Interval, digits: int = 0) -> str:
     """Return a value with both ends of its 95% interval; what rounds to zero has no sign."""
     return f"{value.value:z,.{digits}f} ({value.low:z,.{digits}f} to {value.high:z,.{digits}f})"
+
+
+def means(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the means of values over markets, `[M]`, or a list of means of `[M, n]`, as results have them."""
+    return {
+        name: mean_and_error(of) if of.ndim == 1 else [mean_and_error(column) for column in of.T]
+        for name, of in values.items()
+    }
 
 
 # What follows `measured_on` where a page has policies that were learned.
