@@ -222,7 +222,7 @@ def written_again(module, folder, name):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["clearing", "execution", "rewards"])
+@pytest.mark.parametrize("name", ["clearing", "execution", "rewards", "traders"])
 def test_a_page_with_blocks_is_that_of_its_results(tmp_path, capsys, name):
     """Its tables and numbers are those of the committed results, which show all that it claims."""
     (tmp_path / f"{name}.json").write_text((DOCS / f"{name}.json").read_text())
