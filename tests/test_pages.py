@@ -130,8 +130,8 @@ def test_continuous_preset(tmp_path, monkeypatch):
 @slow
 def test_mechanisms(tmp_path, monkeypatch):
     monkeypatch.setattr(mechanisms, "INTERVALS", (1, 20, 100))
-    text = written(mechanisms.main, tmp_path, "mechanisms")
-    assert "the same stream" in text.lower() and "LEVERS_TABLE" not in text
+    text = written_again(mechanisms, tmp_path, "mechanisms")
+    assert "| continuous | " in text and "| 20 | " in text and "| 1,000 | " not in text
 
 
 @slow
@@ -222,7 +222,7 @@ def written_again(module, folder, name):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["clearing", "execution", "rewards", "traders"])
+@pytest.mark.parametrize("name", ["clearing", "execution", "mechanisms", "rewards", "traders"])
 def test_a_page_with_blocks_is_that_of_its_results(tmp_path, capsys, name):
     """Its tables and numbers are those of the committed results, which show all that it claims."""
     (tmp_path / f"{name}.json").write_text((DOCS / f"{name}.json").read_text())
