@@ -75,8 +75,8 @@ def test_stylised_facts(tmp_path, monkeypatch):
     monkeypatch.setattr(stylised_facts, "AUCTIONS", 60)
     monkeypatch.setattr(stylised_facts, "PUBLISHED_MARKETS", 2)
     monkeypatch.setattr(stylised_facts.measure, "__defaults__", (60, 20, "cpu"))
-    text = written(stylised_facts.main, tmp_path, "stylised_facts")
-    assert "60 auctions from the opening book" in text
+    text = written_again(stylised_facts, tmp_path, "stylised_facts")
+    assert "2 markets per point, 60 auctions" in text and "| 0.15 | " in text
 
 
 def test_scorecard(tmp_path, monkeypatch):
