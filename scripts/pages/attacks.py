@@ -75,7 +75,7 @@ def measure(markets: int, engine: str) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, or read what was measured, and fill the page."""
     options = page_parser(__doc__, 1024, "markets of each attack").parse_args(arguments)
-    make_page(options, NAME, lambda: measure(options.markets, options.engine), lambda *_: None)
+    make_page(options, NAME, lambda: measure(options.markets, options.engine), lambda *_: None, indent=None)
 
 
 if __name__ == "__main__":

@@ -33,12 +33,6 @@ def write_page(folder: Path, name: str, text: str) -> None:
     print(f"wrote {folder / name}.md")
 
 
-def page_of(title: str, text_file: str, command: str, parts: Sequence[str]) -> str:
-    """Return a page: its title, who wrote it and where its text is, and its paragraphs with their lines broken."""
-    note = f"<!-- Written by `{command}`; edit scripts/pages/{text_file} instead. -->"
-    return "\n\n".join(wrapped(part.strip()) for part in (f"# {title}", note, *parts)) + "\n"
-
-
 def wrapped(paragraph: str) -> str:
     """Break the lines of running text and lists at 120 characters; leave tables, headings, pictures and code."""
     if paragraph.startswith(("|", "#", "!", "<", "```")):
@@ -80,12 +74,6 @@ def means(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
         name: mean_and_error(of) if of.ndim == 1 else [mean_and_error(column) for column in of.T]
         for name, of in values.items()
     }
-
-
-# What follows `measured_on` where a page has policies that were learned.
-LEARNED_MAY_DIFFER = (
-    "A learned policy computes in floating point, so what it earns may differ a little between machines."
-)
 
 
 def measured_on(setting: Mapping[str, Any]) -> str:

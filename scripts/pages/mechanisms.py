@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         NAME,
         lambda: measure(options.markets, options.engine),
         lambda folder, found: draw(folder, options.engine, found["found"]),
+        indent=None,
     )
 
 

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for example, found in played.items():  # of --results the pictures stay as they are
             example.draw_picture(str(folder / f"traders_{example.__name__}.png"), found)
 
-    make_page(options, NAME, measure, draw)
+    make_page(options, NAME, measure, draw, indent=None)
 
 
 def _of(found: dict[str, Any]) -> dict[str, Any]:
