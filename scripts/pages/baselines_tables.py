@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.studies import plots
-from scripts.pages.markdown import table
+from scripts.pages.markdown import plus_minus, table
 
 __all__ = ["apart", "lead", "machines", "money", "overview", "part_table", "settings_of", "titled"]
 TASKS = {"MarketMaking": "Market making", "Execution": "Execution", "Trading": "Trading"}
@@ -17,11 +17,6 @@ MARKETS = {"trading": "call auctions (`trading`)", "news": "continuous trading (
 LINEAR = ("linear", "linear, sizes too")
 KINDS = ("scripted", *LINEAR, "learned", "informed")
 COLOURS = (plots.GREY, "#d08a1d", "#8a6d1d", plots.BUY, plots.SELL)
-
-
-def pm(interval: Sequence[float], digits: int = 0) -> str:
-    """Return a mean and half of its 95% interval."""
-    return f"{interval[0]:,.{digits}f} ± {interval[1]:,.{digits}f}"
 
 
 def split(record: Mapping[str, Any]) -> tuple[str, str]:
@@ -59,7 +54,7 @@ def lead(record: Mapping[str, Any], rival: str) -> str:
     mean, half = record["leads"][record["scripted"] if rival == "scripted" else rival]
     unsure = ", not told apart" if abs(mean) <= half else ", intervals overlap"
     plain = mean < -half or apart(record, rival)
-    return pm((mean, half), digits_of(record)) + ("" if plain else unsure)
+    return plus_minus((mean, half), digits_of(record)) + ("" if plain else unsure)
 
 
 def part_table(record: Mapping[str, Any]) -> str:
@@ -80,10 +75,10 @@ def part_table(record: Mapping[str, Any]) -> str:
             best = lead(record, "scripted") if name == record["scripted"] else ""
             rows.append((f"scripted: {name}", row["pnl"], best, row["note"], ""))
     if record.get("stacked"):
-        one, ahead = record["stacked"], pm(record["leads"]["PPO stacked"], digits)
+        one, ahead = record["stacked"], plus_minus(record["leads"]["PPO stacked"], digits)
         note = f"sees {one['stack']} moves and volumes; {seeds(one)}"
         rows.append(("PPO, stacked", one["pnl"], ahead, note, f"{one['seconds']:.0f} s"))
-    shown = [(name, pm(pnl, digits), *rest) for name, pnl, *rest in sorted(rows, key=lambda row: -row[1][0])]
+    shown = [(name, plus_minus(pnl, digits), *rest) for name, pnl, *rest in sorted(rows, key=lambda row: -row[1][0])]
     return table(("policy", record["measure"], "PPO's lead over it, paired", "parameters", "training"), shown)
 
 
@@ -92,7 +87,7 @@ def overview(records: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for record in records:
         task, preset = split(record)
-        cells = [pm(money(record, kind), digits_of(record)) for kind in KINDS]
+        cells = [plus_minus(money(record, kind), digits_of(record)) for kind in KINDS]
         best = max(LINEAR, key=lambda kind: money(record, kind)[0])
         rows.append((TASKS[task], MARKETS[preset], *cells, lead(record, best)))
     heads = ("task", "market", "best scripted", *LINEAR, "PPO", "informed", "PPO's lead over the better linear one")

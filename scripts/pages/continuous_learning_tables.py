@@ -10,19 +10,14 @@ import numpy as np
 
 from kineticsim_env.studies import plots
 from scripts.pages.continuous_learning_places import HOLD
-from scripts.pages.markdown import table
+from scripts.pages.markdown import plus_minus, table
 
 __all__ = [
-    "HOLD", "LEARNED", "best_first", "late", "latency_table", "makers_table", "places_table", "plus_minus",
-    "trainings", "under_table", "verdict",
+    "HOLD", "LEARNED", "best_first", "late", "latency_table", "makers_table", "places_table", "trainings",
+    "under_table", "verdict",
 ]  # fmt: skip
 LEARNED = "PPO (learned)"
 COLOURS = (plots.BUY, "#d08a1d", plots.SELL)
-
-
-def plus_minus(interval: Sequence[float], digits: int = 0) -> str:
-    """Return a mean and half of its 95% interval."""
-    return f"{interval[0]:,.{digits}f} ± {interval[1]:,.{digits}f}"
 
 
 def late(latency: int | str, interval: int) -> str:

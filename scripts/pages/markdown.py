@@ -58,6 +58,11 @@ def pm(value: Mean, digits: int = 0) -> str:
     return f"{value.mean:z.{digits}f} ± {value.interval():.{digits}f}"
 
 
+def plus_minus(interval: Sequence[float], digits: int = 0) -> str:
+    """Return a mean and half of its 95% interval, of results that have these two."""
+    return f"{interval[0]:,.{digits}f} ± {interval[1]:,.{digits}f}"
+
+
 def joined(parts: Sequence[str]) -> str:
     """Return texts as a list in a sentence."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
