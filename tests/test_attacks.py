@@ -120,7 +120,7 @@ def test_a_call_has_no_takers_who_would_pay_for_a_rebate(engine):
 # The page -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_page(tmp_path, monkeypatch):
+def test_the_page(tmp_path, monkeypatch, capsys):
     few = {name: ALONE[name] for name in ("LastStep", "FlashedWall", "QuoteStuffing", "TraderSniper")}
     still = {"nobody moves": Owner(("maker", "trader"), lambda t: [(-1, -1, -1, -1), (0, 0, 0, 0)])}
     monkeypatch.setattr(command, "ALONE", few)
@@ -129,5 +129,8 @@ def test_the_page(tmp_path, monkeypatch):
     text = (tmp_path / "attacks.md").read_text()
     assert "| nobody moves | 0 ± 0 | 0 ± 0 | 0.00 | 0 ± 0 | 0 ± 0 | 0.00 |" in text
     assert "python -m scripts.pages.attacks --markets 8" in text
+    assert "these results do not show that no attack earns" not in capsys.readouterr().out
     assert all(f"| {name} | " in text for name in (*command.HONEST, *command.LATE))
     assert all(f"{market[0].upper()}{market[1:]}: " in text for market in command.MARKETS)
+    command.main(["--results", str(tmp_path / "attacks.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "attacks.md").read_text() == text

@@ -32,7 +32,7 @@ from scripts.pages import (
     realistic_search,
     rewards,
     rewards_learning,
-    rewards_text,
+    rewards_tables,
     scorecard,
     scorecard_tables,
     stylised_facts,
@@ -75,8 +75,8 @@ def test_stylised_facts(tmp_path, monkeypatch):
     monkeypatch.setattr(stylised_facts, "AUCTIONS", 60)
     monkeypatch.setattr(stylised_facts, "PUBLISHED_MARKETS", 2)
     monkeypatch.setattr(stylised_facts.measure, "__defaults__", (60, 20, "cpu"))
-    text = written(stylised_facts.main, tmp_path, "stylised_facts")
-    assert "60 auctions from the opening book" in text
+    text = written_again(stylised_facts, tmp_path, "stylised_facts")
+    assert "2 markets per point, 60 auctions" in text and "| 0.15 | " in text
 
 
 def test_scorecard(tmp_path, monkeypatch):
@@ -130,8 +130,8 @@ def test_continuous_preset(tmp_path, monkeypatch):
 @slow
 def test_mechanisms(tmp_path, monkeypatch):
     monkeypatch.setattr(mechanisms, "INTERVALS", (1, 20, 100))
-    text = written(mechanisms.main, tmp_path, "mechanisms")
-    assert "the same stream" in text.lower() and "LEVERS_TABLE" not in text
+    text = written_again(mechanisms, tmp_path, "mechanisms")
+    assert "| continuous | " in text and "| 20 | " in text and "| 1,000 | " not in text
 
 
 @slow
@@ -158,7 +158,7 @@ def test_rewards(tmp_path, monkeypatch):
         "Trading": {"direction": (1, -1), "threshold": (1,), "ticks": (-2, 2), "position": (8,)},
         "Execution": {"ticks": (-2, 2), "qty": (2, 4)},
     }
-    for module in (reward_study, rewards, rewards_text):
+    for module in (reward_study, rewards, rewards_tables):
         monkeypatch.setattr(module, "GRIDS", grids)
     monkeypatch.setattr(reward_study, "evaluation_env", functools.partial(evaluation_env, horizon=25))
     monkeypatch.setattr(rewards, "PRESETS", ("trading", "news"))
@@ -210,8 +210,8 @@ def test_rewards_learning(tmp_path, monkeypatch):
     record = json.loads((tmp_path / "rewards_learning.json").read_text())
     assert [row["reward"] for row in record["rows"]] == list(rewards_learning.REWARDS)
     assert all(len(row["runs"]) == 2 for row in record["rows"])
-    section = rewards_text.learning(record)
-    assert all(f"`{name}`" in section for name in rewards_learning.REWARDS)
+    text = (tmp_path / "rewards.md").read_text()
+    assert rewards_tables.learning_table(record) in text and "after 256 decisions" in " ".join(text.split())
 
 
 def written_again(module, folder, name):
@@ -222,7 +222,10 @@ def written_again(module, folder, name):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["clearing", "execution"])
+WITH_BLOCKS = [page.stem for page in sorted(DOCS.glob("*.md")) if "[[[cog" in page.read_text()]
+
+
+@pytest.mark.parametrize("name", WITH_BLOCKS)
 def test_a_page_with_blocks_is_that_of_its_results(tmp_path, capsys, name):
     """Its tables and numbers are those of the committed results, which show all that it claims."""
     (tmp_path / f"{name}.json").write_text((DOCS / f"{name}.json").read_text())

@@ -178,6 +178,8 @@ def test_the_page_is_written_by_its_command(tmp_path, monkeypatch):
     assert "python -m scripts.pages.traders --markets 4" in text and not re.search(r"\bnan\b", text)
     pictures = re.findall(r"\(images/([\w.]+)\)", text)
     assert len(pictures) == 3 and {path.name for path in (tmp_path / "images").iterdir()} == set(pictures)
+    traders.main(["--results", str(tmp_path / "traders.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "traders.md").read_text() == text
 
 
 def test_pages_show_functions_that_are_there():

@@ -1,23 +1,27 @@
-"""`python -m scripts.pages.attacks --markets 1024` measures what attackers earn; it writes docs/attacks.md."""
+"""`python -m scripts.pages.attacks --markets 1024` measures what attackers earn.
+
+It writes docs/attacks.json, and fills docs/attacks.md.
+"""
 
 from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Sequence
+from typing import Any
 
 from tqdm import tqdm
 
 from kineticsim_env import policies
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies.attacks import ALONE, TOGETHER, Attack, Outcome, Owner, attack, attack_together
-from scripts.pages.attacks_text import page
-from scripts.pages.command import page_parser
-from scripts.pages.markdown import write_page
+from kineticsim_env.studies.attacks import ALONE, TOGETHER, Attack, Owner, attack, attack_together
+from scripts.pages.command import make_page, page_parser
+from scripts.pages.markdown import means, measured_on
 
+NAME = "attacks"
 MARKETS = {
     "call auctions": MarketConfig.preset("trading"),
     "continuous": MarketConfig.preset("continuous"),
@@ -33,39 +37,45 @@ LATE = ("`FlashedWall`", "`QuoteStuffing`", "`TraderSniper`", "`FixedSpread` at 
 SHARES = (0.0, 0.5, 1.0)  # of an interval, by which quotes are late
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and write the page."""
-    options = page_parser(__doc__, 1024, "markets of each attack", kept=False).parse_args(arguments)
-    check_folder("--output", options.output)
+def measure(markets: int, engine: str) -> dict[str, Any]:
+    """Play every attack, and what it is compared with, in every market; return every figure of the page."""
+    begin = time.perf_counter()
     attacks = {f"`{name}`": how for name, how in ALONE.items()} | TOGETHER
     bar = tqdm(total=len(MARKETS) * (len(attacks) + len(HONEST)) + len(LATE) * len(SHARES), unit="attack")
 
-    def played(config: MarketConfig, how: Attack | Owner) -> Outcome:
+    def played(config: MarketConfig, how: Attack | Owner) -> dict[str, Any]:
         bar.update()
         if isinstance(how, Owner):
-            return attack_together(config, how, options.markets, options.engine)
-        return attack(config, how, options.markets, options.engine)
+            return means(attack_together(config, how, markets, engine)._asdict())
+        return means(attack(config, how, markets, engine)._asdict())
 
     found = {
-        market: {name: played(config, how) for name, how in (attacks | HONEST).items()}
-        for market, config in MARKETS.items()
+        kind: {name: {market: played(config, how) for market, config in MARKETS.items()} for name, how in of.items()}
+        for kind, of in {"attacks": attacks, "honest": HONEST}.items()
     }
     continuous = MARKETS["continuous"]
     events = int(continuous.interval or continuous.num_agents)
     late = {
-        (name, share): played(continuous.replace(quote_latency=round(share * events)), (attacks | HONEST)[name])
+        name: [
+            played(continuous.replace(quote_latency=round(share * events)), (attacks | HONEST)[name])["pnl"]
+            for share in SHARES
+        ]
         for name in LATE
-        for share in SHARES
     }
     bar.close()
     setting = {
-        "engine": Simulator(MarketConfig(), 2, engine=options.engine).engine_name,
-        "command": f"python -m scripts.pages.attacks --markets {options.markets}",
-        "markets": options.markets,
-        "attacks": list(attacks),
-        "honest": list(HONEST),
+        "engine": Simulator(MarketConfig(), 2, engine=engine).engine_name,
+        "command": f"python -m scripts.pages.{NAME} --markets {markets}",
+        "markets": markets,
+        "seconds": time.perf_counter() - begin,
     }
-    write_page(options.output, "attacks", page(found, late, setting))
+    return setting | {"measured": measured_on(setting)} | found | {"late": late}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, or read what was measured, and fill the page."""
+    options = page_parser(__doc__, 1024, "markets of each attack").parse_args(arguments)
+    make_page(options, NAME, lambda: measure(options.markets, options.engine), lambda *_: None, indent=None)
 
 
 if __name__ == "__main__":

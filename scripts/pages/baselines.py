@@ -4,8 +4,9 @@ Three tasks, in the markets of the presets "trading" (call auctions) and "news" 
 of `examples/scripted_policies.json`, linear ones that `examples/linear_policies.py` finds by CMA-ES, PPO of
 `examples/ppo_fast.py` from five seeds, and those who are told the fundamental price. All play the same held-out
 episodes. A task in a market is a part; parts are measured one after another, and each leaves a small file in the folder
-`--runs`, from which the page is written. Rows that have been measured there are not measured again, so that a run goes
-on where it was stopped, and several processes can share the parts, and the rows of a part.
+`--runs`, of which docs/baselines.json is made, and docs/baselines.md filled. Rows that have been measured there are not
+measured again, so that a run goes on where it was stopped, and several processes can share the parts, and the rows of a
+part.
 
     python -m scripts.pages.baselines
     python -m scripts.pages.baselines --parts MarketMaking:news Trading:news      # no page: some of the parts
@@ -27,7 +28,7 @@ import torch
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.runtime.options import exit_code, number, whole
 from scripts.pages.baselines_part import NAME, PARTS, Part
-from scripts.pages.baselines_text import draw, page
+from scripts.pages.baselines_tables import draw
 from scripts.pages.command import check_place, command_of, page_parser, publish
 
 
@@ -45,7 +46,7 @@ WHERE = ("results", "runs", "output", "parts", "rows")  # options that no figure
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, or read what was measured; draw, and write the page."""
+    """Measure, or read what was measured; draw, and fill the page."""
     parser = page_parser(__doc__, kept=False)
     many = whole(0, 1 << 40)
 
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.parts or options.rows:
             return
     found = measured(options.results or [options.runs])
-    publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found), page)
+    publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found))
 
 
 if __name__ == "__main__":

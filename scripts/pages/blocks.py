@@ -37,9 +37,11 @@ from typing import Any
 from cogapp import Cog
 
 from kineticsim_env.statistics import Interval, Mean
-from scripts.pages.markdown import between, joined, pm, table, wrapped
+from scripts.pages.markdown import between, joined, plus_minus, pm, table, wrapped
 
-__all__ = ["Interval", "Mean", "between", "holds", "joined", "mean", "pm", "results", "say", "table", "wrapped"]
+__all__ = [
+    "Interval", "Mean", "between", "holds", "joined", "mean", "plus_minus", "pm", "results", "say", "table", "wrapped",
+]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
 _claims: list[str] | None = None  # where a small run keeps the claims that do not hold; None: these are errors

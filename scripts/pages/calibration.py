@@ -1,6 +1,6 @@
 """`python -m scripts.pages.calibration` calibrates a market whose parameters are known, and times each phase.
 
-It writes docs/calibration.md, its pictures, and the figures that `--results` reads again. The page has two machines:
+It writes docs/calibration.json and the pictures, and fills docs/calibration.md. The page has two machines:
 
     python -m scripts.pages.calibration --output runs/two_cores
     python -m scripts.pages.calibration --simulations 1000000 --held-out 4000 --also runs/two_cores/calibration.json
@@ -28,7 +28,6 @@ from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import measure
 from kineticsim_env.sweeps.plans import make_plan
-from scripts.pages.calibration_text import page
 from scripts.pages.command import check_place, figures, page_parser, publish
 from scripts.pages.markdown import machine
 
@@ -49,7 +48,7 @@ _ALONE = 1 << 16  # markets of a launch that is timed without statistics
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Calibrate, or read what was found; write the page."""
+    """Calibrate, or read what was found; fill the page."""
     parser = page_parser(__doc__)
     parser.add_argument("--simulations", type=whole(100), default=30_000, help="to learn from")
     parser.add_argument("--held-out", type=whole(1), default=300, help="to check with")
@@ -68,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     also = [json.loads(options.also.read_text())] if options.also else []
     record = figures(options, calibrated)
     record["also"] = also or record.get("also", [])
-    publish(options, NAME, record, lambda folder, record: None, page)
+    publish(options, NAME, record, lambda *_: None)
 
 
 def run(simulations: int, held_out: int, intervals: int, engine: str) -> tuple[Calibration, dict[str, Any]]:

@@ -1,8 +1,8 @@
 """`python -m scripts.pages.continuous_learning` trains PPO under continuous trading and says what latency costs it.
 
 The same maker learns where its quotes arrive at once, half an interval late and an interval late, and an executor
-where orders arrive at once. It writes docs/continuous_learning.md, its picture, and continuous_learning.json with
-every figure, from which `--results` writes the page again without training.
+where orders arrive at once. It writes docs/continuous_learning.json and the picture, and fills
+docs/continuous_learning.md, which `--results` does without training.
 
     python -m scripts.pages.continuous_learning
     python -m scripts.pages.continuous_learning --episodes 32768 --output runs/page   # on a GPU, in two minutes
@@ -31,7 +31,7 @@ from kineticsim_env.policies import Policy
 from kineticsim_env.runtime.options import changes_of, exit_code, number, whole
 from scripts.pages.command import check_place, command_of, figures, page_parser, publish
 from scripts.pages.continuous_learning_places import patient, worth_of_places
-from scripts.pages.continuous_learning_text import draw, page, trainings
+from scripts.pages.continuous_learning_tables import draw, trainings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -120,7 +120,7 @@ WHERE = ("results", "also", "runs", "output")  # options that no figure depends 
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train and measure, or read what was measured; draw, and write the page."""
+    """Train and measure, or read what was measured; draw, and fill the page."""
     parser = page_parser(__doc__)
     many, machines = whole(0, 1 << 40), "such files of other machines, for the table of trainings"
     parser.add_argument("--also", type=Path, nargs="+", default=[], help=machines)
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = figures(options, lambda: measure(options, command_of(parser, options, NAME, WHERE)))
     others = [json.loads(path.read_text()) for path in options.also]
     found |= {"trainings": [row for one in (found, *others) for row in trainings(one)]}
-    publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found), page)
+    publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from kineticsim_env.benchmarks.machine import processor
 from kineticsim_env.runtime.files import check_folder, replacing
-from kineticsim_env.statistics import Interval, Mean
+from kineticsim_env.statistics import Interval, Mean, mean_and_error
 
 
 def write_figures(folder: Path, name: str, found: Any, indent: int | None = 1) -> None:
@@ -30,12 +31,6 @@ def write_page(folder: Path, name: str, text: str) -> None:
     """Write a page, and say where."""
     (folder / f"{name}.md").write_text(text)
     print(f"wrote {folder / name}.md")
-
-
-def page_of(title: str, text_file: str, command: str, parts: Sequence[str]) -> str:
-    """Return a page: its title, who wrote it and where its text is, and its paragraphs with their lines broken."""
-    note = f"<!-- Written by `{command}`; edit scripts/pages/{text_file} instead. -->"
-    return "\n\n".join(wrapped(part.strip()) for part in (f"# {title}", note, *parts)) + "\n"
 
 
 def wrapped(paragraph: str) -> str:
@@ -63,6 +58,11 @@ def pm(value: Mean, digits: int = 0) -> str:
     return f"{value.mean:z.{digits}f} ± {value.interval():.{digits}f}"
 
 
+def plus_minus(interval: Sequence[float], digits: int = 0) -> str:
+    """Return a mean and half of its 95% interval, of results that have these two."""
+    return f"{interval[0]:,.{digits}f} ± {interval[1]:,.{digits}f}"
+
+
 def joined(parts: Sequence[str]) -> str:
     """Return texts as a list in a sentence."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
@@ -73,10 +73,12 @@ def between(value: Interval, digits: int = 0) -> str:
     return f"{value.value:z,.{digits}f} ({value.low:z,.{digits}f} to {value.high:z,.{digits}f})"
 
 
-# What follows `measured_on` where a page has policies that were learned.
-LEARNED_MAY_DIFFER = (
-    "A learned policy computes in floating point, so what it earns may differ a little between machines."
-)
+def means(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the means of values over markets, `[M]`, or a list of means of `[M, n]`, as results have them."""
+    return {
+        name: mean_and_error(of) if of.ndim == 1 else [mean_and_error(column) for column in of.T]
+        for name, of in values.items()
+    }
 
 
 def measured_on(setting: Mapping[str, Any]) -> str:

@@ -1,60 +1,61 @@
 """`python -m scripts.pages.mechanisms` measures one stream of orders under continuous trading and under call auctions.
 
-It writes docs/mechanisms.md and its pictures.
+It writes docs/mechanisms.json and the pictures, and fills docs/mechanisms.md.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
+from typing import Any
 
 from tqdm import tqdm
 
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies.mechanisms import (
-    CONTINUOUS,
-    EVENTS,
-    SEED,
-    WARMUP,
-    Measures,
-    fundamental_at_looks,
-    market,
-    measure,
-    play,
-)
-from scripts.pages.command import check_place, page_parser
-from scripts.pages.markdown import write_page
-from scripts.pages.mechanisms_figures import draw
-from scripts.pages.mechanisms_text import page
+from kineticsim_env.studies import mechanisms as study
+from scripts.pages.command import make_page, page_parser
+from scripts.pages.markdown import means, measured_on
+from scripts.pages.mechanisms_figures import draw, rule_key
 
+NAME = "mechanisms"
 INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 FUNDAMENTALS = {"jumps seldom": 0.02, "jumps often": 0.2}  # per beat
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, draw, and write the page."""
-    options = page_parser(__doc__, 1024, "markets per point", engine="cpu", kept=False).parse_args(arguments)
-    check_place(options)
+def measure(markets: int, engine: str) -> dict[str, Any]:
+    """Play the stream under every rule, and return every figure of the page."""
+    begin = time.perf_counter()
     bar = tqdm(total=len(FUNDAMENTALS) * (1 + len(INTERVALS)), unit="rule")
-    found: dict[str, dict[int | None, Measures]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, jump_prob in FUNDAMENTALS.items():
-        fundamental = fundamental_at_looks(options.markets, jump_prob, options.engine)
+        fundamental = study.fundamental_at_looks(markets, jump_prob, engine)
         found[name] = {}
-        for interval in (CONTINUOUS, *INTERVALS):
-            found[name][interval] = measure(play(interval, options.markets, jump_prob, options.engine), fundamental)
+        for interval in (study.CONTINUOUS, *INTERVALS):
+            path = study.play(interval, markets, jump_prob, engine)
+            found[name][rule_key(interval)] = means(study.measure(path, fundamental)._asdict())
             bar.update()
     bar.close()
-    draw(options.output / "images", options.engine, found)
     setting = {
-        "command": f"python -m scripts.pages.mechanisms --markets {options.markets}",
-        "engine": Simulator(market(CONTINUOUS), 2, engine=options.engine).engine_name,
-        "markets": options.markets,
-        "warmup": WARMUP,
-        "events": EVENTS,
-        "seed": f"{SEED >> 32} * 2^32",
+        "command": f"python -m scripts.pages.{NAME} --markets {markets}",
+        "engine": Simulator(study.market(study.CONTINUOUS), 2, engine=engine).engine_name,
+        "markets": markets,
+        "seconds": time.perf_counter() - begin,
     }
-    write_page(options.output, "mechanisms", page(found, setting))
+    return setting | {"measured": measured_on(setting), "found": found}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, or read what was measured; draw, and fill the page."""
+    options = page_parser(__doc__, 1024, "markets per point", engine="cpu").parse_args(arguments)
+    make_page(
+        options,
+        NAME,
+        lambda: measure(options.markets, options.engine),
+        lambda folder, found: draw(folder, options.engine, found["found"]),
+        indent=None,
+    )
 
 
 if __name__ == "__main__":

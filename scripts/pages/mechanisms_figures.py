@@ -25,13 +25,18 @@ def rule_name(interval: int | None) -> str:
     return f"call auctions, interval {interval:,}"
 
 
-def draw(folder: Path, engine: str, found: Mapping[str, Mapping[int | None, Any]]) -> None:
+def rule_key(interval: int | None) -> str:
+    """Return a rule as the results have it."""
+    return "continuous" if interval is CONTINUOUS else str(interval)
+
+
+def draw(folder: Path, engine: str, found: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the pictures.
 
     Args:
         folder: Where the PNGs go.
         engine: As in `Simulator`.
-        found: `Measures` of each rule, by the name of the fundamental price.
+        found: Means of `Measures` of each rule, by the name of the fundamental price.
     """
     runs = {interval: _run(interval, engine) for interval in SHOWN}
     fundamental = runs[CONTINUOUS]["fundamental"]
@@ -107,13 +112,13 @@ def _book(axes: Any, interval: int | None, run: Mapping[str, Any], shown: tuple[
     axes.legend(fontsize=8, ncols=3, loc="upper left")
 
 
-def _curves(axes: Any, found: Mapping[str, Mapping[int | None, Any]], name: str, title: str, unit: str) -> None:
+def _curves(axes: Any, found: Mapping[str, Mapping[str, Any]], name: str, title: str, unit: str) -> None:
     """Draw a statistic over the interval, and that of continuous trading as a band across."""
     for (label, rules), colour in zip(found.items(), (_DARK, _ORANGE), strict=True):
-        intervals = [interval for interval in rules if interval is not CONTINUOUS]
-        values = [statistics.mean_and_error(getattr(rules[interval], name)) for interval in intervals]
-        plots.means(axes, intervals, values, colour, f"calls, {label}")
-        flat = statistics.mean_and_error(getattr(rules[CONTINUOUS], name))
+        values = {rule: statistics.Mean(*measures[name]) for rule, measures in rules.items()}
+        flat = values.pop(rule_key(CONTINUOUS))
+        intervals = [int(rule) for rule in values]
+        plots.means(axes, intervals, list(values.values()), colour, f"calls, {label}")
         axes.axhline(flat.mean, ls="--", lw=1.2, color=colour, label=f"continuous, {label}")
         axes.axhspan(flat.mean - flat.interval(), flat.mean + flat.interval(), color=colour, alpha=0.15, lw=0)
     axes.set(title=title, xlabel="interval, events", ylabel=unit, xscale="log")

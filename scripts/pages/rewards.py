@@ -1,17 +1,16 @@
 """`python -m scripts.pages.rewards --markets 1024` holds every built-in reward to the score, over grids of policies.
 
-It writes docs/rewards.md, its picture, and rewards.json with every figure, from which `--results` writes the page again
-without measuring. What PPO makes of the rewards is read from docs/rewards_learning.json (`rewards_learning.py`).
+It writes docs/rewards.json and the picture, and fills docs/rewards.md, which `--results` does without measuring. What
+PPO makes of the rewards is in docs/rewards_learning.json (`rewards_learning.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,13 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.studies import plots
 from kineticsim_env.studies.rewards import GRIDS, Played, Verdict, judge, play, policies_of
 from scripts.pages.command import make_page, page_parser
 from scripts.pages.markdown import machine
-from scripts.pages.rewards_text import draw, page
+from scripts.pages.rewards_tables import DEFAULTS, FORMER, row_of
 
 NAME, PRESETS = "rewards", ("news", "continuous", "trading")
-LEARNING = Path(__file__).parents[2] / "docs" / "rewards_learning.json"
 
 
 def figures(task: str, training: Played, held_out: Played) -> dict[str, Any]:
@@ -80,16 +79,51 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def draw(path: Path, found: Mapping[str, Any]) -> None:
+    """Write the picture: makers, what the default and what the former default paid them against what they earned."""
+    markets = found["found"]
+
+    def panel(axes: Any, preset: str, name: Sequence[str], title: str) -> None:
+        figures = markets[preset]["MarketMaking"]
+        row, scores = row_of(figures, name), figures["scores"]
+        grid = policies_of("MarketMaking")
+        for qty, colour in zip(GRIDS["MarketMaking"]["qty"], ("#8fb8de", "#d98a1c", "#0d4377"), strict=True):
+            chosen = [i for i, policy in enumerate(grid) if policy["qty"] == qty]
+            axes.plot(
+                [scores[i] for i in chosen],
+                [row["returns"][i] for i in chosen],
+                "o",
+                ms=3,
+                color=colour,
+                label=f"{qty:g} units",
+            )
+        axes.axline((0, 0), slope=1, color=plots.GREY, lw=0.8, zorder=0)
+        place, best = grid.index(row["score"]["best"]), grid.index(figures["best"]["policy"])
+        axes.plot(scores[best], row["returns"][best], "s", ms=9, mfc="none", color=plots.BUY, label="the score's best")
+        axes.plot(scores[place], row["returns"][place], "D", ms=6, mfc="none", color=plots.SELL, label="its best")
+        axes.set(title=f"{title}, {preset}", xlabel="mean liquidated PnL", ylabel="mean return, ticks x units")
+        axes.legend(fontsize=7)
+
+    plots.save_panels(
+        path,
+        [
+            lambda axes, preset=preset, name=name, title=title: panel(axes, preset, name, title)
+            for name, title in ((DEFAULTS["MarketMaking"], "Default"), (FORMER["MarketMaking"], "Former default"))
+            for preset in markets
+        ],
+        columns=len(markets),
+        size=(4.2, 3.4),
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the page."""
+    """Measure, or read what was measured; draw, and fill the page."""
     options = page_parser(__doc__, 1024, "markets of each policy").parse_args(arguments)
-    learned = json.loads(LEARNING.read_text()) if LEARNING.exists() else None
     make_page(
         options,
         NAME,
         lambda: measure(options),
         lambda folder, found: draw(folder / f"{NAME}.png", found),
-        lambda found: page(found, learned),
         indent=None,
     )
 

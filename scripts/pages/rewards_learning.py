@@ -1,7 +1,7 @@
 """`python -m scripts.pages.rewards_learning` trains PPO on several rewards for as many steps; what does it earn then?
 
-It writes docs/rewards_learning.json, which `python -m scripts.pages.rewards` puts on its page. The learner is that of
-`examples/ppo_fast.py` with its own settings, of which only the reward is changed; what counts is the policy at the end.
+It writes docs/rewards_learning.json, and fills docs/rewards.md. The learner is that of `examples/ppo_fast.py` with its
+own settings, of which only the reward is changed; what counts is the policy at the end.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.runtime.options import Parser, exit_code, whole
+from scripts.pages.blocks import fill
 from scripts.pages.markdown import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -98,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         with replacing(options.output / f"{NAME}.json") as part:
             part.write_text(json.dumps(record, indent=1) + "\n")
+    fill(options.output, "rewards")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""`python -m scripts.pages.traders` runs the examples of examples/traders; it writes docs/traders.md and pictures."""
+"""`python -m scripts.pages.traders` runs the examples of examples/traders.
+
+It writes docs/traders.json and the pictures, and fills docs/traders.md.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
-from scripts.pages.command import check_place, page_parser
-from scripts.pages.markdown import write_page
-from scripts.pages.traders_text import Sizes, page
+from kineticsim_env.statistics import bootstrap_interval
+from scripts.pages.command import make_page, page_parser
+from scripts.pages.markdown import means, measured_on
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "examples" / "traders"))
@@ -21,40 +25,54 @@ import cost  # noqa: E402
 import private_values  # noqa: E402
 import trend_follower  # noqa: E402
 
+NAME = "traders"
 AUCTIONS, PERIODS, INTERVALS = 1000, 500, 2000  # of trend followers, private values, chartists
 TIMED = (64, 50, 15)  # markets, auctions and rounds that are timed
+SERIES = ("price", "fundamental", "change")  # which only the pictures show
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, draw, and write the page."""
-    options = page_parser(__doc__, 256, "of every kind", engine="cpu", kept=False).parse_args(arguments)
-    check_place(options)
+    """Measure and draw, or read what was measured; fill the page."""
+    options = page_parser(__doc__, 256, "of every kind", engine="cpu").parse_args(arguments)
+    played: dict[Any, Any] = {}
 
-    def picture(name: str) -> str:
-        return str(options.output / "images" / f"traders_{name}.png")
+    def measure() -> dict[str, Any]:
+        begin = time.perf_counter()
+        markets, engine = options.markets, options.engine
+        followers = {count: trend_follower.measure(count, markets, AUCTIONS, engine) for count in (0, 2, 4, 6)}
+        values = private_values.measure(markets, PERIODS, engine)
+        mixtures = chiarella.measure(markets, INTERVALS, engine)
+        played.update({trend_follower: followers, private_values: values, chiarella: mixtures})
+        setting = {
+            "command": f"python -m scripts.pages.{NAME} --markets {markets}",
+            "engine": Simulator(num_markets=2, engine=engine).engine_name,
+            "markets": markets,
+            "auctions": AUCTIONS,
+            "periods": PERIODS,
+            "intervals": INTERVALS,
+            "seconds": time.perf_counter() - begin,
+        }
+        return setting | {
+            "measured": measured_on(setting),
+            "followers": {count: _of(found) for count, found in followers.items()},
+            "values": {", ".join(pair): means(found) for pair, found in values.items()},
+            "mixtures": {
+                kind: _of(found) | {name: bootstrap_interval(found[name]) for name in ("kurtosis", "long")}
+                for kind, found in mixtures.items()
+            },
+            "tables": {example.__name__: example.table(found) for example, found in played.items()}
+            | {"cost": cost.table(cost.measure(*TIMED, engine))},
+        }
 
-    begin = time.perf_counter()
-    followers = {
-        count: trend_follower.measure(count, options.markets, AUCTIONS, options.engine) for count in (0, 2, 4, 6)
-    }
-    trend_follower.draw_picture(picture("trend_follower"), followers)
-    values = private_values.measure(options.markets, PERIODS, options.engine)
-    private_values.draw_picture(picture("private_values"), values)
-    mixtures = chiarella.measure(options.markets, INTERVALS, options.engine)
-    chiarella.draw_picture(picture("chiarella"), mixtures)
-    setting = {
-        "command": f"python -m scripts.pages.traders --markets {options.markets}",
-        "engine": Simulator(num_markets=2, engine=options.engine).engine_name,
-        "seconds": time.perf_counter() - begin,
-    }
-    sizes = Sizes(options.markets, AUCTIONS, PERIODS, INTERVALS)
-    tables = {
-        "trend_follower": trend_follower.table(followers),
-        "private_values": private_values.table(values),
-        "chiarella": chiarella.table(mixtures),
-        "cost": cost.table(cost.measure(*TIMED, options.engine)),
-    }
-    write_page(options.output, "traders", page(tables, followers, values, mixtures, sizes, setting))
+    def draw(folder: Path, _: Any) -> None:
+        for example, found in played.items():  # of --results the pictures stay as they are
+            example.draw_picture(str(folder / f"traders_{example.__name__}.png"), found)
+
+    make_page(options, NAME, measure, draw, indent=None)
+
+
+def _of(found: dict[str, Any]) -> dict[str, Any]:
+    return means({name: values for name, values in found.items() if name not in SERIES})
 
 
 if __name__ == "__main__":
