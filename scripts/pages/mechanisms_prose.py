@@ -42,7 +42,7 @@ WORDS = (  # word, what it is, field
 
 CHOICES = (  # for what, which rule
     ("the published market, the preset `trading`", 'the default of `MarketConfig`: `arrivals="each"`'),
-    ("the default market of the environments", '[the preset `news`](default_market.md), `MarketConfig.preset("news")`'),
+    ("the default market of the environments", '[the preset `news`](presets.md#news), `MarketConfig.preset("news")`'),
     (
         "how long orders should be collected; auctions of less or more than one order per agent",
         'the clock with `mechanism="call"`',
@@ -53,7 +53,7 @@ CHOICES = (  # for what, which rule
     ),
     (
         "learning to make a market under continuous trading",
-        '[the preset `continuous`](continuous_preset.md), `MarketConfig.preset("continuous")`',
+        '[the preset `continuous`](presets.md#continuous), `MarketConfig.preset("continuous")`',
     ),
     (
         "what a rule does, with nothing else changed",
@@ -181,7 +181,7 @@ The clock, the mechanism, the interval and the beat are fixed for an episode. Mo
 Under continuous trading a quote has a place in the queue at its price. `sim.queue`, int32 `[M, K, 2]`, is how many
 built-in units are ahead of the standing bid and ask. The number falls as these trade or are cancelled; at 0 the quote
 is next. What a place in a queue is worth to a maker was
-[measured in the preset `continuous`](continuous_preset.md#a-place-in-a-queue).
+[measured in the preset `continuous`](presets.md#a-place-in-a-queue).
 
 ```python
 import torch
@@ -230,7 +230,7 @@ They show the units ahead in text, in pictures and in the game: [seeing a market
 `quote_latency` is how many events come between a decision and the arrival of its quotes, up to all events of the
 decision. Until then the old quotes stand, and can be traded with. 0 is no latency: quotes arrive before the
 decision's first event. What being late costs a maker was
-[measured in the preset `continuous`](continuous_preset.md#being-late), too.
+[measured in the preset `continuous`](presets.md#being-late), too.
 
 ```python
 import torch
