@@ -455,6 +455,19 @@ def test_every_page_is_on_the_site():
     assert not {name(pages[stem]) for stem in set(pages) - reached}
 
 
+def test_old_addresses_lead_to_pages():
+    """The site has a page at each address that had one, which leads on to a heading that is there."""
+    assigned = {node.targets[0].id: node.value for node in ast.parse((DOCS / "conf.py").read_text()).body
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}  # fmt: skip
+    redirects = ast.literal_eval(assigned["redirects"])
+    assert {"default_market", "trading_preset", "continuous_preset"} <= set(redirects)
+    for old, new in redirects.items():
+        target, _, anchor = new.partition("#")
+        page = DOCS / target.replace(".html", ".md")
+        assert not (DOCS / f"{old}.md").exists() and page.exists(), old
+        assert not anchor or anchor in anchors(page), new
+
+
 def test_every_environment_has_its_page():
     """A page names the environment's id, and so does the overview."""
     pages = "".join(page.read_text() for page in site_pages(".md") if page.parent.name == "environments")
