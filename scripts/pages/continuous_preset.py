@@ -21,7 +21,7 @@ from kineticsim_env.studies.continuous_preset import PATIENCE, REACH, play_late,
 from kineticsim_env.studies.trading_preset import Game, play
 from scripts.pages import trading_preset
 from scripts.pages.presets_figures import draw_makers, draw_time
-from scripts.pages.trading_preset import best_of, measure, parser_of, publish
+from scripts.pages.trading_preset import best_of, make_part, measure, parser_of
 
 SKEWS = (0.0, 0.02, 0.04, 0.08, 0.12)
 SKEW = 0.04  # of the candidates' second row
@@ -89,7 +89,7 @@ def draw(folder: Path, name: str, found: Mapping[str, Any], engine: str) -> None
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and fill the page."""
     parser = parser_of(__doc__)
-    publish("continuous", parser.parse_args(arguments), parser, measure_continuous, draw)
+    make_part("continuous", parser.parse_args(arguments), parser, measure_continuous, draw)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.statistics import Interval
 from kineticsim_env.studies.default_market_goals import GOALS
 from kineticsim_env.studies.trading_preset import LAGS, SPANS
-from scripts.pages.blocks import between, mean, pm, table
+from scripts.pages.blocks import between, joined, mean, pm, table
 
 Found = Mapping[str, Any]
 Condition = tuple[str, str, bool]  # what is asked, what was measured, whether it holds (at 95%, if it has an interval)
@@ -73,37 +73,26 @@ def conditions(found: Found, name: str) -> list[Condition]:
     """State what a preset to make a market in was asked for, and what it shows."""
     rows, market = found["makers"][name], found["watched"][name]
     plain = [row for row in rows if not row["skew"]]
-    one, other = best(plain), best(rows, skewed=True)
+    one, other, near, far = best(plain), best(rows, skewed=True), plain[0], plain[-1]
     traded = [fills(row) for row in plain]
-    ahead = [mean((-row["gain"][0], *row["gain"][1:])) for row in (plain[0], plain[-1])]
-    inside = plain[0]["half"] < one["half"] < plain[-1]["half"] and one["half"] >= 2
+    smooth = all(0.4 < later / earlier < 1 for earlier, later in zip(traded, traded[1:], strict=False))
+    ahead = [f"of {row['half']} by {pm(mean((-row['gain'][0], *row['gain'][1:])))}" for row in (near, far)]
+    inside = (
+        near["half"] < one["half"] < far["half"] and one["half"] >= 2 and below(near["gain"]) and below(far["gain"])
+    )
+    calmer = f"sd {pm(mean(other['risk']))} (paired); mean / sd {ratio(other):.2f}, not {ratio(one):.2f}"
     worst = max(abs(row["surplus"][0]) / fills(row) for row in plain)
-    depth = {int(after): mean(units) for after, units in market["depth"].items()}
+    depth = {int(after): units[0] for after, units in market["depth"].items()}
     first, last = depth[min(depth)], depth[max(depth)]
+    rest = f"{first:.1f} units after {min(depth)} decisions, {last:.1f} after {max(depth):,}"
     return [
         ("spread without learners at least 3 ticks", pm(mean(market["spread"]), 2), market["spread"][0] >= 3),
-        (
-            "fills fall smoothly with the half-spread",
-            " > ".join(f"{units:.2f}" for units in traded),
-            all(0.4 < later / earlier < 1 for earlier, later in zip(traded, traded[1:], strict=False)),
-        ),
-        (
-            "the best half-spread is inside, at 2 ticks or more",
-            f"{one['half']}; ahead of {plain[0]['half']} by {pm(ahead[0])}, of {plain[-1]['half']} by {pm(ahead[1])}",
-            inside and all(above(each) for each in ahead),
-        ),
+        ("fills fall smoothly with the half-spread", " > ".join(f"{units:.2f}" for units in traded), smooth),
+        ("the best half-spread is inside, at 2 ticks or more", f"{one['half']}; ahead {joined(ahead)}", inside),
         ("a skew against inventory earns more", f"{pm(mean(other['gain']))} (paired)", above(other["gain"])),
-        (
-            "at less risk",
-            f"sd {pm(mean(other['risk']))} (paired); mean / sd {ratio(other):.2f}, not {ratio(one):.2f}",
-            below(other["risk"]),
-        ),
+        ("at less risk", calmer, below(other["risk"])),
         ("buying and selling are symmetric", f"apart by at most {100 * worst:.2f}% of the fills", worst < 0.01),
-        (
-            "books are finite",
-            f"{first.mean:.1f} units after {min(depth)} decisions, {last.mean:.1f} after {max(depth):,}",
-            abs(last.mean - first.mean) < 0.05 * first.mean,
-        ),
+        ("books are finite", rest, abs(last - first) < 0.05 * first),
     ]
 
 
@@ -112,27 +101,17 @@ def conditions_of_time(found: Found) -> list[Condition]:
     half = best(found["makers"]["continuous"], skewed=True)["half"]
     late = [row for row in found["late"] if row["half"] == half]
     place = next(row for row in found["places"] if row["half"] == half)
-    resting = min((int(after), units) for after, units in found["watched"]["continuous"]["depth"].items())[1][0] / 2
+    resting = next(iter(found["watched"]["continuous"]["depth"].values()))[0] / 2
     share, there = (random_share(found, name) for name in ("continuous", "`trading`"))
-    earned = ", ".join(f"{row['pnl'][0]:.0f} at {row['events']}" for row in late)
-    lost = " and ".join(pm(mean(row["less"])) for row in late[1:])
+    earned = joined([f"{pm(mean(row['pnl']))} at {row['events']}" for row in late])
+    worth = f"{pm(mean(place['worth']))} in PnL, {pm(mean(place['units']), 3)} units per interval (paired)"
+    valued, slower = above(place["worth"]) and above(place["units"]), all(below(row["less"]) for row in late[1:])
+    less = "random quotes earn a smaller share of the best maker's PnL than in `trading`"
     return [
         ("a side is deeper than two quotes of 8 units", f"{resting:.1f} units", resting > 16),
-        (
-            "quotes that come late, by so many events, earn less",
-            f"{earned}; {lost} (paired)",
-            all(below(row["less"]) for row in late[1:]),
-        ),
-        (
-            "a place in a queue is worth something",
-            f"{pm(mean(place['worth']))} in PnL, {pm(mean(place['units']), 3)} units per interval (paired)",
-            above(place["worth"]) and above(place["units"]),
-        ),
-        (
-            "random quotes earn a smaller share of the best maker's PnL than in `trading`",
-            f"{100 * share:.0f}%, not {100 * there:.0f}%",
-            share < there,
-        ),
+        ("quotes that come late, by so many events, earn less", earned, slower),
+        ("a place in a queue is worth something", worth, valued),
+        (less, f"{100 * share:.0f}%, not {100 * there:.0f}%", share < there),
     ]
 
 
@@ -211,15 +190,10 @@ def late_table(found: Found) -> str:
 
 def place_table(found: Found) -> str:
     """Return what patient makers earn that keep their places, and that lose them."""
-    rows = [
-        [
-            str(row["half"]),
-            *(pm(mean(row[each])) for each in ("kept", "lost", "worth")),
-            f"{row['fills'][0]:.2f}",
-            pm(mean(row["units"]), 3),
-        ]
-        for row in found["places"]
-    ]
+    rows = []
+    for row in found["places"]:
+        pnl = [pm(mean(row[each])) for each in ("kept", "lost", "worth")]
+        rows.append([str(row["half"]), *pnl, f"{row['fills'][0]:.2f}", pm(mean(row["units"]), 3)])
     return table(["half-spread", "places kept", "places lost", "difference", "fills, kept", "more than lost"], rows)
 
 
@@ -240,44 +214,28 @@ def best_trader(figures: Found) -> tuple[str, Found]:
 
 def goals(figures: Found, attacks: Mapping[str, Sequence[float]]) -> list[Condition]:
     """State what a default market was asked for, and what `"news"` shows, each with its whole interval."""
+    most, least, times_more = GOALS.values()
+    line, own, adverse = figures["r2"]["1"], figures["own_r2"], figures["adverse"]
     maker, random = figures["makers"][figures["maker"]]["pnl"], figures["random"]["pnl"]
-    kind, trader = best_trader(figures)
-    line, own, adverse, times = (
-        figures["r2"]["1"],
-        figures["own_r2"],
-        figures["adverse"],
-        figures["knowing"]["regime"]["times"],
-    )
+    (kind, trader), times = best_trader(figures), figures["knowing"]["regime"]["times"]
     lose = [name for name, (pnl, half) in attacks.items() if pnl + half < 0]
     earn = [name for name, (pnl, half) in attacks.items() if pnl - half > 0]
     unclear = ", ".join(name for name in attacks if name not in (*lose, *earn))
+    seen = f"{ends(line, 3)}; {ends(own, 3)} for a maker that sees its own fills"
+    earned = f"{plus_minus(trader['pnl'])} ({kind}), the maker {plus_minus(maker)}"
+    attacked = f"{len(lose)} of {len(attacks)} lose by their intervals; unclear: {unclear or 'none'}"
+    picked = f"adverse selection per fill at least {least:g} of the spread earned"
     return [
-        (
-            f"R^2 of a line for the next change of the mid at most {GOALS['R^2']:g}",
-            f"{ends(line, 3)}; {ends(own, 3)} for a maker that sees its own fills",
-            max(line[2], own[2]) <= GOALS["R^2"],
-        ),
-        (
-            f"adverse selection per fill at least {GOALS['adverse selection']:g} of the spread earned",
-            f"{ends(adverse)}, quotes at {figures['plain']}",
-            adverse[1] >= GOALS["adverse selection"],
-        ),
+        (f"R^2 of a line for the next change of the mid at most {most:g}", seen, max(line[2], own[2]) <= most),
+        (picked, f"{ends(adverse)}, quotes at {figures['plain']}", adverse[1] >= least),
         ("random quotes lose", plus_minus(random), sum(random) < 0),
+        ("a trader on public information earns less than a maker", earned, sum(trader["less"]) < 0),
         (
-            "a trader on public information earns less than a maker",
-            f"{plus_minus(trader['pnl'])} ({kind}), the maker {plus_minus(maker)}",
-            trader["less"][0] + trader["less"][1] < 0,
+            f"a maker that knows of news earns at least {times_more:g} times as much",
+            ends(times),
+            times[1] >= times_more,
         ),
-        (
-            f"a maker that knows of news earns at least {GOALS['knowledge']:g} times as much",
-            f"{ends(times)} times",
-            times[1] >= GOALS["knowledge"],
-        ),
-        (
-            "scripted attackers earn nothing",
-            f"{len(lose)} of {len(attacks)} lose by their intervals; unclear: {unclear or 'none'}",
-            not earn,
-        ),
+        ("scripted attackers earn nothing", attacked, not earn),
     ]
 
 

@@ -87,15 +87,10 @@ def measure(
         market: without_learners(config, options.markets, options.engine)._asdict()
         for market, (config, *_) in played.items()
     }
-    setting = {
-        "markets": options.markets,
-        "rival_markets": few,
-        "makers": [SIZE, INVENTORY_LIMIT, WARMUP, AUCTIONS],
-        "skew": skew,
-    }
-    return {"setting": setting, "makers": {key: _rows(each) for key, each in games.items()}, "watched": watched}, games[
-        name
-    ]
+    rule = [SIZE, INVENTORY_LIMIT, WARMUP, AUCTIONS]
+    setting = {"markets": options.markets, "rival_markets": few, "makers": rule, "skew": skew}
+    rows = {market: _rows(each) for market, each in games.items()}
+    return {"setting": setting, "makers": rows, "watched": watched}, games[name]
 
 
 @np.errstate(invalid="ignore")  # the error of a deviation where nobody trades
@@ -125,7 +120,7 @@ def best_of(games: Games, skews: Sequence[float]) -> tuple[float, int]:
     return max((key for key in games if key[0] in skews), key=lambda key: games[key].pnl.mean())
 
 
-def publish(
+def make_part(
     name: str, options: argparse.Namespace, parser: argparse.ArgumentParser, measured: Any, draw: Any = draw_makers
 ) -> None:
     """Measure a preset, or read what was measured; write its figures and pictures, and fill the page."""
@@ -163,9 +158,8 @@ def measure_trading(options: argparse.Namespace) -> dict[str, Any]:
     found, _ = measure("trading", others, SKEWS, SKEW, options)
     returns = returns_without_learners(preset, options.markets, options.engine)
     calm = preset.replace(momentum=0.0, noise=preset.noise + preset.momentum)
-    returns["last price, no momentum agents"] = returns_without_learners(calm, options.markets, options.engine)[
-        "last price"
-    ]
+    without = returns_without_learners(calm, options.markets, options.engine)
+    returns["last price, no momentum agents"] = without["last price"]
     return found | {"returns": {price: _returns(each) for price, each in returns.items()}}
 
 
@@ -177,7 +171,7 @@ def parser_of(about: str | None) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, draw, and fill the page."""
     parser = parser_of(__doc__)
-    publish("trading", parser.parse_args(arguments), parser, measure_trading)
+    make_part("trading", parser.parse_args(arguments), parser, measure_trading)
 
 
 if __name__ == "__main__":
