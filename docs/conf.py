@@ -25,6 +25,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
+    "sphinx_reredirects",
     "docstring_pages",
 ]
 exclude_patterns = ["_build", "_ext", "tutorials"]
@@ -64,6 +65,13 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "write_computation_times": False,
     "min_reported_time": 1e9,
+}
+
+# Where pages that are no more lead to.
+redirects = {
+    "continuous_preset": "presets.html#continuous",
+    "default_market": "presets.html#news",
+    "trading_preset": "presets.html#trading",
 }
 
 html_theme = "furo"

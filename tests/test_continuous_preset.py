@@ -1,4 +1,4 @@
-"""The preset `"continuous"`: what docs/continuous_preset.md measures holds in small, and its makers do what it says."""
+"""The preset `"continuous"`: what docs/presets.md measures holds in small, and its makers do what it says."""
 
 import numpy as np
 import pytest

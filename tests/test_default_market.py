@@ -278,6 +278,7 @@ def test_search_writes_what_it_tried(short, monkeypatch, tmp_path):
     scores = [one["score"] for one in found["tried"]]
     assert scores == sorted(scores) and scores
     assert "--markets 4" in found["command"] and found["machine"]
+    assert f"The search: `{found['command']}`" in " ".join((tmp_path / "presets.md").read_text().split())
     assert ks.MarketConfig(**found["tried"][0]["market"]) == search.config_of(np.array(found["tried"][0]["point"]))
     search.main(["--seconds", "1", "--markets", "4", "--start", str(path), "--output", str(tmp_path)])
     assert found["tried"][0]["point"] in [one["point"] for one in json.loads(path.read_text())["tried"]]

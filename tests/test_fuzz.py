@@ -1,6 +1,7 @@
 """The fuzzers of `scripts/fuzz`, in short: some cases of each kind, a watched child, and bugs that they have to see."""
 
 import dataclasses
+import signal
 import time
 from pathlib import Path
 
@@ -41,6 +42,17 @@ def test_cases_of(kind):
     for seed in range(CASES[kind]):
         failure = kinds.play(kind, seed, ENGINES)
         assert failure is None, f"python -m scripts.fuzz --different 3 --case {kind}:{seed}: {failure}"
+
+
+def test_no_ctrl_c_outlasts_a_case_whose_market_stops():
+    def stops():
+        raise ks.MarketError("market 0: stopped")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ks.MarketError):
+        signals._struck(stops, 0.2)
+    time.sleep(0.4)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @slow

@@ -51,7 +51,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         num_envs: M.
         config: The market, or an ensemble whose fields differ from market to market, as a `MarketConfig` or a dict of
             its fields; `preset` if None.
-        preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of docs/default_market.md.
+        preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of docs/presets.md.
         engine: As in `Simulator`; with NumPy output of fewer than 1024 markets `"auto"` does not take CUDA.
         device: As in `Simulator`.
         output: `"numpy"` or `"torch"`.

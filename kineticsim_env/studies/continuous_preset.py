@@ -1,8 +1,8 @@
 """What only continuous trading asks of a market for makers: is a place in a queue, and being early, worth something?
 
 The makers of `trading_preset.py`, with three more: one whose quotes arrive late, one that stays where it is, with or
-without its place in the queue, and one that quotes at random. `scripts/pages/continuous_preset.py` writes
-docs/continuous_preset.md with it.
+without its place in the queue, and one that quotes at random. `scripts/pages/continuous_preset.py`
+measures with it what docs/presets.md shows.
 """
 
 from __future__ import annotations

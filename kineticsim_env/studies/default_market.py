@@ -2,7 +2,8 @@
 
 Every figure is that of an environment: scripted policies and rules that know more play whole episodes of it, many of
 them in one batch, block by block; all blocks have the same seeds, so that differences between them are paired. All of
-it is torch on the environment's own device. `scripts/pages/default_market.py` writes docs/default_market.md with it.
+it is torch on the environment's own device. `scripts/pages/default_market.py` measures with it what
+docs/presets.md shows.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The maker quotes 8 units on each side of the mid, the quotes moved against its inventory by `skew` ticks per unit; after
 300 auctions (intervals, on the clock) what it holds is unwound through the market. All runs share their seeds, so
-differences are paired. `scripts/pages/trading_preset.py` writes docs/trading_preset.md with it, and
-`scripts/pages/continuous_preset.py` docs/continuous_preset.md.
+differences are paired. `scripts/pages/trading_preset.py` and `scripts/pages/continuous_preset.py` measure with it what
+docs/presets.md shows.
 """
 
 from __future__ import annotations

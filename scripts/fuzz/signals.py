@@ -65,10 +65,11 @@ def _struck(call: Callable[[], Any], delay: float) -> bool:
         struck = False
     except KeyboardInterrupt:
         struck = True
-    came.append(True)  # too late by now
-    timer.cancel()
-    timer.join()
-    handler = signal.signal(signal.SIGINT, before)
+    finally:  # though a market stops before the Ctrl-C, which would else come to another case
+        came.append(True)  # too late by now
+        timer.cancel()
+        timer.join()
+        handler = signal.signal(signal.SIGINT, before)
     now = torch.get_rng_state(), torch.get_num_threads(), str(np.random.get_state()), dict(os.environ)
     names = ("torch's random state", "torch's threads", "NumPy's random state", "the environment")
     wrong = [name for name, one, other in zip(names, kept, now, strict=True) if not pairs.same(one, other)]

@@ -71,6 +71,7 @@ def make_page(
     draw: Callable[[Path, Any], None],
     page: Callable[[Any], str] | None = None,
     indent: int | None = 1,
+    filled: str | None = None,
 ) -> None:
     """Measure, or read what was measured; write the figures, the pictures and the page.
 
@@ -81,9 +82,10 @@ def make_page(
         draw: Writes pictures into a folder.
         page: Returns the text; without it, the page is one that a person writes, with blocks that are filled.
         indent: Of the file of the figures.
+        filled: Page whose blocks are filled, where it is not called as its figures are.
     """
     check_place(options)
-    publish(options, name, figures(options, measure), draw, page, indent)
+    publish(options, name, figures(options, measure), draw, page, indent, filled)
 
 
 def check_place(options: argparse.Namespace) -> None:
@@ -104,6 +106,7 @@ def publish(
     draw: Callable[[Path, Any], None],
     page: Callable[[Any], str] | None = None,
     indent: int | None = 1,
+    filled: str | None = None,
 ) -> None:
     """Write the figures, the pictures and the page; the arguments are those of `make_page`."""
     write_figures(options.output, name, found, indent)
@@ -111,4 +114,4 @@ def publish(
     if page:
         write_page(options.output, name, page(found))
     else:
-        fill(options.output, name)
+        fill(options.output, filled or name)

@@ -1,7 +1,7 @@
 """`python -m scripts.pages.default_market --markets 1024` holds the preset `"news"` to the goals of a default market.
 
-It writes docs/default_market.md, its picture, and default_market.json with every figure, from which `--results` writes
-the page again without measuring. How the preset was looked for: `default_market_search.py`.
+It writes docs/default_market.json and a picture, and fills docs/presets.md; `--results` does so without measuring. How
+the preset was looked for: `default_market_search.py`.
 
     python -m scripts.pages.default_market --markets 16384 --engine cuda --no-page --output runs   # on a GPU
     python -m scripts.pages.default_market --results runs/default_market.json
@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -29,13 +27,10 @@ from kineticsim_env.studies.attacks import ALONE, TOGETHER, Attack, Outcome, Own
 from kineticsim_env.studies.default_market_goals import choose, judge
 from scripts.pages.command import figures, make_page, page_parser
 from scripts.pages.default_market_search import changed
-from scripts.pages.default_market_text import draw, page
 from scripts.pages.markdown import machine, write_figures
+from scripts.pages.presets_figures import draw_default
 
 NAME, PRESET = "default_market", "news"
-DOCS = Path(__file__).parents[2] / "docs"
-SEARCH = DOCS / "default_market_search.json"
-PREDICTION = DOCS / "prediction.json"
 
 
 def rivals() -> dict[str, MarketConfig]:
@@ -91,7 +86,7 @@ def _attacked(config: MarketConfig, how: Attack | Owner, markets: int, engine: s
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, or read what was measured; draw, and write the page."""
+    """Measure, or read what was measured; draw, and fill the page."""
     parser = page_parser(__doc__, 1024, "markets of each player; rivals a quarter", 8)
     parser.add_argument("--no-page", action="store_true", help="write the figures alone, which needs no matplotlib")
     options = parser.parse_args(arguments)
@@ -99,14 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_folder("--output", options.output)
         write_figures(options.output, NAME, figures(options, lambda: measure(options)))
         return
-    preset = MarketConfig.preset(PRESET)
-    tried, predicted = (json.loads(path.read_text()) for path in (SEARCH, PREDICTION))
     make_page(
         options,
         NAME,
         lambda: measure(options),
-        lambda folder, found: draw(folder / f"{NAME}.png", found, preset),
-        lambda found: page(found, preset, tried, predicted),
+        lambda folder, found: draw_default(folder / f"{NAME}.png", found),
+        filled="presets",
     )
 
 

@@ -1,7 +1,7 @@
 """`python -m scripts.pages.default_market_search --seconds 600` looks for markets that meet the goals of a default.
 
-It writes every market tried, best first, to `default_market_search.json`. The search is a small evolution: the best
-markets so far are mixed and changed a little, and each process measures one at a time.
+It writes every market tried, best first, to `default_market_search.json`, and fills docs/presets.md. The search is a
+small evolution: the best markets so far are mixed and changed a little, and each process measures one at a time.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.studies.default_market import watch
 from kineticsim_env.studies.default_market_goals import choose, judge, score
 from kineticsim_env.studies.default_market_signal import errors, explained, fit
+from scripts.pages.blocks import fill
 from scripts.pages.markdown import machine
 
 # Field: lowest, highest, and whether it is drawn on a logarithmic scale.
@@ -204,6 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = options.output / "default_market_search.json"
     path.write_text(json.dumps({**setting, "tried": found}, indent=1) + "\n")
     print(f"wrote {path}: {len(found)} markets")
+    fill(options.output, "presets")
 
 
 if __name__ == "__main__":

@@ -1,36 +1,42 @@
 """`python -m scripts.pages.trading_preset --markets 4096` measures what the preset `"trading"` was chosen by.
 
-It writes docs/trading_preset.md and its pictures. `continuous_preset.py` measures another preset with it.
+It writes docs/trading_preset.json and pictures, and fills docs/presets.md. `continuous_preset.py` measures another
+preset with it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics import bootstrap_interval, deviation_and_error, mean_and_error
 from kineticsim_env.studies.trading_preset import (
     AUCTIONS,
     INVENTORY_LIMIT,
     SIZE,
     WARMUP,
     Game,
-    Market,
+    Returns,
     play,
     returns_without_learners,
     without_learners,
 )
-from scripts.pages.command import check_place, page_parser
-from scripts.pages.markdown import write_page
-from scripts.pages.trading_preset_figures import draw
-from scripts.pages.trading_preset_text import NO_MOMENTUM, page
+from scripts.pages.command import command_of, make_page, page_parser
+from scripts.pages.markdown import measured_on
+from scripts.pages.presets_figures import draw_makers
 
+Games = Mapping[tuple[float, int], Game]  # by skew and half-spread
+
+PAGE = "presets"
 HALF_SPREADS = (1, 2, 3, 4, 5, 6, 8)
 SKEWS = (0.0, 0.04, 0.08, 0.12, 0.2)
 SKEW = 0.08  # of the candidates' second row
@@ -48,36 +54,6 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "64 agents, close to the mid": dict(num_agents=64, noise_spread=3, maker_half_spread=1, market_order_prob=0.1),
     "half to even": dict(rounding="even"),
 }
-VERDICTS = {
-    "16 agents": "a maker earns somewhat more, but there is one built-in maker and no momentum agent: learners in "
-    "these roles would have nobody to replace, or would leave the role empty.",
-    "32 agents": "the spread is below 3 ticks, and a maker earns less than half.",
-    "20 agents, one momentum": "close to the preset, but a learner that takes the place of the one momentum agent "
-    "leaves no other; with three of them the herd is there whoever learns.",
-    "64 agents, close to the mid": "what one would try first: a spread of hardly more than one tick leaves nothing to "
-    "earn and nothing to learn.",
-    "half to even": "the published model's rounding, which [makes facts of its own](stylised_facts.md"
-    "#what-rounding-makes-of-it) where prices hardly move. Here they move by six ticks per auction, and little depends "
-    "on it: what is earned within two ticks of the mid.",
-}
-
-
-class Measured(NamedTuple):
-    """What the page of a preset is written from."""
-
-    preset: MarketConfig
-    games: dict[tuple[float, int], Game]  # by skew and half-spread
-    rivals: dict[str, dict[tuple[float, int], Game]]  # of each candidate, without skew and with one
-    watched: dict[str, Market]  # without learners: the preset and each candidate
-    setting: dict[str, Any]  # what else the text names
-
-
-def take_options(arguments: Sequence[str] | None, about: str | None) -> argparse.Namespace:
-    """Return the command's options; its folders are there then."""
-    parser = page_parser(about, 4096, "markets of each maker; candidates get a quarter", kept=False)
-    options = parser.parse_args(arguments)
-    check_place(options)
-    return options
 
 
 def measure(
@@ -86,63 +62,116 @@ def measure(
     skews: Sequence[float],
     skew: float,
     options: argparse.Namespace,
-) -> Measured:
-    """Let all makers trade in a preset and in the candidates beside it, and draw the two pictures.
+) -> tuple[dict[str, Any], Games]:
+    """Let all makers trade in a preset and in the candidates beside it; return the figures, and the preset's games.
 
     Args:
         name: The preset.
         candidates: Other markets by their names.
         skews: Those of the makers in the preset, 0 among them.
-        skew: That of the makers in the candidates.
+        skew: That of the makers in the candidates, which play without one too.
         options: Of the command.
     """
-    preset = MarketConfig.preset(name)
-    few = max(2, options.markets // 4)
-    todo = [(skew, half) for skew in skews for half in HALF_SPREADS]
-    bar = tqdm(total=len(todo) + len(candidates) * 2 * len(HALF_SPREADS), unit="maker")
-
-    def played(config: MarketConfig, half: int, skew: float, markets: int) -> Game:
-        bar.update()
-        return play(config, half, skew, markets, options.engine)
-
-    games = {(skew, half): played(preset, half, skew, options.markets) for skew, half in todo}
-    rivals = {
-        rival: {(s, half): played(config, half, s, few) for s in (0.0, skew) for half in HALF_SPREADS}
-        for rival, config in candidates.items()
-    }
+    preset, few = MarketConfig.preset(name), max(2, options.markets // 4)
+    played = {name: (preset, skews, options.markets)}
+    played |= {rival: (config, (0.0, skew), few) for rival, config in candidates.items()}
+    bar = tqdm(total=len(HALF_SPREADS) * sum(len(each) for _, each, _ in played.values()), unit="maker")
+    games: dict[str, dict[tuple[float, int], Game]] = {}
+    for market, (config, each, markets) in played.items():
+        games[market] = {}
+        for key in ((skew, half) for skew in each for half in HALF_SPREADS):
+            games[market][key] = play(config, key[1], key[0], markets, options.engine)
+            bar.update()
     bar.close()
     watched = {
-        market: without_learners(config, options.markets, options.engine)
-        for market, config in {name: preset, **candidates}.items()
+        market: without_learners(config, options.markets, options.engine)._asdict()
+        for market, (config, *_) in played.items()
     }
-    draw(options.output / "images", name, preset, games, options.engine)
-    setting = {
-        "engine": Simulator(preset, 2, engine=options.engine).engine_name,
-        "command": f"python -m scripts.pages.{name}_preset --markets {options.markets}",
-        "markets": options.markets,
-        "rival_markets": few,
-        "seed": "7 * 2^32",
-        "size": SIZE,
-        "limit": INVENTORY_LIMIT,
-        "warmup": WARMUP,
-        "auctions": AUCTIONS,
-        "skew": skew,
+    rule = [SIZE, INVENTORY_LIMIT, WARMUP, AUCTIONS]
+    setting = {"markets": options.markets, "rival_markets": few, "makers": rule, "skew": skew}
+    rows = {market: _rows(each) for market, each in games.items()}
+    return {"setting": setting, "makers": rows, "watched": watched}, games[name]
+
+
+@np.errstate(invalid="ignore")  # the error of a deviation where nobody trades
+def _rows(games: Games) -> list[dict[str, Any]]:
+    """Return what every maker did, and its paired differences to the best one without a skew."""
+    plain = games[best_of(games, [0.0])]
+    return [
+        {
+            "skew": skew,
+            "half": half,
+            "pnl": mean_and_error(game.pnl),
+            "sd": deviation_and_error(game.pnl),
+            "low": float(np.quantile(game.pnl, 0.05)),
+            "gain": mean_and_error(game.pnl - plain.pnl),
+            "risk": deviation_and_error(game.pnl, plain.pnl),
+            "bought": mean_and_error(game.bought),
+            "sold": mean_and_error(game.sold),
+            "surplus": mean_and_error(game.bought - game.sold),
+            "held": mean_and_error(game.held),
+        }
+        for (skew, half), game in games.items()
+    ]
+
+
+def best_of(games: Games, skews: Sequence[float]) -> tuple[float, int]:
+    """Return the skew, of some, and the half-spread of the maker that earns most."""
+    return max((key for key in games if key[0] in skews), key=lambda key: games[key].pnl.mean())
+
+
+def make_part(
+    name: str, options: argparse.Namespace, parser: argparse.ArgumentParser, measured: Any, draw: Any = draw_makers
+) -> None:
+    """Measure a preset, or read what was measured; write its figures and pictures, and fill the page."""
+
+    def found() -> dict[str, Any]:
+        began = time.perf_counter()
+        figures = measured(options)
+        engine = Simulator(MarketConfig.preset(name), 2, engine=options.engine).engine_name
+        command = command_of(parser, options, f"{name}_preset")
+        said = measured_on({"command": command, "engine": engine})
+        figures["setting"] |= {"measured": said, "seconds": time.perf_counter() - began}
+        return figures
+
+    def drawn(folder: Any, figures: Any) -> None:
+        draw(folder, name, figures, options.engine)
+
+    make_page(options, f"{name}_preset", found, drawn, indent=None, filled=PAGE)
+
+
+def _returns(found: Returns) -> dict[str, Any]:
+    """Return what the changes of a price are like, over markets."""
+    by_place = {what: values.T for what, values in found._asdict().items() if values.ndim == 2}
+    return {
+        **{what: [mean_and_error(each) for each in values] for what, values in by_place.items()},
+        "kurtosis": bootstrap_interval(found.kurtosis),
+        "away": mean_and_error(found.away),
     }
-    return Measured(preset, games, rivals, watched, setting)
+
+
+def measure_trading(options: argparse.Namespace) -> dict[str, Any]:
+    """Return every figure of the preset `"trading"`, as JSON keeps them."""
+    preset = MarketConfig.preset("trading")
+    others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
+    others["`paper`"] = MarketConfig.preset("paper")
+    found, _ = measure("trading", others, SKEWS, SKEW, options)
+    returns = returns_without_learners(preset, options.markets, options.engine)
+    calm = preset.replace(momentum=0.0, noise=preset.noise + preset.momentum)
+    without = returns_without_learners(calm, options.markets, options.engine)
+    returns["last price, no momentum agents"] = without["last price"]
+    return found | {"returns": {price: _returns(each) for price, each in returns.items()}}
+
+
+def parser_of(about: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a preset's command."""
+    return page_parser(about, 4096, "markets of each maker; candidates get a quarter")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, draw, and write the page."""
-    options = take_options(arguments, __doc__)
-    preset = MarketConfig.preset("trading")
-    others = {name: preset.replace(**changes) for name, changes in CANDIDATES.items()}
-    found = measure("trading", others, SKEWS, SKEW, options)
-    returns = returns_without_learners(preset, options.markets, options.engine)
-    calm = preset.replace(momentum=0.0, noise=preset.noise + preset.momentum)
-    returns[NO_MOMENTUM] = returns_without_learners(calm, options.markets, options.engine)["last price"]
-    setting = {**found.setting, "verdicts": VERDICTS}
-    text = page(found.games, found.rivals, found.watched, returns, preset, setting)
-    write_page(options.output, "trading_preset", text)
+    """Measure, draw, and fill the page."""
+    parser = parser_of(__doc__)
+    make_part("trading", parser.parse_args(arguments), parser, measure_trading)
 
 
 if __name__ == "__main__":
