@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-from kineticsim_env.engines.population import GOLDEN, mix64
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.seeds import first_word
 
-_EPISODE = 0xD1B54A32D192ED03
 _WORD_REGIME = (1 << 30) + 8
 
 
@@ -56,9 +55,7 @@ def seen_at_opening(rows: Mapping[str, np.ndarray], regime: np.ndarray) -> dict[
 
 def first_regimes(seed: np.ndarray, episode: np.ndarray, regimes: int) -> np.ndarray:
     """Draw the regimes that episodes begin in, int32 `[M]`; seeds and episodes are int64 `[M]`."""
-    with np.errstate(over="ignore"):
-        key = mix64(seed.astype(np.uint64) + np.uint64(GOLDEN) + episode.astype(np.uint64) * np.uint64(_EPISODE))
-        top = mix64(key + np.uint64((_WORD_REGIME + 1) * GOLDEN % 2**64)) >> np.uint64(32)
+    top = first_word(seed, episode, _WORD_REGIME) >> np.uint64(32)
     return (top * np.uint64(regimes) >> np.uint64(32)).astype(np.int32)
 
 

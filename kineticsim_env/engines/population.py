@@ -9,17 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from kineticsim_env.config import CLASSES, MarketConfig
+from kineticsim_env.runtime.seeds import GOLDEN, episode_key, mix64
 
-GOLDEN = 0x9E3779B97F4A7C15
 _FIRST_WORD = 3 << 30
 _BLOCK = 1 << 20  # words hashed at once
-
-
-def mix64(z: np.ndarray) -> np.ndarray:
-    """Return SplitMix64's finaliser of a uint64 array."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 def multinomial_counts(config: MarketConfig, seeds: np.ndarray, markets: np.ndarray) -> np.ndarray:
@@ -43,7 +36,7 @@ def multinomial_counts(config: MarketConfig, seeds: np.ndarray, markets: np.ndar
     bounds[-1] = 1 << 32
     agents = pick(config.num_agents)
     with np.errstate(over="ignore"):
-        keys = mix64(seeds.astype(np.uint64) + np.uint64(GOLDEN))
+        keys = episode_key(seeds, np.zeros_like(seeds))
         counts = np.zeros((len(seeds), len(CLASSES)), dtype=np.int64)
         step = max(1, _BLOCK // max(1, len(seeds)))
         for begin in range(0, int(agents.max()), step):
