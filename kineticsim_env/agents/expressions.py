@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from kineticsim_env.agents.names import as_chance, local_in_cpp, own_in_cpp
+from kineticsim_env.agents.numbers import as_chance
 from kineticsim_env.agents.source import FunctionRead, Library, Source
+from kineticsim_env.agents.vocabulary import local_in_cpp, own_in_cpp
 
 MOST_TURNS = 1 << 16  # of a program's loops, and calls of its functions
 MOST_DEEP = 80  # parts within each other. One writes three brackets at most, and some compilers take 256 of them

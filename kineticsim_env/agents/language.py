@@ -7,7 +7,7 @@ A program is a list of statements: assignments to local names and to what a trad
 constant range, `return`. Every expression is one whole number, and has no effect. So a program always ends, and reaches
 no memory but its own: what it can name is in `Vocabulary`.
 
-The files, in the order in which they are read: `numbers.py` (`Int32`), `names.py` (what can be named), `source.py`
+The files, in the order in which they are read: `numbers.py` (`Int32`), `vocabulary.py` (what can be named), `source.py`
 (a function's text and surroundings, and a program's functions), `expressions.py` and `translation.py` (C++, and all
 that is refused), `on_int32.py` (the other form). The operations of the C++ text are in cuda/model/agent_language.h.
 """
@@ -19,11 +19,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from kineticsim_env.agents.names import ProgramError, Vocabulary, as_chance
-from kineticsim_env.agents.numbers import Int32, truth
+from kineticsim_env.agents.numbers import Int32, as_chance, truth
 from kineticsim_env.agents.on_int32 import OnInt32, of_ours
 from kineticsim_env.agents.source import FunctionRead, Library, Source
 from kineticsim_env.agents.translation import Translation
+from kineticsim_env.agents.vocabulary import ProgramError, Vocabulary
 
 __all__ = ["Program", "ProgramError", "Vocabulary", "as_chance", "read"]
 

@@ -18,7 +18,7 @@ import tokenize
 import types
 from typing import Any, NoReturn, cast
 
-from kineticsim_env.agents.names import ProgramError, Vocabulary
+from kineticsim_env.agents.vocabulary import ProgramError, Vocabulary
 
 _FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 _LONGEST_QUOTE = 60  # characters

@@ -6,8 +6,8 @@ import ast
 from typing import Any
 
 from kineticsim_env.agents.expressions import Expressions
-from kineticsim_env.agents.names import function_in_cpp, local_in_cpp
 from kineticsim_env.agents.source import FunctionRead, Library, Source
+from kineticsim_env.agents.vocabulary import function_in_cpp, local_in_cpp
 
 MOST_TEXT = 20_000  # characters of C++ with functions in the place of their calls: seconds for a compiler
 _TRADER = "const Market& market, Own& own, const Draw& draw"

@@ -13,8 +13,7 @@ import numpy as np
 from kineticsim_env.calibration.predicting import Predicted, predict
 from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.texts import aligned
-from kineticsim_env.runtime.values import check_choice, check_count, check_dict, check_number, is_whole, show
+from kineticsim_env.runtime.values import aligned, check_choice, check_count, check_dict, check_number, is_whole, show
 from kineticsim_env.sweeps.plans import Plan, make_plan
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.agents.names import as_chance
-from kineticsim_env.agents.numbers import Int32
+from kineticsim_env.agents.numbers import Int32, as_chance
 from kineticsim_env.engines.numpy.orders import View, placed_ticks
 from kineticsim_env.engines.numpy.rules import GOLDEN, best_with_quotes, bits, mix64
 from kineticsim_env.engines.numpy.state import NO_PRICE, Markets
