@@ -108,8 +108,9 @@ def read_entry(path: Path) -> bytes:
     """Return the content of an entry that is to be trusted. Raises Flawed if it is not, or if there is none.
 
     What is found here still holds when the entry is then loaded by its path: folder, file and digest are this user's
-    or root's, and others can write to none of them, so nobody else can put anything in their place. The digest shows
-    what was cut short or has rotted, and names its entry, so that no file passes for another.
+    or root's, and others can write to none of them, so nobody else can put anything in their place. (Whoever owns the
+    folders above is trusted by who said that the cache is there.) The digest shows what was cut short or has rotted,
+    and names its entry, so that no file passes for another.
     """
     try:
         for each, said in ((path.parent, "as to its folder, "), (path, ""), (digest_path(path), "as to its digest, ")):
