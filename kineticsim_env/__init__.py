@@ -18,6 +18,7 @@ from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.counterfactual import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
+from kineticsim_env.runtime import __version__
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.scorecard import Scorecard, scorecard
 from kineticsim_env.simulator import Rollout, Simulator
@@ -25,7 +26,6 @@ from kineticsim_env.statistics import Measured, measure
 from kineticsim_env.sweeps import Sweep, open_sweep, sweep
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
-__version__ = "0.1.0"
 __all__ = [
     "AgentClass",
     "BatchedParallelEnv",

@@ -11,8 +11,8 @@ import numpy as np
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.counterfactual.causal import SIZES, CausalImpact, causal_impact
-from kineticsim_env.runtime.texts import aligned
 from kineticsim_env.runtime.values import (
+    aligned,
     check_choice,
     check_count,
     check_dict,

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from kineticsim_env.engines import runs
 from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_count, check_quotes, check_series
 from kineticsim_env.runtime.values import check_progress
-
-if TYPE_CHECKING:
-    from kineticsim_env.tapes.tape import Tape
+from kineticsim_env.tapes import Tape, data, making
 
 DEPTH_REACH = layout.CONSTANTS["kDepth"]  # of recorded depths unless one is given: as far as observations see
 
@@ -162,9 +161,28 @@ class Simulator(Ensemble):
         Returns:
             The recorded series, int32 `[M, S]` each.
         """
-        from kineticsim_env.tapes.data import follow
-
-        return follow(self, path, record, progress, reach)
+        prices = torch.from_numpy(making.check_path("path", path, self.num_markets)).to(self.device)
+        length = prices.shape[1]
+        reach, progress = check_count("reach", reach, 0), check_progress(progress)
+        series, now = self._new_series(record, length), self._new_series(record, 1)
+        results = {f"series_{name}": part for name, part in now.items()}
+        before = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        bar = tqdm(total=length, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
+        try:
+            with bar:
+                for i in range(length):
+                    self.tensors["fundamental_price"].copy_(prices[:, i])
+                    self._advance(1, 1, results, progress=False, reach=reach)
+                    for name, part in now.items():
+                        series[name][:, i] = part[:, 0]
+                    bar.update()
+        except BaseException:
+            with Uninterrupted():
+                for name, tensor in before.items():
+                    self.tensors[name].copy_(tensor)
+                self.engine.state_changed()
+            raise
+        return series
 
     @one_at_a_time
     def set_book(
@@ -193,9 +211,7 @@ class Simulator(Ensemble):
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed; nothing has changed then.
         """
-        from kineticsim_env.tapes.data import set_book
-
-        set_book(self, bids, asks, tick, last_price, fundamental, mask)
+        data.set_book(self, bids, asks, tick, last_price, fundamental, mask)
 
     def tape(
         self,
@@ -225,9 +241,7 @@ class Simulator(Ensemble):
             EngineUnavailable: If there is no C++ compiler.
             MarketError: If a market has stopped, or the episode is too long.
         """
-        from kineticsim_env.tapes.making import make_tape
-
-        return make_tape(self, markets, intervals, quotes, fundamental, progress)
+        return making.make_tape(self, markets, intervals, quotes, fundamental, progress)
 
     # The simulator itself ---------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kineticsim_env.runtime import build, layout, nvcc, targets
+from kineticsim_env.runtime import build, layout, nvcc
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "docs" / "benchmarks" / "instruction_counts.json"
@@ -49,7 +49,7 @@ def size_of_code(cubin: bytes) -> int:
     (table,), (entry, count, names) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HHH", cubin, 58)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + entry * i) for i in range(count)]
     text = sections[names][4]  # where the sections' names start
-    section = f".text.{targets.ENTRY}\0".encode()
+    section = f".text.{build.ENTRY}\0".encode()
     return sum(size for name, *_, size in sections if cubin[text + name :].startswith(section))
 
 
@@ -60,11 +60,11 @@ def count_kernel(compiler: str, defines: dict) -> dict[str, int]:
         command = [compiler, f"-arch={ARCH}", "--cubin", "-std=c++17", "--fmad=false", "-Xptxas", "-v"]
         definitions = [f"-D{name}={value}" for name, value in defines.items()]
         command += [definition.replace(",", "\\,") for definition in definitions]  # to nvcc a comma ends an option
-        command += [f"-I{build.cuda_dir()}", str(build.cuda_dir() / targets.SOURCE), "-o", str(output)]
+        command += [f"-I{build.cuda_dir()}", str(build.cuda_dir() / build.KERNEL_SOURCE), "-o", str(output)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{compiler} did not compile the kernel:\n{done.stderr[-4000:]}")
-        said = done.stderr.split(f"entry function '{targets.ENTRY}'")[1].split("entry function")[0]
+        said = done.stderr.split(f"entry function '{build.ENTRY}'")[1].split("entry function")[0]
         [registers] = re.findall(r"Used (\d+) registers", said)
         spilled = re.findall(r"(\d+) bytes spill (?:stores|loads)", said)
         size = size_of_code(output.read_bytes())

@@ -335,7 +335,7 @@ class Writer:
                 "chance": draw.choice(["0.5", "0.0", "1.0", "HALF", part(), "1e-3"]),
                 "coin": "",
             }[name]
-            if name == "chance" and given in ("1", "True"):
+            if name == "chance" and given in ("1", "True", "ONE", "FLAG"):  # which are refused as 2^-24
                 given = "2"
             return f"{self.words}.{name}({', '.join(each for each in (given, word) if each)})"
 

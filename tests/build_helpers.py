@@ -27,7 +27,7 @@ from torch.utils import cpp_extension
 
 from kineticsim_env.agents import programs
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cache, nvcc, nvrtc, targets
+from kineticsim_env.runtime import build, cache, nvcc, nvrtc
 
 ROOT = Path(__file__).parent.parent
 ENGINE = """
@@ -98,7 +98,9 @@ def builders() -> list:
     ]
 
 
-def compile_kernel(builder: str, arch: int, defines: dict, source: str = targets.SOURCE, agents: str = "") -> bytes:
+def compile_kernel(
+    builder: str, arch: int, defines: dict, source: str = build.KERNEL_SOURCE, agents: str = ""
+) -> bytes:
     """Return a kernel as a builder makes it: a cubin, or a shared library. Needs no GPU, and no torch with CUDA.
 
     Such a torch's loader knows no nvcc and no CUDA libraries: nvcc is named to it, and it links without the libraries.
@@ -144,7 +146,7 @@ def build_kernel_on_host(name: str, folder: Path) -> Path:
     source, *flags = HOST_KERNELS[name]
     include = build.cuda_dir() if "-fno-strict-aliasing" not in flags else headers_with_fibers(folder)
     if (kinds := ADDED.get(name.rpartition(" and ")[2])) is not None:
-        (include / targets.AGENTS).write_text(programs.text_of_all(kinds))
+        (include / build.AGENTS).write_text(programs.text_of_all(kinds))
     build_on_host(source, folder / "kernel.so", include, *flags)
     return folder / "kernel.so"
 

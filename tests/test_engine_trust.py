@@ -55,7 +55,6 @@ def built_library(sources) -> Path:
 @needs_compiler
 def test_a_library_of_another_user_is_not_run(sources):
     library = built_library(sources)
-    (sources.parent / "cache").chmod(0o1777)
     library.unlink()
     for path in forge(library, foreign_library(sources.parent)):
         os.chown(path, OTHER, OTHER)

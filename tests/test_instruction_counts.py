@@ -70,7 +70,7 @@ def test_a_kernel_of_known_size(tmp_path, monkeypatch):
         "#pragma unroll\n  for (int i = 0; i < LIVE; ++i) x[i] = y[i];\n}\n"
     )
     monkeypatch.setattr(counts.build, "cuda_dir", lambda: tmp_path)
-    monkeypatch.setattr(counts.targets, "SOURCE", "kernel.cu")
+    monkeypatch.setattr(counts.build, "KERNEL_SOURCE", "kernel.cu")
     nvcc = counts.nvcc.find()
     small, large, spilled = (counts.count_kernel(nvcc, {"LIVE": live}) for live in (25, 200, 300))
     assert 6 < large["instructions"] / small["instructions"] < 9

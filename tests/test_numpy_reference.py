@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from kineticsim_env.engines.numpy import auction, orders, rules, state
-from kineticsim_env.engines.numpy import market as engine
+from kineticsim_env.engines.numpy import auction, engine, orders, rules, state
 from kineticsim_env.errors import MarketError
 
 PARAMS = dict(

@@ -90,6 +90,40 @@ def test_imports_point_one_way():
     assert not wrong
 
 
+def imports_within():
+    """Return what each module of the package imports of it, by names without the package's own."""
+    package = ROOT / "kineticsim_env"
+    paths = {".".join(path.relative_to(package).with_suffix("").parts): path for path in package.rglob("*.py")}
+    found = {}
+    for name, path in paths.items():
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        whole = {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+        ours = {full.removeprefix("kineticsim_env.") for full in whole if full.startswith("kineticsim_env.")}
+        known = {*paths, *(module.removesuffix(".__init__") for module in paths)}
+        found[name.removesuffix(".__init__")] = {full if full in known else full.rpartition(".")[0] for full in ours}
+    return found
+
+
+def test_the_numpy_engine_stands_alone():
+    """Neither does it import what other engines compute with, nor do they, or what stands on them, import from it.
+
+    `engine.py` is the frame that all engines have in common; users' functions are run by the numbers of `agents`.
+    """
+    graph, room = imports_within(), "engines.numpy"
+    reached, new = set(), {f"{room}.market", f"{room}.tasks"}
+    while new:
+        reached |= new
+        new = {other for name in new for other in graph[name]} - reached
+    own = {name for name in graph if name.startswith(f"{room}.")}
+    assert reached - own == {"errors", "agents.numbers"}
+    assert own - reached == {f"{room}.engine"}
+    others = {name for name in graph if name not in own and any(each.startswith(room) for each in graph[name])}
+    assert others == {"engines"}  # which makes engines by their names
+    assert graph[f"{room}.engine"] - own - {room} == {
+        "config", "engines.agents", "engines.base", "engines.parameters", "runtime.calls", "runtime.layout",
+    }  # fmt: skip
+
+
 def test_importing_the_package_loads_no_study_and_no_picture():
     done = subprocess.run([sys.executable, "-c", NOT_LOADED], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

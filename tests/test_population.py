@@ -10,7 +10,7 @@ from strategies import ENGINES
 
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
-from kineticsim_env.engines import population
+from kineticsim_env.engines import opening
 
 SHARES = dict(noise=0.4, momentum=0.3, maker=0.2, fundamental=0.1)
 
@@ -31,7 +31,7 @@ def draw_by_hand(seed, agents, shares):
 
 def draw(seeds, **fields):
     config = ks.MarketConfig(population="multinomial", **fields)
-    return population.multinomial_counts(config, np.array(seeds, dtype=np.int64), np.arange(len(seeds))).tolist()
+    return opening.multinomial_counts(config, np.array(seeds, dtype=np.int64), np.arange(len(seeds))).tolist()
 
 
 @pytest.mark.parametrize("agents", [1, 7, 256])
@@ -52,13 +52,13 @@ def test_per_market_shares_and_agents():
 
 
 def test_the_last_class_takes_what_rounding_leaves(monkeypatch):
-    monkeypatch.setattr(population, "mix64", lambda z: np.full_like(z, 2**64 - 1))
+    monkeypatch.setattr(opening, "mix64", lambda z: np.full_like(z, 2**64 - 1))
     assert draw([1, 2], num_agents=5, noise=1 - 9e-10, momentum=0, maker=0, fundamental=0) == [[0, 0, 0, 5]] * 2
 
 
 def test_blocks_do_not_matter(monkeypatch):
     whole = draw(range(20), num_agents=100, **SHARES)
-    monkeypatch.setattr(population, "_BLOCK", 60)  # three agents of each of 20 markets at once
+    monkeypatch.setattr(opening, "_BLOCK", 60)  # three agents of each of 20 markets at once
     assert draw(range(20), num_agents=100, **SHARES) == whole
 
 

@@ -20,7 +20,7 @@ from minari.dataset.minari_storage import MinariStorage
 from minari.namespace import create_namespace, list_local_namespaces
 from minari.storage import get_dataset_path
 
-from kineticsim_env.adapters.opening import open_vector_env
+from kineticsim_env.adapters.environments import open_vector_env
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.runtime.values import check_count, check_instance
 

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
-from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, has_masks, open_vector_env
+from kineticsim_env.adapters.environments import check_batched_env, check_copied, flags_of, has_masks, open_vector_env
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.runtime.values import check_count
 

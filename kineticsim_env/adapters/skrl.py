@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import (
+from kineticsim_env.adapters.environments import (
     check_batched_env,
     check_copied,
     check_first_seed,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from kineticsim_env.adapters.opening import check_batched_env, check_copied, flags_of, has_masks, open_vector_env
+from kineticsim_env.adapters.environments import check_batched_env, check_copied, flags_of, has_masks, open_vector_env
 from kineticsim_env.envs.joint import joint_state
 from kineticsim_env.runtime.values import check_count
 

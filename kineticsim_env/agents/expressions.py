@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from kineticsim_env.agents.names import as_chance, local_in_cpp, own_in_cpp
-from kineticsim_env.agents.source import Source
-
-if TYPE_CHECKING:
-    from kineticsim_env.agents.language import Library
+from kineticsim_env.agents.numbers import as_chance
+from kineticsim_env.agents.source import FunctionRead, Library, Source
+from kineticsim_env.agents.vocabulary import local_in_cpp, own_in_cpp
 
 MOST_TURNS = 1 << 16  # of a program's loops, and calls of its functions
 MOST_DEEP = 80  # parts within each other. One writes three brackets at most, and some compilers take 256 of them
@@ -241,6 +239,10 @@ class Expressions:
             text = f"{name}({text}, {other})"
         return text
 
+    def read(self, function: Any) -> FunctionRead:
+        """Read a whole function; see translation.py."""
+        raise NotImplementedError
+
     def _own_function(self, node: ast.Call, called: Any) -> str:
         said = self.source.quote(node.func)
         if any(called is each for each in self.library.within):
@@ -250,11 +252,11 @@ class Expressions:
                 source = Source(called)
             except TypeError as error:
                 self.refuse(node, f"calls {said}, which cannot be read ({error}); define it with def in a file")
-            self.library.add(source, called, depth=self.depth)
+            type(self)(self.library, source, trader=False, depth=self.depth).read(called)
         found = self.library.known[called]
         self.spend(node, 1 + found.turns)
         self.called += found.length
-        return f"{found.name}({', '.join(self._numbers(node, found.arguments))})"
+        return f"{found.name}({', '.join(self._numbers(node, len(found.source.arguments)))})"
 
     def _numbers(self, node: ast.Call, count: int) -> list[str]:
         self._check_count(node, count)

@@ -7,9 +7,9 @@ A program is a list of statements: assignments to local names and to what a trad
 constant range, `return`. Every expression is one whole number, and has no effect. So a program always ends, and reaches
 no memory but its own: what it can name is in `Vocabulary`.
 
-The files, in the order in which they are read: `numbers.py` (`Int32`), `names.py` (what can be named), `source.py`
-(a function's text and surroundings), `expressions.py` and `translation.py` (C++, and all that is refused),
-`on_int32.py` (the other form). The operations of the C++ text are in cuda/model/agent_language.h.
+The files, in the order in which they are read: `numbers.py` (`Int32`), `vocabulary.py` (what can be named), `source.py`
+(a function's text and surroundings, and a program's functions), `expressions.py` and `translation.py` (C++, and all
+that is refused), `on_int32.py` (the other form). The operations of the C++ text are in cuda/model/agent_language.h.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from kineticsim_env.agents.names import ProgramError, Vocabulary, as_chance, function_in_cpp
-from kineticsim_env.agents.numbers import Int32, truth
+from kineticsim_env.agents.numbers import Int32, as_chance, truth
 from kineticsim_env.agents.on_int32 import OnInt32, of_ours
-from kineticsim_env.agents.source import Source
+from kineticsim_env.agents.source import FunctionRead, Library, Source
 from kineticsim_env.agents.translation import Translation
+from kineticsim_env.agents.vocabulary import ProgramError, Vocabulary
 
 __all__ = ["Program", "ProgramError", "Vocabulary", "as_chance", "read"]
 
@@ -59,58 +59,20 @@ def read(function: Callable[..., Any], vocabulary: Vocabulary) -> Program:
         TypeError: If it is not a function, or its source cannot be read.
     """
     library = Library(vocabulary)
-    function_read = library.add(Source(function), function, trader=True)
-    return Program(function_read.name, "\n".join(library.texts), library.play(function_read.name))
+    trader = Translation(library, Source(function), trader=True, depth=0).read(function)
+    text = "\n".join(each.text for each in library.known.values())
+    return Program(trader.name, text, _on_int32(library, trader))
 
 
-@dataclasses.dataclass(frozen=True)
-class FunctionRead:
-    """A function of a program: its name in C++, and what a call of it costs.
-
-    Attributes:
-        name: Its name in C++.
-        arguments: How many it takes.
-        turns: Turns of its loops and calls within it.
-        length: Characters of its text with the functions that it calls in their places.
-    """
-
-    name: str
-    arguments: int
-    turns: int
-    length: int
-
-
-class Library:
-    """The functions of one program: as C++, and as a module of Python."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-        self.texts: list[str] = []
-        self.known: dict[Any, FunctionRead] = {}
-        self.within: list[Any] = []  # functions that are being read
-        self._module = ast.Module(body=[], type_ignores=[])
-
-    def add(self, source: Source, function: Any, *, trader: bool = False, depth: int = 0) -> FunctionRead:
-        """Read a function that is not known yet. `depth` is that of the call."""
-        self.within.append(function)
-        translation = Translation(self, source, trader=trader, depth=depth)
-        body = translation.body()
-        name = function_in_cpp(source.name, len(self.known))
-        text = translation.function(name, body)
-        length = translation.length(text)
-        found = FunctionRead(name, len(source.arguments), translation.turns, length)
-        self._module.body.append(OnInt32(self, source, trader=trader).function(name))
-        self.within.pop()
-        self.known[function] = found
-        self.texts.append(text)
-        return found
-
-    def play(self, name: str) -> Callable[..., Any]:
-        """Return a function of the module of Python."""
-        words = self.vocabulary
-        given = {"Int32": Int32, "truth": truth, "order": words.order, "no_order": words.no_order}
-        given |= {each.__name__: each for each in (min, max, abs, range, map)}
-        names = {of_ours(each): value for each, value in given.items()}
-        code = compile(ast.fix_missing_locations(self._module), f"<{name}>", "exec", dont_inherit=True)
-        exec(code, names)  # noqa: S102
-        return names[of_ours(name)]
+def _on_int32(library: Library, trader: FunctionRead) -> Callable[..., Any]:
+    """Return the trader's function in a module of Python that has all functions of its program."""
+    definitions = [
+        OnInt32(library, each.source, trader=each is trader).function(each.name) for each in library.known.values()
+    ]
+    words = library.vocabulary
+    given = {"Int32": Int32, "truth": truth, "order": words.order, "no_order": words.no_order}
+    given |= {each.__name__: each for each in (min, max, abs, range, map)}
+    names = {of_ours(each): value for each, value in given.items()}
+    module = ast.fix_missing_locations(ast.Module(body=[*definitions], type_ignores=[]))
+    exec(compile(module, f"<{trader.name}>", "exec", dont_inherit=True), names)  # noqa: S102
+    return names[of_ours(trader.name)]

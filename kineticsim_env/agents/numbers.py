@@ -116,3 +116,8 @@ class Int32:
 def truth(value: Any) -> Int32:
     """Return 1 for what is true, else 0."""
     return Int32(bool(value))
+
+
+def as_chance(probability: Any) -> int:
+    """Return a probability as a multiple of 2^-24: a float from 0 to 1, or what is one already."""
+    return round(probability * 2**24) if isinstance(probability, float) else int(probability)

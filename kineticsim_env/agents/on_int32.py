@@ -7,12 +7,9 @@ compared with it.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kineticsim_env.agents.source import Source
-
-if TYPE_CHECKING:
-    from kineticsim_env.agents.language import Library
+from kineticsim_env.agents.source import Library, Source
 
 
 def of_ours(name: str) -> str:

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from kineticsim_env.agents.classes import AgentClass
-from kineticsim_env.agents.names import own_in_cpp
-from kineticsim_env.agents.vocabulary import OWNED
+from kineticsim_env.agents.vocabulary import OWNED, own_in_cpp
 
 # What compilers call the text behind a user's own C++, and the declaration of its numbers, before the class's name.
 AFTER, NAMES = "after", "names in"

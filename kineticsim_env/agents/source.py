@@ -1,4 +1,4 @@
-"""A function's source: its syntax tree, where in a file it is, and what the names in it stand for.
+"""The sources of a program's functions: syntax trees, where in files they are, and what the names in them stand for.
 
 Python has compiled the function already, and does not keep its text. The text is read from its file, and must compile
 to the same instructions: a file may have changed since, and a decorator may have put another function in its place.
@@ -9,6 +9,7 @@ import __future__
 
 import ast
 import builtins
+import dataclasses
 import dis
 import inspect
 import numbers
@@ -17,7 +18,7 @@ import tokenize
 import types
 from typing import Any, NoReturn, cast
 
-from kineticsim_env.agents.names import ProgramError
+from kineticsim_env.agents.vocabulary import ProgramError, Vocabulary
 
 _FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 _LONGEST_QUOTE = 60  # characters
@@ -132,6 +133,40 @@ class Source:
         column = len(text.encode()[: getattr(node, "col_offset", 0)].decode(errors="ignore"))
         path = inspect.getsourcefile(self._code) or self._code.co_filename
         raise ProgramError(f"{self.name}: {message}", (path, self._first + number, column + 1, text))
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionRead:
+    """A function of a program.
+
+    Attributes:
+        name: Its name in C++.
+        source: What was read.
+        text: Its definition in C++.
+        turns: Turns of its loops and calls within it.
+        length: Characters of its text with the functions that it calls in their places.
+    """
+
+    name: str
+    source: Source
+    text: str
+    turns: int
+    length: int
+
+
+@dataclasses.dataclass
+class Library:
+    """The functions of one program.
+
+    Attributes:
+        vocabulary: What they can name.
+        known: Those that are read, in the order of their texts.
+        within: Those that are being read.
+    """
+
+    vocabulary: Vocabulary
+    known: dict[Any, FunctionRead] = dataclasses.field(default_factory=dict)
+    within: list[Any] = dataclasses.field(default_factory=list)
 
 
 def _instructions(code: types.CodeType) -> list[Any]:

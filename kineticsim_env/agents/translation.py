@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kineticsim_env.agents.expressions import Expressions
-from kineticsim_env.agents.names import local_in_cpp
-from kineticsim_env.agents.source import Source
-
-if TYPE_CHECKING:
-    from kineticsim_env.agents.language import Library
+from kineticsim_env.agents.source import FunctionRead, Library, Source
+from kineticsim_env.agents.vocabulary import function_in_cpp, local_in_cpp
 
 MOST_TEXT = 20_000  # characters of C++ with functions in the place of their calls: seconds for a compiler
 _TRADER = "const Market& market, Own& own, const Draw& draw"
@@ -29,6 +26,17 @@ class Translation(Expressions):
             source.refuse(source.tree, f"got {count} arguments, allowed are three: market, own, draw")
         super().__init__(library, source, trader=trader, depth=depth)
         self.loops = 0
+
+    def read(self, function: Any) -> FunctionRead:
+        """Read the function, and before it those that it calls and that are not known yet."""
+        self.library.within.append(function)
+        body = self.body()
+        name = function_in_cpp(self.source.name, len(self.library.known))
+        text = self.function(name, body)
+        found = FunctionRead(name, self.source, text, self.turns, self.length(text))
+        self.library.within.pop()
+        self.library.known[function] = found
+        return found
 
     def body(self) -> str:
         """Return the text between a function's braces. All local names are declared first, as in Python."""

@@ -18,8 +18,8 @@ import dataclasses
 import numpy as np
 
 from kineticsim_env.benchmarks.backend import Result, Workload
-from kineticsim_env.engines.numpy.rules import GOLDEN, episode_key
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
+from kineticsim_env.runtime.seeds import GOLDEN, episode_key
 
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of SplitMix64's finaliser, between shifts by 30, 27 and 31
 
@@ -109,12 +109,12 @@ class ArrayForm:
     def agent_steps(self) -> np.ndarray:
         """Return what agent a adds to a key, `(a + 1) * G`, int64 [A]."""
         with np.errstate(over="ignore"):
-            return ((np.arange(self.agents, dtype=np.uint64) + np.uint64(1)) * GOLDEN).view(np.int64)
+            return ((np.arange(self.agents, dtype=np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)).view(np.int64)
 
     @property
     def key_step(self) -> int:
         """What a step of time adds to a key, as an int64."""
-        return signed(int(GOLDEN) << 32)
+        return signed(GOLDEN << 32)
 
     def opening(self) -> tuple[np.ndarray, np.ndarray]:
         """Return demand and supply of the opening book, int32 [L]."""

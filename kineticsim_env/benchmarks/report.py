@@ -5,66 +5,16 @@ Writes `tables.md` and, through report_figures.py, the pictures that it shows. `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kineticsim_env.benchmarks import paper_figures, report_figures
 from kineticsim_env.benchmarks.environment_rate import OWN_REWARD
+from kineticsim_env.benchmarks.measured import AXIS, Measured, Row, in_figures, in_markdown, in_one_line
 from kineticsim_env.benchmarks.measurements import load
-from kineticsim_env.benchmarks.texts import in_figures, in_markdown, in_one_line, rewritten
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.studies import plots
-
-Row = dict[str, Any]
-_AXIS = {"markets": "markets", "agents": "agents", "levels": "levels", "steps": "steps"}
-_AXIS |= {"env markets": "markets", "env agents": "agents"}
-
-
-class Measured:
-    """A file of measurements, by what the tables and figures ask for."""
-
-    def __init__(self, data: dict[str, Any], write: Callable[[str], str] = str) -> None:
-        """Sort the rows; backends keep the order of the file, ours first.
-
-        Args:
-            data: What the file holds.
-            write: Rewrites a text of the file for where it goes: names and notes may hold characters that have a
-                meaning there.
-        """
-        self.data: dict[str, Any] = rewritten(data, write)
-        data = self.data
-        self.rows: list[Row] = data["rows"]
-        named = [*data.get("backends", []), *(row["backend"] for row in self.rows)]
-        self.backends = [name for name in dict.fromkeys(named) if any(row["backend"] == name for row in self.rows)]
-
-    def of(self, sweep: str) -> list[Row]:
-        """Return the rows of a sweep that have a figure."""
-        return [row for row in self.rows if row["sweep"] == sweep and row["agrees"] and row["seconds_median"]]
-
-    def names(self, sweep: str) -> list[str]:
-        """Return the backends that have a figure in a sweep, ours first."""
-        found = {row["backend"] for row in self.of(sweep)}
-        return [name for name in self.backends if name in found]
-
-    def ours(self, sweep: str) -> str | None:
-        """Return the engine that represents this package in a sweep: the first in the file's order."""
-        names = self.names(sweep)
-        return names[0] if names else None
-
-    def by_point(self, sweep: str) -> dict[int, dict[str, Row]]:
-        """Return rows by the value that the sweep changes (the markets where it changes none), and by backend."""
-        axis = _AXIS.get(sweep, "markets")
-        table: dict[int, dict[str, Row]] = {}
-        for row in sorted(self.of(sweep), key=lambda row: row["asked"].get(axis, row[axis])):
-            table.setdefault(row["asked"].get(axis, row[axis]), {})[row["backend"]] = row
-        return table
-
-    def curve(self, sweep: str, backend: str, column: str) -> tuple[list[int], list[float]]:
-        """Return a backend's values along a sweep, where there are any."""
-        pairs = [(at, rows[backend][column]) for at, rows in self.by_point(sweep).items() if backend in rows]
-        pairs = [(at, value) for at, value in pairs if value is not None]
-        return [at for at, _ in pairs], [value for _, value in pairs]
 
 
 def write(path: str | Path, output: str | Path) -> list[Path]:
@@ -96,7 +46,7 @@ def summary(data: dict[str, Any]) -> str:
     measured = Measured(data, in_one_line)
     lines: list[str] = []
     for sweep in dict.fromkeys(row["sweep"] for row in measured.rows):
-        table, names, axis = measured.by_point(sweep), measured.names(sweep), _AXIS.get(sweep, "markets")
+        table, names, axis = measured.by_point(sweep), measured.names(sweep), AXIS.get(sweep, "markets")
         if not names:
             continue
         column = "env_steps_per_s" if sweep.startswith("env") else "events_per_s"
@@ -160,7 +110,7 @@ def _throughput(measured: Measured, sweep: str, title: str) -> list[str]:
     table, names, ours = measured.by_point(sweep), measured.names(sweep), measured.ours(sweep)
     if ours is None:
         return []
-    axis = _AXIS[sweep]
+    axis = AXIS[sweep]
     body = [[f"{at:,}", *(_cell(rows.get(name)) for name in names)] for at, rows in table.items()]
     parts = [
         f"## {title}\n\nAgent-events/s; {_fixed_shape(measured.of(sweep), axis)}.\n\n{_table([axis, *names], body)}"
@@ -228,7 +178,7 @@ def _correctness(measured: Measured) -> list[str]:
 def _environment(measured: Measured) -> list[str]:
     parts = []
     for sweep in ("env markets", "env agents"):
-        names, axis = measured.names(sweep), _AXIS[sweep]
+        names, axis = measured.names(sweep), AXIS[sweep]
         if not names:
             continue
         body = [

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kineticsim_env.benchmarks.measured import Measured
 from kineticsim_env.studies import plots
-
-if TYPE_CHECKING:
-    from kineticsim_env.benchmarks.report import Measured
 
 _OURS = "#c8452f"
 _COLOURS = (

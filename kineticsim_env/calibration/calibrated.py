@@ -13,8 +13,7 @@ import numpy as np
 from kineticsim_env.calibration.predicting import Predicted, predict
 from kineticsim_env.calibration.targets import read_target
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.runtime.texts import aligned
-from kineticsim_env.runtime.values import check_choice, check_count, check_dict, check_number, is_whole, show
+from kineticsim_env.runtime.values import aligned, check_choice, check_count, check_dict, check_number, is_whole, show
 from kineticsim_env.sweeps.plans import Plan, make_plan
 
 if TYPE_CHECKING:
@@ -187,12 +186,12 @@ class Calibration:
             path: Where it goes.
             truth: Parameters to mark besides the best point, where they are known.
         """
-        from kineticsim_env.calibration.figures import draw_posterior
+        from kineticsim_env.calibration.figures import Posterior, draw_posterior
 
         for name in check_dict("truth", {} if truth is None else truth, f"values of {self._listed()}"):
             check_choice("truth", name, self.names)
         self._posterior("draw")
-        draw_posterior(path, self, {} if truth is None else truth)
+        draw_posterior(path, self._plan.design.dimensions, Posterior(self.samples, self.best, truth or {}))
 
     def draw_predicted(self, path: Any) -> None:
         """Write the picture of what the posterior predicts, or of the nearest simulation, beside the target.
@@ -201,7 +200,9 @@ class Calibration:
         """
         from kineticsim_env.calibration.figures import draw_predicted
 
-        draw_predicted(path, self)
+        predicted = None if self.predicted is None else self.predicted.interval()
+        standard, nearest = self._learned.standard, self.reach.statistics
+        draw_predicted(path, standard, self.simulated, predicted, nearest, self.target)
 
     def draw_check(self, path: Any) -> None:
         """Write the picture of the check: parameters found again, ranks, and coverage. Needs matplotlib."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kineticsim_env.studies import plots
 
 if TYPE_CHECKING:
-    from kineticsim_env.calibration.calibrated import Calibration
     from kineticsim_env.calibration.checking import Check
     from kineticsim_env.sweeps.space import Dimension
 
@@ -18,9 +17,16 @@ _BINS = 40
 _BEST, _TRUE = {"color": plots.BUY, "lw": 1.2}, {"color": plots.SELL, "lw": 1.2, "ls": "--"}
 
 
-def draw_posterior(path: Any, found: Calibration, truth: Mapping[str, float]) -> None:
+class Posterior(NamedTuple):
+    """Samples, their mode, and the true values where they are known, by parameter."""
+
+    samples: Mapping[str, np.ndarray]
+    best: Mapping[str, Any]
+    truth: Mapping[str, float]
+
+
+def draw_posterior(path: Any, dimensions: Sequence[Dimension], found: Posterior) -> None:
     """Draw each parameter's posterior on the diagonal, and below it that of each pair, over the whole ranges."""
-    dimensions = found._plan.design.dimensions
     count = len(dimensions)
 
     def panel(row: int, column: int) -> Callable[[Any], None]:
@@ -28,9 +34,9 @@ def draw_posterior(path: Any, found: Calibration, truth: Mapping[str, float]) ->
             if column > row:
                 axes.set_visible(False)
             elif column == row:
-                _marginal(axes, dimensions[row], found, truth)
+                _marginal(axes, dimensions[row], found)
             else:
-                _pair(axes, dimensions[column], dimensions[row], found, truth)
+                _pair(axes, dimensions[column], dimensions[row], found)
 
         return draw
 
@@ -38,22 +44,22 @@ def draw_posterior(path: Any, found: Calibration, truth: Mapping[str, float]) ->
     plots.save_panels(path, panels, columns=count, size=(3.4, 2.8))
 
 
-def _marginal(axes: Any, each: Dimension, found: Calibration, truth: Mapping[str, float]) -> None:
+def _marginal(axes: Any, each: Dimension, found: Posterior) -> None:
     edges = _edges(each)
     axes.hist(found.samples[each.name], edges, density=True, color="#c9d9e8", label="posterior")
     axes.axvline(found.best[each.name], **_BEST, label="best")
-    if each.name in truth:
-        axes.axvline(truth[each.name], **_TRUE, label="true")
+    if each.name in found.truth:
+        axes.axvline(found.truth[each.name], **_TRUE, label="true")
     axes.set(xlabel=each.name, xlim=(edges[0], edges[-1]), xscale=each.scale, yticks=[])
     _few_ticks(axes.xaxis)
     axes.legend(fontsize=7)
 
 
-def _pair(axes: Any, x: Dimension, y: Dimension, found: Calibration, truth: Mapping[str, float]) -> None:
+def _pair(axes: Any, x: Dimension, y: Dimension, found: Posterior) -> None:
     axes.hist2d(found.samples[x.name], found.samples[y.name], bins=(_edges(x), _edges(y)), cmap="Blues")
     axes.plot(found.best[x.name], found.best[y.name], "o", color=plots.BUY, ms=5)
-    if x.name in truth and y.name in truth:
-        axes.plot(truth[x.name], truth[y.name], "x", color=plots.SELL, ms=7)
+    if x.name in found.truth and y.name in found.truth:
+        axes.plot(found.truth[x.name], found.truth[y.name], "x", color=plots.SELL, ms=7)
     axes.set(xlabel=x.name, ylabel=y.name, xscale=x.scale, yscale=y.scale)
     _few_ticks(axes.xaxis)
     _few_ticks(axes.yaxis)
@@ -76,28 +82,43 @@ def _edges(each: Dimension) -> np.ndarray:
     return (np.geomspace if each.scale == "log" else np.linspace)(each.low, each.high, _BINS + 1)
 
 
-def draw_predicted(path: Any, found: Calibration) -> None:
-    """Draw each statistic of the target over what all simulations show, and what those of the posterior show."""
-    standard, names = found._learned.standard, list(found.simulated)
+def draw_predicted(
+    path: Any,
+    standard: Callable[[np.ndarray], Any],
+    simulated: Mapping[str, tuple[float, float]],
+    predicted: Mapping[str, tuple[float, float]] | None,
+    nearest: Mapping[str, float],
+    target: Mapping[str, float],
+) -> None:
+    """Draw each statistic of the target over what all simulations show, and what those of the posterior show.
+
+    Args:
+        path: Where the picture goes.
+        standard: Standardises rows of statistics.
+        simulated: Ends of what all simulations show.
+        predicted: Ends of what those of the posterior show; None of a target out of reach.
+        nearest: What the simulation nearest to it shows then.
+        target: The statistics that were asked for.
+    """
+    names = list(simulated)
 
     def places(values: Mapping[str, float]) -> np.ndarray:
         return standard(np.array([[values[name] for name in names]])).numpy()[0]
 
     def draw(axes: Any) -> None:
         at = np.arange(len(names))
-        low, high = (places({name: ends[end] for name, ends in found.simulated.items()}) for end in (0, 1))
+        low, high = (places({name: ends[end] for name, ends in simulated.items()}) for end in (0, 1))
         axes.barh(at, high - low, left=low, height=0.7, color="#e6e6e6", label="all simulations, 1% to 99%")
-        if found.predicted is None:
-            axes.plot(places(found.reach.statistics), at, "D", color=plots.BUY, ms=5, label="nearest simulation")
+        if predicted is None:
+            axes.plot(places(nearest), at, "D", color=plots.BUY, ms=5, label="nearest simulation")
         else:
-            intervals = found.predicted.interval()
-            low, high = (places({name: ends[end] for name, ends in intervals.items()}) for end in (0, 1))
+            low, high = (places({name: ends[end] for name, ends in predicted.items()}) for end in (0, 1))
             axes.barh(at, high - low, left=low, height=0.35, color=plots.BUY, label="of the posterior, 5% to 95%")
-        axes.plot(places(found.target), at, "x", color=plots.SELL, ms=8, mew=2, label="target")
+        axes.plot(places(target), at, "x", color=plots.SELL, ms=8, mew=2, label="target")
         axes.set_yticks(at, names, fontsize=8)
         axes.invert_yaxis()
         axes.set(xlabel="standardised statistic")
-        axes.set_title("What the posterior predicts" if found.predicted else "Out of reach", fontsize=10)
+        axes.set_title("What the posterior predicts" if predicted else "Out of reach", fontsize=10)
         axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.4, -0.12), ncols=3)
 
     plots.save_panels(path, [draw], columns=1, size=(7.4, 1.6 + 0.32 * len(names)))

@@ -15,9 +15,8 @@ from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines import choose_engine, make_engine
 from kineticsim_env.engines.agents import agent_groups, opening_memory, parameter_table
 from kineticsim_env.engines.live import LiveMarkets
-from kineticsim_env.engines.opening import open_books, opening_book, seen_at_opening
+from kineticsim_env.engines.opening import multinomial_counts, open_books, opening_book, seen_at_opening
 from kineticsim_env.engines.parameters import changed, class_counts, parameter_rows
-from kineticsim_env.engines.population import multinomial_counts
 from kineticsim_env.runtime import layout, saved_states
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_num_markets, check_seeds, check_slots

@@ -1,4 +1,7 @@
-"""Opening books: what a reset of a `Simulator` puts markets back to."""
+"""What markets begin with: populations that are drawn per market, and the books that a reset puts them back to.
+
+`Ensemble` calls this when markets are made, seeded or reset. All of it is drawn on the host.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,53 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-from kineticsim_env.engines.population import GOLDEN, mix64
+from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.seeds import GOLDEN, episode_key, first_word, mix64
 
-_EPISODE = 0xD1B54A32D192ED03
 _WORD_REGIME = (1 << 30) + 8
+_FIRST_WORD = 3 << 30  # of a population: one for each agent
+_BLOCK = 1 << 20  # words hashed at once
+
+
+def multinomial_counts(config: MarketConfig, seeds: np.ndarray, markets: np.ndarray) -> np.ndarray:
+    """Draw how many agents of each class the given markets have, as published runs do: `population="multinomial"`.
+
+    Agent i's class is the first whose cumulative share exceeds the top 32 bits of word 3 * 2^30 + i at episode 0,
+    step 0 (docs/model.md), so the counts depend on the market's seed alone.
+
+    Args:
+        config: The market; shares and `num_agents` may be per market.
+        seeds: int64 `[n]`, the seeds of the markets.
+        markets: int64 `[n]`, their indices, which pick per-market shares.
+
+    Returns:
+        int64 `[n, 4]` in the order of `CLASSES`.
+    """
+
+    def pick(value: object) -> np.ndarray:
+        array = np.asarray(value)
+        return array[markets] if array.ndim else np.broadcast_to(array, (len(seeds),))
+
+    cumulative = np.cumsum([pick(getattr(config, name)).astype(np.float64) for name in CLASSES], axis=0)
+    bounds = np.rint(cumulative * 2.0**32).astype(np.uint64)  # [4, n]
+    bounds[-1] = 1 << 32
+    agents = pick(config.num_agents)
+    with np.errstate(over="ignore"):
+        keys = episode_key(seeds, np.zeros_like(seeds))
+        counts = np.zeros((len(seeds), len(CLASSES)), dtype=np.int64)
+        step = max(1, _BLOCK // max(1, len(seeds)))
+        for begin in range(0, int(agents.max()), step):
+            index = np.arange(begin, min(begin + step, int(agents.max())), dtype=np.int64)
+            offset = (index + _FIRST_WORD + 1).astype(np.uint64) * np.uint64(GOLDEN)
+            top = mix64(keys[:, None] + offset[None, :]) >> np.uint64(32)
+            living = index[None, :] < agents[:, None]
+            below = np.zeros(len(seeds), dtype=np.int64)
+            for number in range(len(CLASSES)):
+                upto = np.sum(living & (top < bounds[number][:, None]), axis=1)
+                counts[:, number] += np.maximum(upto - below, 0)
+                below = np.maximum(below, upto)
+    return counts
 
 
 def opening_book(rows: Mapping[str, np.ndarray], levels: int, device: torch.device) -> dict[str, torch.Tensor]:
@@ -56,9 +101,7 @@ def seen_at_opening(rows: Mapping[str, np.ndarray], regime: np.ndarray) -> dict[
 
 def first_regimes(seed: np.ndarray, episode: np.ndarray, regimes: int) -> np.ndarray:
     """Draw the regimes that episodes begin in, int32 `[M]`; seeds and episodes are int64 `[M]`."""
-    with np.errstate(over="ignore"):
-        key = mix64(seed.astype(np.uint64) + np.uint64(GOLDEN) + episode.astype(np.uint64) * np.uint64(_EPISODE))
-        top = mix64(key + np.uint64((_WORD_REGIME + 1) * GOLDEN % 2**64)) >> np.uint64(32)
+    top = first_word(seed, episode, _WORD_REGIME) >> np.uint64(32)
     return (top * np.uint64(regimes) >> np.uint64(32)).astype(np.int32)
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.engines.numpy.rules import EPISODE, GOLDEN
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.saved_states import Ranges
+from kineticsim_env.runtime.seeds import EPISODE, GOLDEN
 from kineticsim_env.runtime.values import check_callable, check_dict, show
 from kineticsim_env.tasks.base import ACTION_SIZES
 from kineticsim_env.tasks.many_learners import check_learner, check_replaceable

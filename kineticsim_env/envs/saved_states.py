@@ -13,17 +13,17 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MAX_PRICE, MAX_STEP_QTY, MarketConfig
-from kineticsim_env.engines.numpy import rules
-from kineticsim_env.engines.numpy.state import WORD_SLOT
 from kineticsim_env.engines.parameters import parameter_ranges
 from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import INTEGERS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
+from kineticsim_env.runtime.seeds import first_word
 from kineticsim_env.tasks.base import WHOLE, Task
 
 Table = TypeVar("Table")
+_WORD_SLOT = (1 << 30) + 64  # word 2^30 + 64 + k of an episode says what slot k has to trade
 
 
 def check_environment_ranges(
@@ -132,19 +132,20 @@ def _check_block(
     more: torch.Tensor,
     own: Callable[[str], torch.Tensor],
 ) -> None:
-    """Refuse an inventory that is not between nothing and all of what the slot has to trade, and `more` [M] or [1]."""
+    """Refuse an inventory that is not between nothing and all of what the slot has to trade, and `more` [M] or [1].
+
+    The observation's bounds rest on it, and with them that what is loaded here can be saved and loaded again.
+    """
     seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
-    with np.errstate(over="ignore"):
-        key = rules.episode_key(seed, episode)
-        word = rules.random_words(key, np.zeros_like(seed), np.array(WORD_SLOT + slot))
-    setting = own("block_qty" if role == "executor" else "max_target")[:, slot].cpu().numpy()
-    side, whole = rules.bit_sign(word, 31), 1 + (rules.bits(word, 32, 16) * setting >> 16)
-    if role == "executor":
-        whole = np.broadcast_to(setting, side.shape)
-        side = {"buy": np.ones_like(side), "sell": -np.ones_like(side)}.get(task.side, side)
-    traded = torch.from_numpy(side).to(saved["inventory"].device) * saved["inventory"][:, slot]
+    word = torch.from_numpy(first_word(seed, episode, _WORD_SLOT + slot).view(np.int64)).to(saved["inventory"].device)
+    side, whole = (word >> 31 & 1) * 2 - 1, own("block_qty" if role == "executor" else "max_target")[:, slot]
+    if role == "noise":
+        whole = 1 + ((word >> 32 & 0xFFFF) * whole >> 16)
+    elif task.side != "random":
+        side = 1 if task.side == "buy" else -1
+    traded = side * saved["inventory"][:, slot]
     bad = torch.zeros_like(saved["inventory"], dtype=torch.bool)
-    bad[:, slot] = (traded < 0) | (traded > torch.from_numpy(whole.copy()).to(traded.device) + more)
+    bad[:, slot] = (traded < 0) | (traded > whole + more)
     check.refuse("inventory", bad, f"from nothing to all of the block of a {role}, on its side")
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.render.viewer import require_pygame
 from kineticsim_env.runtime.files import replacing
 
-require_pygame("a picture of a market")
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-import pygame  # noqa: E402  the variable must be there first
+try:
+    import pygame  # once the variable is there
+except ModuleNotFoundError as error:
+    missing = "a picture of a market needs pygame: pip install 'kineticsim-env[render]'"
+    raise ModuleNotFoundError(missing, name="pygame") from error
 
 Colour = tuple[int, int, int]
 

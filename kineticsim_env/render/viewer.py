@@ -29,8 +29,10 @@ def check_render_mode(mode: Any) -> str | None:
         ModuleNotFoundError: If pygame is missing; says how to get it.
     """
     check_choice("render_mode", mode, RENDER_MODES, optional=True)
-    if mode in _DRAWN:
-        require_pygame(f"render_mode={mode!r}")
+    if mode in _DRAWN and not _has_pygame():
+        raise ModuleNotFoundError(
+            f"render_mode={mode!r} needs pygame: pip install 'kineticsim-env[render]'", name="pygame"
+        )
     return mode
 
 
@@ -44,12 +46,6 @@ def _has_pygame() -> bool:
         return importlib.util.find_spec("pygame") is not None
     except ImportError:  # from a finder that keeps it out
         return False
-
-
-def require_pygame(what: str) -> None:
-    """Raise `ModuleNotFoundError` with the command that installs pygame, if it is missing."""
-    if not _has_pygame():
-        raise ModuleNotFoundError(f"{what} needs pygame: pip install 'kineticsim-env[render]'", name="pygame")
 
 
 class Frames(tuple):

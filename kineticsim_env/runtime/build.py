@@ -27,6 +27,8 @@ from kineticsim_env.runtime.cxx import compiler_version, cpu_unavailable, find_c
 
 __all__ = ["cache_dir", "compiler_version", "cpu_unavailable", "find_cxx"]  # for the doctor and others
 
+KERNEL_SOURCE, ENTRY, COPY_ENTRY = "persistent_kernel.cu", "ks_market_kernel", "ks_copy_outputs"
+AGENTS = "added_agents.h"  # what kernels with KS_AGENTS include: the text of classes that users have written
 CPU_SOURCES = ("market_cpu.cpp", "operators.cpp")
 _ADDRESS, _INT = ctypes.c_void_p, ctypes.c_int64
 CPU_FUNCTIONS: dict[str, list] = {  # all return int64, but for those of _NOTHING
@@ -199,3 +201,19 @@ def _build_cpu(command: str, sources: Sequence[Path], folder: Path, name: str) -
     library = _build(command, sources, folder, name)
     notice(f"compiled the C++ engine in {time.monotonic() - started:.0f} s")
     return library
+
+
+def target_of(arch: int, supported: list[int], compiler: str) -> str:
+    """Return the target for an architecture: machine code, or PTX for one newer than the compiler."""
+    if arch in supported:
+        return f"sm_{arch}"
+    older = [other for other in supported if other < arch]
+    if not older:
+        raise EngineUnavailable(f"{compiler} compiles for sm_{min(supported)} and newer, not for this GPU's sm_{arch}")
+    return f"compute_{max(older)}"
+
+
+def kernel_options(defines: Mapping[str, int | str]) -> list[str]:
+    """Return what both builders are told: the rules' rounding, where the headers are, and the variant."""
+    named = [f"-D{name}={value}" for name, value in sorted(defines.items())]
+    return ["--std=c++17", "--fmad=false", "-lineinfo", f"-I{cuda_dir()}", *named]

@@ -1,6 +1,6 @@
-"""The cache of compiled code on disk: where it is, which entries are trusted, how files are written, and the locks.
+"""The cache of compiled code on disk: where it is, which entries are trusted, how they are written, and their locks.
 
-An entry is a file and, beside it, its digest. `obtain` is how `build` gets at one, be it a library or a cubin.
+An entry is a file and, beside it, its digest. `obtain` is how `build`, `kernels` and `agent_library` get at one.
 """
 
 import contextlib
@@ -21,9 +21,7 @@ from filelock import FileLock, Timeout
 from kineticsim_env.errors import EngineUnavailable
 
 LOCK_SECONDS = 600  # a build takes seconds; a process that holds a lock for longer hangs
-DIGEST = ".sha256"  # what a digest's name adds to its entry's
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk without room
-
 Loaded = TypeVar("Loaded")
 
 
@@ -49,17 +47,17 @@ def notice(text: str) -> None:
     print(f"kineticsim_env: {text}", file=sys.stderr, flush=True)
 
 
-# ---- Where it is ---------------------------------------------------------------------------------------------------
-
-
 def wanted_dir() -> Path | None:
-    """Return KINETICSIM_CACHE, else kineticsim_env in the user's cache folder; None if there is no home."""
+    """Return KINETICSIM_CACHE, else kineticsim_env in the user's cache folder, without links; None if there is no home.
+
+    Links are followed once: one could be pointed elsewhere between the check of an entry and its use.
+    """
     wanted = os.path.expanduser(os.environ.get("KINETICSIM_CACHE", ""))
     if not wanted:
         # expanduser leaves "~" where there is no home; such a folder is then not used, as it is not absolute
         base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         wanted = os.path.join(base, "kineticsim_env") if os.path.isabs(base) else ""
-    return Path(wanted).absolute() if wanted else None
+    return Path(os.path.realpath(wanted)) if wanted else None
 
 
 def cache_dir() -> Path:
@@ -67,17 +65,12 @@ def cache_dir() -> Path:
     return _writable_dir(wanted_dir())
 
 
-def private_dir() -> Path:
-    """Return a folder of this user's own in the temporary folder."""
-    return _private_dir(tempfile.gettempdir())
-
-
 @functools.cache
 def _writable_dir(wanted: Path | None) -> Path:
     reason = _unfit(wanted) if wanted else "there is no home folder"
     if wanted and reason is None:
         return wanted
-    folder = private_dir()
+    folder = _private_dir(tempfile.gettempdir())
     where = f"the cache {wanted} is not used" if wanted else "no cache"
     notice(f"{where}: {reason}; using {folder} (KINETICSIM_CACHE names another folder)")
     return folder
@@ -85,34 +78,30 @@ def _writable_dir(wanted: Path | None) -> Path:
 
 @functools.cache
 def _private_dir(temporary: str) -> Path:
-    folder = Path(temporary) / f"kineticsim_env-{os.getuid()}"
-    # Not through a link, whose owner could point it to another folder.
-    return folder if _unfit(folder, links=False) is None else Path(tempfile.mkdtemp(prefix="kineticsim_env-"))
+    """Return a folder of this user's own in the temporary folder."""
+    folder = Path(os.path.realpath(temporary)) / f"kineticsim_env-{os.getuid()}"
+    return folder if _unfit(folder) is None else Path(tempfile.mkdtemp(prefix="kineticsim_env-"))
 
 
-def _unfit(folder: Path, links: bool = True) -> str | None:
+def _unfit(folder: Path) -> str | None:
     """Return why new code cannot be kept in a folder, or None."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if reason := distrust(os.stat(folder, follow_symlinks=links)):
+        if reason := _distrust(folder.lstat()):
             return reason
         with tempfile.TemporaryFile(dir=folder) as file:  # some file systems give every file to one user, or to all
-            return distrust(os.fstat(file.fileno()))
+            return _distrust(os.fstat(file.fileno()))
     except OSError as error:
         return f"it cannot be written ({error.strerror})"
 
 
-# ---- What is believed ----------------------------------------------------------------------------------------------
-
-
-def distrust(status: os.stat_result) -> str | None:
+def _distrust(status: os.stat_result) -> str | None:
     """Return why others can change a file or folder, or None if only this user and root can."""
+    if stat.S_ISLNK(status.st_mode):
+        return "it is a link"
     if status.st_uid not in (os.geteuid(), 0):
         return f"it belongs to user {status.st_uid}"
-    # In a sticky folder, such as /tmp, others may add files, but not rename, replace or remove ours.
-    if status.st_mode & 0o022 and not (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX):
-        return "other users can write to it"
-    return None
+    return "other users can write to it" if status.st_mode & 0o022 else None
 
 
 def read_entry(path: Path) -> bytes:
@@ -120,18 +109,20 @@ def read_entry(path: Path) -> bytes:
 
     What is found here still holds when the entry is then loaded by its path: folder, file and digest are this user's
     or root's, and others can write to none of them, so nobody else can put anything in their place. (Whoever owns the
-    folders above is trusted by who said that the cache is there.) Owners keep others out; the digest shows what was cut
-    short or has rotted, and names its entry, so that no file of ours passes for another under a name that others gave.
+    folders above is trusted by who said that the cache is there.) The digest shows what was cut short or has rotted,
+    and names its entry, so that no file passes for another.
     """
     try:
-        if reason := distrust(os.stat(path.parent)):
-            raise Flawed(f"as to its folder, {reason}")
-        content = _read(path)
-        digest = _read(digest_path(path))
+        for each, said in ((path.parent, "as to its folder, "), (path, ""), (digest_path(path), "as to its digest, ")):
+            if reason := _distrust(each.lstat()):
+                raise Flawed(said + reason)
+            if each != path.parent and not each.is_file():  # a pipe would be waited for
+                raise Flawed(f"{said}it is no file")
+        content, digest = path.read_bytes(), digest_path(path).read_bytes()
     except FileNotFoundError as error:
         raise Flawed(f"{error.filename} is missing") from None
     except OSError as error:
-        raise Flawed("it is a link" if error.errno == errno.ELOOP else f"it cannot be read ({error})") from None
+        raise Flawed(f"it cannot be read ({error})") from None
     if digest != _digest(path.name, content):
         raise Flawed("it is not what was built")
     return content
@@ -139,29 +130,11 @@ def read_entry(path: Path) -> bytes:
 
 def digest_path(path: Path) -> Path:
     """Return where the digest of an entry is."""
-    return path.with_name(path.name + DIGEST)
+    return path.with_name(f"{path.name}.sha256")
 
 
 def _digest(name: str, content: bytes) -> bytes:
     return f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode()  # `sha256sum --check` reads it, too
-
-
-def _read(path: Path) -> bytes:
-    """Return the content of a file. It is opened before it is checked, so that the file checked is the file read."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would be waited for
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise Flawed("it is no file")
-        if reason := distrust(status):
-            raise Flawed(reason if path.suffix != DIGEST else f"as to its digest, {reason}")
-        with open(handle, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(handle)
-
-
-# ---- How it is used and made ---------------------------------------------------------------------------------------
 
 
 def obtain(name: str, load: Callable[[Path, bytes], Loaded], make: Callable[[Path], bytes]) -> Loaded:
@@ -175,21 +148,19 @@ def obtain(name: str, load: Callable[[Path, bytes], Loaded], make: Callable[[Pat
     Raises:
         EngineUnavailable: If what was made cannot be loaded, or there is nowhere to keep it; and what `make` raises.
     """
-    # Without links: between the check of an entry and its use, a link could be pointed to another folder.
     wanted, flaw = wanted_dir(), None
     if wanted:
-        wanted = Path(os.path.realpath(wanted))
         try:
             return _use(wanted / name, load)  # without the lock: this folder may be one that cannot be written
         except Flawed as error:
             flaw = error
-    folder = Path(os.path.realpath(cache_dir()))
+    folder = cache_dir()
     if wanted and folder != wanted and os.path.lexists(wanted / name):
         notice(f"{wanted / name} is not used: {flaw}")
     try:
         return _obtain_in(folder, name, load, make)
     except Blocked as error:
-        private = Path(os.path.realpath(private_dir()))
+        private = _private_dir(tempfile.gettempdir())
         if folder == private:
             raise
         notice(f"{error}; using {private}")
@@ -220,46 +191,25 @@ def _obtain_in(folder: Path, name: str, load: Callable[[Path, bytes], Loaded], m
 
 
 def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
-    """Make an entry. The caller holds its lock, so what other builds have left was left by processes that died."""
-    prefix = f"{path.name}.build-"
+    """Make an entry, whose lock the caller holds. Files are renamed when they are whole: nobody reads a part."""
     try:
         for old in (digest_path(path), path):
             old.unlink(missing_ok=True)
-        for left in path.parent.glob(f"{prefix}*"):
-            if left.lstat().st_uid == os.geteuid():
-                shutil.rmtree(left, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
-    except OSError as error:
-        if error.errno in FULL:
-            raise no_room(f"{path} cannot be made", path.parent) from error
-        raise Blocked(f"{path} cannot be replaced ({error.strerror})") from error
-    try:
-        content = make(folder)
-        try:
-            write(path, content, folder)
-            write(digest_path(path), _digest(path.name, content), folder)  # last: without it the entry is not trusted
-        except OSError as error:
-            if error.errno in FULL:
-                raise
-            raise Blocked(f"{path} cannot be written ({error.strerror})") from error
+        for left in path.parent.glob(f"{path.name}.build-*"):  # by processes that died
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=f"{path.name}.build-", dir=path.parent) as folder:
+            content = make(Path(folder))
+            # The digest comes last: without it the entry is not trusted.
+            for place, written in ((path, content), (digest_path(path), _digest(path.name, content))):
+                handle, temporary = tempfile.mkstemp(dir=folder)
+                with open(handle, "wb") as file:
+                    os.fchmod(handle, 0o644)  # mkstemp's are for their owner only; what root builds may serve everybody
+                    file.write(written)
+                os.replace(temporary, place)
     except OSError as error:
         if error.errno in FULL:  # also while it is made
             raise no_room(f"{path} cannot be written", path.parent) from error
-        raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def write(path: Path, content: bytes, folder: Path) -> None:
-    """Write a file so that no reader ever sees a part of it: in a folder that the caller removes, and then renamed."""
-    handle, temporary = tempfile.mkstemp(dir=folder)
-    with open(handle, "wb") as file:
-        os.fchmod(handle, 0o644)  # mkstemp's files are for their owner only, but what root builds may serve everybody
-        file.write(content)
-    os.replace(temporary, path)
-
-
-# ---- Locks ---------------------------------------------------------------------------------------------------------
+        raise Blocked(f"{path} cannot be written ({error.strerror})") from error
 
 
 @contextlib.contextmanager
@@ -270,9 +220,6 @@ def locked(target: Path) -> Generator[None]:
     """
     lock = FileLock(f"{target}.lock", mode=0o600)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            if reason := distrust(os.stat(lock.lock_file, follow_symlinks=False)):
-                raise Blocked(f"{lock.lock_file} cannot be used: {reason}")  # who could hold it for ever
         try:
             lock.acquire(timeout=0.2)
         except Timeout:

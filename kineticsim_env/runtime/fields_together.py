@@ -1,22 +1,22 @@
-"""The fields of `MarketConfig` together: what one of them allows the others. Per-market fields broadcast."""
+"""The fields of `MarketConfig` together: what one of them allows the others. Per-market fields broadcast.
+
+`MarketConfig` hands itself to `check_together` when it is made, and to `shares_to_one`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kineticsim_env.runtime.fields import CLASSES, INTEGERS, MAX_STEP_QTY
 
-if TYPE_CHECKING:
-    from kineticsim_env.config import MarketConfig
-
 _SHARES_NEAR = 1e-6  # what shares may sum to besides 1: those in float32 sum to 1 within 3e-7
 _SHARES_EXACT = 1e-9  # shares that sum to 1 but for the rounding of float64 stay as they are given
 
 
-def check_together(config: MarketConfig) -> None:
+def check_together(config: Any) -> None:
     """Check what involves several fields; per-market fields broadcast against each other."""
     levels = config.num_levels
     if levels & (levels - 1):
@@ -58,7 +58,7 @@ def check_together(config: MarketConfig) -> None:
         )
 
 
-def shares_to_one(config: MarketConfig) -> dict[str, Any]:
+def shares_to_one(config: Any) -> dict[str, Any]:
     """Return the shares divided by their sum where it is off 1 by more than 1e-9, as float32 shares are; else none."""
     total = _sum_of_shares(config)
     divisor = np.where(np.abs(total - 1.0) > _SHARES_EXACT, total, 1.0)
@@ -70,12 +70,12 @@ def shares_to_one(config: MarketConfig) -> dict[str, Any]:
     return {name: share if share.ndim else share.item() for name, share in shares.items()}
 
 
-def _sum_of_shares(config: MarketConfig) -> Any:
+def _sum_of_shares(config: Any) -> Any:
     noise, momentum, maker, fundamental = (np.asarray(getattr(config, name)) for name in CLASSES)
     return noise + momentum + maker + fundamental
 
 
-def _check_clock(config: MarketConfig, refuse: Callable[[str, Any, str], None]) -> None:
+def _check_clock(config: Any, refuse: Callable[[str, Any, str], None]) -> None:
     """Check what only the clock, and what only continuous trading has."""
     clock, continuous = config.uses_clock, config.is_continuous
     refuse(
@@ -101,7 +101,7 @@ def _check_clock(config: MarketConfig, refuse: Callable[[str, Any, str], None]) 
         refuse(name, (np.asarray(getattr(config, name)) != 0) & (not continuous), "0 where mechanism is 'call'")
 
 
-def _check_regimes(config: MarketConfig) -> None:
+def _check_regimes(config: Any) -> None:
     """Check every regime as if all markets were in it."""
     if config.regimes is None:
         if np.any(np.asarray(config.regime_switch_prob) > 0):

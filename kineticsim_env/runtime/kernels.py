@@ -1,8 +1,9 @@
 """CUDA kernels: compiled when first needed, kept in the cache, loaded once in a process. `load_kernel` is the way in.
 
-Two builders compile the same sources (`targets`). Where nvcc is found, torch's loader builds each variant as a shared
-library (`nvcc`). Else NVRTC compiles it to a cubin (`nvrtc`); it needs no toolkit and no host compiler. Either way a
-kernel is a `CUfunction` in the end, which NVIDIA's `cuda.bindings` describes and launches (`driver`).
+Two builders compile the same sources, for the same targets (`build`). Where nvcc is found, torch's loader builds each
+variant as a shared library (`nvcc`). Else NVRTC compiles it to a cubin (`nvrtc`); it needs no toolkit and no host
+compiler. Either way a kernel is a `CUfunction` in the end, which NVIDIA's `cuda.bindings` describes and launches
+(`driver`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, driver, nvcc, nvrtc
 from kineticsim_env.runtime.cache import notice, obtain
 from kineticsim_env.runtime.driver import Kernel
-from kineticsim_env.runtime.targets import ENTRY, SOURCE
 
 MIN_CAPABILITY = (7, 5)
 BUILDERS = ("nvcc", "nvrtc")
@@ -98,7 +98,11 @@ def cuda_unavailable() -> str | None:
 
 
 def load_kernel(
-    device: torch.device, defines: Mapping[str, int | str], source: str = SOURCE, entry: str = ENTRY, agents: str = ""
+    device: torch.device,
+    defines: Mapping[str, int | str],
+    source: str = build.KERNEL_SOURCE,
+    entry: str = build.ENTRY,
+    agents: str = "",
 ) -> Kernel:
     """Return a variant of a kernel on a device, from this process, from the cache, or compiled now.
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, cxx, driver, targets
+from kineticsim_env.runtime import build, cxx, driver
 
 
 def find() -> str | None:
@@ -76,7 +76,7 @@ def build_kernel(
     defines: Mapping[str, int | str],
     folder: Path,
     nvcc: str,
-    source: str = targets.SOURCE,
+    source: str = build.KERNEL_SOURCE,
     agents: str = "",
 ) -> bytes:
     """Build a kernel for sm_`arch` as a shared library by torch's loader and return it. Needs no GPU.
@@ -92,14 +92,14 @@ def build_kernel(
     from torch.utils import cpp_extension
 
     listed = subprocess.run([nvcc, "--list-gpu-code"], check=False, capture_output=True, text=True).stdout
-    target = targets.target_of(arch, [int(code) for code in re.findall(r"sm_(\d+)\b", listed)] or [arch], nvcc)
+    target = build.target_of(arch, [int(code) for code in re.findall(r"sm_(\d+)\b", listed)] or [arch], nvcc)
     virtual = f"compute_{target.rpartition('_')[2]}"
     # A name of its own: the loader takes a name that it has built before for built. A comma ends an option of nvcc.
     name = f"ks_kernel_{secrets.token_hex(8)}"
     flags = ["-O3", f"-gencode=arch={virtual},code={target}"]
-    options = targets.options(defines)
+    options = build.kernel_options(defines)
     if agents:
-        (folder / targets.AGENTS).write_text(agents, encoding="utf-8")
+        (folder / build.AGENTS).write_text(agents, encoding="utf-8")
         options.append(f"-I{folder}")
     flags += [quote(option.replace(",", "\\,")) for option in options]
     with on_path(search_path()):
@@ -150,7 +150,7 @@ def open_library(path: Path, entry: str) -> tuple[int, int]:
     library = ctypes.CDLL(str(path))
     functions = []
     try:
-        for name in (entry, targets.COPY_ENTRY):
+        for name in (entry, build.COPY_ENTRY):
             find = getattr(library, f"{name}_function", None)
             function = ctypes.c_void_p()
             if find is None and name == entry:

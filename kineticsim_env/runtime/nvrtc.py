@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, driver, targets
+from kineticsim_env.runtime import build, driver
 
 
 def version() -> tuple[int, int] | None:
@@ -20,7 +20,7 @@ def version() -> tuple[int, int] | None:
 
 
 def compile_kernel(
-    arch: int, defines: Mapping[str, int | str], source: str = targets.SOURCE, agents: str = ""
+    arch: int, defines: Mapping[str, int | str], source: str = build.KERNEL_SOURCE, agents: str = ""
 ) -> bytes:
     """Compile a kernel for sm_`arch` to a cubin, or to PTX if NVRTC is too old for it. Needs no GPU.
 
@@ -43,9 +43,9 @@ def compile_kernel(
         call(f"nvrtcGet{part}", program, buffer)
         return buffer
 
-    target = targets.target_of(arch, call("nvrtcGetSupportedArchs"), "NVRTC")
-    options = [os.fsencode(option) for option in (f"--gpu-architecture={target}", *targets.options(defines))]
-    texts, names = ([agents.encode()], [targets.AGENTS.encode()]) if agents else ([], [])
+    target = build.target_of(arch, call("nvrtcGetSupportedArchs"), "NVRTC")
+    options = [os.fsencode(option) for option in (f"--gpu-architecture={target}", *build.kernel_options(defines))]
+    texts, names = ([agents.encode()], [build.AGENTS.encode()]) if agents else ([], [])
     program = call("nvrtcCreateProgram", path.read_bytes(), os.fsencode(path), len(texts), texts, names)
     try:
         (code,) = api.nvrtcCompileProgram(program, len(options), options)
@@ -66,5 +66,5 @@ def load_image(image: bytes, entry: str) -> tuple[int, int]:
     api = driver.bindings()[0]
     module = driver.check(api.cuModuleLoadData(image if image.endswith(b"\0") else image + b"\0"), "cuModuleLoadData")
     function = driver.check(api.cuModuleGetFunction(module, entry.encode()), f"cuModuleGetFunction({entry})")
-    code, copies = api.cuModuleGetFunction(module, targets.COPY_ENTRY.encode())
+    code, copies = api.cuModuleGetFunction(module, build.COPY_ENTRY.encode())
     return int(function), 0 if int(code) else int(copies)

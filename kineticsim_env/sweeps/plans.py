@@ -17,6 +17,7 @@ import numpy as np
 from kineticsim_env.agents.classes import AgentClass, stored_agents
 from kineticsim_env.config import PRESETS, MarketConfig, checked_field
 from kineticsim_env.engines.effects import Effect, effect_of
+from kineticsim_env.runtime import __version__
 from kineticsim_env.runtime.fields import CLASSES
 from kineticsim_env.runtime.values import check_count, check_flag, show
 from kineticsim_env.statistics import check_statistics
@@ -136,8 +137,6 @@ class Plan:
 
     def about(self) -> dict[str, Any]:
         """Return the whole plan as JSON keeps it; `make_plan` reads all of it but `version` and `classes`."""
-        from kineticsim_env import __version__  # which imports this file
-
         texts = {name: stored_statistic(given) for name, given in self.statistics.items()}
         market = dict(self.market)
         if "agents" in market:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,11 +11,9 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import RUN, unpack
 from kineticsim_env.engines.cpu import CpuEngine
+from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.engines.native import INT32_LIMIT
 from kineticsim_env.runtime import build
-
-if TYPE_CHECKING:
-    from kineticsim_env.simulator import Simulator
 
 _HOST = torch.device("cpu")
 
@@ -29,7 +26,7 @@ class Branch:
         markets: Their numbers in the simulator.
     """
 
-    def __init__(self, simulator: Simulator, markets: list[int]) -> None:
+    def __init__(self, simulator: Ensemble, markets: list[int]) -> None:
         """Copy these markets."""
         self.config: MarketConfig = simulator.config
         self.markets = markets

@@ -1,26 +1,22 @@
-"""Data into markets: a book of prices and sizes, and a path of prices that the fundamental price follows."""
+"""Data into markets: a book of prices and sizes, as `Simulator.set_book` puts it there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.engines.agents import opening_memory
+from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.engines.opening import seen_at_opening
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.calls import Uninterrupted
 from kineticsim_env.runtime.checks import check_mask
-from kineticsim_env.runtime.values import as_float, check_count, check_progress, is_number, show
-from kineticsim_env.tapes.making import check_path, on_host
-
-if TYPE_CHECKING:
-    from kineticsim_env.simulator import Simulator
+from kineticsim_env.runtime.values import as_float, is_number, show
+from kineticsim_env.tapes.making import on_host
 
 _FURTHEST = layout.CONSTANTS["kMaxOrigin"]
 _SIDES = ("bids", "asks")
@@ -31,7 +27,7 @@ _ROUNDED = 0.01  # of a tick: what is left of a price that was a float32, or was
 
 
 def set_book(
-    simulator: Simulator, bids: Any, asks: Any, tick: float, last_price: Any, fundamental: Any, mask: Any
+    simulator: Ensemble, bids: Any, asks: Any, tick: float, last_price: Any, fundamental: Any, mask: Any
 ) -> None:
     """Put a book into markets; arguments and errors are those of `Simulator.set_book`."""
     if not is_number(tick) or not 0 < as_float(tick) < np.inf:
@@ -132,42 +128,10 @@ def _best_seen(tables: Sequence[dict[int, int]]) -> dict[str, int]:
             "best_ask_qty": tables[1].get(ask, 0)}  # fmt: skip
 
 
-def _memory(simulator: Simulator, state: dict[str, torch.Tensor], seen: dict[str, int]) -> torch.Tensor:
+def _memory(simulator: Ensemble, state: dict[str, torch.Tensor], seen: dict[str, int]) -> torch.Tensor:
     """Return what agents remember as an episode begins with that book, int32 `[M, Q]`."""
     regime = state["regime"].cpu().numpy() if "regime" in state else np.zeros(simulator.num_markets, np.int64)
     at_opening = seen_at_opening(simulator.rows, regime)
     values = {name: np.broadcast_to(np.asarray(seen.get(name, value)), (simulator.num_markets,))
               for name, value in at_opening.items()}  # fmt: skip
     return torch.from_numpy(opening_memory(simulator._groups, values)).to(simulator.device)
-
-
-# A path ---------------------------------------------------------------------------------------------------------------
-
-
-def follow(
-    simulator: Simulator, path: Any, record: Sequence[str], progress: bool | None, reach: int
-) -> dict[str, torch.Tensor]:
-    """Run with a given fundamental price; arguments and errors are those of `Simulator.follow`."""
-    prices = torch.from_numpy(check_path("path", path, simulator.num_markets)).to(simulator.device)
-    length = prices.shape[1]
-    reach, progress = check_count("reach", reach, 0), check_progress(progress)
-    series, now = simulator._new_series(record, length), simulator._new_series(record, 1)
-    results = {f"series_{name}": part for name, part in now.items()}
-    tensors = simulator.tensors
-    before = {name: tensor.clone() for name, tensor in tensors.items()}
-    bar = tqdm(total=length, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
-    try:
-        with bar:
-            for i in range(length):
-                tensors["fundamental_price"].copy_(prices[:, i])
-                simulator._advance(1, 1, results, progress=False, reach=reach)
-                for name, part in now.items():
-                    series[name][:, i] = part[:, 0]
-                bar.update()
-    except BaseException:
-        with Uninterrupted():
-            for name, tensor in before.items():
-                tensors[name].copy_(tensor)
-            simulator.engine.state_changed()
-        raise
-    return series

@@ -11,16 +11,13 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.runtime.values import check_count, is_number, show
 from kineticsim_env.tapes import library
-
-if TYPE_CHECKING:
-    from kineticsim_env.tapes.tape import Tape
 
 UNITS = 10_000  # of a price, per dollar
 _NO_PRICE = 9_999_999_999
@@ -31,7 +28,7 @@ _SLICE = 1 << 16  # rows at a time: a message has 40 bytes, its book 32 per leve
 
 
 def write(
-    tape: Tape,
+    tape: Any,
     folder: str | Path,
     *,
     levels: int = 10,
@@ -49,7 +46,7 @@ def write(
     of it is submitted then. Messages are of the whole book, of which the second file shows the best levels.
 
     Args:
-        tape: Of continuous trading.
+        tape: A `Tape` of continuous trading.
         folder: Where the files go; made if it is not there.
         levels: Of each side in the orderbook file.
         tick: What a tick is worth, a multiple of 1/10000.

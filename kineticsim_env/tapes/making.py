@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from kineticsim_env.engines.ensemble import Ensemble
 from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
@@ -15,12 +16,9 @@ from kineticsim_env.runtime.values import check_count, check_progress, not_whole
 from kineticsim_env.tapes.branches import Branch
 from kineticsim_env.tapes.tape import Script, Tape
 
-if TYPE_CHECKING:
-    from kineticsim_env.simulator import Simulator
-
 
 def make_tape(
-    simulator: Simulator, markets: Any, intervals: int, quotes: Any, fundamental: Any, progress: bool | None
+    simulator: Ensemble, markets: Any, intervals: int, quotes: Any, fundamental: Any, progress: bool | None
 ) -> Tape:
     """Return a tape of some markets of a simulator; arguments and errors are those of `Simulator.tape`."""
     numbers = check_markets(markets, simulator.num_markets)

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.agents.language import as_chance
-from kineticsim_env.agents.numbers import Int32
+from kineticsim_env.agents.numbers import Int32, as_chance
 from kineticsim_env.engines.numpy.orders import View, placed_ticks
 from kineticsim_env.engines.numpy.rules import GOLDEN, best_with_quotes, bits, mix64
 from kineticsim_env.engines.numpy.state import NO_PRICE, Markets
@@ -77,8 +76,8 @@ class Draw:
         return Int32((self._bits(word, 48, 16) * (2 * spread + 1) >> 16) - spread)
 
 
-def look(m: Markets, view: View, t: np.ndarray, quoted: tuple[np.ndarray, ...]) -> list[Seen]:
-    """Return what agents see of each market; nothing where there are none.
+def numbers_seen(m: Markets, view: View, t: np.ndarray, quoted: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+    """Return the numbers that agents see of their markets by name, [m] each.
 
     Args:
         m: the markets.
@@ -86,8 +85,6 @@ def look(m: Markets, view: View, t: np.ndarray, quoted: tuple[np.ndarray, ...]) 
         t: the number of the auction or of the event, [m].
         quoted: tick and quantity of standing bids, then asks, [m, K] each, as `auction.quotes_on_grid` returns them.
     """
-    if not m.groups:
-        return []
     bid_tick, bid_qty, ask_tick, ask_qty = quoted
     best_bid, best_ask = best_with_quotes(m.bid, m.ask, quoted)
     no_bid, no_ask = best_bid < 0, best_ask >= m.num_levels
@@ -96,7 +93,7 @@ def look(m: Markets, view: View, t: np.ndarray, quoted: tuple[np.ndarray, ...]) 
     for book, best, tick, quantity in ((m.bid, best_bid, bid_tick, bid_qty), (m.ask, best_ask, ask_tick, ask_qty)):
         there = np.clip(best, 0, m.num_levels - 1)
         units.append(book[each, there] + np.where(tick == there[:, None], quantity, 0).sum(axis=1))
-    seen = {
+    return {
         "mid2": view.mid2 + 2 * m.price_origin,
         "ret": view.ret,
         "last_price": m.last_price,
@@ -110,12 +107,28 @@ def look(m: Markets, view: View, t: np.ndarray, quoted: tuple[np.ndarray, ...]) 
         "market_order_prob": m.now["market_order_threshold"],
         **{name: m.now[name] for name in ("max_order_qty", "noise_spread", "maker_half_spread", "taker_offset")},
     }
+
+
+def look(m: Markets, view: View, t: np.ndarray, quoted: tuple[np.ndarray, ...]) -> list[Seen]:
+    """Return what agents see of each market, of what `numbers_seen` takes; nothing where there are none."""
+    if not m.groups:
+        return []
+    seen = numbers_seen(m, view, t, quoted)
     around = np.where(m.params["reference"] == 1, 2 * (m.fundamental_price - m.price_origin), view.mid2)
     upwards = np.where(m.params["rounding"] == 1, view.coin, -1)  # -1: to the even one
     return [
         Seen({name: int(x[i]) for name, x in seen.items()}, int(around[i]), int(upwards[i]), int(m.price_origin[i]))
         for i in range(len(m.rows))
     ]
+
+
+def opening_memory(m: Markets) -> np.ndarray:
+    """Return what agents remember as an episode begins, [m, Q]: numbers, or what they see of the present book."""
+    zero, no_quotes = np.zeros_like(m.t), np.zeros((len(m.rows), 0), np.int64)
+    seen = numbers_seen(m, View(m.prev_mid2, zero, m.last_price, zero), zero, (no_quotes,) * 4)
+    starts = [(start, group.agents) for group in m.groups for start in group.kind.memory.values()]
+    words = [(seen[start] if isinstance(start, str) else zero + start, agents) for start, agents in starts]
+    return np.stack([word for word, agents in words for _ in range(agents)], axis=1)
 
 
 def added_orders(m: Markets, view: View, seen: Sequence[Seen]) -> tuple[np.ndarray, ...]:

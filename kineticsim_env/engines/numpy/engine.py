@@ -1,8 +1,13 @@
-"""The NumPy engine: the oracle (market.py) behind the same calls as the native engines."""
+"""The NumPy engine: the oracle behind the same calls as the native engines.
+
+`Simulator` and environments call `NumpyEngine`, whose `launch` takes markets in blocks that fit a cache: runs are in
+market.py, environments in tasks.py. This file alone has to do with what the engines share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,10 +16,16 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import Engine, pack, unpack
-from kineticsim_env.engines.numpy import market
+from kineticsim_env.engines.numpy import market, tasks
+from kineticsim_env.engines.numpy.state import CLASSES, ENV_STATE, MARKET_STATE, SLOT_STATE
 from kineticsim_env.engines.parameters import regime_rows
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
+
+BLOCK_CELLS = 2**15  # agents or ticks in one block of markets: its temporaries stay in the L2 cache
+RUN_OUTPUT = ("fills", "value", *(f"series_{name}" for name in market.SERIES))
+ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills", "task_values")
+INFO = ("info", "episode_return", "episode_filled", "idle")
 
 
 class NumpyEngine(Engine):
@@ -106,4 +117,40 @@ class NumpyEngine(Engine):
             if inputs.get(name) is not None:
                 inputs[name] = inputs[name].reshape(self._sizes["M"], self._sizes["K"], *rest)
         settings = {"env_mode": mode, "decisions": decisions, "auctions": auctions, "reach": reach}
-        market.launch(self._args | settings | inputs, commit=Uninterrupted())
+        launch(self._args | settings | inputs, commit=Uninterrupted())
+
+
+def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = None) -> None:
+    """Run one launch, updating the state and output arrays in place, or leave them all as they were.
+
+    Args:
+        commit: entered while the arrays are updated, so that no signal interrupts that.
+        args: the fields of `struct Launch`: integers, NumPy arrays of the shapes given there (None for null), `params`
+            as a dict of int64 arrays [M] and `task` as a dict of the fields of `struct TaskParams`, or None.
+
+    Raises:
+        MarketError: a side's total would reach 2^31, or a window would leave +/-2^29 ticks.
+    """
+    written = MARKET_STATE + SLOT_STATE + ENV_STATE + (ENV_OUTPUT + INFO if args["env_mode"] else RUN_OUTPUT)
+    copies: dict[str, Any] = {name: args[name].copy() for name in written if args.get(name) is not None}
+    if args["env_mode"]:  # a reset may draw new ones
+        copies["params"] = {name: values.copy() for name, values in args["params"].items()}
+        if args.get("scenario_agent_parameters") is not None:
+            copies["agent_parameters"] = args["agent_parameters"].copy()
+    work_on = (market.run, tasks.step, tasks.reset, tasks.restart_done)[args["env_mode"]]
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        for rows in market_blocks(args):
+            work_on(args | copies, rows)
+    with commit or nullcontext():
+        for name, values in copies.pop("params", {}).items():
+            args["params"][name][...] = values
+        for name, copy in copies.items():
+            args[name][...] = copy
+
+
+def market_blocks(args: dict[str, Any]) -> Iterator[np.ndarray]:
+    """Yield the market indices of one block after another."""
+    agents = sum(int(np.max(args["params"][f"num_{name}"], initial=0)) for name in CLASSES)
+    size = max(1, BLOCK_CELLS // max(agents, args["levels"]))
+    for start in range(0, args["markets"], size):
+        yield np.arange(start, min(start + size, args["markets"]))

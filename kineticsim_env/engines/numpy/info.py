@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.engines.numpy.actions import EXECUTOR, NOISE, remaining
-from kineticsim_env.engines.numpy.market import marked_mid2
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import Markets
 
@@ -37,7 +36,7 @@ def note_opening(args: dict[str, Any], m: Markets, played: bool) -> None:
 def _write(args: dict[str, Any], m: Markets, value: np.ndarray, fills: np.ndarray) -> None:
     best_bid, best_ask = best_prices(m.bid, m.ask)
     of_market = [
-        0.5 * marked_mid2(m),
+        0.5 * m.marked_mid2,
         m.fundamental_price,
         np.where(best_bid >= 0, best_bid + m.price_origin, np.nan),
         np.where(best_ask < m.num_levels, best_ask + m.price_origin, np.nan),

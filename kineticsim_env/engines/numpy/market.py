@@ -1,7 +1,7 @@
 """The readable oracle: docs/model.md in NumPy, vectorised over markets. It shares no code with the other engines.
 
-The simulator calls `launch` with the fields of `struct Launch` (cuda/model/layout.h). Markets are computed in blocks
-that fit a cache; inside a block everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
+`launch` of engine.py calls `run` with the fields of `struct Launch` (cuda/model/layout.h) for a block of markets, in
+which everything is int64: [m] per market, [m, L] per tick, [m, K] per slot.
 
 Read on in state.py (what a market is), orders.py (what is ordered, and at which prices), beats.py (what happens before
 anybody comes) and auction.py; then clock.py, queues.py and continuous.py for markets on the clock. What needs no state
@@ -9,7 +9,6 @@ is in rules.py, the environment's part in tasks.py.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,69 +18,11 @@ from kineticsim_env.engines.numpy.clock import call_on_the_clock
 from kineticsim_env.engines.numpy.continuous import continuous_interval
 from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
 from kineticsim_env.engines.numpy.rules import best_prices
-from kineticsim_env.engines.numpy.state import (
-    CLASSES,
-    ENV_STATE,
-    ERROR_STOPPED,
-    MARKET_STATE,
-    NO_PRICE,
-    SLOT_STATE,
-    Markets,
-)
-
-BLOCK_CELLS = 2**15  # agents or ticks in one block of markets: its temporaries stay in the L2 cache
+from kineticsim_env.engines.numpy.state import ERROR_STOPPED, NO_PRICE, Markets
 
 SERIES = (
     "last_price", "volume", "mid2", "fundamental", "best_bid", "best_ask", "bid_depth", "ask_depth", "signed_volume",
 )  # fmt: skip
-RUN_OUTPUT = ("fills", "value", *(f"series_{name}" for name in SERIES))
-ENV_OUTPUT = ("observation", "final_observation", "reward", "terminated", "truncated", "over", "fills", "task_values")
-INFO = ("info", "episode_return", "episode_filled", "idle")
-
-
-def launch(args: dict[str, Any], commit: AbstractContextManager[Any] | None = None) -> None:
-    """Run one launch, updating the state and output arrays in place, or leave them all as they were.
-
-    Args:
-        commit: entered while the arrays are updated, so that no signal interrupts that.
-        args: the fields of `struct Launch`: integers, NumPy arrays of the shapes given there (None for null), `params`
-            as a dict of int64 arrays [M] and `task` as a dict of the fields of `struct TaskParams`, or None.
-
-    Raises:
-        MarketError: a side's total would reach 2^31, or a window would leave +/-2^29 ticks.
-    """
-    from kineticsim_env.engines.numpy import tasks  # it builds on this module
-
-    written = MARKET_STATE + SLOT_STATE + ENV_STATE + (ENV_OUTPUT + INFO if args["env_mode"] else RUN_OUTPUT)
-    copies: dict[str, Any] = {name: args[name].copy() for name in written if args.get(name) is not None}
-    if args["env_mode"]:  # a reset may draw new ones
-        copies["params"] = {name: values.copy() for name, values in args["params"].items()}
-        if args.get("scenario_agent_parameters") is not None:
-            copies["agent_parameters"] = args["agent_parameters"].copy()
-    work_on = (run, tasks.step, tasks.reset, tasks.restart_done)[args["env_mode"]]
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        for rows in market_blocks(args):
-            work_on(args | copies, rows)
-    with commit or nullcontext():
-        for name, values in copies.pop("params", {}).items():
-            args["params"][name][...] = values
-        for name, copy in copies.items():
-            args[name][...] = copy
-
-
-def market_blocks(args: dict[str, Any]) -> Iterator[np.ndarray]:
-    """Yield the market indices of one block after another."""
-    agents = sum(int(np.max(args["params"][f"num_{name}"], initial=0)) for name in CLASSES)
-    size = max(1, BLOCK_CELLS // max(agents, args["levels"]))
-    for start in range(0, args["markets"], size):
-        yield np.arange(start, min(start + size, args["markets"]))
-
-
-def marked_mid2(m: Markets) -> np.ndarray:
-    """Return the absolute doubled mid [m] of the built-in resting book, the mark."""
-    best_bid, best_ask = best_prices(m.bid, m.ask)
-    both = (best_bid >= 0) & (best_ask < m.num_levels)
-    return np.where(both, best_bid + best_ask, 2 * m.last_tick) + 2 * m.price_origin
 
 
 def decision(m: Markets, auctions: int, quotes: np.ndarray | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -93,9 +34,6 @@ def decision(m: Markets, auctions: int, quotes: np.ndarray | None = None) -> Ite
         # Accounts do not change before the quotes are replaced, so the limits may come before the auction.
         fresh = apply_pre_trade_limits(m, quotes) if i == 0 and quotes is not None else None
         yield call_on_the_clock(m, fresh) if m.on_clock else auction_of_each(m, fresh)
-
-
-# ------------------------------------------------------------------------------------------------------ a run
 
 
 def run(args: dict[str, Any], rows: np.ndarray) -> None:
@@ -120,7 +58,7 @@ def run_decision(args: dict[str, Any], m: Markets, d: int, frozen: bool) -> None
     if args["fills"] is not None:
         args["fills"][d, m.rows] = fills
     if args["value"] is not None:
-        args["value"][d, m.rows] = 2 * m.cash + m.inventory * marked_mid2(m)[:, None]
+        args["value"][d, m.rows] = 2 * m.cash + m.inventory * m.marked_mid2[:, None]
 
 
 def record(args: dict[str, Any], m: Markets, column: int, volume: np.ndarray | int) -> None:
@@ -128,7 +66,7 @@ def record(args: dict[str, Any], m: Markets, column: int, volume: np.ndarray | i
     found = {
         "last_price": lambda: m.last_price,
         "volume": lambda: volume,
-        "mid2": lambda: marked_mid2(m),
+        "mid2": lambda: m.marked_mid2,
         "fundamental": lambda: m.fundamental_price,
         "best_bid": lambda: best_of_sides(m)[:, 0],
         "best_ask": lambda: best_of_sides(m)[:, 1],

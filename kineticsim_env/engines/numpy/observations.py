@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.numpy import market
 from kineticsim_env.engines.numpy.actions import EXECUTOR, FUNDAMENTAL, MAKER, NOISE, TRADER, order_side, remaining
 from kineticsim_env.engines.numpy.rules import best_prices
 from kineticsim_env.engines.numpy.state import TASK_VALUES, Markets
@@ -20,7 +19,7 @@ def observation(m: Markets, task: dict[str, Any]) -> np.ndarray:
     rows = np.zeros((*m.cash.shape, built_in + len(extras)), np.float32)
     if m.continuous:
         rows[..., FEATURES:built_in] = squash(m.queue, 8)
-    c2 = market.marked_mid2(m)
+    c2 = m.marked_mid2
     rows[..., :MARKET_FEATURES] = market_features(m, c2)[:, None]
     for place, number in enumerate(extras, built_in):
         if number < FIRST_SETTING:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.numpy import market
 from kineticsim_env.engines.numpy.actions import EXECUTOR, NOISE, remaining
 from kineticsim_env.engines.numpy.state import Markets
 
@@ -111,7 +110,7 @@ def money_against(m: Markets, k: int, account: Account, price2: np.ndarray) -> n
 
 def mark2(m: Markets, task: dict[str, Any]) -> np.ndarray:
     """The doubled price [m] that marks an inventory; the mid under the liquidation mark too."""
-    return 2 * m.fundamental_price if task["mark"] == MARK_FUNDAMENTAL else market.marked_mid2(m)
+    return 2 * m.fundamental_price if task["mark"] == MARK_FUNDAMENTAL else m.marked_mid2
 
 
 def marked_value(m: Markets, task: dict[str, Any], since_opening: bool = True) -> np.ndarray:

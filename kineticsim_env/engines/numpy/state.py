@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.numpy.rules import episode_key, random_words
+from kineticsim_env.engines.numpy.rules import best_prices, episode_key, random_words
 from kineticsim_env.errors import MarketError
 
 ERROR_OVERFLOW, ERROR_NAN_ACTION, ERROR_ACTION_RANGE, ERROR_ORIGIN = 1, 2, 4, 8
@@ -137,6 +137,13 @@ class Markets:
     def last_price(self) -> np.ndarray:
         """The absolute last price, [m]."""
         return self.last_tick + self.price_origin
+
+    @property
+    def marked_mid2(self) -> np.ndarray:
+        """The absolute doubled mid [m] of the built-in resting book, the mark."""
+        best_bid, best_ask = best_prices(self.bid, self.ask)
+        both = (best_bid >= 0) & (best_ask < self.num_levels)
+        return np.where(both, best_bid + best_ask, 2 * self.last_tick) + 2 * self.price_origin
 
     def words(self, index: Any, t: np.ndarray | int | None = None) -> np.ndarray:
         """Random words `w(index)` as [m, n], index [n] or [m, n]; at the present t unless another is given."""

@@ -1,6 +1,6 @@
 """The environment's part of the NumPy oracle: docs/environment.md, for some markets at a time.
 
-`market.launch` calls `step` and `reset`. This file has what happens in which order; what actions mean, what is
+`launch` of engine.py calls `step` and `reset`. This file has what happens in which order; what actions mean, what is
 paid and what is seen stand in actions.py, rewards.py and observations.py. Floats are float32, rounded
 after every operation, in the order the document gives; rewards are double until the last rounding. Names as in
 market.py.
@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.engines.agents import opening_memory
-from kineticsim_env.engines.numpy import beats, info, market, state
+from kineticsim_env.engines.numpy import beats, info, state
 from kineticsim_env.engines.numpy.actions import EXECUTOR, decode_actions, forced_quotes, remaining
+from kineticsim_env.engines.numpy.agents import opening_memory
+from kineticsim_env.engines.numpy.market import decision
 from kineticsim_env.engines.numpy.observations import observation
+from kineticsim_env.engines.numpy.orders import apply_pre_trade_limits
 from kineticsim_env.engines.numpy.rewards import mark2, marked_value, rewards
 from kineticsim_env.engines.numpy.rules import bits
 from kineticsim_env.engines.numpy.state import Markets
-from kineticsim_env.engines.opening import seen_at_opening
 
 NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 BANK_OF_MARKET, BANK_OF_SCENARIO = 1, 2
@@ -75,14 +76,14 @@ def decide(args: dict[str, Any], rows: np.ndarray) -> None:
     mark2_before = mark2(m, task)
 
     volume, fills = np.zeros(len(rows), np.int64), np.zeros((*m.cash.shape, 2), np.int64)
-    for volume_of_auction, filled in market.decision(m, args["auctions"], decode_actions(args, m)):
+    for volume_of_auction, filled in decision(m, args["auctions"], decode_actions(args, m)):
         volume += volume_of_auction
         fills += filled
     m.elapsed = m.elapsed + 1
     m = force_blocks(args, m, volume, fills)
     if args["fills"] is not None:
         args["fills"][0, rows] = fills
-    m.mid_history = np.column_stack([market.marked_mid2(m), m.mid_history[:, :-1]])
+    m.mid_history = np.column_stack([m.marked_mid2, m.mid_history[:, :-1]])
     m.volume_history = np.column_stack([np.minimum(volume, 2**31 - 1), m.volume_history[:, :-1]])
 
     was_ended, value = m.ended != 0, marked_value(m, task)
@@ -120,13 +121,13 @@ def force_blocks(args: dict[str, Any], m: Markets, volume: np.ndarray, fills: np
     for auction in range(task["forced_auctions"]):
         late = late[most[late] > auction]
         some = Markets(args, m.rows[late])
-        admitted = market.apply_pre_trade_limits(some, forced_quotes(some, task))
+        admitted = apply_pre_trade_limits(some, forced_quotes(some, task))
         goes_on = (admitted[..., 1::2] > 0).any(axis=(1, 2))
         late = late[goes_on]
         if not late.size:
             break
         some = Markets(args, m.rows[late])
-        for volume_of_auction, filled in market.decision(some, 1, admitted[goes_on]):
+        for volume_of_auction, filled in decision(some, 1, admitted[goes_on]):
             volume[late] += volume_of_auction
             fills[late] += filled
         some.store(args)
@@ -159,18 +160,19 @@ def restart(args: dict[str, Any], rows: np.ndarray, explicit: bool, played: bool
         open_warm(args, m)
     else:
         open_cold(m)
-        remember_opening(m)
     m.beat_price = m.last_price
     zero = {"volume", "trades", "ret", "prev_value", "ended", *state.SLOT_STATE}
     for name in zero.intersection(m.names):
         setattr(m, name, np.zeros_like(getattr(m, name)))
+    if "agent_memory" in m.names and task["bank_size"] == 0:
+        m.agent_memory = opening_memory(m)
     if m.task_values is not None:
         m.inventory = m.task_values[:, :, state.TASK_VALUES.index("initial_inventory")].astype(np.int64)
         m.opening_value = marked_value(m, task, since_opening=False)
     m.elapsed = np.zeros_like(m.elapsed)
     m.done = np.zeros_like(m.done)
-    m.arrival2 = market.marked_mid2(m)
-    m.mid_history = np.repeat(market.marked_mid2(m)[:, None], HISTORY + 1, axis=1)
+    m.arrival2 = m.marked_mid2
+    m.mid_history = np.repeat(m.marked_mid2[:, None], HISTORY + 1, axis=1)
     m.volume_history = np.zeros_like(m.volume_history)
     if explicit:
         m.error = np.zeros_like(m.error)
@@ -226,10 +228,3 @@ def open_cold(m: Markets) -> None:
     m.ask[book, price + 1] = depth
     m.prev_mid2, m.last_tick, m.price_origin = 2 * price, price.copy(), np.zeros_like(m.price_origin)
     m.fundamental_price = m.params["fundamental_price"].copy()
-
-
-def remember_opening(m: Markets) -> None:
-    """Begin the memory of agents that users have added with what they see of the opening book."""
-    if "agent_memory" in m.names:
-        regime = m.regime if "regime" in m.names else np.zeros(len(m.rows), np.int64)
-        m.agent_memory = opening_memory(m.groups, seen_at_opening(m.params, regime)).astype(np.int64)
