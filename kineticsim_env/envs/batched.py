@@ -23,8 +23,9 @@ from kineticsim_env.envs.joint import agent_names, joint_state, state_space
 from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_count, check_flag
-from kineticsim_env.tasks.base import ACTION_SIZES, make_task
+from kineticsim_env.tasks.base import make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
 
 Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
@@ -141,14 +142,14 @@ class BatchedParallelEnv(BaseMarketEnv):
         discrete = any(self._limits.values())
         self._input = {
             "choices" if discrete else "actions": torch.zeros(
-                shape if discrete else (*shape, max(ACTION_SIZES.values())),
+                shape if discrete else (*shape, max(spec.action.size for spec in SPECS.values())),
                 dtype=torch.int64 if discrete else torch.float32,
                 device=core.device,
             )
         }
         (rows,) = self._input.values()
         self._given = {  # where each role's actions go
-            role: rows[:, slots] if self._limits[role] else rows[:, slots, : ACTION_SIZES[role]]
+            role: rows[:, slots] if self._limits[role] else rows[:, slots, : SPECS[role].action.size]
             for role, slots in self.groups.items()
         }
         self._active = torch.ones(shape, dtype=torch.bool, device=core.device)

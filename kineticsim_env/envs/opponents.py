@@ -19,9 +19,9 @@ from kineticsim_env.engines.numpy.rules import EPISODE, GOLDEN
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import Ranges
 from kineticsim_env.runtime.values import check_callable, check_dict, show
-from kineticsim_env.tasks.base import ACTION_SIZES
 from kineticsim_env.tasks.many_learners import check_learner, check_replaceable
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Opponents:
             self._rows = torch.zeros((markets, len(roles)), dtype=torch.int64, device=device)
             self._given = list(self._rows.unbind(1))
         else:
-            sizes = [ACTION_SIZES[role] for role in roles]
+            sizes = [SPECS[role].action.size for role in roles]
             self._rows = torch.zeros((markets, len(roles), max(sizes)), device=device)
             self._given = [self._rows[:, slot, :size] for slot, size in enumerate(sizes)]
         self.drawn = torch.zeros((markets, len(seats)), dtype=torch.int64, device=device)

@@ -20,6 +20,7 @@ from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import INTEGERS
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
 from kineticsim_env.tasks.base import WHOLE, Task
 
@@ -94,9 +95,9 @@ def check_environment_ranges(
             outside = torch.zeros_like(saved[name], dtype=torch.bool)
             outside[:, slot, : len(space.low)] = ~((rows >= low) & (rows <= high))  # NaN, too
             check.refuse(name, outside, f"in the observation space of a {role}")
-        if role in ("noise", "executor"):
+        if (to_trade := SPECS[role].to_trade) is not None:
             more = 2 * row["max_quote_qty"] if "queue" in saved else torch.zeros_like(row["max_quote_qty"])
-            _check_block(check, saved, task, role, slot, more, own)
+            _check_block(check, saved, task, role, slot, more, own(to_trade)[:, slot].cpu().numpy())
 
 
 def _checked_settings(
@@ -130,16 +131,15 @@ def _check_block(
     role: str,
     slot: int,
     more: torch.Tensor,
-    own: Callable[[str], torch.Tensor],
+    setting: np.ndarray,
 ) -> None:
     """Refuse an inventory that is not between nothing and all of what the slot has to trade, and `more` [M] or [1]."""
     seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
     with np.errstate(over="ignore"):
         key = rules.episode_key(seed, episode)
         word = rules.random_words(key, np.zeros_like(seed), np.array(WORD_SLOT + slot))
-    setting = own("block_qty" if role == "executor" else "max_target")[:, slot].cpu().numpy()
     side, whole = rules.bit_sign(word, 31), 1 + (rules.bits(word, 32, 16) * setting >> 16)
-    if role == "executor":
+    if SPECS[role].has_block:
         whole = np.broadcast_to(setting, side.shape)
         side = {"buy": np.ones_like(side), "sell": -np.ones_like(side)}.get(task.side, side)
     traded = torch.from_numpy(side).to(saved["inventory"].device) * saved["inventory"][:, slot]

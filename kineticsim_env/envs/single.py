@@ -23,8 +23,9 @@ from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
-from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
+from kineticsim_env.tasks.base import Task, make_task
 
 
 class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
@@ -146,7 +147,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         if self._limit:
             core.step(choices=check_actions(action, (), core.device, self._limit))
         else:
-            core.step(actions=check_actions(action, (ACTION_SIZES[self._role],), core.device))
+            core.step(actions=check_actions(action, (SPECS[self._role].action.size,), core.device))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         if self._viewer:
             self._viewer.update()

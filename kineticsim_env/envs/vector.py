@@ -28,9 +28,10 @@ from kineticsim_env.envs.registered import RegisteredEnv
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_choice, check_count, check_flag
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
-from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
+from kineticsim_env.tasks.base import Task, make_task
 
 _NEVER_RESET = "step: the environment was never reset; call reset() first"
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
@@ -180,7 +181,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._limit = self.core.task.num_choices(self._role)
         self._input = "choices" if self._limit else "actions"
-        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, ACTION_SIZES[self._role])
+        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, SPECS[self._role].action.size)
 
     def _make_results(self) -> None:
         core = self.core
