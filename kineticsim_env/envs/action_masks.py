@@ -6,14 +6,11 @@ environments that are asked for `action_mask`; docs/environment.md has the rule.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.roles import ORDER, QUOTES, SPECS, TRADE
-from kineticsim_env.runtime.values import check_flag
 from kineticsim_env.tasks.base import MARKET_FEATURES
 
 _PARAMETERS = tuple(layout.PARAMS_FIELDS)
@@ -63,10 +60,3 @@ class ActionMasks:
         rows = (2 * can_buy + can_sell).flatten()
         torch.index_select(self._table, 0, rows, out=self.mask.view(len(rows), -1))
         return self.mask
-
-
-def check_action_mask(given: Any, action_type: str) -> bool:
-    """Return whether masks are asked for; only discrete actions have them."""
-    if check_flag("action_mask", given) and action_type != "discrete":
-        raise ValueError("action_mask: got True, allowed with action_type='continuous' is False")
-    return given
