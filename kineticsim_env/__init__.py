@@ -24,6 +24,7 @@ from kineticsim_env.scorecard import Scorecard, scorecard
 from kineticsim_env.simulator import Rollout, Simulator
 from kineticsim_env.statistics import Measured, measure
 from kineticsim_env.sweeps import Sweep, open_sweep, sweep
+from kineticsim_env.tasks import TASKS as _TASKS
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
 __all__ = [
@@ -65,7 +66,7 @@ __all__ = [
     "sweep",
 ]
 
-for _task in ("MarketMaking", "Execution", "Trading"):
+for _task in _TASKS:
     _gymnasium.register(
         id=f"KineticSim/{_task}-v0",
         entry_point=f"kineticsim_env.envs.single:{_task}Env",

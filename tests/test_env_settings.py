@@ -1,15 +1,21 @@
 """`EnvSettings`: what all environments are made with has the same name, default and check in each of them."""
 
+import ast
 import dataclasses
 import importlib.util
 import inspect
+import re
+import subprocess
 import sys
+import textwrap
+import typing
+from pathlib import Path
 
 import pytest
 from gymnasium.vector import AutoresetMode
 
 import kineticsim_env as ks
-from kineticsim_env.envs import settings
+from kineticsim_env.envs import arguments, settings
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.parallel import MarketParallelEnv
 from kineticsim_env.envs.settings import EnvSettings
@@ -29,9 +35,93 @@ def test_constructors_have_its_defaults(kind):
     parameters = inspect.signature(kind).parameters
     shared = DEFAULTS.keys() & parameters
     fixed = {"prefer_cpu", "own", "seats"}  # made of reward, features and terminate, and of opponents
-    fixed |= set() if "stagger" in parameters else {"autoreset_mode", "stagger", "validate"}
+    fixed |= set() if "stagger" in parameters else {"autoreset_mode", "stagger", "copy", "validate"}
     assert shared == DEFAULTS.keys() - fixed
     assert {name: parameters[name].default for name in shared} == {name: DEFAULTS[name] for name in shared}
+
+
+@pytest.mark.parametrize("kind", [MarketVectorEnv, BatchedParallelEnv, MarketEnv, MarketParallelEnv])
+def test_what_help_shows_is_whole(kind):
+    """Signature and docstring have the same arguments, in the same order; each setting is described as it is there."""
+    parameters = inspect.signature(kind).parameters
+    text = next(text for text in map(inspect.getdoc, (kind.__init__, kind)) if "Args:" in text)
+    listed = text.partition("Args:")[2].partition("Raises:")[0] + "\n"
+    entries = dict(re.findall(r"^    \*{0,2}(\w+): (.*\n(?:        .*\n)*)", listed, re.MULTILINE))
+    assert list(entries) == list(parameters) and parameters["task"].kind is inspect.Parameter.VAR_KEYWORD
+    assert set(typing.get_type_hints(kind.__init__)) == set(parameters)
+    described = " ".join(inspect.getdoc(EnvSettings).split())
+    for name in arguments.OF_MANY.keys() & parameters:
+        assert f"{name}: {' '.join(entries[name].split())}" in described, name
+
+
+def test_a_setting_is_stated_once():
+    """No constructor has one in its signature but for `config`, which may be given by position."""
+    for kind in (MarketVectorEnv, BatchedParallelEnv, MarketEnv, MarketParallelEnv):
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        init = next(part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == "__init__")
+        own = {argument.arg for argument in (*init.args.args, *init.args.kwonlyargs)}
+        assert own & arguments.OF_MANY.keys() == {"config"}
+    sources = "".join(path.read_text() for path in Path(settings.__file__).parent.glob("*.py"))
+    for line in inspect.getdoc(EnvSettings).partition("Attributes:\n")[2].splitlines():
+        described = line.strip().partition(": ")[2] if re.match(r"    \w+: ", line) else line.strip()
+        assert len(described) < 40 or sources.count(described) == 1, described
+
+
+def test_type_checkers_see_every_setting():
+    tree = ast.parse(Path(arguments.__file__).read_text())
+    kinds = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    one, more = ([part.target.id for part in kinds[name].body[1:]] for name in ("OfOneMarket", "OfManyMarkets"))
+    assert one == [name for name in arguments.OF_ONE if name != "config"]
+    assert set(one) | set(more) == arguments.OF_MANY.keys() - {"config"}
+
+
+CHECKED = """
+import kineticsim_env as ks
+from kineticsim_env.envs.single import TradingEnv
+from kineticsim_env.envs.vector import TradingVectorEnv
+
+TradingVectorEnv(4, ks.MarketConfig(), stagger=False, horizon=3, reward="pnl")
+TradingEnv(ks.MarketConfig(), auctions_per_step=2, horizon=3)
+TradingVectorEnv(4, stagger="no")
+TradingEnv(preset=3)
+ks.BatchedParallelEnv(4, num_scenarios="many")
+"""
+
+
+@pytest.mark.slow
+def test_type_checkers_refuse_settings_of_other_types(tmp_path):
+    """And nothing else: fields of the task are arguments like any."""
+    pytest.importorskip("ty")
+    (tmp_path / "checked.py").write_text(CHECKED)
+    root = Path(ks.__file__).parent.parent
+    command = [sys.executable, "-m", "ty", "check", "--output-format", "concise", "--python", sys.prefix]
+    command += ["--extra-search-path", str(root), str(tmp_path / "checked.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    lines = {int(number): text for number, text in re.findall(r"checked\.py:(\d+):\d+: (.*)", done.stdout)}
+    assert set(lines) == {8, 9, 10} and all("invalid-argument-type" in text for text in lines.values()), done.stdout
+
+
+@pytest.mark.parametrize("make", [lambda **given: TradingVectorEnv(1, **given), TradingEnv, MarketParallelEnv])
+@pytest.mark.parametrize("name", ["prefer_cpu", "own", "seats", "replaces"])
+def test_what_is_no_argument_is_refused_by_name(make, name):
+    with pytest.raises(TypeError, match=f"environment: unknown argument '{name}', allowed for the task are horizon"):
+        make(**{name: None}, engine="numpy")
+
+
+@pytest.mark.parametrize("name", ["autoreset_mode", "stagger", "copy", "validate"])
+@pytest.mark.parametrize("make", [TradingEnv, MarketParallelEnv])
+def test_one_market_has_no_settings_of_many(make, name):
+    with pytest.raises(TypeError, match=f"environment: unknown argument '{name}'"):
+        make(**{name: getattr(EnvSettings, name)}, engine="numpy")
+
+
+def test_positional_calls_go_on_working():
+    config, fields = ks.MarketConfig(num_agents=30), {**SMALL, "horizon": 2}
+    made = [TradingVectorEnv(2, config, **fields), TradingEnv(config, **fields)]
+    made += [MarketParallelEnv({"trader": 1}, config, **fields), BatchedParallelEnv(2, {"trader": 1}, config, **fields)]
+    assert [env.core.settings.config.num_agents for env in made] == [30] * 4
+    with pytest.raises(TypeError, match="positional"):
+        TradingVectorEnv(2, config, "news")
 
 
 GIVEN = {
@@ -70,6 +160,8 @@ def test_constructors_hand_over_what_they_are_given(make, more, wanted):
         ("stagger", 1, r"stagger: got 1, allowed are True and False"),
         ("final_info", 1, r"final_info: got 1, allowed are True and False"),
         ("validate", "no", r"validate: got 'no', allowed are True and False"),
+        ("copy", None, r"copy: got None, allowed are True and False"),
+        ("action_mask", 1, r"action_mask: got 1, allowed are True and False"),
     ],
 )
 def test_wrong_settings_are_refused(name, value, error):

@@ -16,8 +16,8 @@ from kineticsim_env.engines.numpy import rules
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_env, liquidate
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
-from kineticsim_env.tasks.base import ACTION_SIZES
 from kineticsim_env.tasks.many_learners import task_of_all
 from kineticsim_env.wrappers import RecordEpisodeStatistics
 
@@ -254,7 +254,7 @@ def test_settings_of_the_task_may_be_drawn(setting, task, mode, markets):
         how |= {"inventory_penalty": TradingTask().inventory_penalty}
     learners = {role: 1, "executor": 1} | ({"executor": 2} if role == "executor" else {}) | {"noise": 1}
     hands = [ByHand(40 + m, learners, list(given.values()), **how) for m in range(markets)]
-    ends = assert_played_by_hand(envs, hands, draw((markets, ACTION_SIZES[role])), mode)
+    ends = assert_played_by_hand(envs, hands, draw((markets, SPECS[role].action.size)), mode)
     assert sum(ends.values()) > 3
     place = list(layout.ENUMS["TaskValue"]).index(setting)
     assert set(envs.core.tensors["task_values"][..., place].unique().tolist()) <= set(values)

@@ -61,7 +61,7 @@ def check_batched_env(adapter: str, env: Any) -> BatchedParallelEnv:
 
 def has_masks(env: Any) -> bool:
     """Return whether an environment was made with `action_mask=True`."""
-    return getattr(env, "unwrapped", env)._has_mask
+    return getattr(env, "unwrapped", env).core.settings.action_mask
 
 
 def check_unmasked(adapter: str, env: Any) -> Any:

@@ -18,6 +18,7 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import ROLES, SPECS
 
 RUN, ENV_STEP, ENV_RESET, ENV_RESTART = (
     layout.ENUMS["LaunchMode"][name] for name in ("run", "env_step", "env_reset", "env_restart")
@@ -96,9 +97,8 @@ class Engine:
         self._task = settings
         discrete = settings.get("action_type", 0) == layout.ENUMS["ActionType"]["discrete"]
         self._input = "choices" if discrete else "actions"
-        maker = layout.ENUMS["Role"]["maker"]
-        makers = maker in list(settings.get("role", [maker]))[: self._sizes["K"]]
-        self._action_size = layout.CONSTANTS["kActionSize"] if makers else 2
+        roles = list(settings.get("role", [0]))[: self._sizes["K"]]
+        self._action_size = max(SPECS[ROLES[number]].action.size for number in roles)
         self._fits_task = True
 
     def launch(

@@ -6,13 +6,11 @@ environments that are asked for `action_mask`; docs/environment.md has the rule.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime import layout
-from kineticsim_env.runtime.values import check_flag
+from kineticsim_env.runtime.roles import ORDER, QUOTES, SPECS, TRADE
 from kineticsim_env.tasks.base import MARKET_FEATURES
 
 _PARAMETERS = tuple(layout.PARAMS_FIELDS)
@@ -30,17 +28,17 @@ class ActionMasks:
     def __init__(self, core: EnvCore, role: str, slots: slice) -> None:
         """Know which choices buy and which sell."""
         choices = torch.arange(core.task.num_choices(role), device=core.device)
-        makers = int(len(choices) ** 0.5)
-        self._sided = role not in ("maker", "trader", "fundamental")  # whose side is given
-        if role == "maker":
-            buys, sells = choices // makers > 0, choices % makers > 0
-        elif role in ("trader", "fundamental"):
+        per_side, spec = int(len(choices) ** 0.5), SPECS[role]
+        self._sided = spec.action is ORDER  # whose side is given
+        if spec.action is QUOTES:
+            buys, sells = choices // per_side > 0, choices % per_side > 0
+        elif spec.action is TRADE:
             buys, sells = (choices > 0) & (choices <= len(choices) // 2), choices > len(choices) // 2
         else:
             buys = sells = choices > 0
         # Rows for who can neither buy nor sell, can sell, can buy, can do both.
         self._table = torch.stack([(buy | ~buys) & (sell | ~sells) for buy in (False, True) for sell in (False, True)])
-        self._core, self._slots, self._has_target = core, slots, role in ("noise", "executor")
+        self._core, self._slots, self._has_target = core, slots, not spec.for_profit
         shape = (*core.simulator.inventory[:, slots].shape, len(choices))
         self.mask = torch.ones(shape, dtype=torch.bool, device=core.device)
 
@@ -62,10 +60,3 @@ class ActionMasks:
         rows = (2 * can_buy + can_sell).flatten()
         torch.index_select(self._table, 0, rows, out=self.mask.view(len(rows), -1))
         return self.mask
-
-
-def check_action_mask(given: Any, action_type: str) -> bool:
-    """Return whether masks are asked for; only discrete actions have them."""
-    if check_flag("action_mask", given) and action_type != "discrete":
-        raise ValueError("action_mask: got True, allowed with action_type='continuous' is False")
-    return given

@@ -5,31 +5,37 @@ The batched form of `parallel_env`, for training many learners on a GPU: one lau
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 import torch
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
+from kineticsim_env.envs.action_masks import ActionMasks
 from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.arguments import shows_arguments, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, check_options
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_slots
 from kineticsim_env.envs.joint import agent_names, joint_state, state_space
-from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
-from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
+from kineticsim_env.envs.own_functions import roles_in
+from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_count, check_flag
-from kineticsim_env.tasks.base import ACTION_SIZES, make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from kineticsim_env.envs.arguments import OfManyMarkets
 
 Groups = dict[str, torch.Tensor]  # by role, in the order of `learners`
 
 
+@shows_arguments()
 class BatchedParallelEnv(BaseMarketEnv):
     """M markets, in each of which the same learners replace built-in agents; `parallel_env` describes the roles.
 
@@ -51,77 +57,25 @@ class BatchedParallelEnv(BaseMarketEnv):
         num_envs: int,
         learners: Mapping[str, int] | None = None,
         config: MarketConfig | None = None,
-        *,
-        preset: str = EnvSettings.preset,
-        engine: str = EnvSettings.engine,
-        device: Any = EnvSettings.device,
-        autoreset_mode: Any = EnvSettings.autoreset_mode,
-        auctions_per_step: int = EnvSettings.auctions_per_step,
-        randomise: Any = EnvSettings.randomise,
-        num_scenarios: int = EnvSettings.num_scenarios,
-        scenario_seed: int = EnvSettings.scenario_seed,
-        stagger: bool = EnvSettings.stagger,
-        copy: bool = True,
-        validate: bool = EnvSettings.validate,
-        final_info: bool = EnvSettings.final_info,
-        see_fundamental: bool = EnvSettings.see_fundamental,
-        action_mask: bool = False,
-        features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
-        terminate: Mapping[str, Function] | Function | None = None,
-        **task: Any,
+        **arguments: Unpack[OfManyMarkets],
     ) -> None:
         """Open the markets.
 
         Args:
             num_envs: M.
             learners: How many learners of each role, as in `parallel_env`.
-            config: The market, or an ensemble whose fields differ from market to market; `preset` if None.
-            preset: As in `MarketVectorEnv`.
-            engine: As in `Simulator`.
-            device: As in `Simulator`.
-            autoreset_mode: As in `MarketVectorEnv`.
-            auctions_per_step: Auctions per decision.
-            randomise: As in `MarketVectorEnv`.
-            num_scenarios: As in `MarketVectorEnv`.
-            scenario_seed: As in `MarketVectorEnv`.
-            stagger: As in `MarketVectorEnv`.
-            copy: As in `MarketVectorEnv`.
-            validate: As in `MarketVectorEnv`.
-            final_info: As in `MarketVectorEnv`.
-            see_fundamental: Whether all learners see the fundamental price, as in `MarketVectorEnv`.
-            action_mask: Whether infos have `action_mask`, as in `MarketVectorEnv`: bool `[M, n, C]` by role. Of a
-                learner whose episode has ended all choices with an order are void.
-            features: A list of functions for all learners, or lists by role; docs/own_environment.md has this and
-                `terminate`. The task's `reward` may be a function too, or a dict of them by role.
-            terminate: A function, or functions by role.
-            **task: Fields of `ManyLearnersTask`.
+            config: The market, as in `EnvSettings`.
+            **arguments: Settings of `EnvSettings`, and fields of `ManyLearnersTask`.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         self.num_envs = check_count("num_envs", num_envs, 1)
-        copy = check_flag("copy", copy)
         counts = DEFAULT_LEARNERS if learners is None else learners
-        settings = EnvSettings(
-            config=config,
-            preset=preset,
-            engine=engine,
-            device=device,
-            autoreset_mode=autoreset_mode,
-            auctions_per_step=auctions_per_step,
-            randomise=randomise,
-            num_scenarios=num_scenarios,
-            scenario_seed=scenario_seed,
-            stagger=stagger,
-            validate=validate,
-            final_info=final_info,
-            see_fundamental=see_fundamental,
-        )
-        own, task = own_functions(task, features, terminate, roles_in(counts, settings.config), many=True)
-        settings = dataclasses.replace(settings, own=own)
+        settings, task = split(arguments, config)
+        learning = roles_in(counts, settings.config)
+        settings, task_settings = with_task(settings, ManyLearnersTask, task, learning, None, many=True)
         self.autoreset_mode = settings.autoreset_mode
-        task_settings = make_task(ManyLearnersTask, task)
-        self._has_mask = check_action_mask(action_mask, task_settings.action_type)
         roles, replaced = check_learners(counts, settings.config, task_settings)
         self.core = EnvCore(self.num_envs, task_settings, roles, replaced, settings)
         self.possible_agents = agent_names(roles)
@@ -130,7 +84,7 @@ class BatchedParallelEnv(BaseMarketEnv):
         self.single_observation_spaces = {role: self.core.observation_space(role) for role in self.groups}
         self.single_action_spaces = {role: task_settings.action_space(role) for role in self.groups}
         self.state_space = state_space([self.core.observation_space(role) for role in roles])
-        self._copy, self._same_step = copy, self.core.autoreset == SAME_STEP
+        self._copy, self._same_step = settings.copy, self.core.autoreset == SAME_STEP
         self._limits = {role: task_settings.num_choices(role) for role in self.groups}
         self._make_buffers()
         self._was_reset = False
@@ -141,14 +95,14 @@ class BatchedParallelEnv(BaseMarketEnv):
         discrete = any(self._limits.values())
         self._input = {
             "choices" if discrete else "actions": torch.zeros(
-                shape if discrete else (*shape, max(ACTION_SIZES.values())),
+                shape if discrete else (*shape, max(spec.action.size for spec in SPECS.values())),
                 dtype=torch.int64 if discrete else torch.float32,
                 device=core.device,
             )
         }
         (rows,) = self._input.values()
         self._given = {  # where each role's actions go
-            role: rows[:, slots] if self._limits[role] else rows[:, slots, : ACTION_SIZES[role]]
+            role: rows[:, slots] if self._limits[role] else rows[:, slots, : SPECS[role].action.size]
             for role, slots in self.groups.items()
         }
         self._active = torch.ones(shape, dtype=torch.bool, device=core.device)
@@ -164,7 +118,7 @@ class BatchedParallelEnv(BaseMarketEnv):
             self._by_role(core.tensors[name].view(shape)) for name in ("reward", "terminated", "truncated")
         )
         self._slot_over = core.tensors["over"].view(shape)
-        groups = self.groups if self._has_mask else {}
+        groups = self.groups if core.settings.action_mask else {}
         self._masks = {role: ActionMasks(core, role, slots) for role, slots in groups.items()}
         core.eager.expect(tuple(rows.shape), rows.dtype)
         self._rows = rows
@@ -197,7 +151,7 @@ class BatchedParallelEnv(BaseMarketEnv):
     def _infos_of_all(self) -> dict[str, Any]:
         """Return what a reset and a step say of the next decision."""
         infos: dict[str, Any] = {"active": self._handed_out(self._active_by_role)}
-        if self._has_mask:
+        if self.core.settings.action_mask:
             infos["action_mask"] = self._handed_out({role: masks.update() for role, masks in self._masks.items()})
         return infos
 

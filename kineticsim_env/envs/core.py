@@ -20,6 +20,7 @@ from kineticsim_env.engines.base import ENV_RESET, ENV_STEP
 from kineticsim_env.envs.eager import EagerStep
 from kineticsim_env.envs.live_task import LiveTask
 from kineticsim_env.envs.opponents import Opponents
+from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.scenario_weights import check_scenario
 from kineticsim_env.envs.settings import DISABLED, EnvSettings
@@ -93,8 +94,13 @@ class EnvCore:
         self.live_task.open(self.simulator, self.tensors)
         if settings.own is not None:
             self._engine.launch(ENV_RESET)  # markets of a first episode that nobody plays, to call functions with
-        self.own = None if settings.own is None else OwnStep(settings.own, self)
-        self.opponents = Opponents(settings.seats, self) if settings.seats else None
+        self.own = None if settings.own is None else self._make_own(settings.own)
+        self.opponents = None
+        if settings.seats:
+            self.opponents = Opponents(settings.seats, self.simulator, self.roles, task, self.seen_by_opponent)
+
+    def _make_own(self, own: Own) -> OwnStep:
+        return OwnStep(own, self.settings, self.simulator, self.tensors, self.roles, self.observation_size)
 
     def _connect(self) -> None:
         """Take what belongs to the simulator, and allocate what goes with it."""
@@ -294,10 +300,10 @@ class EnvCore:
             twin.tensors[name].copy_(tensor)
         twin.fills.copy_(self.fills)
         if self.settings.own is not None and self.own is not None:
-            twin.own = OwnStep(self.settings.own, twin)
+            twin.own = twin._make_own(self.settings.own)
             twin.own.take_over(self.own)
         if self.opponents is not None:
-            twin.opponents = self.opponents.clone(twin)
+            twin.opponents = self.opponents.clone(twin.simulator, twin.seen_by_opponent)
         twin.live_task.prepare_step()
         return twin
 

@@ -11,10 +11,9 @@ from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
 from kineticsim_env.statistics.over_markets import half_width
-
-_IDLE = {"maker": (-1.0,) * 4, "trader": (0.0,) * 2, "fundamental": (0.0,) * 2}  # the others: aggression 0, no units
 
 
 class EnvCounterfactual(NamedTuple):
@@ -95,10 +94,9 @@ def idle_action(envs: Any) -> torch.Tensor:
     """Return the action of a learner that does nothing, in the form `envs.step` takes."""
     if len(envs.core.roles) != 1:
         raise ValueError(f"make: got an environment of {len(envs.core.roles)} learners, allowed is one per market")
-    role, space = envs.core.roles[0], envs.single_action_space
-    if hasattr(space, "n"):
+    if hasattr(envs.single_action_space, "n"):
         return torch.zeros(envs.num_envs, dtype=torch.int64, device=envs.device)  # choice 0 holds, for every role
-    row = torch.tensor(_IDLE.get(role, (0.0, -1.0)), dtype=torch.float32, device=envs.device)
+    row = torch.tensor(SPECS[envs.core.roles[0]].action.idle, dtype=torch.float32, device=envs.device)
     return row.expand(envs.num_envs, -1).contiguous()
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -18,14 +18,13 @@ from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import Ranges
 from kineticsim_env.runtime.seeds import EPISODE, GOLDEN
 from kineticsim_env.runtime.values import check_callable, check_dict, show
-from kineticsim_env.tasks.base import ACTION_SIZES
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.tasks.base import Task
 from kineticsim_env.tasks.many_learners import check_learner, check_replaceable
-
-if TYPE_CHECKING:
-    from kineticsim_env.envs.core import EnvCore
 
 DRAWN = "opponent"  # the name in saved states of which policies were drawn
 _FIRST_WORD = (1 << 30) + 32  # word 2^30 + 32 + k of an episode draws the policy of slot k
@@ -118,16 +117,32 @@ class Opponents:
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
-    def __init__(self, seats: tuple[Seat, ...], core: EnvCore) -> None:
-        """Take the policies; none is called before the first step."""
-        self._core, self.seats = core, seats
-        device, markets, roles = core.device, core.simulator.num_markets, core.roles
-        self._limits = [core.task.num_choices(role) for role in roles]
+    def __init__(
+        self,
+        seats: tuple[Seat, ...],
+        simulator: Simulator,
+        roles: Sequence[str],
+        task: Task,
+        sees: Callable[[int], torch.Tensor],
+    ) -> None:
+        """Take the policies; none is called before the first step.
+
+        Args:
+            seats: Who may play the slots.
+            simulator: The markets.
+            roles: Of each slot, the learner's first.
+            task: The learner's.
+            sees: Returns what a slot sees, live, float32 `[M, F]`.
+        """
+        self._simulator, self._roles, self._task, self._sees = simulator, roles, task, sees
+        self._device, self._host = simulator.device, simulator.device.type == "cpu"
+        device, markets = self._device, simulator.num_markets
+        self._limits = [task.num_choices(role) for role in roles]
         if self._limits[0]:
             self._rows = torch.zeros((markets, len(roles)), dtype=torch.int64, device=device)
             self._given = list(self._rows.unbind(1))
         else:
-            sizes = [ACTION_SIZES[role] for role in roles]
+            sizes = [SPECS[role].action.size for role in roles]
             self._rows = torch.zeros((markets, len(roles), max(sizes)), device=device)
             self._given = [self._rows[:, slot, :size] for slot, size in enumerate(sizes)]
         self.drawn = torch.zeros((markets, len(seats)), dtype=torch.int64, device=device)
@@ -142,7 +157,7 @@ class Opponents:
         for place, seat in enumerate(seats):
             self._counts[place] = len(seat.policies)
         self._names = [f"{seat.name}[{i}]" for seat in seats for i in range(len(seat.policies))]
-        self._bad = torch.zeros(len(self._names), dtype=torch.bool, device=self._core.device)
+        self._bad = torch.zeros(len(self._names), dtype=torch.bool, device=self._device)
 
     def replace(self, seats: tuple[Seat, ...]) -> None:
         """Let other policies play the same slots from now on, in running episodes those at the drawn places.
@@ -182,31 +197,31 @@ class Opponents:
 
     def _answer(self, policy: Any, slot: int, number: int) -> torch.Tensor:
         """Call a policy with what its slot sees, and check what it returns."""
-        core, name, limit = self._core, self._names[number], self._limits[slot]
-        seen = core.seen_by_opponent(slot).clone()  # which it may keep
+        name, limit = self._names[number], self._limits[slot]
+        seen = self._sees(slot).clone()  # which it may keep
         try:
             action = policy(seen)
         except Exception as error:
             error.add_note(f"raised by the policy given as {name}")
             raise
-        action = check_actions(action, tuple(self._given[slot].shape), core.device, limit, f"actions of {name}")
-        if not core.host:  # as `check_actions` looks at values in host memory only
+        action = check_actions(action, tuple(self._given[slot].shape), self._device, limit, f"actions of {name}")
+        if not self._host:  # as `check_actions` looks at values in host memory only
             good = (action >= 0) & (action < limit) if limit else action.abs() <= float(MOST_ACTION)
             self._bad[number].logical_or_(~good.all())
         return action
 
     def follow(self) -> None:
         """Draw for the markets whose episodes began in a step."""
-        episode = self._core.simulator.tensors["episode"]
+        episode = self._simulator.tensors["episode"]
         began = episode != self._episode
-        if self._core.host and not began.any():
+        if self._host and not began.any():
             return
         self.begin(began)
 
     @torch.no_grad()
     def begin(self, mask: torch.Tensor | None = None, *, draw: bool = True) -> None:
         """Draw for episodes that begin, bool `[M]` or None for all, and tell policies with a memory."""
-        episode = self._core.simulator.tensors["episode"]
+        episode = self._simulator.tensors["episode"]
         began = torch.ones_like(episode, dtype=torch.bool) if mask is None else mask
         if draw:
             self.drawn.copy_(torch.where(began[:, None], self._draw(), self.drawn))
@@ -223,7 +238,7 @@ class Opponents:
 
     def _draw(self) -> torch.Tensor:
         """Return what the present episodes draw, int64 `[M, S]`: `(top 32 bits of the word * n) >> 32`."""
-        state = self._core.simulator.tensors
+        state = self._simulator.tensors
         key = _mix64(state["seed"] + _signed(GOLDEN) + state["episode"] * _signed(EPISODE))
         top = _shifted(_mix64(key[:, None] + self._words), 32)
         return top * self._counts >> 32
@@ -232,13 +247,13 @@ class Opponents:
 
     def check(self) -> None:
         """Raise MarketError, naming the policy, if one returned what is no action since the last look at a GPU."""
-        if self._core.host or not bool(self._bad.any()):
+        if self._host or not bool(self._bad.any()):
             return
         names = [name for name, bad in zip(self._names, self._bad.tolist(), strict=True) if bad]
         self._bad.zero_()
         said = f"actions of {', '.join(names)}: got NaN or others out of range, allowed are those of its action space"
         try:
-            self._core.simulator.check_errors()  # which the same actions set
+            self._simulator.check_errors()  # which the same actions set
         except MarketError as error:
             raise MarketError(f"{said}; {error}") from error
         raise MarketError(said)
@@ -249,15 +264,15 @@ class Opponents:
         bad = (saved[DRAWN].cpu() < 0) | (saved[DRAWN].cpu() >= most)
         Ranges({DRAWN: saved[DRAWN].cpu()}).refuse(DRAWN, bad, f"less than the slots' policies, {most.tolist()}")
 
-    def clone(self, core: EnvCore) -> Opponents:
-        """Return the same for a core that is a clone. Policies with a memory are copied, the others are shared."""
+    def clone(self, simulator: Simulator, sees: Callable[[int], torch.Tensor]) -> Opponents:
+        """Return the same for markets that are a clone. Policies with a memory are copied, the others are shared."""
         seats = tuple(
             dataclasses.replace(
                 seat, policies=tuple(copy.deepcopy(one) if _has_memory(one) else one for one in seat.policies)
             )
             for seat in self.seats
         )
-        twin = Opponents(seats, core)
+        twin = Opponents(seats, simulator, self._roles, self._task, sees)
         for name in ("drawn", "_episode", "_bad", "_rows"):
             getattr(twin, name).copy_(getattr(self, name))
         return twin

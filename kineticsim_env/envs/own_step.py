@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import gymnasium as gym
 import numpy as np
@@ -20,11 +19,9 @@ import torch
 from kineticsim_env.engines.base import ENV_RESTART
 from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
 from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
-from kineticsim_env.envs.settings import SAME_STEP
+from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.errors import MarketError
-
-if TYPE_CHECKING:
-    from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.simulator import Simulator
 
 _FLOATS, _BOOL = (torch.float32, torch.float64), (torch.bool,)
 
@@ -77,28 +74,40 @@ class OwnStep:
     """
 
     @torch.inference_mode(False)  # tensors made in inference mode cannot be written to outside of it
-    def __init__(self, own: Own, core: EnvCore) -> None:
+    def __init__(
+        self,
+        own: Own,
+        settings: EnvSettings,
+        simulator: Simulator,
+        tensors: Mapping[str, torch.Tensor],
+        roles: Sequence[str],
+        size_of: Callable[[str], int],
+    ) -> None:
         """Connect the functions with an environment, and call each of them once, with markets as they are.
 
         Args:
             own: The functions.
-            core: The environment, whose markets have begun an episode.
+            settings: The environment's.
+            simulator: Its markets, which have begun an episode.
+            tensors: The environment's.
+            roles: Of each slot.
+            size_of: Returns how many built-in numbers a role sees.
         """
-        tensors, state, roles = core.tensors, core.simulator.tensors, core.roles
+        state, same_step = simulator.tensors, settings.autoreset == SAME_STEP
         self._tensors, self._own = tensors, own
-        self._restart = functools.partial(core._engine.launch, ENV_RESTART) if core.autoreset == SAME_STEP else None
+        self._restart = functools.partial(simulator.engine.launch, ENV_RESTART) if same_step else None
         restart, info = self._restart, tensors["info"]
         self._before = torch.zeros_like(info)
-        self.final_info = torch.zeros_like(info) if core.settings.final_info and restart else info
+        self.final_info = torch.zeros_like(info) if settings.final_info and restart else info
         self.failed, self.made, self._host = False, False, info.device.type == "cpu"
         self._groups: dict[str | int, _Group] = {  # by role, and opponents that see as the learner does by slot
             role: _Group(role, functions, slice(roles.index(role), roles.index(role) + roles.count(role)), own.many)
             for role, functions in own.by_role.items()
         }
         # Two views without an element in common: torch refuses to write to what an operation reads.
-        self._ended_of_learner = tensors["ended"][:, :1] if core.settings.seats else None
+        self._ended_of_learner = tensors["ended"][:, :1] if settings.seats else None
         self._ended_of_opponents = tensors["ended"][:, 1:]
-        if core.settings.seats and (features := own.by_role[roles[0]].features):
+        if settings.seats and (features := own.by_role[roles[0]].features):
             for slot in (slot for slot, role in enumerate(roles) if slot and role == roles[0]):
                 group = _Group(roles[0], OwnFunctions(features=features), slice(slot, slot + 1), False)
                 self._groups[slot] = group
@@ -112,7 +121,7 @@ class OwnStep:
         self._sees = any(functions.features for functions in own.by_role.values())
         self._sums = torch.zeros_like(tensors["reward"])  # of all that functions returned: NaN and infinity stay in it
         for group in self._groups.values():
-            group.connect(tensors, state, self._before, core.observation_size(group.role))
+            group.connect(tensors, state, self._before, size_of(group.role))
         self._call_all_once()
         for group in self._groups.values():
             group.allocate(info.device, restart is not None and self._sees)

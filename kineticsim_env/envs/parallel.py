@@ -44,9 +44,8 @@ lost as much. An agent whose episode has ended leaves `agents`, has no quotes an
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -56,19 +55,22 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.action_masks import check_action_mask
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.envs.agent_results import AgentResults
+from kineticsim_env.envs.arguments import shows_arguments, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.joint import agent_names, state_space
-from kineticsim_env.envs.own_functions import Function, own_functions, roles_in
-from kineticsim_env.envs.settings import EnvSettings
+from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
 from kineticsim_env.runtime.values import check_choice, is_one_of, show
-from kineticsim_env.tasks.base import make_task
 from kineticsim_env.tasks.many_learners import DEFAULT_LEARNERS, ManyLearnersTask, check_learners
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from kineticsim_env.envs.arguments import OfOneMarket
 
 if hasattr(pettingzoo, "register"):  # from 1.27 on
     pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:parallel_env")
@@ -86,6 +88,7 @@ def aec_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> Any:
     return pettingzoo.utils.conversions.parallel_to_aec(env)
 
 
+@shows_arguments(one_market=True)
 class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
     """One market in which learners replace built-in agents; the module's page describes it.
 
@@ -107,22 +110,10 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         learners: Mapping[str, int] | None = None,
         config: MarketConfig | None = None,
         *,
-        preset: str = EnvSettings.preset,
-        engine: str = EnvSettings.engine,
-        device: Any = EnvSettings.device,
-        auctions_per_step: int = EnvSettings.auctions_per_step,
-        randomise: Any = EnvSettings.randomise,
-        num_scenarios: int = EnvSettings.num_scenarios,
-        scenario_seed: int = EnvSettings.scenario_seed,
-        final_info: bool = EnvSettings.final_info,
-        see_fundamental: bool = EnvSettings.see_fundamental,
-        action_mask: bool = False,
-        features: Mapping[str, Sequence[Function]] | Sequence[Function] | None = None,
-        terminate: Mapping[str, Function] | Function | None = None,
         max_cycles: int | None = None,
         render_mode: str | None = None,
         render_agent: str | None = None,
-        **task: Any,
+        **arguments: Unpack[OfOneMarket],
     ) -> None:
         """Open the market.
 
@@ -130,46 +121,22 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             learners: How many learners of each role, of `"maker"`, `"momentum"`, `"noise"`, `"executor"`,
                 `"trader"` and `"fundamental"`; 32 at most. None is two makers, a momentum and a noise learner. The name
                 of a class of `config.agents` is so many learners in places of such agents, of the role that the class
-                declares; they come behind the other learners of that role.
-            config: The market; it must have as many agents of each class that is replaced.
-            preset: The market where `config` is None, as in `MarketVectorEnv`.
-            engine: As in `Simulator`; `"auto"` is the C++ engine.
-            device: As in `Simulator`.
-            auctions_per_step: Auctions per decision.
-            randomise: As in `MarketVectorEnv`.
-            num_scenarios: As in `MarketVectorEnv`.
-            scenario_seed: As in `MarketVectorEnv`.
-            final_info: Whether a step's infos say what is known after it; see the class.
-            see_fundamental: Whether all learners see the fundamental price, as in `MarketVectorEnv`.
-            action_mask: Whether infos have `action_mask`, as in `MarketVectorEnv`.
-            features: As in `BatchedParallelEnv`.
-            terminate: As in `BatchedParallelEnv`.
+                declares; they come behind the other learners of that role. The market must have as many agents of each
+                class that is replaced.
+            config: The market, as in `EnvSettings`.
             max_cycles: Another name for `horizon`, which it overrides.
             render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None.
             render_agent: Whose orders, inventory and PnL are shown; the first agent's if None.
-            **task: Fields of `ManyLearnersTask`.
+            **arguments: Settings of `EnvSettings`, and fields of `ManyLearnersTask`.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         self.render_mode = check_render_mode(render_mode)
         counts = DEFAULT_LEARNERS if learners is None else learners
-        settings = EnvSettings.of_one_market(
-            config=config,
-            preset=preset,
-            engine=engine,
-            device=device,
-            auctions_per_step=auctions_per_step,
-            randomise=randomise,
-            num_scenarios=num_scenarios,
-            scenario_seed=scenario_seed,
-            final_info=final_info,
-            see_fundamental=see_fundamental,
-        )
-        own, task = own_functions(task, features, terminate, roles_in(counts, settings.config), many=True)
-        settings = dataclasses.replace(settings, own=own)
-        task_settings = make_task(ManyLearnersTask, task if max_cycles is None else {**task, "horizon": max_cycles})
-        self._has_mask = check_action_mask(action_mask, task_settings.action_type)
+        settings, task = split(arguments, config, one_market=True)
+        learning = roles_in(counts, settings.config)
+        settings, task_settings = with_task(settings, ManyLearnersTask, task, learning, max_cycles, many=True)
         roles, replaced = check_learners(counts, settings.config, task_settings)
         self.possible_agents = agent_names(roles)
         self._was_reset = False
@@ -289,7 +256,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         self._results = self._make_results()
 
     def _make_results(self) -> AgentResults:
-        return AgentResults(self.core, self.possible_agents, masked=self._has_mask)
+        return AgentResults(self.core, self.possible_agents, masked=self.core.settings.action_mask)
 
     def _slot_of(self, agent: str | None) -> int:
         """Return the slot of the agent to be shown."""

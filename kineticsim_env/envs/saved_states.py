@@ -18,6 +18,7 @@ from kineticsim_env.envs.scenarios import MAX_SCENARIOS
 from kineticsim_env.envs.task_values import TaskValues
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import INTEGERS
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
 from kineticsim_env.runtime.seeds import first_word
 from kineticsim_env.tasks.base import WHOLE, Task
@@ -94,9 +95,9 @@ def check_environment_ranges(
             outside = torch.zeros_like(saved[name], dtype=torch.bool)
             outside[:, slot, : len(space.low)] = ~((rows >= low) & (rows <= high))  # NaN, too
             check.refuse(name, outside, f"in the observation space of a {role}")
-        if role in ("noise", "executor"):
+        if (to_trade := SPECS[role].to_trade) is not None:
             more = 2 * row["max_quote_qty"] if "queue" in saved else torch.zeros_like(row["max_quote_qty"])
-            _check_block(check, saved, task, role, slot, more, own)
+            _check_block(check, saved, task, role, slot, more, own(to_trade)[:, slot])
 
 
 def _checked_settings(
@@ -130,7 +131,7 @@ def _check_block(
     role: str,
     slot: int,
     more: torch.Tensor,
-    own: Callable[[str], torch.Tensor],
+    setting: torch.Tensor,
 ) -> None:
     """Refuse an inventory that is not between nothing and all of what the slot has to trade, and `more` [M] or [1].
 
@@ -138,9 +139,9 @@ def _check_block(
     """
     seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
     word = torch.from_numpy(first_word(seed, episode, _WORD_SLOT + slot).view(np.int64)).to(saved["inventory"].device)
-    side, whole = (word >> 31 & 1) * 2 - 1, own("block_qty" if role == "executor" else "max_target")[:, slot]
-    if role == "noise":
-        whole = 1 + ((word >> 32 & 0xFFFF) * whole >> 16)
+    side, whole = (word >> 31 & 1) * 2 - 1, setting
+    if not SPECS[role].has_block:
+        whole = 1 + ((word >> 32 & 0xFFFF) * setting >> 16)
     elif task.side != "random":
         side = 1 if task.side == "buy" else -1
     traded = side * saved["inventory"][:, slot]

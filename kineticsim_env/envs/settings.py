@@ -1,7 +1,7 @@
-"""`EnvSettings`: what every environment is made with, whatever its task and its learners.
+"""`EnvSettings`: what every environment is made with, whatever its task and its learners: each setting stated once.
 
-The constructors of `vector`, `single`, `parallel` and `batched` fill one and hand it to `EnvCore`; their defaults are
-those of its fields.
+The constructors of `vector`, `single`, `parallel` and `batched` take them among their `**arguments` (arguments.py) and
+hand them to `EnvCore`. Their defaults are those of the fields, and `help()` shows their descriptions.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kineticsim_env.runtime.values import check_count, check_flag
 _NUMBERS = {AutoresetMode[name.upper()]: number for name, number in layout.ENUMS["Autoreset"].items()}
 MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 NEXT_STEP, SAME_STEP, DISABLED = (_NUMBERS[mode] for mode in MODES)
+_FLAGS = ("stagger", "copy", "validate", "final_info", "see_fundamental", "action_mask")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,21 +32,41 @@ class EnvSettings:
     The engine and its device are checked where it is chosen, scenarios where they are drawn.
 
     Attributes:
-        config: The market, a `MarketConfig`, of which a dict of its fields may be given; `preset` if None was.
-        preset: A name that `MarketConfig.preset` knows; the default is the default market of all environments.
-        engine: As in `Simulator`.
+        config: The market, a `MarketConfig` or a dict of its fields; `preset` if None. Where there are many markets it
+            may be an ensemble, whose fields differ from market to market.
+        preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of docs/presets.md.
+        engine: As in `Simulator`; `"auto"` does not take CUDA for one market, nor for NumPy output of fewer than 1024.
         device: As in `Simulator`.
-        prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
-        autoreset_mode: As Gymnasium's enum; its name or value may be given.
         auctions_per_step: Auctions per decision.
-        randomise: What differs from episode to episode, as in `make_scenarios`; None is nothing.
-        num_scenarios: Scenarios to draw.
-        scenario_seed: Of their draws.
-        stagger: Whether first episodes start at a hashed elapsed time.
-        validate: Whether to check the error words before every step.
-        final_info: Whether infos say what was known before any reset.
-        see_fundamental: Whether every learner sees the fundamental price.
-        own: Functions of the user's, checked; None without any.
+        randomise: What differs from episode to episode: for each field of `MarketConfig` a range, drawn uniformly, or
+            values; or an ensemble, one value per scenario. Each episode of each market draws one of the scenarios, on
+            the device, and starts from that scenario's warm starts. A range is `(8, 20)`, or as JSON keeps it
+            `{"low": 8, "high": 20}`; values are `{"values": [8, 20]}`, or a list, but for one of two numbers; an
+            ensemble is a `MarketConfig`, or `{"scenarios": {...}}` with its fields. Settings of the task are drawn
+            likewise, as `"task.block_qty"` and so on. None is nothing. See also `set_scenarios`.
+        num_scenarios: How many scenarios are drawn of `randomise`, up to 65536.
+        scenario_seed: The seed of the draws of `randomise`.
+        autoreset_mode: SAME_STEP (`final_obs` and `_final_obs` are in the infos of every step), NEXT_STEP, or DISABLED
+            (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
+        stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.
+        copy: Whether results are copies; False returns live tensors, which the next step overwrites. (NumPy results
+            from a GPU are always copies.)
+        validate: Check the error words before every step, at the price of a synchronisation on CUDA.
+        final_info: Whether the infos of every step have `final_info`, what was known after the decision and before any
+            reset, float64 by the names in `docs/environment.md`, and `_final_info`, where an episode ended.
+        see_fundamental: Whether every learner sees the fundamental price, as informed agents do: one more number,
+            behind all others (a user's own features come behind it): the fundamental price less the mid, s(half ticks,
+            16).
+        action_mask: Whether infos, those of a reset too, have `action_mask`, with discrete actions: False where a
+            choice has an order that the pre-trade limits would cut to nothing, or whose learner's episode has ended. It
+            is bool in tensors; in NumPy int8, as Gymnasium's `Discrete.sample` takes it.
+        features: A list of functions of `after` that return further features, as docs/own_environment.md has them; with
+            many learners for all of them, or lists by role. The task's `reward` may be a function, too, of `before` and
+            `after`, or a dict of them by role.
+        terminate: A function of `before` and `after` that says where episodes terminate; with many learners for all of
+            them, or functions by role.
+        prefer_cpu: Why `engine="auto"` should not take CUDA, empty if it may.
+        own: The functions among these, checked; None without any.
         seats: The slots behind the learner's that policies play, checked; none without opponents.
     """
 
@@ -53,16 +74,20 @@ class EnvSettings:
     preset: str = "news"
     engine: str = "auto"
     device: Any = None
-    prefer_cpu: str = ""
-    autoreset_mode: Any = AutoresetMode.SAME_STEP
     auctions_per_step: int = 1
     randomise: Any = None
     num_scenarios: int = NUM_SCENARIOS
     scenario_seed: int = 0
+    autoreset_mode: Any = AutoresetMode.SAME_STEP
     stagger: bool = True
+    copy: bool = True
     validate: bool = False
     final_info: bool = False
     see_fundamental: bool = False
+    action_mask: bool = False
+    features: Any = None
+    terminate: Any = None
+    prefer_cpu: str = ""
     own: Own | None = None
     seats: tuple[Seat, ...] = ()
 
@@ -72,11 +97,8 @@ class EnvSettings:
             "config": _check_config(self.config, self.preset),
             "autoreset_mode": _check_autoreset(self.autoreset_mode),
             "auctions_per_step": check_count("auctions_per_step", self.auctions_per_step, 1),
-            "stagger": check_flag("stagger", self.stagger),
-            "validate": check_flag("validate", self.validate),
-            "final_info": check_flag("final_info", self.final_info),
-            "see_fundamental": check_flag("see_fundamental", self.see_fundamental),
         }
+        checked |= {name: check_flag(name, getattr(self, name)) for name in _FLAGS}
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -89,11 +111,6 @@ class EnvSettings:
     def extras(self) -> tuple[str, ...]:
         """The columns of `tasks.base.EXTRAS` that observations have, in its order."""
         return ("fundamental",) if self.see_fundamental else ()
-
-    @classmethod
-    def of_one_market(cls, **fields: Any) -> EnvSettings:
-        """Return settings without autoreset and stagger; errors are looked at, as results come to the host anyway."""
-        return cls(**fields, autoreset_mode=AutoresetMode.DISABLED, stagger=False, validate=True)
 
 
 def _check_config(config: Any, preset: str) -> MarketConfig:

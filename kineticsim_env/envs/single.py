@@ -5,28 +5,32 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.action_masks import ActionMasks, check_action_mask
+from kineticsim_env.envs.action_masks import ActionMasks
 from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.arguments import shows_arguments, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
-from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv, limit_of_make
-from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
-from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
+from kineticsim_env.tasks.base import Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from kineticsim_env.envs.arguments import OfOneMarket
 
 
+@shows_arguments(one_market=True)
 class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
     """One market of `MarketVectorEnv`: what `MarketMakingEnv`, `ExecutionEnv` and `TradingEnv` share.
 
@@ -47,54 +51,33 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         self,
         config: MarketConfig | None = None,
         *,
-        preset: str = EnvSettings.preset,
-        engine: str = EnvSettings.engine,
-        device: Any = EnvSettings.device,
-        auctions_per_step: int = EnvSettings.auctions_per_step,
         replace: str | None = None,
-        randomise: Any = EnvSettings.randomise,
-        num_scenarios: int = EnvSettings.num_scenarios,
-        scenario_seed: int = EnvSettings.scenario_seed,
         max_episode_steps: int | None = None,
-        final_info: bool = EnvSettings.final_info,
-        see_fundamental: bool = EnvSettings.see_fundamental,
-        action_mask: bool = False,
-        features: Sequence[Function] | None = None,
-        terminate: Function | None = None,
         render_mode: str | None = None,
-        **task: Any,
+        **arguments: Unpack[OfOneMarket],
     ) -> None:
-        """Open the market; the arguments are those of `MarketVectorEnv`.
+        """Open the market.
 
         `gymnasium.make(..., max_episode_steps=n)` sets the horizon, too. Its wrapper `TimeLimit` then truncates in the
         step that ends the episode; around an environment that is made already it cuts episodes from outside.
+
+        Args:
+            config: The market, as in `EnvSettings`.
+            replace: The class of agents of which the learner takes a place, as in `MarketVectorEnv`.
+            max_episode_steps: Another name for `horizon`, which it overrides.
+            render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None.
+            **arguments: Settings of `EnvSettings`, and fields of the task.
 
         Raises:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
             EngineUnavailable: If the engine asked for cannot run here.
         """
         self.render_mode = check_render_mode(render_mode)
-        settings = EnvSettings.of_one_market(
-            config=config,
-            preset=preset,
-            engine=engine,
-            device=device,
-            auctions_per_step=auctions_per_step,
-            randomise=randomise,
-            num_scenarios=num_scenarios,
-            scenario_seed=scenario_seed,
-            final_info=final_info,
-            see_fundamental=see_fundamental,
-        )
+        settings, task = split(arguments, config, one_market=True)
         self._role = check_role(self.task_type, replace, settings.config)
-        own, task = own_functions(task, features, terminate, (self._role,))
-        settings = dataclasses.replace(settings, own=own)
         if max_episode_steps is None:
             max_episode_steps = limit_of_make(self)
-        if max_episode_steps is not None:
-            task = {**task, "horizon": max_episode_steps}
-        task_settings = make_task(self.task_type, task)
-        self._has_mask = check_action_mask(action_mask, task_settings.action_type)
+        settings, task_settings = with_task(settings, self.task_type, task, (self._role,), max_episode_steps)
         self.core = EnvCore(1, task_settings, (self._role,), (replace,), settings)
         self._make_masks()
         self._viewer = make_viewer(self.core, self.render_mode)
@@ -146,7 +129,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         if self._limit:
             core.step(choices=check_actions(action, (), core.device, self._limit))
         else:
-            core.step(actions=check_actions(action, (ACTION_SIZES[self._role],), core.device))
+            core.step(actions=check_actions(action, (SPECS[self._role].action.size,), core.device))
         terminated, truncated = bool(core.tensors["terminated"]), bool(core.tensors["truncated"])
         if self._viewer:
             self._viewer.update()
@@ -174,7 +157,7 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         self._make_masks()
 
     def _make_masks(self) -> None:
-        self._masks = ActionMasks(self.core, self._role, slice(0, 1)) if self._has_mask else None
+        self._masks = ActionMasks(self.core, self._role, slice(0, 1)) if self.core.settings.action_mask else None
 
     def _observation(self) -> np.ndarray:
         return self.core.seen("observation", self._role, 0)[0].cpu().numpy().copy()

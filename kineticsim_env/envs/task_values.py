@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import digest
 from kineticsim_env.tasks.base import MAY_DIFFER, OF_MARKETS, WHOLE, forced_auctions_of
 
 _PLACE = layout.ENUMS["TaskValue"]
-_WITHOUT_INVENTORY = ("noise", "executor")  # who has to trade a block or a target begins with nothing
 
 
 class TaskValues:
@@ -92,9 +92,9 @@ class TaskValues:
     def _put(self, rows: np.ndarray, name: str, values: Any, roles: tuple[str, ...]) -> None:
         """Write a setting into rows `[n, K, 11]`, and what follows from it."""
         if name == "initial_inventory":
-            values = values * np.array([role not in _WITHOUT_INVENTORY for role in roles])
+            values = values * np.array([SPECS[role].for_profit for role in roles])
         rows[..., _PLACE[name]] = values + 0.0  # -0.0 becomes 0.0: a GPU's division of features does not keep its sign
-        executors = [slot for slot, role in enumerate(roles) if role == "executor"]
+        executors = [slot for slot, role in enumerate(roles) if SPECS[role].has_block]
         if name == "block_qty" and executors:
             largest = rows[:, executors, _PLACE[name]].max(axis=1, keepdims=True)
             rows[..., _PLACE["forced_auctions"]] = forced_auctions_of(largest, self._setting("forced_qty"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -16,26 +16,31 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.envs.action_masks import check_action_mask
 from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.arguments import shows_arguments, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, check_options, check_role, generator_seed
 from kineticsim_env.envs.batch_results import BatchResults
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_one
 from kineticsim_env.envs.opponents import check_opponents
-from kineticsim_env.envs.own_functions import Function, own_functions
 from kineticsim_env.envs.registered import RegisteredEnv
-from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
-from kineticsim_env.runtime.values import check_choice, check_count, check_flag
+from kineticsim_env.runtime.roles import SPECS
+from kineticsim_env.runtime.values import check_choice, check_count
 from kineticsim_env.tasks import ExecutionTask, MarketMakingTask, TradingTask
-from kineticsim_env.tasks.base import ACTION_SIZES, Task, make_task
+from kineticsim_env.tasks.base import Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from kineticsim_env.envs.arguments import OfManyMarkets
 
 _NEVER_RESET = "step: the environment was never reset; call reset() first"
 _FEW_MARKETS = 1024  # below it, moving NumPy arrays to and from a GPU costs more than the GPU saves
 
 
+@shows_arguments()
 class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
     """M markets with one learner each: what `MarketMakingVectorEnv`, `ExecutionVectorEnv`, `TradingVectorEnv` share.
 
@@ -49,41 +54,11 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
     Args:
         num_envs: M.
-        config: The market, or an ensemble whose fields differ from market to market, as a `MarketConfig` or a dict of
-            its fields; `preset` if None.
-        preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of docs/presets.md.
-        engine: As in `Simulator`; with NumPy output of fewer than 1024 markets `"auto"` does not take CUDA.
-        device: As in `Simulator`.
+        config: The market, as in `EnvSettings`.
         output: `"numpy"` or `"torch"`.
-        autoreset_mode: SAME_STEP (`final_obs` and `_final_obs` are in the infos of every step), NEXT_STEP, or DISABLED
-            (reset with `options={"reset_mask": mask}`), as Gymnasium's enum or its name.
-        auctions_per_step: Auctions per decision.
         replace: The class of agents of which the learner takes a place: the built-in one that the task says, or one of
             `config.agents` that has declared the learner's role; None adds the learner.
-        randomise: What differs from episode to episode: for each field of `MarketConfig` a range, drawn uniformly, or
-            values; or an ensemble, one value per scenario. Each episode of each market draws one of the scenarios, on
-            the device, and starts from that scenario's warm starts. A range is `(8, 20)`, or as JSON keeps it
-            `{"low": 8, "high": 20}`; values are `{"values": [8, 20]}`, or a list, but for one of two numbers; an
-            ensemble is a `MarketConfig`, or `{"scenarios": {...}}` with its fields. Settings of the task are drawn
-            likewise, as `"task.block_qty"` and so on. See also `set_scenarios`.
-        num_scenarios: How many scenarios are drawn of `randomise`, up to 65536.
-        scenario_seed: Of these draws.
-        stagger: Start each market's first episode at a hashed elapsed time. Turn it off to evaluate.
-        copy: Whether results are copies; False returns live tensors, which the next step overwrites. (NumPy results
-            from a GPU are always copies.)
-        validate: Check the error words before every step, at the price of a synchronisation on CUDA.
-        final_info: Whether the infos of every step have `final_info`, a dict of float64 `[M]` of what was known after
-            the decision and before any reset, and `_final_info`, bool `[M]`, where an episode ended. The names are in
-            `docs/environment.md`.
-        see_fundamental: Whether the learner sees the fundamental price, as informed agents do: one more number, behind
-            all others (a user's own features come behind it): the fundamental price less the mid, s(half ticks, 16).
-        action_mask: Whether infos, those of a reset too, have `action_mask` `[M, C]`, with discrete actions: False
-            where a choice has an order that the pre-trade limits would cut to nothing. It is bool with torch output;
-            with NumPy int8, as Gymnasium's `Discrete.sample` takes it.
         max_episode_steps: Another name for `horizon`, which it overrides.
-        features: Functions of `after` that return further features, as docs/own_environment.md has them. The task's
-            `reward` may be a function, too, of `before` and `after`.
-        terminate: A function of `before` and `after` that says where episodes terminate.
         opponents: Who else is in the markets, for each role a list of policies, such as `{"maker": [a, b], "trader":
             [c]}`: a slot of each role, played in each episode by one of the list, which the episode draws. Several
             slots of a role are a list of such lists; the name of a class of `config.agents` is its role, in such an
@@ -91,7 +66,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None. A step then also copies one market to
             the host.
         render_market: Which market is shown.
-        **task: Fields of the task.
+        **arguments: Settings of `EnvSettings`, and fields of the task.
     """
 
     task_type: ClassVar[type[Task]]
@@ -104,29 +79,13 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         num_envs: int = 1,
         config: MarketConfig | None = None,
         *,
-        preset: str = EnvSettings.preset,
-        engine: str = EnvSettings.engine,
-        device: Any = EnvSettings.device,
         output: str = "numpy",
-        autoreset_mode: AutoresetMode | str = EnvSettings.autoreset_mode,
-        auctions_per_step: int = EnvSettings.auctions_per_step,
         replace: str | None = None,
-        randomise: Any = EnvSettings.randomise,
-        num_scenarios: int = EnvSettings.num_scenarios,
-        scenario_seed: int = EnvSettings.scenario_seed,
-        stagger: bool = EnvSettings.stagger,
-        copy: bool = True,
-        validate: bool = EnvSettings.validate,
-        final_info: bool = EnvSettings.final_info,
-        see_fundamental: bool = EnvSettings.see_fundamental,
-        action_mask: bool = False,
         max_episode_steps: int | None = None,
-        features: Sequence[Function] | None = None,
-        terminate: Function | None = None,
         opponents: Mapping[str, Sequence[Any]] | None = None,
         render_mode: str | None = None,
         render_market: int = 0,
-        **task: Any,
+        **arguments: Unpack[OfManyMarkets],
     ) -> None:
         """Open the markets; the arguments are those of the class.
 
@@ -137,38 +96,20 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self.num_envs = check_count("num_envs", num_envs, 1)
         check_choice("output", output, ("numpy", "torch"))
         few = output == "numpy" and self.num_envs < _FEW_MARKETS
-        settings = EnvSettings(
-            config=config,
-            preset=preset,
-            engine=engine,
-            device=device,
-            prefer_cpu=f"NumPy output of fewer than {_FEW_MARKETS} markets is faster there" if few else "",
-            autoreset_mode=autoreset_mode,
-            auctions_per_step=auctions_per_step,
-            randomise=randomise,
-            num_scenarios=num_scenarios,
-            scenario_seed=scenario_seed,
-            stagger=stagger,
-            validate=validate,
-            final_info=final_info,
-            see_fundamental=see_fundamental,
-        )
+        why = f"NumPy output of fewer than {_FEW_MARKETS} markets is faster there" if few else ""
+        settings, task = split(arguments, config, prefer_cpu=why)
         self._role = check_role(self.task_type, replace, settings.config)
-        own, task = own_functions(task, features, terminate, (self._role,), always=opponents is not None)
         seats = check_opponents(opponents, settings.config, replace)
-        settings = dataclasses.replace(settings, own=own, seats=seats)
+        settings = dataclasses.replace(settings, seats=seats)
+        how = {"always": opponents is not None}
+        settings, task_settings = with_task(settings, self.task_type, task, (self._role,), max_episode_steps, **how)
         self.autoreset_mode = settings.autoreset_mode
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = check_render_mode(render_mode)
-        copy = check_flag("copy", copy)
-        if max_episode_steps is not None:
-            task = {**task, "horizon": max_episode_steps}
-        task_settings = make_task(self.task_type, task)
-        self._has_mask = check_action_mask(action_mask, task_settings.action_type)
         roles, slots = (self._role, *(seat.role for seat in seats)), (replace, *(seat.replaces for seat in seats))
         self.core = EnvCore(self.num_envs, task_settings, roles, slots, settings)
         self._viewer = make_viewer(self.core, self.render_mode, render_market)
-        self.output, self._copy = output, copy
+        self.output, self._has_mask = output, settings.action_mask
         self._make_spaces()
         self._make_results()
         self._was_reset = False
@@ -180,11 +121,11 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._limit = self.core.task.num_choices(self._role)
         self._input = "choices" if self._limit else "actions"
-        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, ACTION_SIZES[self._role])
+        self._action_shape = (self.num_envs,) if self._limit else (self.num_envs, SPECS[self._role].action.size)
 
     def _make_results(self) -> None:
-        core = self.core
-        how = {"numpy": self.output == "numpy", "copy": self._copy, "masked": self._has_mask}
+        core, settings = self.core, self.core.settings
+        how = {"numpy": self.output == "numpy", "copy": settings.copy, "masked": settings.action_mask}
         self._results = BatchResults(core, self._role, **how)
         self._eager = core.eager
         self._eager.expect(self._action_shape, torch.int64 if self._limit else torch.float32, self._results.outputs)

@@ -12,15 +12,9 @@ from kineticsim_env.envs.base import BaseMarketEnv
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.checks import check_tensor
+from kineticsim_env.runtime.roles import SPECS, RoleSpec
 from kineticsim_env.runtime.values import check_count, check_instance
 from kineticsim_env.simulator import Simulator
-
-FOR_PROFIT = (
-    "maker",
-    "trader",
-    "fundamental",
-    "momentum",
-)  # roles whose inventory is unwound; what others traded was asked of them
 
 
 def settle(
@@ -35,10 +29,10 @@ def settle(
         simulator: Returns what is unwound: the core's, or a branch of it where the markets play on.
     """
     pnl = returns * core.task.reward_scale  # a noise learner is paid what its trades cost
-    executors = _of_roles(core, ("executor",))
+    executors = _slots_of(core, lambda spec: spec.has_block)
     if bool(executors.any()):
         pnl = torch.where(executors, _improvement(core), pnl)
-    profit = _of_roles(core, FOR_PROFIT)
+    profit = _slots_of(core, lambda spec: spec.for_profit)  # what others traded was asked of them
     if bool(profit.any()):
         unwound = simulator()
         liquidate(unwound, slots=slots & profit)
@@ -64,9 +58,9 @@ def _opening_value(core: EnvCore) -> torch.Tensor | float:
     return core.tensors["opening_value"].double() / 2000.0 if "opening_value" in core.tensors else 0.0
 
 
-def _of_roles(core: EnvCore, roles: tuple[str, ...]) -> torch.Tensor:
-    """Return which learners' slots have one of these roles, bool `[K]`."""
-    counted = [role in roles and slot < core.learners for slot, role in enumerate(core.roles)]
+def _slots_of(core: EnvCore, chosen: Callable[[RoleSpec], bool]) -> torch.Tensor:
+    """Return which learners' slots have a role that is chosen, bool `[K]`."""
+    counted = [chosen(SPECS[role]) and slot < core.learners for slot, role in enumerate(core.roles)]
     return torch.tensor(counted, device=core.device)
 
 

@@ -12,18 +12,21 @@ import torch
 from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
+from kineticsim_env.envs import vector
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, MarketVectorEnv, TradingVectorEnv
+from kineticsim_env.envs.vector import MarketVectorEnv
 from kineticsim_env.evaluation.accounts import settle
 from kineticsim_env.evaluation.players import ManyPlayers, OnePlayer, standing_still
 from kineticsim_env.evaluation.results import Evaluation
 from kineticsim_env.policies import Policy
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_callable, check_choice, check_dict, check_progress, show
+from kineticsim_env.tasks import TASKS
 
 HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + run_seed(r), and trains from run_seed(r)
 HELD_OUT_WARM_SEED = 2**61 + 2**60  # warm starts that no training run has seen
-ENVIRONMENTS = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
+ENVIRONMENTS: dict[str, type[MarketVectorEnv]] = {name: getattr(vector, f"{name}VectorEnv") for name in TASKS}
 _DEFAULTS: dict[str, Any] = {"warm_seed": HELD_OUT_WARM_SEED}
 _FIXED: dict[str, Any] = {"autoreset_mode": "DISABLED", "stagger": False, "copy": False}
 _TENSORS: dict[str, Any] = {"output": "torch"}
@@ -34,7 +37,7 @@ def evaluation_env(num_envs: int, task: str = "MarketMaking", **kwargs: Any) -> 
 
     Args:
         num_envs: M, one episode each.
-        task: `"MarketMaking"`, `"Execution"` or `"Trading"`.
+        task: One of `kineticsim_env.tasks.TASKS`: `"MarketMaking"`, `"Execution"` or `"Trading"`.
         **kwargs: As in `MarketVectorEnv`; the learner's own, so that everyone trades in its market.
     """
     check_choice("task", task, ENVIRONMENTS)
@@ -102,7 +105,7 @@ def _play(players: OnePlayer | ManyPlayers, envs: Any, core: EnvCore, seed: int)
     horizons_differ = "horizon" in core.live_task.values.names
     may_terminate = (
         horizons_differ
-        or "executor" in core.roles
+        or any(SPECS[role].has_block for role in core.roles)
         or getattr(task, "max_loss", None) is not None
         or core.own is not None
     )

@@ -10,11 +10,12 @@ import numpy as np
 
 from kineticsim_env.runtime.values import check_array, check_choice, check_dict, check_instance, show
 from kineticsim_env.statistics.over_markets import half_width
+from kineticsim_env.tasks import TASKS
+from kineticsim_env.tasks.base import ForBlocks
 
+_HAVE_BLOCKS = tuple(name for name, task in TASKS.items() if issubclass(task, ForBlocks))
 MEASURES = {  # what `Evaluation.pnl` is
-    "MarketMaking": "liquidated PnL, ticks",
-    "Execution": "made against arrival, ticks per unit",
-    "Trading": "liquidated PnL, ticks",
+    name: "made against arrival, ticks per unit" if name in _HAVE_BLOCKS else "liquidated PnL, ticks" for name in TASKS
 }
 
 
@@ -60,7 +61,7 @@ def format_table(
         check_instance(f"results[{show(name)}]", result, Evaluation)
     notes = check_dict("notes", {} if notes is None else notes, "a dict of texts, None")
     check_choice("task", task, MEASURES)
-    digits = 3 if task == "Execution" else 0
+    digits = 3 if task in _HAVE_BLOCKS else 0
     lines = [
         f"| policy | {MEASURES[task]} | its sd | units per decision | mean inventory | return | parameters |",
         "|---|---:|---:|---:|---:|---:|---|",

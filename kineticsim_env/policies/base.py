@@ -14,8 +14,9 @@ import torch
 
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.checks import check_tensor
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_number, show
-from kineticsim_env.tasks.base import ACTION_SIZES, MARKET_FEATURES, OBSERVATION_SIZES, ForBlocks, ForProfit, Task
+from kineticsim_env.tasks.base import MARKET_FEATURES, ForBlocks, ForProfit, Task
 
 MID_CHANGES, VOLUMES = slice(22, 26), slice(26, 30)  # places in the observation, newest first
 OWN = MARKET_FEATURES  # a learner's own first feature: inventory, or what remains of a block
@@ -85,7 +86,7 @@ class UniformActions(ScriptedPolicy):
 
 # Checks ---------------------------------------------------------------------------------------------------------------
 
-_FEATURES = min(OBSERVATION_SIZES.values())  # all that policies read is within the shortest observation
+_FEATURES = min(spec.observation_size for spec in SPECS.values())  # what policies read is within all observations
 FLOATS = frozenset((torch.float32, torch.float64))  # quantities and prices do not fit narrower ones
 _TASKS: dict[type, str] = {
     Task: "a task, such as MarketMakingTask()",
@@ -264,11 +265,9 @@ class Discretised:
         """
         check_callable("policy", policy, "a policy: a function of observations that returns actions")
         check_task(task)
-        kinds = {"maker": self._maker, "trader": self._trader, "fundamental": self._trader}
-        kinds |= dict.fromkeys(("executor", "momentum", "noise"), self._order)
-        role = task.role if role is None else role
-        self.policy, self.task, self._choose = policy, task, kinds[check_choice("role", role, kinds)]
-        self._size = ACTION_SIZES[role]
+        form = SPECS[check_choice("role", task.role if role is None else role, SPECS)].action
+        choose = {"quotes": self._quotes, "order": self._order, "trade": self._trade}
+        self.policy, self.task, self._choose, self._size = policy, task, choose[form.name], form.size
 
     def __call__(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the choices, int64 `[M]`."""
@@ -280,7 +279,7 @@ class Discretised:
     def _fits(self, action: torch.Tensor) -> bool:
         return action.dim() == 2 and action.shape[1] == self._size
 
-    def _maker(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
+    def _quotes(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
         offset = torch.round((action[:, :2] + 1.0) * 0.5 * self.task.max_offset)
         shown = action[:, 2:] >= 0.0  # half of max_qty or more
         choice = torch.where(shown, 1 + _nearest(offset, MAKER_OFFSETS), 0)
@@ -293,7 +292,7 @@ class Discretised:
         offset = _nearest(torch.round(action[:, 0] * self.task.max_offset), ORDER_OFFSETS)
         return torch.where(size > 0, 1 + 2 * offset + (size - 1), 0)
 
-    def _trader(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
+    def _trade(self, action: torch.Tensor, largest: Any) -> torch.Tensor:
         offset = _nearest(torch.round(action[:, 1] * self.task.max_offset), ORDER_OFFSETS)
         choice = torch.where(action[:, 0] > 0, 1 + offset, 8 + offset)
         return torch.where(action[:, 0].abs() >= 0.5, choice, 0)

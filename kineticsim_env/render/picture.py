@@ -9,7 +9,7 @@ import numpy as np
 from kineticsim_env.render import canvas as colours
 from kineticsim_env.render.canvas import Canvas, nice_ticks
 from kineticsim_env.render.recorder import MarketRecorder, Moment
-from kineticsim_env.render.text import TITLES, headline, ticks_text
+from kineticsim_env.render.text import headline, ticks_text
 from kineticsim_env.runtime.values import check_instance
 
 WIDTH, HEIGHT = 960, 600
@@ -97,7 +97,7 @@ class Picture(Canvas):
     def _head(self, recorder: MarketRecorder, moment: Moment) -> None:
         place, account = headline(recorder, moment)
         self.box(0, 0, WIDTH, 58, colours.INK)
-        self.text(f"KineticSim {TITLES.get(recorder.role, recorder.role)}", 14, 10, 22, colours.WHITE)
+        self.text(f"KineticSim {recorder.spec.title}", 14, 10, 22, colours.WHITE)
         self.text(account.replace(" | ", "     "), WIDTH - 14, 10, 22, colours.WHITE, align=1.0)
         self.text(place.replace(" | ", "     "), 14, 35, 16, colours.PALE_BUY)
         fills = f"last decision: bought {moment.bought}, sold {moment.sold}; the market traded {moment.volume}"
@@ -236,7 +236,7 @@ class Picture(Canvas):
         if recorder.show_fundamental:
             lines["fundamental"] = (recorder.path("fundamental")[shown], colours.FUNDAMENTAL)
         low, high = min(line.min() for line, _ in lines.values()), max(line.max() for line, _ in lines.values())
-        if recorder.role == "executor":
+        if recorder.spec.has_block:
             low, high = min(low, moment.arrival2 / 2), max(high, moment.arrival2 / 2)
         margin = 0.08 * (high - low) + 2
         x = panel.draw(low - margin, high + margin, 6, "Price, ticks") + 14
@@ -249,7 +249,7 @@ class Picture(Canvas):
         for name, (line, colour) in reversed(lines.items()):
             width = 1 if name == "last price" else 2
             self.path(places, panel.y(line), colour, width, steps=name == "fundamental")
-        if recorder.role == "executor":
+        if recorder.spec.has_block:
             arrival = panel.y(moment.arrival2 / 2)
             self.dashes((_PANEL_LEFT, arrival), _PANEL_RIGHT, colours.OWN)
             self.text("arrival", _PANEL_RIGHT - 4, arrival - 13, 15, colours.OWN, align=1.0)
@@ -297,7 +297,7 @@ class Picture(Canvas):
         self.path(x, y, colours.INK, 1, steps=True)
 
     def _money(self, recorder: MarketRecorder, panel: Panel) -> None:
-        executes = recorder.role == "executor"
+        executes = recorder.spec.has_block
         values = recorder.money_path()
         shown = _thinned(len(values))
         at = panel.x(recorder.path("elapsed")[shown].astype(np.float64))

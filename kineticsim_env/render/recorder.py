@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from kineticsim_env.envs.core import EnvCore
+from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.values import check_choice, check_count, check_instance
 from kineticsim_env.tasks.base import MARKET_FEATURES
 
@@ -97,6 +98,7 @@ class MarketRecorder:
         self.market = check_count("render_market", market, 0, core.simulator.num_markets - 1)
         self.slot = check_count("render_slot", slot, 0, len(core.roles) - 1)
         self.role: str = core.roles[self.slot]
+        self.spec = SPECS[self.role]
         self.moment: Moment | None = None
         self.show_fundamental = True
         self._rows = np.zeros((256, len(COLUMNS)), dtype=np.int64)
@@ -110,8 +112,7 @@ class MarketRecorder:
     @property
     def block(self) -> int:
         """The largest block that the role may have to execute, in units; 0 if it has none."""
-        name = {"executor": "block_qty", "noise": "max_target"}.get(self.role)
-        return int(np.max(getattr(self.task, name))) if name else 0
+        return int(np.max(getattr(self.task, self.spec.to_trade))) if self.spec.to_trade else 0
 
     def record(self) -> Moment:
         """Look at the market, and add what is new to its path."""
@@ -137,7 +138,7 @@ class MarketRecorder:
         An executor's inventory counts at the arrival price: what was traded gained or lost against that.
         """
         assert self.moment is not None
-        mark = self.moment.arrival2 if self.role == "executor" else self.path("mid2")
+        mark = self.moment.arrival2 if self.spec.has_block else self.path("mid2")
         return (2000 * self.path("cash") + 1000 * self.path("inventory") * mark - 2 * self.path("fees")) / 2000
 
     def _append(self, moment: Moment) -> None:

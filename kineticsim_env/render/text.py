@@ -7,14 +7,6 @@ from kineticsim_env.render.recorder import MarketRecorder, Moment
 WIDTH, HEIGHT = 80, 24
 _HEAD = 5  # lines above the ladder
 _BAR = 14
-TITLES = {
-    "maker": "market making",
-    "momentum": "momentum trading",
-    "noise": "working off an order",
-    "executor": "execution",
-    "trader": "trading",
-    "fundamental": "informed trading",
-}
 
 
 def ticks_text(value: float) -> str:
@@ -30,7 +22,7 @@ def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
     scenario = f" | scenario {moment.scenario}" if recorder.core.live_task.scenarios is not None else ""
     place = f"market {recorder.market}{learner} | seed {moment.seed} | episode {moment.episode}{scenario} | {time}"
     amount = recorder.money_path()[-1]
-    name = "against arrival" if recorder.role == "executor" else "PnL"
+    name = "against arrival" if recorder.spec.has_block else "PnL"
     account = f"inventory {moment.inventory:+d} | {name} {amount:+.1f} ticks"
     if recorder.block:
         word = "buy" if moment.left > 0 else "sell"
@@ -51,10 +43,10 @@ def text_picture(recorder: MarketRecorder, height: int = HEIGHT) -> str:
     prices = f"mid {ticks_text(moment.mid2 / 2)} | last {moment.last_price}"
     if recorder.show_fundamental:
         prices += f" | fundamental {moment.fundamental}"
-    if recorder.role == "executor":
+    if recorder.spec.has_block:
         prices += f" | arrival {ticks_text(moment.arrival2 / 2)}"
     lines = [
-        f"{TITLES.get(recorder.role, recorder.role)} | {place}",
+        f"{recorder.spec.title} | {place}",
         account + f" | bought {moment.bought} sold {moment.sold}",
         f"{prices} | traded {moment.volume}",
         "",

@@ -17,6 +17,7 @@ from gymnasium import spaces
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig, check_kind
 from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import ROLES, SPECS
 from kineticsim_env.runtime.values import (
     as_float,
     check_array,
@@ -27,9 +28,6 @@ from kineticsim_env.runtime.values import (
     show,
 )
 
-ROLES = tuple(layout.ENUMS["Role"])
-ACTION_SIZES = {role: 4 if role == "maker" else 2 for role in ROLES}
-OBSERVATION_SIZES = {role: 37 if role in ("maker", "executor", "fundamental") else 36 for role in ROLES}
 # Settings that may differ from market to market, from learner to learner and from episode to episode.
 MAY_DIFFER = tuple(name for name in layout.ENUMS["TaskValue"] if name != "forced_auctions")
 # What environments may add to observations, in the order of `enum Extra`: least values.
@@ -37,10 +35,6 @@ EXTRAS = {"fundamental": -1.0, **dict.fromkeys(MAY_DIFFER, 0.0), "initial_invent
 assert tuple(EXTRAS) == tuple(layout.ENUMS["Extra"])
 MARKET_FEATURES = layout.CONSTANTS["kMarketFeatures"]  # of every observation; the learner's own follow
 
-_MAKER_CHOICES, _OFFSETS = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
-_NUM_CHOICES = {role: _MAKER_CHOICES**2 if role == "maker" else 1 + 2 * _OFFSETS for role in ROLES}
-# Time left, and standing quantities: a maker's two, the one of the others.
-_NEVER_NEGATIVE = {role: [32, 34, 36] if role == "maker" else [32, 35] for role in ROLES}
 _ENUMS = {"action_type": "ActionType", "reward": "Reward", "execution_reward": "ExecutionReward", "mark": "Mark"}
 CHOICES = {name: tuple(layout.ENUMS[enum]) for name, enum in (_ENUMS | {"side": "Side"}).items()}
 _INTEGERS = {
@@ -86,7 +80,7 @@ CHANGEABLE = (
 
 def observation_size(role: str, queues: bool, extras: Sequence[str] = ()) -> int:
     """Return how many numbers a role sees: all of a row where it ends with places in queues or with extra columns."""
-    return layout.observation_length(queues, len(extras)) if queues or extras else OBSERVATION_SIZES[role]
+    return layout.observation_length(queues, len(extras)) if queues or extras else SPECS[role].observation_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +184,7 @@ class Task:
         return params | {
             "max_loss": params["max_loss"] or 0.0,
             "block_side": layout.ENUMS["Side"][getattr(self, "side", "random")],
-            "forced_auctions": self.forced_auctions if "executor" in roles else 0,
+            "forced_auctions": self.forced_auctions if any(SPECS[role].has_block for role in roles) else 0,
             "autoreset": autoreset,
             "stagger": int(stagger),
             "bank_size": bank_size,
@@ -208,14 +202,15 @@ class Task:
 
     def num_choices(self, role: str) -> int:
         """Return how many discrete actions a role has, 0 if its actions are continuous."""
-        return 0 if self.action_type == "continuous" else _NUM_CHOICES[check_choice("role", role, ROLES)]
+        form = SPECS[check_choice("role", role, ROLES)].action
+        return 0 if self.action_type == "continuous" else form.num_choices
 
     def action_space(self, role: str) -> spaces.Box | spaces.Discrete:
         """Return a new action space for a role: float32 `[4]` for a maker, `[2]` for the others, or discrete."""
-        choices = self.num_choices(check_choice("role", role, ROLES))
+        choices = self.num_choices(role)
         if choices:
             return spaces.Discrete(choices)
-        return spaces.Box(-1.0, 1.0, (ACTION_SIZES[role],), np.float32)
+        return spaces.Box(-1.0, 1.0, (SPECS[role].action.size,), np.float32)
 
     def observation_space(self, role: str, queues: bool = False, extras: Sequence[str] = ()) -> spaces.Box:
         """Return a new observation space for a role.
@@ -241,7 +236,7 @@ class Task:
         low[layout.CONSTANTS["kObservation"] :] = 0.0  # what is ahead in a queue is never negative
         low[size - len(extras) :] = [EXTRAS[name] for name in extras]
         low[:21] = low[26:30] = 0.0  # depth, spread and volume are never negative
-        low[_NEVER_NEGATIVE[role]] = 0.0  # nor are time and standing quantities
+        low[[32, *SPECS[role].action.quantities]] = 0.0  # nor are time and standing quantities
         return spaces.Box(low, np.ones_like(low), dtype=np.float32)
 
     def _choices(self) -> dict[str, tuple[str, ...]]:

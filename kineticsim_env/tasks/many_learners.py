@@ -11,8 +11,9 @@ import numpy as np
 from kineticsim_env.config import CLASSES, MarketConfig
 from kineticsim_env.engines.parameters import class_counts
 from kineticsim_env.runtime.layout import CONSTANTS
+from kineticsim_env.runtime.roles import ROLES, SPECS
 from kineticsim_env.runtime.values import check_dict, is_one_of, is_whole, show
-from kineticsim_env.tasks.base import ROLES, ForBlocks, ForProfit, Task, settings_of
+from kineticsim_env.tasks.base import ForBlocks, ForProfit, Task, settings_of
 from kineticsim_env.tasks.execution import ExecutionTask, check_block, check_forced
 
 DEFAULT_LEARNERS = {"maker": 2, "momentum": 1, "noise": 1}
@@ -146,12 +147,14 @@ def check_replaceable(got: str, count: int, already: int, replaced: str | None, 
 
 def check_targets(task: Any, roles: Sequence[str], limited: MarketConfig) -> None:
     """Refuse blocks or targets that a market's limits leave no room for."""
-    if "noise" in roles and limited.inventory_limit is not None and task.max_target > np.min(limited.inventory_limit):
+    to_trade = {SPECS[role].to_trade for role in roles}
+    limit = limited.inventory_limit
+    if "max_target" in to_trade and limit is not None and task.max_target > np.min(limit):
         raise ValueError(
             f"max_target: got {task.max_target}, allowed with a noise learner is up to the inventory limit, "
-            f"{np.min(limited.inventory_limit)}"
+            f"{np.min(limit)}"
         )
-    if "executor" in roles:
+    if "block_qty" in to_trade:
         check_block(task, limited)
 
 

@@ -14,7 +14,8 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.config import PRESETS
-from kineticsim_env.tasks.base import ACTION_SIZES, CHOICES, MAY_DIFFER, ROLES, Task
+from kineticsim_env.runtime.roles import ROLES, SPECS
+from kineticsim_env.tasks.base import CHOICES, MAY_DIFFER, Task
 from kineticsim_env.traders import order_splitter
 from scripts.fuzz import pairs
 
@@ -168,6 +169,6 @@ def policy(role: str, discrete: bool, scale: float) -> Callable[[torch.Tensor], 
         seen = torch.as_tensor(observation)
         if discrete:
             return (seen[:, 5:9].abs().sum(1) * 1000 * scale).long() % 9
-        return (seen[:, : ACTION_SIZES[role]] * scale).clamp(-1, 1)
+        return (seen[:, : SPECS[role].action.size] * scale).clamp(-1, 1)
 
     return act

@@ -16,13 +16,12 @@ import torch
 import kineticsim_env as ks
 from kineticsim_env.config import CLASSES
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
+from kineticsim_env.evaluation.episodes import ENVIRONMENTS
 from kineticsim_env.runtime import layout
 from kineticsim_env.tasks.base import ROLES
 from scripts.fuzz.case import Failure
 
 DIFFERENT = 10  # markets or environments of each sort
-VECTOR = {"MarketMaking": MarketMakingVectorEnv, "Execution": ExecutionVectorEnv, "Trading": TradingVectorEnv}
 SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
 _open: dict[tuple, Any] = {}
 
@@ -227,11 +226,11 @@ def vector_env(number: int, engine: str, mode: str, **more: Any) -> Pair:
 
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 2])
-        task = str(rng.choice(list(VECTOR)))
+        task = str(rng.choice(list(ENVIRONMENTS)))
         settings: dict[str, Any] = task_settings(rng) | (
             {"block_qty": 3, "forced_qty": 1} if task == "Execution" else {}
         )
-        return VECTOR[task](
+        return ENVIRONMENTS[task](
             int(rng.integers(1, 6)),
             random_config(rng),
             engine=name,
@@ -252,7 +251,7 @@ def single_env(number: int, engine: str) -> Pair:
 
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 3])
-        task = str(rng.choice(list(VECTOR)))
+        task = str(rng.choice(list(ENVIRONMENTS)))
         settings: dict[str, Any] = task_settings(rng) | (
             {"block_qty": 3, "forced_qty": 1} if task == "Execution" else {}
         )

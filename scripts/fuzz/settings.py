@@ -15,13 +15,14 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
+from kineticsim_env.evaluation.episodes import ENVIRONMENTS
+from kineticsim_env.tasks import TASKS
 from kineticsim_env.tasks.base import Task
 from scripts.fuzz import drawn, moves, pairs
 from scripts.fuzz.case import Failure
 
 aside = pairs.aside
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
-TASKS = {"MarketMaking": ks.MarketMakingTask, "Execution": ks.ExecutionTask, "Trading": ks.TradingTask}
 ADAPTERS = {"stable_baselines3": "SB3", "torchrl": "TorchRL", "skrl": "Skrl"}
 
 
@@ -145,7 +146,7 @@ def _vector_arguments(rng: np.random.Generator, task: str, markets: int) -> dict
 def _vector(rng: np.random.Generator, engine: str) -> None:
     markets, task = int(rng.choice([1, 1, 2, 3, 5])), str(rng.choice(list(TASKS)))
     given = _vector_arguments(rng, task, markets)
-    _use(open_both(lambda name: pairs.VECTOR[task](markets, engine=name, **given), engine), rng)
+    _use(open_both(lambda name: ENVIRONMENTS[task](markets, engine=name, **given), engine), rng)
 
 
 def _single(rng: np.random.Generator, engine: str) -> None:
@@ -180,7 +181,7 @@ def _adapter(rng: np.random.Generator, engine: str) -> None:
     given = _vector_arguments(rng, task, markets)
     given |= {"output": "numpy" if library == "stable_baselines3" else "torch", "autoreset_mode": "SAME_STEP"}
     given |= {"copy": True, "action_mask": False}
-    pair = open_both(lambda name: pairs.VECTOR[task](markets, engine=name, **given), engine)
+    pair = open_both(lambda name: ENVIRONMENTS[task](markets, engine=name, **given), engine)
     if pair is None:
         return
     adapter, seed = _adapted(library, pair.under_test), int(rng.integers(2**31))

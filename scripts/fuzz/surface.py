@@ -19,6 +19,7 @@ import torch
 import kineticsim_env as ks
 from kineticsim_env import config as config_module
 from kineticsim_env import policies
+from kineticsim_env.tasks import TASKS
 from kineticsim_env.tasks.base import CHANGEABLE
 from scripts.fuzz.world import INSTANCES, MARKETS, POLICIES, World, sized_config, small_config, task_of_policy
 
@@ -92,8 +93,7 @@ def _more(name: str, owner: str | None) -> tuple[str, ...]:
         return _config_names()
     if name == "set_task":
         return CHANGEABLE
-    kinds = {"MarketMaking": ks.MarketMakingTask, "Execution": ks.ExecutionTask, "Trading": ks.TradingTask}
-    for prefix, kind in kinds.items():
+    for prefix, kind in TASKS.items():
         if name.startswith(prefix) and name.endswith("Env"):
             return _task_names(kind)
     if name in ("parallel_env", "aec_env", "BatchedParallelEnv", "MarketParallelEnv", "evaluation_parallel_env"):

@@ -1,0 +1,76 @@
+"""The one table of learners' roles: what the package knows of each, from the sizes of its spaces to its title.
+
+Spaces, masks, saved states, evaluation and pictures read it. What a role is paid and sees is a rule, and stands in the
+engines: `cuda/model/tasks.h`, and once more in `kineticsim_env/engines/numpy`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kineticsim_env.runtime import layout
+
+
+@dataclasses.dataclass(frozen=True)
+class ActionForm:
+    """What an action says; roles share forms.
+
+    Attributes:
+        name: `"quotes"`, a bid and an ask; `"order"`, of one order the price and the size, on a side that is given;
+            `"trade"`, of one order the signed size and the price.
+        size: How many numbers a continuous action has.
+        num_choices: How many discrete actions there are; 0 does nothing.
+        idle: The continuous action that does nothing.
+        quantities: Features of the observation that are quantities of standing orders.
+    """
+
+    name: str
+    size: int
+    num_choices: int
+    idle: tuple[float, ...]
+    quantities: tuple[int, ...]
+
+
+_BEHIND, _THROUGH = (len(layout.OFFSETS[name]) for name in ("kMakerOffsets", "kDirectionalOffsets"))
+QUOTES = ActionForm("quotes", 4, _BEHIND**2, (-1.0, -1.0, -1.0, -1.0), (34, 36))
+ORDER = ActionForm("order", 2, 1 + 2 * _THROUGH, (0.0, -1.0), (35,))
+TRADE = ActionForm("trade", 2, 1 + 2 * _THROUGH, (0.0, 0.0), (35,))
+
+
+@dataclasses.dataclass(frozen=True)
+class RoleSpec:
+    """A role.
+
+    Attributes:
+        title: What pictures call its task.
+        action: What its actions say.
+        observation_size: How many numbers it sees where there are no queues and no further columns.
+        to_trade: The setting of the task that says how much it has to trade in an episode; None trades for profit.
+    """
+
+    title: str
+    action: ActionForm
+    observation_size: int
+    to_trade: str | None = None
+
+    @property
+    def for_profit(self) -> bool:
+        """Whether it may hold what it likes: it may begin with inventory, and what it has at the end is liquidated."""
+        return self.to_trade is None
+
+    @property
+    def has_block(self) -> bool:
+        """Whether it is measured by the arrival price, and what is left at the deadline is forced into the market."""
+        return self.to_trade == "block_qty"
+
+
+SPECS = {
+    "maker": RoleSpec("market making", QUOTES, 37),
+    "momentum": RoleSpec("momentum trading", ORDER, 36),
+    "noise": RoleSpec("working off an order", ORDER, 36, to_trade="max_target"),
+    "executor": RoleSpec("execution", ORDER, 37, to_trade="block_qty"),
+    "trader": RoleSpec("trading", TRADE, 36),
+    "fundamental": RoleSpec("informed trading", TRADE, 37),
+}
+ROLES = tuple(SPECS)
+assert ROLES == tuple(layout.ENUMS["Role"])
