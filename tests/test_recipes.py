@@ -1,4 +1,4 @@
-"""The recipes of docs/architecture.md, followed step by step in a copy of the checkout, and the check that ends each.
+"""The recipes of docs/changing.md, followed step by step in a copy of the checkout, and the check that ends each.
 
 An edit is of one step, in a file that the step names; every step has one, or is the command that is run at the end.
 """
@@ -250,8 +250,8 @@ for engine in ("numpy", "cpu"):
 
 def recipe(title):
     """Return the numbered steps of a recipe."""
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    section = re.search(rf"^### {title}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs" / "changing.md").read_text()
+    section = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     steps = re.findall(r"^(\d+)\. (.*?)(?=^\d+\. |\Z)", section[1], re.MULTILINE | re.DOTALL)
     return {int(number): " ".join(step.split()) for number, step in steps}
 
