@@ -2,6 +2,7 @@
 open on no screen; each of several workers (pytest-xdist) has a thread of its own.
 """
 
+import collections
 import gc
 import os
 
@@ -33,6 +34,14 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(skip)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say once for each reason how many tests were skipped for it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = collections.Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"SKIPPED [{count}] {reason}")
 
 
 def pytest_collection_finish():

@@ -1,6 +1,7 @@
 """What people and CI are told to run exists, and versions are the same wherever they have to be stated twice."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from thorough import mark_what_covers_nothing_new
+from thorough import mark_what_covers_nothing_new, slow
 
 import kineticsim_env
 from scripts import setup_env
@@ -145,3 +146,12 @@ def test_cases_that_are_not_slow_cover_each_value():
         len(kept) == 4 and {number for number, _ in kept} == {0, 1, 2, 3} and {letter for _, letter in kept} == {*"ab"}
     )
     assert not elsewhere[0].get_closest_marker("slow")
+
+
+@slow
+def test_what_is_skipped_is_said_once_for_each_reason():
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_hostile_gpu.py"]
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    shown = subprocess.run(words, cwd=ROOT, env=hidden, capture_output=True, text=True, check=True).stdout
+    (line,) = re.findall(r"^SKIPPED.*$", shown, re.MULTILINE)
+    assert re.fullmatch(r"SKIPPED \[\d{2,}\] torch sees no CUDA GPU", line)
