@@ -64,6 +64,25 @@ def found():
 # What comes out ------------------------------------------------------------------------------------------------------
 
 
+def test_gradients_are_on_while_it_learns_and_as_before_afterwards(found):
+    for off in (torch.no_grad, torch.inference_mode):
+        with off():
+            again = tiny()
+            assert not torch.is_grad_enabled()
+        assert all((again.samples[name] == values).all() for name, values in found.samples.items())
+
+
+def test_a_ctrl_c_as_gradients_are_turned_off_leaves_them_on():
+    """It comes between any two operations: within torch's no_grad, too, before it would turn them on again."""
+    from kineticsim_env.calibration.learning import _quietly
+
+    threads = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt), _quietly(torch.device("cpu"), 3):
+        torch.set_grad_enabled(False)
+        raise KeyboardInterrupt
+    assert torch.is_grad_enabled() and torch.get_num_threads() == threads
+
+
 def test_a_calibration_has_samples_a_best_point_and_its_market(found):
     assert found.names == tuple(SPACE) and found.simulations == 100 and found.left_out == 0
     spread, share = (found.samples[name] for name in SPACE)

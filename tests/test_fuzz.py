@@ -181,8 +181,11 @@ def test_what_a_signal_leaves_behind_is_seen():
     try:
         with pytest.raises(Failure, match="after Ctrl-C torch's threads is another"):
             signals._struck(lambda: torch.set_num_threads(threads + 1), 60.0)
+        with pytest.raises(Failure, match="after Ctrl-C torch's gradients is another"):
+            signals._struck(lambda: torch.set_grad_enabled(False), 60.0)
     finally:
         torch.set_num_threads(threads)
+        torch.set_grad_enabled(True)
     assert signals._struck(lambda: time.sleep(5), 0.05)
 
 

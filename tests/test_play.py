@@ -2,7 +2,6 @@
 
 import curses
 import fcntl
-import importlib.util
 import itertools
 import json
 import os
@@ -493,7 +492,6 @@ def test_a_missing_library(monkeypatch, capsys):
     ]:
         if name.rpartition(".")[2] in ("window", "canvas", "picture"):
             monkeypatch.delitem(sys.modules, name)
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: name != "pygame" and find(name, *rest) or None)
+    monkeypatch.setitem(sys.modules, "pygame", None)  # as if it were not installed
     assert main(["play", "--seed", "1"]) == 2
     assert "pip install 'kineticsim-env[render]'" in capsys.readouterr().err

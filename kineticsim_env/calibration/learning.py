@@ -148,6 +148,8 @@ def _quietly(device: torch.device, seed: int) -> Generator[None]:
     """Seed torch for a while; what sbi prints and warns of is not for our users, who did not choose its settings.
 
     On the CPU one thread is as fast for networks so small, and many times faster where others use the cores, too.
+    Gradients are on, whatever the caller has, and afterwards as before: a Ctrl-C that comes just as sbi turns them off
+    would leave them off.
     """
     devices = [device] if device.type == "cuda" else []
     threads = torch.get_num_threads()
@@ -157,6 +159,8 @@ def _quietly(device: torch.device, seed: int) -> Generator[None]:
         else:
             stack.callback(torch.set_num_threads, threads)
             torch.set_num_threads(1)
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
         stack.enter_context(torch.random.fork_rng(devices))
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))

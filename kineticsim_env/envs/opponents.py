@@ -177,8 +177,8 @@ class Opponents:
     def join(self, given: torch.Tensor) -> torch.Tensor:
         """Return what all slots do, `[M, K, A]` or choices `[M, K]`: the learner what is given, opponents as drawn."""
         records = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)  # what torch.no_grad does, in a tenth of the time
-        try:
+        try:  # a Ctrl-C may come as soon as the next line is done
+            torch._C._set_grad_enabled(False)  # what torch.no_grad does, in a tenth of the time
             number = 0
             for slot, seat in enumerate(self.seats, 1):
                 answers = []

@@ -45,6 +45,17 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     sort(rng, engine)
 
 
+def _of_the_process() -> dict[str, Any]:
+    """Return what no call may leave changed, by name."""
+    return {
+        "torch's random state": torch.get_rng_state(),
+        "torch's threads": torch.get_num_threads(),
+        "torch's gradients": torch.is_grad_enabled(),
+        "NumPy's random state": str(np.random.get_state()),
+        "the environment": dict(os.environ),
+    }
+
+
 def _struck(call: Callable[[], Any], delay: float) -> bool:
     """Call with a Ctrl-C after some seconds; return whether it came through. The process has to be as before."""
     came: list[bool] = []
@@ -56,7 +67,7 @@ def _struck(call: Callable[[], Any], delay: float) -> bool:
 
     before = signal.signal(signal.SIGINT, ring)
     timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
-    kept = torch.get_rng_state(), torch.get_num_threads(), str(np.random.get_state()), dict(os.environ)
+    kept = _of_the_process()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -70,9 +81,7 @@ def _struck(call: Callable[[], Any], delay: float) -> bool:
         timer.cancel()
         timer.join()
         handler = signal.signal(signal.SIGINT, before)
-    now = torch.get_rng_state(), torch.get_num_threads(), str(np.random.get_state()), dict(os.environ)
-    names = ("torch's random state", "torch's threads", "NumPy's random state", "the environment")
-    wrong = [name for name, one, other in zip(names, kept, now, strict=True) if not pairs.same(one, other)]
+    wrong = [name for name, value in _of_the_process().items() if not pairs.same(kept[name], value)]
     if wrong or handler is not ring:
         wrong += ["the handler of SIGINT"] * (handler is not ring)
         raise Failure(f"after Ctrl-C {', '.join(wrong)} is another", key=("signals", *wrong))
