@@ -33,7 +33,7 @@ from tqdm import tqdm
 from kineticsim_env import BatchedParallelEnv, policies, run_seed
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.evaluation import confidence_interval
-from kineticsim_env.statistics import best_prices
+from kineticsim_env.statistics.arrays import best_prices
 
 NO_TRADE, STOIKOV = "no trade", "Avellaneda-Stoikov"
 ALONE, RIVAL, SELF_PLAY = "learned alone", "learned with a rival", "learned in self-play"

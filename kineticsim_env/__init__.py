@@ -2,38 +2,27 @@
 
 import gymnasium as _gymnasium
 
-from kineticsim_env.agents.classes import AgentClass, Mix, agent, mix
+from kineticsim_env.agents.classes import agent, mix
 from kineticsim_env.agents.vocabulary import no_order, order
-from kineticsim_env.calibration import Calibration, calibrate
+from kineticsim_env.calibration import calibrate
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactual import (
-    BlockImpact,
-    CausalImpact,
-    Counterfactual,
-    block_impact,
-    causal_impact,
-    counterfactual,
-)
+from kineticsim_env.counterfactual import block_impact, causal_impact, counterfactual
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.counterfactual import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.runtime import __version__
+from kineticsim_env.runtime.moved import finder as _finder
 from kineticsim_env.runtime.seeds import run_seed
-from kineticsim_env.scorecard import Scorecard, scorecard
-from kineticsim_env.simulator import Rollout, Simulator
-from kineticsim_env.statistics import Measured, measure
-from kineticsim_env.sweeps import Sweep, open_sweep, sweep
+from kineticsim_env.scorecard import scorecard
+from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics import measure
+from kineticsim_env.sweeps import open_sweep, sweep
 from kineticsim_env.tasks import TASKS as _TASKS
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
 __all__ = [
-    "AgentClass",
     "BatchedParallelEnv",
-    "BlockImpact",
-    "Calibration",
-    "CausalImpact",
-    "Counterfactual",
     "EngineUnavailable",
     "ExecutionTask",
     "KineticSimError",
@@ -41,12 +30,7 @@ __all__ = [
     "MarketConfig",
     "MarketError",
     "MarketMakingTask",
-    "Measured",
-    "Mix",
-    "Rollout",
-    "Scorecard",
     "Simulator",
-    "Sweep",
     "TradingTask",
     "__version__",
     "agent",
@@ -72,3 +56,19 @@ for _task in _TASKS:
         entry_point=f"kineticsim_env.envs.single:{_task}Env",
         vector_entry_point=f"kineticsim_env.envs.vector:{_task}VectorEnv",
     )
+
+__getattr__ = _finder(
+    __name__,
+    {
+        "AgentClass": "kineticsim_env.agents.classes",
+        "BlockImpact": "kineticsim_env.counterfactual",
+        "Calibration": "kineticsim_env.calibration",
+        "CausalImpact": "kineticsim_env.counterfactual",
+        "Counterfactual": "kineticsim_env.counterfactual",
+        "Measured": "kineticsim_env.statistics",
+        "Mix": "kineticsim_env.agents.mixes",
+        "Rollout": "kineticsim_env.simulator",
+        "Scorecard": "kineticsim_env.scorecard",
+        "Sweep": "kineticsim_env.sweeps",
+    },
+)

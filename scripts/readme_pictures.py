@@ -76,7 +76,7 @@ def queue(path: Path, seed: int, decision: int) -> None:
         return [units - front for units, front in zip(there, ahead(), strict=True)]
 
     while moment.elapsed < decision or not all(ahead()) or not any(behind()):
-        best = torch.cat(statistics.best_prices(simulator.bid, simulator.ask)) + simulator.price_origin
+        best = torch.cat(statistics.arrays.best_prices(simulator.bid, simulator.ask)) + simulator.price_origin
         standing = simulator.quotes[0, 0].view(2, 2)
         kept = (standing[:, 0] == best) & (standing[:, 1] > 0)
         size = torch.where(kept, standing[:, 1], task.max_qty)  # a larger one would go to the back of the queue

@@ -17,6 +17,7 @@ from thorough import covering, slow
 
 import kineticsim_env as ks
 from kineticsim_env import cli
+from kineticsim_env.agents.mixes import Mix
 from kineticsim_env.config import make_config, plain_fields
 from kineticsim_env.runtime.saved_states import SCENARIOS, pack, unpack
 from kineticsim_env.sweeps.plans import digest
@@ -67,7 +68,7 @@ NUMBER = 3
     ],
 )
 def test_mixes_that_are_refused(count, given, message):
-    for make in (ks.mix, lambda count, **given: ks.Mix(count, given)):
+    for make in (ks.mix, lambda count, **given: Mix(count, given)):
         with pytest.raises(ValueError, match=message):
             make(count, **given)
 

@@ -54,13 +54,13 @@ def test_games_of_latency_earn_nothing_however_late_they_are(name, late):
 
 @pytest.mark.parametrize("threshold", [0.5, 6.0])
 def test_a_sniper_earns_nothing_whatever_it_waits_for(threshold):
-    how = Attack("Trading", functools.partial(policies.TraderSniper, threshold=threshold))
+    how = Attack("Trading", functools.partial(policies.attackers.TraderSniper, threshold=threshold))
     assert_earns_nothing(attack(CONTINUOUS, how, 128, "cpu").pnl)
 
 
 @pytest.mark.parametrize("period", [2, 4, 100])
 def test_no_period_makes_a_pump_pay(period):
-    assert_earns_nothing(attack(CONTINUOUS, maker(policies.PumpAndDump, period=period), 128, "cpu").pnl)
+    assert_earns_nothing(attack(CONTINUOUS, maker(policies.attackers.PumpAndDump, period=period), 128, "cpu").pnl)
 
 
 @pytest.mark.parametrize("name", ["FlashedWall", "MarkTheClose", "TraderMarkTheClose", "TraderSniper"])
@@ -76,7 +76,7 @@ def test_newer_attackers_on_a_call_of_the_same_orders(name):
 def test_quotes_that_never_stay_earn_as_makers_do_where_they_are_far_enough():
     quoted, stuffed = (
         attack(CONTINUOUS, how, MARKETS, "cpu").pnl
-        for how in (maker(policies.FixedSpread, half_spread=4.0), maker(policies.QuoteStuffing, distance=4.0))
+        for how in (maker(policies.FixedSpread, half_spread=4.0), maker(policies.attackers.QuoteStuffing, distance=4.0))
     )
     assert_earns(quoted)
     assert_earns(stuffed)

@@ -30,12 +30,12 @@ MAKERS = (
     policies.GueantLehalleFernandezTapia,
     policies.NoTrade,
     policies.RandomQuotes,
-    *policies.ATTACKERS,
+    *policies.attackers.ATTACKERS,
 )
 GROUPS = {
     "MarketMaking": MAKERS,
-    "Execution": (*EXECUTORS, *policies.EXECUTOR_ATTACKERS),
-    "Trading": (*TRADERS, *policies.TRADER_ATTACKERS),
+    "Execution": (*EXECUTORS, *policies.attackers.EXECUTOR_ATTACKERS),
+    "Trading": (*TRADERS, *policies.attackers.TRADER_ATTACKERS),
 }
 PLAYED = [(task, policy) for task, group in GROUPS.items() for policy in group]
 IDLE = (policies.NoTrade, policies.Hold)
@@ -126,7 +126,7 @@ def queueing(seed=3):
     envs.reset(seed=seed)
     recorder.record()
     for _ in range(50):
-        best = torch.cat(ks.statistics.best_prices(sim.bid, sim.ask)) + sim.price_origin
+        best = torch.cat(ks.statistics.arrays.best_prices(sim.bid, sim.ask)) + sim.price_origin
         standing = sim.quotes[0, 0].view(2, 2)
         kept = (standing[:, 0] == best) & (standing[:, 1] > 0)
         size = torch.where(kept, standing[:, 1], 8)

@@ -312,7 +312,7 @@ def test_what_a_maker_does_to_its_markets():
 
 def test_markets_whose_episode_ended_are_left_out():
     make = make_env(max_loss=30.0, horizon=100)
-    found = env_counterfactual(make, policies.HugeQuantity(make().core.task), seed=5)
+    found = env_counterfactual(make, policies.attackers.HugeQuantity(make().core.task), seed=5)
     lived = ~np.isnan(found.difference["mid2"])
     assert lived[:, 0].all() and not lived.all()
     assert (np.diff(lived.astype(int), axis=1) <= 0).all()  # once left out, for good

@@ -108,7 +108,7 @@ def test_discrete_policies_can_be_evaluated():
 def test_a_terminated_episode_keeps_its_money():
     limits = {"max_loss": 60.0, "horizon": 40, "engine": "cpu"}
     envs, endless = evaluation_env(24, **limits), evaluation_env(24, **{**limits, "max_loss": None})
-    policy = policies.PumpAndDump(envs.core.task, 8)
+    policy = policies.attackers.PumpAndDump(envs.core.task, 8)
     now, _ = envs.reset(seed=9)
     ends = np.full(24, -1)
     returns = np.zeros(24)
@@ -130,8 +130,8 @@ def test_a_terminated_episode_keeps_its_money():
 
 def test_all_may_terminate():
     envs = evaluation_env(16, max_loss=0.5, engine="cpu", horizon=200)
-    result = evaluate(policies.PumpAndDump(envs.core.task, 8), envs)
-    again = evaluate(policies.PumpAndDump(envs.core.task, 8), envs)
+    result = evaluate(policies.attackers.PumpAndDump(envs.core.task, 8), envs)
+    again = evaluate(policies.attackers.PumpAndDump(envs.core.task, 8), envs)
     assert result.pnl.tolist() == again.pnl.tolist() and result.pnl.mean() < 0
     assert (result.inventory > 0).any()  # a mean over the decisions that there were
 

@@ -153,9 +153,9 @@ def test_a_memory_is_told_where_episodes_begin():
         return results
 
     envs.step = watched
-    evaluate(lambda seen: policies.PumpAndDump(envs.core.task, 8)(seen), envs, 9)
+    evaluate(lambda seen: policies.attackers.PumpAndDump(envs.core.task, 8)(seen), envs, 9)
     ends.clear()
-    policy.forward = policies.PumpAndDump(envs.core.task, 8)
+    policy.forward = policies.attackers.PumpAndDump(envs.core.task, 8)
     evaluate(policy, envs, 9)
     first, *rest = policy.told
     assert bool(first.all()) and len(rest) >= 2
@@ -213,7 +213,7 @@ def test_all_that_reach_the_horizon_are_unwound_together_and_blocks_are_kept():
 def test_who_terminates_before_is_unwound_apart():
     envs, again = (make_many(24, {"maker": 2}, engine="cpu", config=None, max_loss=40.0, horizon=40) for _ in range(2))
     task = envs.core.task
-    by_agent = {"maker_0": policies.PumpAndDump(task, 8), "maker_1": policies.FixedSpread(task, 2.0)}
+    by_agent = {"maker_0": policies.attackers.PumpAndDump(task, 8), "maker_1": policies.FixedSpread(task, 2.0)}
     played = evaluate(by_agent, envs, 9)
     seen, _ = again.reset(seed=9)
     money, ended = torch.full((24, 2), torch.nan, dtype=torch.float64), torch.zeros(24, 2, dtype=torch.bool)

@@ -129,12 +129,12 @@ def test_every_statistic_is_what_its_definition_says():
 
 def test_those_that_studies_take_of_arrays_are_the_same():
     price = some_series()["last_price"]
-    change = statistics.returns(price)
+    change = statistics.arrays.returns(price)
     found = measure_series({"last_price": price}, ["volatility", "kurtosis", "autocorrelation"])
-    assert found["volatility"].value == pytest.approx(statistics.volatility(change), rel=1e-12)
-    assert found["kurtosis"].value == pytest.approx(statistics.excess_kurtosis(change), rel=1e-12)
+    assert found["volatility"].value == pytest.approx(statistics.arrays.volatility(change), rel=1e-12)
+    assert found["kurtosis"].value == pytest.approx(statistics.arrays.excess_kurtosis(change), rel=1e-12)
     for lag in (1, 30, 200):
-        expected = statistics.autocorrelation(change, lag)
+        expected = statistics.arrays.autocorrelation(change, lag)
         assert found["autocorrelation"].value[:, lag - 1] == pytest.approx(expected, abs=1e-12)
 
 

@@ -156,7 +156,7 @@ def test_no_trade_does_not_trade():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("make", [*MAKERS, *policies.ATTACKERS])
+@pytest.mark.parametrize("make", [*MAKERS, *policies.attackers.ATTACKERS])
 @pytest.mark.parametrize("limit", [40, None])
 def test_actions_are_inside_the_space(make, limit, device):
     task = MarketMakingTask(inventory_limit=limit, max_qty=13, max_offset=7)

@@ -18,13 +18,17 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv
 from kineticsim_env.evaluation import HELD_OUT_SEED, confidence_interval, evaluate, evaluation_env
+from kineticsim_env.policies import attackers
 from kineticsim_env.policies.attackers import _Clocked
 from kineticsim_env.tasks import ManyLearnersTask
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 MARKET = {"preset": "trading", "engine": "cpu"}  # in call auctions; docs/attacks.md has both mechanisms
 MARKETS = 512
-SELDOM = (policies.LastStep, policies.MarkTheClose)  # trade little: what they lose shows in many markets only
+SELDOM = (
+    attackers.LastStep,
+    attackers.MarkTheClose,
+)  # trade little: what they lose shows in many markets only
 REWARDS = ("pnl", "inventory", "asymmetric", "edge")
 
 
@@ -53,28 +57,36 @@ def assert_earns(ticks):
 
 
 @pytest.mark.parametrize("reward", REWARDS)
-@pytest.mark.parametrize("attacker", policies.ATTACKERS)
+@pytest.mark.parametrize("attacker", attackers.ATTACKERS)
 def test_attackers_earn_nothing(attacker, reward):
     assert_earns_nothing(returns(attacker, reward=reward))
 
 
 @pytest.mark.parametrize("period", [2, 3, 4, 6, 10, 50, 100, 300])
 def test_no_period_makes_a_pump_pay(period):
-    assert_earns_nothing(returns(lambda task: policies.PumpAndDump(task, period), 2048 if period == 2 else MARKETS))
+    assert_earns_nothing(returns(lambda task: attackers.PumpAndDump(task, period), 2048 if period == 2 else MARKETS))
 
 
 @pytest.mark.parametrize("distance", [0, 0.6, 1])
 def test_a_wall_near_the_mid_does_not_pay(distance):
-    assert_earns_nothing(returns(lambda task: policies.PriceWall(task, distance)))
+    assert_earns_nothing(returns(lambda task: attackers.PriceWall(task, distance)))
 
 
-@pytest.mark.parametrize("make", [*(functools.partial(policies.PumpAndDump, period=p) for p in (2, 4, 20, 100)),
-                                  policies.WashTrade, policies.LastStep])  # fmt: skip
+@pytest.mark.parametrize("make", [*(functools.partial(attackers.PumpAndDump, period=p) for p in (2, 4, 20, 100)),
+                                  attackers.WashTrade, attackers.LastStep])  # fmt: skip
 def test_attacks_on_two_auctions_a_decision(make):
     assert_earns_nothing(returns(make, auctions_per_step=2))
 
 
-@pytest.mark.parametrize("make", [policies.PumpAndDump, policies.WashTrade, policies.PriceWall, policies.HugeQuantity])
+@pytest.mark.parametrize(
+    "make",
+    [
+        attackers.PumpAndDump,
+        attackers.WashTrade,
+        attackers.PriceWall,
+        attackers.HugeQuantity,
+    ],
+)
 @pytest.mark.parametrize(("max_qty", "inventory_limit"), [(40, 40), (200, 200), (1000, None)])
 def test_size_does_not_make_attacks_pay(make, max_qty, inventory_limit):
     assert_earns_nothing(returns(make, 128, max_qty=max_qty, inventory_limit=inventory_limit))
@@ -121,15 +133,15 @@ def legs(make, **arguments):
 
 
 def test_a_wall_far_from_the_mid_earns_as_a_maker_does():
-    edge, pushed = legs(lambda task: policies.PriceWall(task, 3.0))
+    edge, pushed = legs(lambda task: attackers.PriceWall(task, 3.0))
     assert edge.min() > 1.0 and abs(pushed) < 0.3
 
 
 def test_pumps_over_long_decisions_earn_by_waiting_only():
     """Over five auctions a quote at the mid is a patient one: it pays a little, and not for pushing the price."""
-    ticks = returns(lambda task: policies.PumpAndDump(task, 4), auctions_per_step=5)
+    ticks = returns(lambda task: attackers.PumpAndDump(task, 4), auctions_per_step=5)
     assert ticks.mean() > 0
-    edge, pushed = legs(lambda task: policies.PumpAndDump(task, 4), auctions_per_step=5)
+    edge, pushed = legs(lambda task: attackers.PumpAndDump(task, 4), auctions_per_step=5)
     assert edge.min() > 0 and abs(pushed) < 0.1
     honest = returns(lambda task: policies.FixedSpread(task, 4.0), auctions_per_step=5)
     assert ticks.mean() < honest.mean() / 10
@@ -138,7 +150,7 @@ def test_pumps_over_long_decisions_earn_by_waiting_only():
 def test_momentum_agents_do_not_feed_a_pump():
     """They do follow it, so the price is pushed further; but it sells no better than it bought."""
     followed, alone = (
-        legs(policies.PumpAndDump, config=MarketConfig.preset("trading", **shares))
+        legs(attackers.PumpAndDump, config=MarketConfig.preset("trading", **shares))
         for shares in ({}, {"noise": 0.6, "momentum": 0.0})
     )
     assert followed[1] > alone[1] + 0.2 > 1
@@ -356,7 +368,7 @@ def test_a_pumper_does_not_help_an_executor():
 
 @covering
 @pytest.mark.parametrize("reward", ["pnl", *(pytest.param(reward, marks=pytest.mark.slow) for reward in REWARDS[1:])])
-@pytest.mark.parametrize("attacker", [policies.HugeQuantity, policies.PumpAndDump, policies.PriceWall])
+@pytest.mark.parametrize("attacker", [attackers.HugeQuantity, attackers.PumpAndDump, attackers.PriceWall])
 def test_a_stop_at_a_loss_does_not_pay(attacker, reward):
     """Neither does it cap the loss, nor does it spare penalties enough to pay."""
     assert_earns_nothing(returns(attacker, reward=reward, max_loss=50.0))
@@ -364,7 +376,7 @@ def test_a_stop_at_a_loss_does_not_pay(attacker, reward):
 
 def test_the_loss_that_ends_an_episode_is_paid_in_full():
     envs = environment(128, reward="pnl", max_loss=30.0)
-    policy = policies.PumpAndDump(envs.core.task)
+    policy = attackers.PumpAndDump(envs.core.task)
     observation, _ = envs.reset(seed=4)
     total = torch.zeros(128, dtype=torch.float64)
     terminated = torch.zeros(128, dtype=torch.bool)
@@ -378,7 +390,7 @@ def test_the_loss_that_ends_an_episode_is_paid_in_full():
 
 
 @covering
-@pytest.mark.parametrize("attacker", policies.ATTACKERS)
+@pytest.mark.parametrize("attacker", attackers.ATTACKERS)
 def test_episodes_that_follow_each_other_pay_attackers_nothing(attacker):
     """As in training: staggered starts and SAME_STEP autoreset.
 
@@ -398,7 +410,7 @@ def test_episodes_that_follow_each_other_pay_attackers_nothing(attacker):
 def test_resets_at_a_gain_do_not_pay():
     """A reset while the marked value is up keeps the gains; a fair mark makes that worth nothing."""
     envs = environment(1024, reward="pnl")
-    policy, simulator = policies.HugeQuantity(envs.core.task), envs.simulator
+    policy, simulator = attackers.HugeQuantity(envs.core.task), envs.simulator
     observation, _ = envs.reset(seed=HELD_OUT_SEED)
     total = torch.zeros(1024, dtype=torch.float64)
     for _ in range(299):
@@ -417,7 +429,7 @@ def test_a_mid_that_the_learner_moves_pays_without_limit():
     """Pump and hold, with sizes that no default allows: the mid pays for what the liquidation then loses."""
     large = {"max_qty": 1000, "inventory_limit": None}
     envs = {mark: environment(256, reward="pnl", mark=mark, **large) for mark in ("mid", "fundamental", "liquidation")}
-    results = {mark: evaluate(policies.HugeQuantity(each.core.task), each) for mark, each in envs.items()}
+    results = {mark: evaluate(attackers.HugeQuantity(each.core.task), each) for mark, each in envs.items()}
     assert np.array_equal(results["mid"].pnl, results["fundamental"].pnl)  # the same trades, and
     assert_earns_nothing(results["mid"].pnl)  # a loss in money,
     assert_earns(results["mid"].episode_return)  # for which the mid pays,
@@ -426,12 +438,12 @@ def test_a_mid_that_the_learner_moves_pays_without_limit():
 
 
 def test_even_one_last_quote_is_marked_better_at_the_mid():
-    at_mid, at_fundamental = (returns(policies.LastStep, 2048, mark=mark) for mark in ("mid", "fundamental"))
+    at_mid, at_fundamental = (returns(attackers.LastStep, 2048, mark=mark) for mark in ("mid", "fundamental"))
     assert_earns(at_mid - at_fundamental)
 
 
 @covering
 @pytest.mark.parametrize("mark", ["mid", "liquidation"])
-@pytest.mark.parametrize("attacker", policies.ATTACKERS)
+@pytest.mark.parametrize("attacker", attackers.ATTACKERS)
 def test_within_the_default_limits_no_mark_pays_attackers(attacker, mark):
     assert_earns_nothing(returns(attacker, 32 * MARKETS if attacker in SELDOM else MARKETS, mark=mark))

@@ -122,9 +122,11 @@ def test_a_steady_rate_is_met_over_time():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("make", [*EXECUTORS, *policies.EXECUTOR_ATTACKERS, *TRADERS, *policies.TRADER_ATTACKERS])
+@pytest.mark.parametrize(
+    "make", [*EXECUTORS, *policies.attackers.EXECUTOR_ATTACKERS, *TRADERS, *policies.attackers.TRADER_ATTACKERS]
+)
 def test_actions_are_inside_the_space(make, device):
-    executor = make in (*EXECUTORS, *policies.EXECUTOR_ATTACKERS)
+    executor = make in (*EXECUTORS, *policies.attackers.EXECUTOR_ATTACKERS)
     role, task = ("executor", ExecutionTask(max_qty=13, max_offset=7)) if executor else ("trader", TradingTask())
     space = task.observation_space(role)
     generator = np.random.default_rng(0)
@@ -271,7 +273,7 @@ def test_immediate_execution_and_doing_nothing():
 
 @covering
 @pytest.mark.parametrize("auctions", [1, 2])
-@pytest.mark.parametrize("attacker", policies.EXECUTOR_ATTACKERS)
+@pytest.mark.parametrize("attacker", policies.attackers.EXECUTOR_ATTACKERS)
 def test_executors_who_attack_pay_for_it(attacker, auctions):
     envs = environment(ExecutionVectorEnv, 1024, auctions_per_step=auctions)
     attacked, patient = (play(envs, make(envs.core.task))[0] for make in (attacker, policies.TimeWeighted))
@@ -350,7 +352,7 @@ def test_in_the_trading_preset_prices_revert():
 
 @covering
 @pytest.mark.parametrize("reward", ["pnl", "inventory", "asymmetric", "edge"])
-@pytest.mark.parametrize("attacker", policies.TRADER_ATTACKERS)
+@pytest.mark.parametrize("attacker", policies.attackers.TRADER_ATTACKERS)
 def test_traders_who_attack_earn_nothing(attacker, reward):
     envs = environment(TradingVectorEnv, 1024, reward=reward)
     mean, half = confidence_interval(play(envs, attacker(envs.core.task))[0])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kineticsim_env import statistics
-from kineticsim_env.statistics import over_markets, recorded
+from kineticsim_env.statistics import arrays, over_markets
 
 
 def test_mean_and_error_leaves_out_nan():
@@ -114,53 +114,53 @@ def test_spread_of_two_sided_one_sided_and_empty_books():
     bid[0, [1, 2]], ask[0, [5, 7]] = 3, 1
     bid[1, 0], ask[1, 7] = 1, 1
     bid[2, 3] = 4
-    np.testing.assert_array_equal(statistics.spread(bid, ask), [3.0, 7.0, np.nan, np.nan])
+    np.testing.assert_array_equal(arrays.spread(bid, ask), [3.0, 7.0, np.nan, np.nan])
 
 
 def test_returns_do_not_wrap_in_int32():
     price = torch.tensor([[-(2**30) * 2, 2**31 - 1]], dtype=torch.int32)
-    assert statistics.returns(price).tolist() == [[2**32 - 1]]
+    assert arrays.returns(price).tolist() == [[2**32 - 1]]
 
 
 @pytest.mark.parametrize("kind", ["u1", "i1", "u2", "u4", "i4", "u8", "f4", ">i4", "O"])
 def test_narrow_and_unsigned_series_do_not_wrap(kind):
     series = np.array([[100, 3, 120, 7, 7, 90, 1, 127]]) - (kind == "i1") * 60
     given = series.astype(kind)
-    for statistic in (statistics.volatility, statistics.excess_kurtosis, statistics.autocorrelation):
+    for statistic in (arrays.volatility, arrays.excess_kurtosis, arrays.autocorrelation):
         assert statistic(given) == statistic(series), statistic
-    assert np.array_equal(statistics.returns(given), np.diff(series))
+    assert np.array_equal(arrays.returns(given), np.diff(series))
 
 
 def test_prices_that_are_not_whole_are_not_cut():
-    assert statistics.returns([1.0, 5.0, 3.0]).tolist() == [4, -2]
+    assert arrays.returns([1.0, 5.0, 3.0]).tolist() == [4, -2]
     for wrong in (1.5, math.nan, math.inf, 1e30):
         with pytest.raises(ValueError, match="^price: got .*, allowed are whole ticks: divide by the tick, and round"):
-            statistics.returns([1.0, wrong])
+            arrays.returns([1.0, wrong])
 
 
 def test_masked_values_are_left_out():
     values = np.ma.masked_array([1, 2, 9], [False, False, True])
     assert statistics.mean_and_error(values) == statistics.mean_and_error([1, 2])
     assert statistics.bootstrap_interval(values) == statistics.bootstrap_interval([1, 2])
-    assert np.isnan(statistics.volatility(values))
+    assert np.isnan(arrays.volatility(values))
     with pytest.raises(TypeError, match="^values: got .*, allowed are numbers"):
         statistics.mean_and_error(["a"])
 
 
 def test_known_moments():
     changes = np.array([[1, -1, 1, -1], [0, 0, 0, 4], [7, 7, 7, 7]])
-    np.testing.assert_allclose(statistics.volatility(changes), [math.sqrt(4 / 3), 2.0, 0.0])
+    np.testing.assert_allclose(arrays.volatility(changes), [math.sqrt(4 / 3), 2.0, 0.0])
     # -1 and 1 in equal parts: 1 - 3. One 4 in four: deviations -1, -1, -1, 3, so (3 + 81) / 4 / 3^2 - 3.
-    np.testing.assert_allclose(statistics.excess_kurtosis(changes), [-2.0, 21 / 9 - 3, np.nan])
+    np.testing.assert_allclose(arrays.excess_kurtosis(changes), [-2.0, 21 / 9 - 3, np.nan])
 
 
 def test_known_autocorrelation():
     series = np.array([[1, -1, 1, -1], [1, 2, 3, 4], [5, 5, 5, 5]])
-    np.testing.assert_allclose(statistics.autocorrelation(series, 0), [1.0, 1.0, np.nan])
-    np.testing.assert_allclose(statistics.autocorrelation(series, 1), [-0.75, 0.25, np.nan])
-    assert np.isnan(statistics.autocorrelation(series, 4)).all()
+    np.testing.assert_allclose(arrays.autocorrelation(series, 0), [1.0, 1.0, np.nan])
+    np.testing.assert_allclose(arrays.autocorrelation(series, 1), [-0.75, 0.25, np.nan])
+    assert np.isnan(arrays.autocorrelation(series, 4)).all()
     with pytest.raises(ValueError, match="lag: got -1"):
-        statistics.autocorrelation(series, -1)
+        arrays.autocorrelation(series, -1)
 
 
 def test_normal_and_autoregressive_series():
@@ -169,30 +169,30 @@ def test_normal_and_autoregressive_series():
     series = np.zeros_like(noise)
     for t in range(1, noise.shape[1]):
         series[:, t] = 0.5 * series[:, t - 1] + noise[:, t]
-    assert statistics.mean_and_error(statistics.excess_kurtosis(noise)).mean == pytest.approx(0.0, abs=0.02)
-    assert statistics.mean_and_error(statistics.volatility(noise)).mean == pytest.approx(1.0, abs=0.005)
-    assert statistics.mean_and_error(statistics.autocorrelation(series)).mean == pytest.approx(0.5, abs=0.005)
-    assert statistics.mean_and_error(statistics.autocorrelation(series, 3)).mean == pytest.approx(0.125, abs=0.006)
+    assert statistics.mean_and_error(arrays.excess_kurtosis(noise)).mean == pytest.approx(0.0, abs=0.02)
+    assert statistics.mean_and_error(arrays.volatility(noise)).mean == pytest.approx(1.0, abs=0.005)
+    assert statistics.mean_and_error(arrays.autocorrelation(series)).mean == pytest.approx(0.5, abs=0.005)
+    assert statistics.mean_and_error(arrays.autocorrelation(series, 3)).mean == pytest.approx(0.125, abs=0.006)
 
 
 def test_a_large_level_changes_nothing(monkeypatch):
     changes = np.random.default_rng(2).integers(-5, 6, (7, 1000))
     names = ("volatility", "excess_kurtosis", "autocorrelation")
-    expected = [getattr(statistics, name)(changes) for name in names]
-    monkeypatch.setattr(recorded, "_BLOCK", 3000)  # three rows at a time
+    expected = [getattr(arrays, name)(changes) for name in names]
+    monkeypatch.setattr(arrays, "_BLOCK", 3000)  # three rows at a time
     for name, want in zip(names, expected, strict=True):
-        np.testing.assert_allclose(getattr(statistics, name)(changes + 2**50), want, rtol=1e-12)
+        np.testing.assert_allclose(getattr(arrays, name)(changes + 2**50), want, rtol=1e-12)
         np.testing.assert_allclose(
-            getattr(statistics, name)(changes * 2.0**400), want * (2.0**400) ** (name == "volatility")
+            getattr(arrays, name)(changes * 2.0**400), want * (2.0**400) ** (name == "volatility")
         )
 
 
 def test_empty_and_short_series():
     for length in (0, 1):
         series = np.zeros((3, length))
-        assert np.isnan(statistics.volatility(series)).all()
-        assert np.isnan(statistics.excess_kurtosis(series)).all()
-        assert np.isnan(statistics.autocorrelation(series)).all()
+        assert np.isnan(arrays.volatility(series)).all()
+        assert np.isnan(arrays.excess_kurtosis(series)).all()
+        assert np.isnan(arrays.autocorrelation(series)).all()
 
 
 def test_summary_counts_by_hand():

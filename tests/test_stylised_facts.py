@@ -23,11 +23,11 @@ def test_a_population_in_the_ensemble_is_the_market_alone():
     config = MarketConfig(momentum=0.45, maker=0.15, noise=0.4, population="multinomial")
     seeds = stylised_facts.SEED + (1 << 20) + np.arange(3)
     series = Simulator(config, 3, engine="numpy", seed=seeds).run(60, ("last_price", "volume"))
-    change = statistics.returns(series["last_price"])
+    change = statistics.arrays.returns(series["last_price"])
     np.testing.assert_array_equal(sweep.values["volume"][1], series["volume"].numpy().mean(1))
-    assert sweep.values["return_sd"][1] == pytest.approx(statistics.volatility(change), rel=1e-12)
-    assert sweep.values["acf"][1][:, 1] == pytest.approx(statistics.autocorrelation(change, 2), rel=1e-12)
-    pooled = statistics.excess_kurtosis(change.reshape(1, -1))[0]
+    assert sweep.values["return_sd"][1] == pytest.approx(statistics.arrays.volatility(change), rel=1e-12)
+    assert sweep.values["acf"][1][:, 1] == pytest.approx(statistics.arrays.autocorrelation(change, 2), rel=1e-12)
+    pooled = statistics.arrays.excess_kurtosis(change.reshape(1, -1))[0]
     found = sweep.pooled_kurtosis(1)
     assert found.value == pytest.approx(pooled, rel=1e-9) and found.low <= found.value <= found.high
     assert sweep.kurtosis(1).value == pytest.approx(sweep.mean("kurtosis", 1).mean)

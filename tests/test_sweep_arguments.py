@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 import kineticsim_env as ks
+from kineticsim_env.sweeps import Sweep
 from scripts.fuzz.calls import ALSO, judge
 from scripts.fuzz.values import HUGE, WRONG
 
@@ -70,7 +71,7 @@ def test_a_wrong_choice_of_a_name_is_refused(name):
     assert not complaints
 
 
-@pytest.mark.parametrize("function", [ks.open_sweep, ks.Sweep])
+@pytest.mark.parametrize("function", [ks.open_sweep, Sweep])
 def test_a_wrong_folder_is_refused(function, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     complaints = {label: complaint(function, "folder", folder=make()) for label, make in WRONG.items()}

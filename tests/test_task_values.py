@@ -10,9 +10,6 @@ import kineticsim_env as ks
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.policies import (
-    ATTACKERS,
-    EXECUTOR_ATTACKERS,
-    TRADER_ATTACKERS,
     AlmgrenChriss,
     AvellanedaStoikov,
     BuyAndHold,
@@ -23,6 +20,7 @@ from kineticsim_env.policies import (
     TimeWeighted,
     VolumeWeighted,
 )
+from kineticsim_env.policies.attackers import ATTACKERS, EXECUTOR_ATTACKERS, TRADER_ATTACKERS
 
 STILL = ks.MarketConfig.preset("trading").replace(walk_prob=0.0, jump_prob=0.0)
 MAKERS = (AvellanedaStoikov, *ATTACKERS)

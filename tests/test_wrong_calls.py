@@ -275,8 +275,8 @@ CALLS = [
     (lambda: policies.VolumeWeighted(EXECUTOR, urgent=0.5), TypeError, "urgent: got 0.5"),
     (lambda: policies.MomentumTrader(TRADER, decay=ARRAY), TypeError, "decay: got array"),
     (lambda: policies.BuyAndHold(TRADER, position=NAT), TypeError, "position: got np.timedelta64"),
-    (lambda: policies.PumpAndDump(MAKER, period=0), ValueError, "period: got 0"),
-    (lambda: policies.TraderPriceWall(TRADER, distance=1e308), ValueError, "distance: got 1e+308"),
+    (lambda: policies.attackers.PumpAndDump(MAKER, period=0), ValueError, "period: got 0"),
+    (lambda: policies.attackers.TraderPriceWall(TRADER, distance=1e308), ValueError, "distance: got 1e+308"),
     (lambda: policies.RandomQuotes(MAKER, seed="x"), TypeError, "seed: got 'x', allowed is a whole number"),
     (lambda: policies.RandomTrader(TRADER, seed=10**400), ValueError, "seed: got 1000"),
     (lambda: policies.Discretised(None, MAKER), TypeError, "policy: got None"),
@@ -292,7 +292,7 @@ CALLS = [
     (lambda: quoted(ask_qty=torch.ones(3, 1)), ValueError, "ask_qty: got torch.float32 [3, 1]"),
     (lambda: policies.TimeWeighted(EXECUTOR).share_left(5), TypeError, "left: got int"),
     (lambda: policies.AlmgrenChriss(EXECUTOR).share_left(SPARSE), TypeError, "left: got torch.float32"),
-    (lambda: policies.WashTrade(MAKER).elapsed(NESTED), TypeError, "observation: got torch.float32 nested"),
+    (lambda: policies.attackers.WashTrade(MAKER).elapsed(NESTED), TypeError, "observation: got torch.float32 nested"),
     (lambda: policies.MeanReversionTrader(TRADER).signal(ARRAY), TypeError, "observation: got ndarray"),
 ]
 
@@ -305,7 +305,12 @@ def test_wrong_calls(call, error, said):
     assert "allowed" in str(refused.value)
 
 
-POLICIES = [kind for name in policies.__all__ if isinstance(kind := getattr(policies, name), type)]
+POLICIES = [
+    kind
+    for module in (policies, policies.attackers)
+    for name in module.__all__
+    if isinstance(kind := getattr(module, name), type)
+]
 POLICIES = [kind for kind in POLICIES if kind not in (policies.Policy, policies.Discretised)]
 ANY_TASK = ks.ManyLearnersTask()  # with the settings of every role
 WRONG = {

@@ -32,7 +32,7 @@ def dice(market, own, draw):
 
 sim = ks.Simulator(ks.MarketConfig(num_agents=0, agents={dice: 30}), num_markets=100, seed=0)
 price = sim.run(300, record=("last_price",))["last_price"].cpu().numpy()
-print(f"deviation of returns: {statistics.volatility(statistics.returns(price)).mean():.2f} ticks")
+print(f"deviation of returns: {statistics.arrays.volatility(statistics.arrays.returns(price)).mean():.2f} ticks")
 
 # %%
 # A parameter, and a memory
@@ -63,7 +63,7 @@ for config, name, colour in ((alone, "twenty built-in agents", "#555555"), (mixe
     sim = ks.Simulator(config, num_markets=100, seed=0)
     series = sim.run(300, record=("last_price", "fundamental"))
     price = series["last_price"].cpu().numpy()
-    found = statistics.mean_and_error(statistics.autocorrelation(statistics.returns(price)))
+    found = statistics.mean_and_error(statistics.arrays.autocorrelation(statistics.arrays.returns(price)))
     print(f"{name}: autocorrelation of returns {found.mean:.2f} ± {found.interval():.2f}")
     axes.plot(price[0], lw=0.8, color=colour, label=name)
 axes.plot(series["fundamental"][0].cpu().numpy(), lw=1.6, color="#d9912b", label="fundamental price")
@@ -124,10 +124,10 @@ grid = np.array([(trend, news) for trend in trends for news in sizes]).repeat(ea
 sim = ks.Simulator(market(trend=grid[:, :1], news=grid[:, 1:]), seed=0)
 sim.run(50)
 price = sim.run(1000, record=("last_price",))["last_price"].cpu().numpy()
-change = statistics.returns(price)
+change = statistics.arrays.returns(price)
 shape = (len(trends), len(sizes), each)
-kurtosis = np.median(statistics.excess_kurtosis(change).reshape(shape), axis=2)
-correlation = statistics.autocorrelation(change).reshape(shape).mean(2)
+kurtosis = np.median(statistics.arrays.excess_kurtosis(change).reshape(shape), axis=2)
+correlation = statistics.arrays.autocorrelation(change).reshape(shape).mean(2)
 
 figure, panels = plt.subplots(1, 2, figsize=(8.4, 3.4))
 for axes, values, title in zip(
@@ -154,12 +154,12 @@ print("chosen:", chosen)
 
 sim = ks.Simulator(market(**chosen), num_markets=100, seed=ks.run_seed(1))
 sim.run(50)
-change = statistics.returns(sim.run(1000, record=("last_price",))["last_price"])
-tails = statistics.bootstrap_interval(statistics.excess_kurtosis(change), lambda drawn: np.median(drawn, axis=1))
+change = statistics.arrays.returns(sim.run(1000, record=("last_price",))["last_price"])
+tails = statistics.bootstrap_interval(statistics.arrays.excess_kurtosis(change), lambda drawn: np.median(drawn, axis=1))
 print(f"excess kurtosis {tails.value:.1f}, 95% interval {tails.low:.1f} to {tails.high:.1f}")
 for name, series in (("returns", change), ("their sizes", np.abs(change))):
     for lag in (1, 5):
-        found = statistics.mean_and_error(statistics.autocorrelation(series, lag))
+        found = statistics.mean_and_error(statistics.arrays.autocorrelation(series, lag))
         print(f"autocorrelation of {name}, lag {lag}: {found.mean:.2f} ± {found.interval():.2f}")
 
 # %%

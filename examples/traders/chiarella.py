@@ -89,8 +89,8 @@ def measure(markets: int, intervals: int, engine: str = "auto") -> dict[str, dic
         measured = statistics.measure_series({"last_price": price, "volume": volume}, MEASURED)
         found[kind] = {
             "price": price,
-            "change": statistics.returns(price),
-            "long": statistics.excess_kurtosis(statistics.returns(price[:, ::16])),
+            "change": statistics.arrays.returns(price),
+            "long": statistics.arrays.excess_kurtosis(statistics.arrays.returns(price[:, ::16])),
             "distance": np.abs(price - series["fundamental"][rows]).mean(1),
             **{name: value.value for name, value in measured.items()},
         }

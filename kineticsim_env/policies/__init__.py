@@ -4,28 +4,7 @@ A policy is called with observations float32 `[M, F]` and returns continuous act
 learner sees, and the same limits hold for it. `Discretised` makes it play discrete actions.
 """
 
-from kineticsim_env.policies.attackers import (
-    ATTACKERS,
-    EXECUTOR_ATTACKERS,
-    TRADER_ATTACKERS,
-    ExecutorBursts,
-    ExecutorHugeQuantity,
-    ExecutorLastStep,
-    FlashedWall,
-    HugeQuantity,
-    LastStep,
-    MarkTheClose,
-    PriceWall,
-    PumpAndDump,
-    QuoteStuffing,
-    TraderHugeQuantity,
-    TraderLastStep,
-    TraderMarkTheClose,
-    TraderPriceWall,
-    TraderPumpAndDump,
-    TraderSniper,
-    WashTrade,
-)
+from kineticsim_env.policies import attackers
 from kineticsim_env.policies.base import Discretised, Policy, inventory_of, quote_action
 from kineticsim_env.policies.executors import (
     AlmgrenChriss,
@@ -45,50 +24,34 @@ from kineticsim_env.policies.makers import (
     RandomQuotes,
 )
 from kineticsim_env.policies.traders import BuyAndHold, Hold, MeanReversionTrader, MomentumTrader, RandomTrader
+from kineticsim_env.runtime.moved import finder
 
 __all__ = [
-    "ATTACKERS",
-    "EXECUTOR_ATTACKERS",
-    "TRADER_ATTACKERS",
     "AlmgrenChriss",
     "AvellanedaStoikov",
     "BuyAndHold",
     "Discretised",
     "DoNothing",
-    "ExecutorBursts",
-    "ExecutorHugeQuantity",
-    "ExecutorLastStep",
     "FixedSpread",
     "GueantLehalleFernandezTapia",
     "Hold",
-    "HugeQuantity",
     "ImmediateExecution",
     "InformedExecutor",
     "InformedMaker",
     "InformedTrader",
-    "LastStep",
     "MeanReversionTrader",
     "MomentumTrader",
     "NoTrade",
     "Policy",
-    "PriceWall",
-    "PumpAndDump",
     "QuietQuotes",
     "RandomOrders",
     "RandomQuotes",
     "RandomTrader",
     "TimeWeighted",
-    "TraderHugeQuantity",
-    "TraderLastStep",
-    "TraderPriceWall",
-    "TraderPumpAndDump",
     "VolumeWeighted",
-    "WashTrade",
-    "FlashedWall",
-    "MarkTheClose",
-    "QuoteStuffing",
-    "TraderMarkTheClose",
-    "TraderSniper",
     "inventory_of",
     "quote_action",
+    "attackers",
 ]
+
+__getattr__ = finder(__name__, dict.fromkeys(attackers.__all__, attackers.__name__))

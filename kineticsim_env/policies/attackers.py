@@ -29,6 +29,29 @@ from kineticsim_env.policies.base import (
 from kineticsim_env.runtime.values import check_number
 from kineticsim_env.tasks.base import ForBlocks, ForProfit
 
+__all__ = (
+    "ATTACKERS",
+    "EXECUTOR_ATTACKERS",
+    "TRADER_ATTACKERS",
+    "ExecutorBursts",
+    "ExecutorHugeQuantity",
+    "ExecutorLastStep",
+    "FlashedWall",
+    "HugeQuantity",
+    "LastStep",
+    "MarkTheClose",
+    "PriceWall",
+    "PumpAndDump",
+    "QuoteStuffing",
+    "TraderHugeQuantity",
+    "TraderLastStep",
+    "TraderMarkTheClose",
+    "TraderPriceWall",
+    "TraderPumpAndDump",
+    "TraderSniper",
+    "WashTrade",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class _Clocked(ScriptedPolicy):

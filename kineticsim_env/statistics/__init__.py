@@ -4,6 +4,8 @@
 arrays, and means with their errors, are used by the command line and the studies.
 """
 
+from kineticsim_env.runtime.moved import finder
+from kineticsim_env.statistics import arrays
 from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
 from kineticsim_env.statistics.measured import Measured, Value
 from kineticsim_env.statistics.measuring import check_statistics, measure, measure_series
@@ -16,14 +18,6 @@ from kineticsim_env.statistics.over_markets import (
     mean_and_error,
 )
 from kineticsim_env.statistics.plans import Plan, of_series
-from kineticsim_env.statistics.recorded import (
-    autocorrelation,
-    best_prices,
-    excess_kurtosis,
-    returns,
-    spread,
-    volatility,
-)
 from kineticsim_env.statistics.summary import RunSummary
 
 __all__ = (
@@ -35,18 +29,15 @@ __all__ = (
     "Plan",
     "RunSummary",
     "Value",
-    "autocorrelation",
-    "best_prices",
+    "arrays",
     "bootstrap_interval",
     "check_statistics",
     "deviation_and_error",
-    "excess_kurtosis",
     "half_width",
     "mean_and_error",
     "measure",
     "measure_series",
     "of_series",
-    "returns",
-    "spread",
-    "volatility",
 )
+
+__getattr__ = finder(__name__, dict.fromkeys(arrays.__all__, arrays.__name__))

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from kineticsim_env.statistics.arrays import best_prices
 from kineticsim_env.statistics.chunks import Chunk, Series
-from kineticsim_env.statistics.recorded import best_prices
 
 Sums = Mapping[str, torch.Tensor]
 _DIRECT = 16  # lags up to which products are summed one by one; beyond, a Fourier transform is quicker

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from kineticsim_env.statistics.arrays import spread
 from kineticsim_env.statistics.measuring import measure_series
 from kineticsim_env.statistics.over_markets import Interval, Mean, bootstrap_interval, mean_and_error
-from kineticsim_env.statistics.recorded import spread
 
 _MOST_DRAWN = 10**8  # values of resampled markets that a summary spends, about a second
 _OF_RETURNS = ("volatility", "kurtosis", "autocorrelation(lag=1)", "abs_autocorrelation(lag=1)")

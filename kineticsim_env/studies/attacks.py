@@ -121,8 +121,8 @@ def helped_close(last: int = 10) -> Owner:
 
 
 ALONE = {
-    **{policy.__name__: Attack("MarketMaking", policy) for policy in policies.ATTACKERS},
-    **{policy.__name__: Attack("Trading", policy) for policy in policies.TRADER_ATTACKERS},
+    **{policy.__name__: Attack("MarketMaking", policy) for policy in policies.attackers.ATTACKERS},
+    **{policy.__name__: Attack("Trading", policy) for policy in policies.attackers.TRADER_ATTACKERS},
 }
 TOGETHER = {
     "wash trades": wash(),

@@ -80,7 +80,7 @@ def play(interval: int | None, markets: int, jump_prob: float = 0.02, engine: st
     for _ in range((WARMUP + EVENTS) // APART):
         for name, part in simulator.run(APART // length, tuple(found), progress=False).items():
             found[name].append(part)
-        spreads.append(statistics.spread(simulator.bid, simulator.ask))
+        spreads.append(statistics.arrays.spread(simulator.bid, simulator.ask))
     series = {name: torch.cat(parts, dim=1).cpu().numpy().astype(np.int64) for name, parts in found.items()}
     begin = WARMUP // length
     stacked = np.stack(spreads[WARMUP // APART - 1 :])

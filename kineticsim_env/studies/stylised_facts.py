@@ -112,7 +112,7 @@ def market_statistics(price: np.ndarray, mid2: np.ndarray, volume: np.ndarray, l
         levels: Ticks of the grid.
         lags: Autocorrelations go up to this lag.
     """
-    change = statistics.returns(price)
+    change = statistics.arrays.returns(price)
     size = np.abs(change)
     twice = change[:, :-1] * change[:, 1:]  # not 0 where the price changed in two auctions in a row
     runs = (twice != 0).sum(1)

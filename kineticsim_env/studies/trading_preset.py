@@ -99,13 +99,13 @@ def without_learners(config: MarketConfig, markets: int, engine: str = "auto") -
     spreads, prices = [], []
     for _ in range(AUCTIONS // 10):
         prices.append(simulator.run(10, ("last_price",), progress=False)["last_price"])
-        spreads.append(statistics.spread(simulator.bid, simulator.ask))
+        spreads.append(statistics.arrays.spread(simulator.bid, simulator.ask))
     stacked = np.stack(spreads)
     return Market(
         counts,
         statistics.mean_and_error(np.nanmean(stacked, axis=0)),
         statistics.mean_and_error((~np.isnan(stacked)).mean(0)),
-        statistics.mean_and_error(statistics.volatility(statistics.returns(torch.cat(prices, dim=1)))),
+        statistics.mean_and_error(statistics.arrays.volatility(statistics.arrays.returns(torch.cat(prices, dim=1)))),
         *_depths(config, min(markets, 1024), engine),
     )
 
@@ -137,7 +137,7 @@ def returns_of(price: np.ndarray, fundamental: np.ndarray) -> Returns:
     change = np.diff(price, axis=1)
 
     def lagged(series: np.ndarray) -> np.ndarray:
-        return np.stack([statistics.autocorrelation(series, lag) for lag in LAGS], axis=1)
+        return np.stack([statistics.arrays.autocorrelation(series, lag) for lag in LAGS], axis=1)
 
     def variances(series: np.ndarray) -> np.ndarray:
         # Neither price drifts, so the mean square is the variance. The mean of few long spans is not taken off.
@@ -145,8 +145,8 @@ def returns_of(price: np.ndarray, fundamental: np.ndarray) -> Returns:
 
     whole = variances(price)
     return Returns(
-        statistics.volatility(change),
-        statistics.excess_kurtosis(change),
+        statistics.arrays.volatility(change),
+        statistics.arrays.excess_kurtosis(change),
         lagged(change),
         lagged(np.abs(change)),
         whole / (whole[:, :1] * np.array(SPANS)),

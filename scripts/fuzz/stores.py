@@ -16,6 +16,7 @@ import numpy as np
 
 import kineticsim_env as ks
 from kineticsim_env.config import PRESETS
+from kineticsim_env.sweeps import Sweep
 from scripts.fuzz.case import Failure
 
 _SPACE = {"max_order_qty": [1, 2, 3, 4, 5, 6], "init_depth": [4, 9]}
@@ -51,7 +52,7 @@ def _sweep_of(preset: str) -> tuple[tempfile.TemporaryDirectory[str], Any]:
     return folder, _swept(preset, Path(folder.name)).to_pandas()
 
 
-def _swept(preset: str, folder: Path) -> ks.Sweep:
+def _swept(preset: str, folder: Path) -> Sweep:
     given: dict[str, Any] = {"market": preset, "folder": folder, "batch": 5, "engine": "numpy", "progress": False}
     return ks.sweep(_SPACE, 2, ["volume", "volatility"], **given)
 

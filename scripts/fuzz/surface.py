@@ -30,6 +30,7 @@ MODULES = (
     "kineticsim_env.evaluation",
     "kineticsim_env.envs.parallel",
     "kineticsim_env.policies",
+    "kineticsim_env.policies.attackers",
     "kineticsim_env.render",
     "kineticsim_env.envs.single",
     "kineticsim_env.tasks",

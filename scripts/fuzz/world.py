@@ -150,12 +150,17 @@ INSTANCES: dict[str, Callable[[World], Any]] = {
     "SkrlMultiEnv": _adapter("skrl", "SkrlMultiEnv"),
 }
 _TASK_OF = {"makers": "MarketMaking", "executors": "Execution", "traders": "Trading", "attackers": "MarketMaking"}
-POLICIES = [name for name in policies.__all__ if inspect.isclass(getattr(policies, name)) and name != "Policy"]
+POLICIES = {
+    name: kind
+    for module in (policies, policies.attackers)
+    for name in module.__all__
+    if inspect.isclass(kind := getattr(module, name)) and name != "Policy"
+}
 
 
 def task_of_policy(name: str) -> str:
     """Return the task that a scripted policy is for."""
-    kind = getattr(policies, name)
+    kind = POLICIES[name]
     if "Executor" in name:
         return "Execution"
     if "Trader" in name:
@@ -167,7 +172,7 @@ def _policy(name: str, w: World) -> Any:
     task = w[f"{task_of_policy(name)} task"]
     if name == "Discretised":
         return policies.Discretised(policies.NoTrade(task), task)
-    return getattr(policies, name)(task)
+    return POLICIES[name](task)
 
 
 for _name in POLICIES:

@@ -29,8 +29,10 @@ MARKETS = {
 # Not attacks: quotes and trades to compare with, and attacks so far from the mid that they are makers.
 HONEST = {
     "`FixedSpread` at 4 ticks": Attack("MarketMaking", functools.partial(policies.FixedSpread, half_spread=4.0)),
-    "`QuoteStuffing` at 4 ticks": Attack("MarketMaking", functools.partial(policies.QuoteStuffing, distance=4.0)),
-    "`PriceWall` at 4 ticks": Attack("MarketMaking", functools.partial(policies.PriceWall, distance=4.0)),
+    "`QuoteStuffing` at 4 ticks": Attack(
+        "MarketMaking", functools.partial(policies.attackers.QuoteStuffing, distance=4.0)
+    ),
+    "`PriceWall` at 4 ticks": Attack("MarketMaking", functools.partial(policies.attackers.PriceWall, distance=4.0)),
     "`MeanReversionTrader`": Attack("Trading", policies.MeanReversionTrader),
 }
 LATE = ("`FlashedWall`", "`QuoteStuffing`", "`TraderSniper`", "`FixedSpread` at 4 ticks")  # games of latency, and none

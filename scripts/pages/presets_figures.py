@@ -38,7 +38,7 @@ def draw_makers(folder: Path, name: str, found: Mapping[str, Any], engine: str) 
             lambda axes: plots.price_paths(axes, host["last_price"], host["fundamental"], 2, unit),
             lambda axes: plots.traded_volume(axes, host["volume"], unit),
             *books,
-            lambda axes: plots.return_histogram(axes, statistics.returns(host["last_price"]), unit),
+            lambda axes: plots.return_histogram(axes, statistics.arrays.returns(host["last_price"]), unit),
             lambda axes: mean_book(axes, bid, ask, simulator.mid2.cpu().numpy() - 2 * origin),
         ],
     )

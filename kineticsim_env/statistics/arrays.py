@@ -15,6 +15,8 @@ import torch
 from kineticsim_env.runtime.values import not_whole
 from kineticsim_env.statistics.over_markets import as_array
 
+__all__ = ("autocorrelation", "best_prices", "excess_kurtosis", "returns", "spread", "volatility")
+
 _BLOCK = 1 << 24  # values of a series that are turned to float64 at a time
 
 
