@@ -2,7 +2,7 @@
 // (model/plan.h and kineticsim_env/engines/cuda.py choose; kineticsim_env/runtime/kernels.py compiles):
 //   KS_BINS     order bins: 16, 32, 64, 128, or 0 where orders have too many offsets for bins
 //   KS_OPTIONS  any option of the model on   KS_SLOTS    slots: 0, 1, or 2 for more   KS_TASK  environment step
-//   KS_PARAMETERS, KS_LEVELS (optional)      a market's parameters and levels, for a kernel of their own
+//   KS_PARAMETER_CONSTANTS, KS_LEVELS (optional)  parameters and levels that markets have alike, for a kernel of their own
 //   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
 //   KS_SINGLE, KS_BLOCKS (optional)         one environment of one slot per warp; blocks that a multiprocessor must hold
 //   KS_LANES (optional)                      one environment of one slot per lane; ticks around the mid that it has room for

@@ -53,7 +53,7 @@ struct Market : Book, MarketNumbers {
         MarketNumbers(numbers_of(launch, m)), launch(launch), m(m), slots(launch.slots),
         p(launch.params[m * launch.params_stride]), scratch(scratch), volume(launch.volume[m]), trades(launch.trades[m]) {
     if (kLevers && launch.regime) regime = launch.regime[m];
-    if (!kLevers || p.regimes == 0) scratch.orders.prepare(p, levels);
+    if (!kLevers || p.levers.regimes == 0) scratch.orders.prepare(p, levels);
     for (int k = 0; k < slots; ++k) {
       std::memcpy(&quotes[k], launch.quotes + 4 * (m * slots + k), sizeof(Quote));
       accounts[k] = {launch.cash[m * slots + k], launch.inventory[m * slots + k], launch.fees[m * slots + k]};
@@ -94,7 +94,7 @@ struct Market : Book, MarketNumbers {
   uint64_t walk_word() const { return random_word(key, t, kWalkWord); }
   void change_regime() {
     if constexpr (kLevers) {
-      if (p.regimes == 0) return;
+      if (p.levers.regimes == 0) return;
       regime = regime_at(p, key, t, regime);
       enter_regime(launch.regimes, regime, launch.params[m * launch.params_stride], p);
       scratch.orders.prepare(p, levels);
@@ -237,7 +237,7 @@ struct Market : Book, MarketNumbers {
 
   int32_t bid_at(const Quote& quote) const { return bid_place<kLevers>(p, quote, origin, levels); }
   int32_t ask_at(const Quote& quote) const { return ask_place<kLevers>(p, quote, origin, levels); }
-  int32_t coin() const { return p.rounding == kRoundingCoin ? word_coin(walk_word()) : 0; }
+  int32_t coin() const { return p.levers.rounding == kRoundingCoin ? word_coin(walk_word()) : 0; }
   void price_around(int32_t mid2) {
     pricing = pricing_of(p, levels, origin, fundamental, last_tick, coin());
     middle = pricing.middle(mid2);
@@ -269,7 +269,7 @@ struct Market : Book, MarketNumbers {
     for (int side = 0; side < 2; ++side) {
       int32_t* to = side ? scratch.sell.data() : scratch.buy.data();
       const int32_t towards = side ? -1 : 1;
-      to[limit_price(mid2, side, kLevers ? towards * p.taker_offset : towards)] += orders.step[side];
+      to[limit_price(mid2, side, kLevers ? towards * p.levers.taker_offset : towards)] += orders.step[side];
       to[limit_price(mid2, side, -towards * p.maker_half_spread)] += orders.made[side];
       if (!orders.binned) continue;
       const int32_t* bins = orders.side_bins(side);
@@ -277,7 +277,7 @@ struct Market : Book, MarketNumbers {
         for (int j = 0; j <= 2 * orders.spread; ++j) to[pricing.limit(middle, side, j - orders.spread)] += bins[j];
         continue;
       }
-      const int32_t first = kLevers ? middle.tick - orders.spread - towards * p.tax : orders.first_tick(mid2);
+      const int32_t first = kLevers ? middle.tick - orders.spread - towards * p.levers.tax : orders.first_tick(mid2);
       if (first >= 0 && first + orders.width <= levels) {
         add_rows(to + first, bins, orders.width);
       } else {

@@ -47,7 +47,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     this->set_pricing();
     marketable[0] = marketable[1] = 0;
     if (careful) count();
-    const uint64_t end = g + (uint32_t)p.interval;
+    const uint64_t end = g + (uint32_t)p.levers.interval;
     while (g < end) {
       if (g == next_beat) take_beat();
       const uint64_t until = end < next_beat ? end : next_beat;
@@ -71,7 +71,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   KS_ON_LANE void take_beat() {
     this->change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel();
-    const uint64_t events = (uint32_t)p.interval, since = (uint32_t)p.beat;
+    const uint64_t events = (uint32_t)p.levers.interval, since = (uint32_t)p.levers.beat;
     if (g == 0 || g / events > (g - since) / events) this->take_return();  // an interval has ended since the last beat
     this->set_pricing();
     this->pass_beat();

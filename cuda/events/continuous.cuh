@@ -33,7 +33,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     this->begin_interval();
     if (kWithSeries) taken = 0;
     const int64_t before = volume;
-    const uint64_t end = g + (uint32_t)p.interval;
+    const uint64_t end = g + (uint32_t)p.levers.interval;
     while (g < end) {
       if (g == next_beat && !take_beat()) return false;
       if (kSlots && fresh && g == arrival && !take_quotes(fresh)) return false;
@@ -277,7 +277,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       if (kWithSeries) taken += negated(side, units);
       last_tick = book.flip(here, other);
       if (kSlots && taker >= 0)
-        slots.fill(taker, side, (int64_t)last_tick + origin, units, unit_fee(p) + p.taker_fee);
+        slots.fill(taker, side, (int64_t)last_tick + origin, units, unit_fee(p) + p.levers.taker_fee);
       quantity -= units;
     }
     return quantity;

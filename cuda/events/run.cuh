@@ -46,8 +46,8 @@ struct EventRun : Market {
   // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
   template <bool kAllFit = false>
   KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length, int64_t& a) {
-    const uint64_t events = (uint64_t)n * (uint32_t)p.interval, latency = (uint32_t)p.quote_latency;
-    const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.interval + (latency < events ? latency : events);
+    const uint64_t events = (uint64_t)n * (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency;
+    const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.levers.interval + (latency < events ? latency : events);
     for (; a < n; ++a) {
       if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;

@@ -23,17 +23,20 @@ struct AgentView {
   }
 };
 
+KS_RULE int32_t taker_offset_of(const MarketParams& p) { return p.levers.taker_offset; }
+KS_RULE int32_t taker_offset_of(const RegimeParams& now) { return now.taker_offset; }
+
 // What built-in agents price around, on the grid; the fundamental price is not cut to what is near the grid.
 KS_RULE Middle agents_middle(const MarketParams& p, int32_t mid2, int32_t fundamental, int32_t origin, int32_t coin) {
-  if (p.reference == kReferenceFundamental) return {fundamental - origin, 0};
-  return middle_of(mid2, p.rounding != kRoundingCoin, p.rounding == kRoundingCoin ? coin : 0);
+  if (p.levers.reference == kReferenceFundamental) return {fundamental - origin, 0};
+  return middle_of(mid2, p.levers.rounding != kRoundingCoin, p.levers.rounding == kRoundingCoin ? coin : 0);
 }
 // All that is seen but best prices. `now`: parameters as the regime has them; `mid2` is on the grid, `around` from above.
 template <typename Params>
 KS_RULE AgentView view_of(const Params& now, const MarketNumbers& market, const Middle& around, int32_t mid2, int32_t ret,
                           int32_t regime, int32_t t) {
   return {mid2 + 2 * market.origin, ret, market.last_tick + market.origin, -kNoPrice, kNoPrice, 0, 0, t, market.fundamental,
-          regime, now.max_order_qty, now.noise_spread, now.market_order_threshold, now.maker_half_spread, now.taker_offset,
+          regime, now.max_order_qty, now.noise_spread, now.market_order_threshold, now.maker_half_spread, taker_offset_of(now),
           around, market.origin};
 }
 
@@ -131,7 +134,7 @@ KS_RULE AgentNumbers agent_numbers(const Launch& launch, int64_t m, int32_t numb
           launch.agent_memory + m * launch.memory_words + kind.memory, kind.agents};
 }
 // The index of the first agent that users have added, and of a class's first one, among all of its market.
-KS_RULE int32_t first_added_agent(const Launch& launch, const MarketParams& p) { return p.num_agents - launch.added_agents; }
+KS_RULE int32_t first_added_agent(const Launch& launch, const MarketParams& p) { return p.levers.num_agents - launch.added_agents; }
 KS_RULE int32_t first_agent(const Launch& launch, const MarketParams& p, int32_t number) {
   return first_added_agent(launch, p) + launch.agents[number].first;
 }

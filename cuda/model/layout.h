@@ -102,7 +102,26 @@ enum TaskValue {
   kTaskValueLeftoverPenalty = 9, kTaskValueForcedAuctions = 10
 };
 
-// One row of parameters. The counts are of agents that speak; a replaced agent is silent, but keeps its index,
+// What no kernel reads that has neither levers, nor a clock, nor added agents: a warp leaves it out of its copy of a row
+// (warp/tile_state.cuh). A new field takes the place of padding, so that rows in saved states stay what they are.
+struct Levers {
+  int32_t rounding;                // enum Rounding
+  int32_t reference;               // enum Reference
+  int32_t taker_offset;            // ticks
+  int32_t taker_fee;               // thousandths of a tick per unit
+  int32_t tax;                     // ticks per unit
+  int32_t collar;                  // ticks, 0: off
+  int32_t tick_size;               // grid ticks
+  int32_t quote_latency;           // events
+  int32_t regimes;                 // 0: none
+  int32_t regime_threshold;        // of 2^16
+  int32_t interval;                // events, 0 where every agent comes once
+  int32_t beat;                    // events, likewise
+  int32_t num_agents;              // indices of agents, inactive ones too
+  int32_t padding[3];              // 0; rows are read by 16 bytes
+};
+
+// One row of parameters. The counts are of active agents; a replaced agent is inactive, but keeps its index,
 // so each class also has the index of its first agent (noise agents start at 0).
 struct MarketParams {
   int32_t num_noise;
@@ -129,23 +148,9 @@ struct MarketParams {
   int32_t max_quote_qty;
   int32_t inventory_limit;         // -1: none
   int32_t fee;                     // thousandths of a tick per unit; negative: a rebate
-  int32_t rounding;                // enum Rounding
-  int32_t reference;               // enum Reference
-  int32_t taker_offset;            // ticks
-  int32_t taker_fee;               // thousandths of a tick per unit
-  int32_t tax;                     // ticks per unit
-  int32_t collar;                  // ticks, 0: off
-  int32_t tick_size;               // grid ticks
-  int32_t quote_latency;           // events
-  int32_t regimes;                 // 0: none
-  int32_t regime_threshold;        // of 2^16
-  int32_t interval;                // events, 0 where every agent comes once
-  int32_t beat;                    // events, likewise
-  int32_t num_agents;              // indices of agents, silent ones too
-  int32_t unused_1;                // 0; rows are read by 16 bytes
-  int32_t unused_2;
-  int32_t unused_3;
+  Levers levers;                   // behind all others
 };
+static_assert(sizeof(Levers) == 4 * kTileLeverInts, "plan.h counts on it");
 
 // What a regime changes of a market's parameters; -1 leaves them as they are.
 struct RegimeParams {

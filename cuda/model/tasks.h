@@ -284,7 +284,8 @@ KS_RULE End end_of(const TaskParams& task, int32_t role, int64_t value, int64_t 
 
 // Observations -------------------------------------------------------------------------------------------------------
 
-// All inputs of one slot's observation. Book is anything that can be indexed by tick.
+// What one slot's features are of, but for the task's settings, and what is ahead of its quotes (queue_ratio, extra_ratio).
+// Book is a pointer to a row of int32_t by tick; it may be null where features of the book are written by others.
 template <typename Book>
 struct View {
   Book bid, ask;  // resting, built-in

@@ -48,7 +48,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     Base::load();
     ret = launch.ret[m];
     beat_price = launch.beat_price[m];
-    const uint32_t first = first_event(), events = (uint32_t)p.beat;
+    const uint32_t first = first_event(), events = (uint32_t)p.levers.beat;
     beat = first / events + (first % events != 0);
     next_beat = (int32_t)(beat * events - first);
     beats_left = 0;
@@ -70,7 +70,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // Random words -------------------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ uint32_t first_event() const { return (uint32_t)t * (uint32_t)p.interval; }
+  __device__ __forceinline__ uint32_t first_event() const { return (uint32_t)t * (uint32_t)p.levers.interval; }
 
   // The counter of a word of event or beat `number`, given that of number 0: only its high half differs.
   static __device__ __forceinline__ uint64_t counter_at(uint64_t first, uint32_t number) {
@@ -78,7 +78,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   }
 
   // Where beats are as long as intervals, both have one number: a kernel that has this as a constant need not keep two.
-  __device__ __forceinline__ bool beats_are_intervals() const { return p.beat == p.interval; }
+  __device__ __forceinline__ bool beats_are_intervals() const { return p.levers.beat == p.levers.interval; }
   __device__ __forceinline__ uint32_t next_number() const { return beats_are_intervals() ? (uint32_t)t : beat; }
 
   __device__ __forceinline__ uint64_t walk_word() {
@@ -136,18 +136,18 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     this->outside = 0;
     int32_t from = 0;
     if (beats_are_intervals()) next_beat = 0;
-    scattered = careful || (next_beat == 0 ? p.beat : next_beat) < p.interval;
+    scattered = careful || (next_beat == 0 ? p.levers.beat : next_beat) < p.levers.interval;
 #pragma unroll 1
     while (true) {
       if (next_beat == from) take_beat(from);
-      int32_t until = min_of(p.interval, next_beat);
+      int32_t until = min_of(p.levers.interval, next_beat);
       if (careful) until = min_of(until, from + kCarefulEvents);
       seen.mid2 = live_mid2();
       if (!take_stretch(from, until, seen.mid2)) return false;
       from = until;
-      if (from == p.interval) break;
+      if (from == p.levers.interval) break;
     }
-    next_beat -= p.interval;
+    next_beat -= p.levers.interval;
     return true;
   }
 
@@ -158,7 +158,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       if (next != regime) Base::take_regime(next);
     }
     const bool may_walk = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
-    if (may_walk || (kWithCoin && p.rounding == kRoundingCoin)) {
+    if (may_walk || (kWithCoin && p.levers.rounding == kRoundingCoin)) {
       const uint64_t word = walk_word();
       if (may_walk) fundamental = walk_fundamental(p, word, fundamental);
       if (kWithCoin) coin_of_beat = word_coin(word);
@@ -169,13 +169,13 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       if (event == 0) Base::cancel(counter_at(word_counter(key, 0, lane), next_number()));
       else cancel_waiting();
     }
-    if (event < p.beat) {  // an interval has ended since the last beat
+    if (event < p.levers.beat) {  // an interval has ended since the last beat
       const int32_t mid2 = live_mid2();
       ret = (mid2 > prev_mid2) - (mid2 < prev_mid2);
       prev_mid2 = mid2;
     }
     beat += 1;
-    next_beat += p.beat;
+    next_beat += p.levers.beat;
   }
 
   // The orders of events `from` to `until` of this interval, which all see one mid.
@@ -228,7 +228,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     const uint64_t orders = word_counter(key, 0, 0), comers = word_counter(key, 0, kWhoWord);
 #pragma unroll 1
     while (count > 0) {
-      if (!kAddedRemember && p.interval >= 2 * kWarpLanes && count >= 2 * kWarpLanes && event % 2 == 0) {
+      if (!kAddedRemember && p.levers.interval >= 2 * kWarpLanes && count >= 2 * kWarpLanes && event % 2 == 0) {
         const uint32_t mine = event + 2 * lane;
         const uint64_t pair = mix64(counter_at(comers, mine / 2));
         const uint64_t first = mix64(counter_at(orders, mine)), second = mix64(counter_at(orders, mine + 1));
@@ -258,9 +258,9 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // agents of all classes, so that all is computed for each of them, and what differs is chosen.
   __device__ __forceinline__ void take_order(uint64_t word, uint32_t drawn, uint32_t odd, const Stretch& stretch,
                                              bool comes) {
-    const uint32_t agent = (uint32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
+    const uint32_t agent = (uint32_t)(((uint64_t)drawn * (uint32_t)p.levers.num_agents) >> 32);
     const bool noise = agent < (uint32_t)p.first_momentum;
-    const bool values = p.first_fundamental < p.num_agents && agent >= (uint32_t)p.first_fundamental;
+    const bool values = p.first_fundamental < p.levers.num_agents && agent >= (uint32_t)p.first_fundamental;
     const bool makes = agent >= (uint32_t)p.first_maker && !values;
     uint32_t decides = noise || stretch.ret == 0 ? low_half(word) : stretch.ret > 0 ? kBuys : 0;  // by bit 31
     if (values) decides = stretch.value == 0 ? low_half(word) : stretch.value > 0 ? kBuys : 0;
@@ -277,7 +277,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       const uint32_t limit = fixed(address_on_grid(stretch.mid2, buys, place, false) + stretch.rows);
       at = marketable ? address_on_grid(stretch.mid2, buys, 0, true) : limit;
     }
-    if (p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental < p.num_agents) comes = comes && speaks(agent);
+    if (p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental < p.levers.num_agents) comes = comes && speaks(agent);
     if (comes) add_at(at, word_quantity(word, p.max_order_qty));
   }
 
@@ -285,8 +285,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   __device__ __forceinline__ void take_added_order(uint64_t word, uint32_t drawn, uint32_t event, const Stretch& stretch,
                                                    bool comes) {
     if constexpr (kAddedClasses > 0) {
-      const int32_t agent = (int32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
-      const int32_t who = agent - (p.num_agents - launch.added_agents);
+      const int32_t agent = (int32_t)(((uint64_t)drawn * (uint32_t)p.levers.num_agents) >> 32);
+      const int32_t who = agent - (p.levers.num_agents - launch.added_agents);
       AgentView view = stretch.added;
       view.t = (int32_t)event;
       const int32_t beyond = take_added(*this, view, comes && who >= 0 ? who : -1, word, stretch.place);
@@ -366,8 +366,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // The most that an interval adds to a side, its standing and its fresh quotes included.
   __device__ __forceinline__ int32_t growth() const {
-    const int64_t largest = kLevers && p.regimes > 0 ? 65535 : max_of(p.max_order_qty, launch.largest_added_order);
-    const int64_t sum = p.interval * largest + (int64_t)2 * launch.slots * kMaxQuoteQty;
+    const int64_t largest = kLevers && p.levers.regimes > 0 ? 65535 : max_of(p.max_order_qty, launch.largest_added_order);
+    const int64_t sum = p.levers.interval * largest + (int64_t)2 * launch.slots * kMaxQuoteQty;
     return sum < 0x7fffffff ? (int32_t)sum : 0x7fffffff;
   }
 

@@ -15,7 +15,6 @@ from kineticsim_env.agents.classes import AgentClass
 from kineticsim_env.agents.mixes import Mix, mix, with_room
 from kineticsim_env.config import CLASSES, MAX_STEP_QTY, MarketConfig
 from kineticsim_env.engines.agents import check_width
-from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import (
     CHOICES,
     ENSEMBLE_WIDE,
@@ -26,8 +25,6 @@ from kineticsim_env.runtime.fields import (
     checked,
 )
 from kineticsim_env.runtime.values import show
-
-_UNUSED = tuple(name for name in layout.PARAMS_FIELDS if name.startswith("unused"))  # so that rows are read by 16 bytes
 
 
 def threshold(probability: Any, scale: int) -> np.ndarray:
@@ -66,7 +63,6 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
         "inventory_limit": (-1, INTEGERS["inventory_limit"][1]),  # -1 is none
         "regime_threshold": (0, 1 << 16),
         "regimes": (0, MAX_REGIMES),
-        **dict.fromkeys(_UNUSED, (0, 0)),
         "interval": (0, INTEGERS["interval"][1]),
         "beat": (0, INTEGERS["beat"][1]),
     }
@@ -120,7 +116,6 @@ def parameter_rows(
     rows["reference"] = column(np.asarray(config.reference) == "fundamental")
     agents = config.num_agents + np.asarray(config.added_agents)
     rows["num_agents"] = column(agents)
-    rows |= {name: column(0) for name in _UNUSED}
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
     for name in ("interval", "beat"):
         given = getattr(config, name)
