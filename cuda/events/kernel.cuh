@@ -56,16 +56,16 @@ KS_ON_LANE void play_lanes(const Launch& launch, int64_t first, int* shared) {
   const int64_t m = first + this_lane();
   EventPlace place = {};
   bool left = m < launch.markets && !leaves_alone(launch, m);
-  if constexpr (!kContinuous) {
-    if (left) play_wide<false, kSlots, WideColumns>(launch, m, shared, place);
-    return;
-  }
-  using Market = typename EventMarketOf<kContinuous, kSlots, NarrowColumns>::type;
-  if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS, kContinuous), place);
-  for (int half = 0; half < 2 && ballot(left) != 0; ++half) {
-    sync_warp();
-    if (left && this_lane() / HalfColumns::kMarkets == half)
-      play_wide<true, kSlots, HalfColumns>(launch, m, shared, place);
+  if constexpr (kContinuous) {
+    using Market = typename EventMarketOf<true, kSlots, NarrowColumns>::type;
+    if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS, true), place);
+    for (int half = 0; half < 2 && ballot(left) != 0; ++half) {
+      sync_warp();
+      if (left && this_lane() / HalfColumns::kMarkets == half)
+        play_wide<true, kSlots, HalfColumns>(launch, m, shared, place);
+    }
+  } else if (left) {
+    play_wide<false, kSlots, WideColumns>(launch, m, shared, place);
   }
 }
 

@@ -65,6 +65,7 @@ enum Reference { kReferenceMid = 0, kReferenceFundamental = 1 };
 enum Arrivals { kArrivalsEach = 0, kArrivalsClock = 1 };
 enum Mechanism { kMechanismCall = 0, kMechanismContinuous = 1 };
 enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4, kRoleFundamental = 5 };
+enum ActionForm { kActionFormQuotes = 0, kActionFormOrder = 1, kActionFormTrade = 2 };  // action_form in tasks.h: of each role
 // Columns of an observation behind all others, in this order, of which an environment has those it asks for. From kExtraHorizon
 // on they are settings of the task that differ, in the order of enum TaskValue. A further one is a number here (and kExtras), a
 // case of extra_ratio (model/tasks.h) and of EXTRAS (engines/numpy/observations.py), and its least value in EXTRAS (tasks/base.py).
@@ -81,6 +82,11 @@ enum Autoreset { kAutoresetNextStep = 0, kAutoresetSameStep = 1, kAutoresetDisab
 enum BankOwner { kBankOwnerAllMarkets = 0, kBankOwnerEachMarket = 1, kBankOwnerEachScenario = 2 };
 enum Side { kSideRandom = 0, kSideBuy = 1, kSideSell = -1 };
 enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2, kLaunchModeEnvRestart = 3 };
+// Of a run, per auction: `series_...` of struct Launch. From kSeriesBestBid on they take time to record (model/series.h).
+enum Series {
+  kSeriesLastPrice = 0, kSeriesVolume = 1, kSeriesMid2 = 2, kSeriesFundamental = 3, kSeriesBestBid = 4, kSeriesBestAsk = 5,
+  kSeriesBidDepth = 6, kSeriesAskDepth = 7, kSeriesSignedVolume = 8
+};
 // Rows of Launch::info, of each market: prices in ticks, NaN of a side of the built-in book where nothing rests.
 enum MarketInfo {
   kMarketInfoMid = 0, kMarketInfoFundamental = 1, kMarketInfoBestBid = 2, kMarketInfoBestAsk = 3, kMarketInfoScenario = 4,

@@ -54,8 +54,6 @@ ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
 INFO = "info episode_return episode_filled idle".split()  # of an environment that says what is known after a step
 VALUES = "task_values opening_value".split()  # where settings of the task differ
-SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction,
-FURTHER_SERIES = "best_bid best_ask bid_depth ask_depth signed_volume".split()  # and what it takes time to record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +155,8 @@ def structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]
 _TEXT = (cuda_dir() / "model" / "layout.h").read_text()
 CONSTANTS = parse_constants(_TEXT)
 ENUMS = parse_enums(_TEXT)
+SERIES = list(ENUMS["Series"])[: ENUMS["Series"]["best_bid"]]  # what a run can record, per auction,
+FURTHER_SERIES = list(ENUMS["Series"])[len(SERIES) :]  # and what it takes time to record
 OFFSETS = parse_numbers((cuda_dir() / "model" / "tasks.h").read_text())  # of discrete actions, ticks
 _PARAMS = flat_fields(_TEXT, "MarketParams")  # all int32; an array is padding
 PARAMS_FIELDS = {name: field for name, field in _PARAMS.items() if not field.length}
