@@ -14,7 +14,7 @@ import kineticsim_env as ks
 pytestmark = needs_compiler
 BOTH = ("numpy", "cpu")
 ENGINE = pytest.mark.parametrize("engine", BOTH)
-BLOCK = 256  # Comers::kEvents
+BLOCK = 256  # ArrivingAgents::kEvents
 RECORDED = ("volume", "mid2", "signed_volume")
 LEVERS: dict[str, Any] = {"tax": 1, "collar": 9, "tick_size": 2, "rounding": "coin", "reference": "fundamental"}
 

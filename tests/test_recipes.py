@@ -196,7 +196,8 @@ LEVER = {
         (
             "cuda/model/levers.h",
             "  pricing.around_value = ",
-            "  if (p.levers.buy_collar > 0) pricing.most = min_of(pricing.most, ticks_above(last, p.levers.buy_collar));\n"
+            "  const int32_t buys = p.levers.buy_collar;\n"
+            "  if (buys > 0) pricing.most = min_of(pricing.most, ticks_above(last, buys));\n"
             "  pricing.around_value = ",
         ),
         (

@@ -11,7 +11,6 @@
 #include "cpu/book.h"
 #include "cpu/orders.h"
 #include "model/auction.h"
-#include "model/series.h"
 
 namespace ks {
 
@@ -199,7 +198,7 @@ struct Market : Book, MarketNumbers {
 
   // Agents that users have added -------------------------------------------------------------------------------------
 
-  KS_APART void look_for_all(const Seen& seen) {
+  KS_NOINLINE_ON_CPU void look_for_all(const Seen& seen) {
     view = view_of(p, *this, agents_middle(p, seen.mid2, fundamental, origin, coin()), seen.mid2, seen.ret, regime,
                    (int32_t)t);
     if (!some_see_book(launch)) return;
@@ -213,7 +212,7 @@ struct Market : Book, MarketNumbers {
   }
 
   // Collect their orders, and widen the range to hold them.
-  KS_APART void submit_added(int32_t& near_low, int32_t& near_high, int32_t& low, int32_t& high) {
+  KS_NOINLINE_ON_CPU void submit_added(int32_t& near_low, int32_t& near_high, int32_t& low, int32_t& high) {
     AddedOrders& added = scratch.added;
     if constexpr (kLevers) {
       const Pricing by = pricing;
@@ -225,7 +224,7 @@ struct Market : Book, MarketNumbers {
     near_low = std::min(near_low, added.low), near_high = std::max(near_high, added.high);
     low = std::min(low, near_low), high = std::max(high, near_high);
   }
-  KS_APART void add_added() {
+  KS_NOINLINE_ON_CPU void add_added() {
     scratch.added.add_to(scratch.buy.data(), scratch.sell.data(), levels);
     for (int side = 0; side < 2; ++side) {
       scratch.orders.far[side] += scratch.added.far[side];
@@ -381,7 +380,7 @@ struct Market : Book, MarketNumbers {
     }
   }
 
-  KS_APART void record_further(int64_t at) const {
+  KS_NOINLINE_ON_CPU void record_further(int64_t at) const {
     const Ticks bids = bids_in_reach(launch.reach, best_bid), asks = asks_in_reach(launch.reach, best_ask, levels);
     const int64_t* marketable = scratch.orders.far;
     write_further_series(launch, at, origin, {best_bid, best_ask, sum_of(bid + bids.low, bids.high + 1 - bids.low),

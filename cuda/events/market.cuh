@@ -39,7 +39,7 @@ struct EventMarket : MarketNumbers {
   uint64_t g, next_beat;   // the next event, and that before which the next beat comes
   int64_t beat;            // that one's number
   int64_t bound, growth;   // no side of the book holds more; what an interval's orders can add to it
-  bool careful;            // this interval may have to stop; never with cells of 16 bits
+  bool checks_overflow;            // this interval may have to stop; never with cells of 16 bits
 
   float* const features;   // where a warp has them before they are written
 
@@ -243,9 +243,9 @@ struct EventMarket : MarketNumbers {
   // Whether the market may have to stop in the next interval. It is then stored first, as it stays as it is now.
   KS_ON_LANE void begin_interval() {
     const int64_t quotes = (int64_t)slots.count() * kMaxQuoteQty;  // standing, and as much fresh
-    careful = !kNarrow && (!stays_below(((int64_t)1 << 31) - 2 * quotes, 1) || is_far());
+    checks_overflow = !kNarrow && (!stays_below(((int64_t)1 << 31) - 2 * quotes, 1) || is_far());
     bound += growth;
-    if (careful) store();
+    if (checks_overflow) store();
   }
   // It has to stop: of this interval nothing is kept but what its error is.
   KS_ON_LANE void stop() { launch.error[m] |= error; }

@@ -3,7 +3,6 @@
 
 #include "events/call.cuh"
 #include "events/continuous.cuh"
-#include "model/series.h"
 
 namespace ks {
 
@@ -35,7 +34,7 @@ struct EventRun : Market {
     if (kWithSeries && launch.records > 1) record_further(at);
   }
 
-  KS_APART void record_further(int64_t at) const {
+  KS_NOINLINE_ON_CPU void record_further(int64_t at) const {
     const int32_t bid = this->book.best_bid(), ask = this->book.best_ask();
     const Ticks bids = bids_in_reach(launch.reach, bid), asks = asks_in_reach(launch.reach, ask, this->levels);
     write_further_series(launch, at, this->origin, {bid, ask, this->book.total(bids.low, bids.high, 0),

@@ -190,7 +190,7 @@ struct Share {
 
 // Decisions at some events between which nothing changes but memory, in their order. All rows have room for a multiple of
 // kPadding; what is too much of `agents` are agents that there are.
-struct AgentComers {
+struct AgentArrivals {
   const AgentView* market;  // but for t
   AgentNumbers numbers;
   int32_t first;            // index of the class's first agent
@@ -205,7 +205,7 @@ struct AgentComers {
 // new episode.
 struct AgentFunctions {
   void (*play)(const AgentBatch&);
-  void (*come)(const AgentComers&);
+  void (*arrive)(const AgentArrivals&);
   AgentOrder (*decide)(const AgentView&, const AgentNumbers&, uint64_t word, int32_t first, int32_t agent);
   void (*open)(const AgentView&, const AgentNumbers&, const Share&);
   int32_t sees_book;       // whether it looks at best prices or their quantities
@@ -214,11 +214,11 @@ struct AgentFunctions {
 // What follows from the text of a class, a `Trader`. Locals, as the compiler must assume that what is written aliases all else.
 // kStride is the batch's parameter_stride. What an agent decides touches no other's numbers, which a compiler cannot know.
 #if defined(__clang__)
-#define KS_APART_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define KS_INDEPENDENT_LOOP _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
-#define KS_APART_LOOP _Pragma("GCC ivdep")
+#define KS_INDEPENDENT_LOOP _Pragma("GCC ivdep")
 #else
-#define KS_APART_LOOP
+#define KS_INDEPENDENT_LOOP
 #endif
 template <typename Trader, int32_t kStride>
 KS_RULE void play_row(const AgentBatch& batch) {
@@ -236,7 +236,7 @@ KS_RULE void play_row(const AgentBatch& batch) {
   if (batch.grid) {
     const int32_t levels = batch.grid->levels, origin = batch.grid->origin;
     AgentSums sums = batch.grid->sums;
-    KS_APART_LOOP
+    KS_INDEPENDENT_LOOP
     for (int32_t i = 0; i < padded; ++i) {
       const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, i);
       const PlacedOrder placed = add_order(sums, order, limit_tick_of(order, levels, origin), levels, i < count);
@@ -245,7 +245,7 @@ KS_RULE void play_row(const AgentBatch& batch) {
     batch.grid->sums = sums;
     return;
   }
-  KS_APART_LOOP
+  KS_INDEPENDENT_LOOP
   for (int32_t i = 0; i < padded; ++i) {
     const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, i);
     to.side[i] = order.side, to.tick[i] = order.tick;
@@ -258,15 +258,15 @@ KS_RULE void play_agents(const AgentBatch& batch) {
   else play_row<Trader, 0>(batch);
 }
 template <typename Trader, int32_t kStride>
-KS_RULE void come_row(const AgentComers& comers) {
-  const AgentView market = *comers.market;
-  const AgentNumbers all = comers.numbers;
+KS_RULE void arrive_row(const AgentArrivals& arrivals) {
+  const AgentView market = *arrivals.market;
+  const AgentNumbers all = arrivals.numbers;
   const AgentNumbers numbers = {all.parameters, kStride ? all.parameter_rows : 1, kStride, all.memory, all.agents};
-  const AgentOrders to = comers.orders;
-  const uint64_t* const words = comers.words;
-  const int32_t *const agents = comers.agents, *const events = comers.events;
-  const int32_t first = comers.first, count = comers.count;
-  const auto come = [&](int32_t i) {
+  const AgentOrders to = arrivals.orders;
+  const uint64_t* const words = arrivals.words;
+  const int32_t *const agents = arrivals.agents, *const events = arrivals.events;
+  const int32_t first = arrivals.first, count = arrivals.count;
+  const auto arrive = [&](int32_t i) {
     AgentView seen = market;
     seen.t = events[i];
     const AgentOrder order = Trader::decide(seen, {words[i]}, first, numbers, agents[i]);
@@ -274,17 +274,17 @@ KS_RULE void come_row(const AgentComers& comers) {
     to.quantity[i] = order.quantity, to.marketable[i] = order.marketable;
   };
   if (Trader::kRemembers) {  // one after another, as an agent may come twice
-    for (int32_t i = 0; i < count; ++i) come(i);
+    for (int32_t i = 0; i < count; ++i) arrive(i);
     return;
   }
   const int32_t padded = (count + kPadding - 1) & -kPadding;
-  KS_APART_LOOP
-  for (int32_t i = 0; i < padded; ++i) come(i);
+  KS_INDEPENDENT_LOOP
+  for (int32_t i = 0; i < padded; ++i) arrive(i);
 }
 template <typename Trader>
-KS_RULE void come_agents(const AgentComers& comers) {
-  if (comers.numbers.parameter_stride) come_row<Trader, 1>(comers);
-  else come_row<Trader, 0>(comers);
+KS_RULE void arrive_agents(const AgentArrivals& arrivals) {
+  if (arrivals.numbers.parameter_stride) arrive_row<Trader, 1>(arrivals);
+  else arrive_row<Trader, 0>(arrivals);
 }
 template <typename Trader>
 KS_RULE AgentOrder decide_at_event(const AgentView& market, const AgentNumbers& numbers, uint64_t word, int32_t first,
@@ -297,7 +297,7 @@ KS_RULE void open_agents(const AgentView& market, const AgentNumbers& numbers, c
 }
 #if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 template <typename Trader>
-inline constexpr AgentFunctions kFunctionsOf = {play_agents<Trader>, come_agents<Trader>, decide_at_event<Trader>,
+inline constexpr AgentFunctions kFunctionsOf = {play_agents<Trader>, arrive_agents<Trader>, decide_at_event<Trader>,
                                                 open_agents<Trader>, Trader::kSeesBook};
 #endif
 

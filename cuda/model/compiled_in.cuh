@@ -8,7 +8,7 @@ namespace ks {
 
 constexpr bool kWithLevers = KS_LEVERS == 2, kWithCoin = KS_LEVERS != 0;
 
-// Whether a run can record further series (model/series.h): a kernel only if it was compiled for such runs.
+// Whether a run can record further series (model/auction.h): a kernel only if it was compiled for such runs.
 #ifndef KS_SERIES
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define KS_SERIES 0

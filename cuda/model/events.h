@@ -33,7 +33,7 @@ KS_RULE int32_t order_tick(const Pricing& pricing, int32_t mid2, int32_t offset,
 
 // Orders -------------------------------------------------------------------------------------------------------------
 
-// What comes at an event. It has no quantity where a silent agent is drawn, or one that users have added.
+// What comes at an event. It has no quantity where an inactive agent is drawn, or one that users have added.
 struct Arrival {
   int32_t quantity, offset;
   int32_t sells;       // a side

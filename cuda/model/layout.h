@@ -82,7 +82,7 @@ enum Autoreset { kAutoresetNextStep = 0, kAutoresetSameStep = 1, kAutoresetDisab
 enum BankOwner { kBankOwnerAllMarkets = 0, kBankOwnerEachMarket = 1, kBankOwnerEachScenario = 2 };
 enum Side { kSideRandom = 0, kSideBuy = 1, kSideSell = -1 };
 enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2, kLaunchModeEnvRestart = 3 };
-// Of a run, per auction: `series_...` of struct Launch. From kSeriesBestBid on they take time to record (model/series.h).
+// Of a run, per auction: `series_...` of struct Launch. From kSeriesBestBid on they take time to record (model/auction.h).
 enum Series {
   kSeriesLastPrice = 0, kSeriesVolume = 1, kSeriesMid2 = 2, kSeriesFundamental = 3, kSeriesBestBid = 4, kSeriesBestAsk = 5,
   kSeriesBidDepth = 6, kSeriesAskDepth = 7, kSeriesSignedVolume = 8
@@ -175,8 +175,8 @@ struct RegimeParams {
 struct AgentClass {
   int64_t functions;               // AgentFunctions of the C++ engine
   int32_t first;                   // its first agent, counted from the first that users have added
-  int32_t agents;                  // silent ones too
-  int32_t speaking;                // all but the last, which slots replace
+  int32_t agents;                  // inactive ones too
+  int32_t active;                  // all but the last, which slots replace
   int32_t parameters;              // place of its first parameter in a row of agent_parameters
   int32_t parameter_stride;        // 1: each agent has its own
   int32_t memory;                  // place of its first word in a row of agent_memory
@@ -278,7 +278,7 @@ struct Launch {
   int32_t* series_volume;          // [M, S]
   int32_t* series_mid2;            // [M, S] of the built-in resting book after the auction, absolute
   int32_t* series_fundamental;     // [M, S]
-  // Further ones (model/series.h), of the built-in resting book after the auction.
+  // Further ones (model/auction.h), of the built-in resting book after the auction.
   int32_t* series_best_bid;        // [M, S] absolute, -kNoPrice where there is none
   int32_t* series_best_ask;        // [M, S] absolute, kNoPrice where there is none
   int32_t* series_bid_depth;       // [M, S] units from the best bid to `reach` ticks below it

@@ -214,7 +214,7 @@ struct TapeMarket : MarketNumbers {
     const int32_t count[4] = {p.num_noise, p.num_momentum, p.num_maker, p.num_fundamental};
     for (uint8_t who = 0; who < 4; ++who)
       if (agent >= first[who] && agent < first[who] + count[who]) return built_in_order(agent, who, (int64_t)g, word, mid);
-    if (launch.agent_classes == 0 || agent < first_added_agent(launch, p)) return {};  // silent
+    if (launch.agent_classes == 0 || agent < first_added_agent(launch, p)) return {};  // inactive
     look((int64_t)g, mid);
     return added_order(agent, word);
   }

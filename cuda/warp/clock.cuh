@@ -22,7 +22,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   using Base::address_on_grid, Base::any_slot, Base::ask_at, Base::best_prices, Base::bid_at, Base::has_slot,
       Base::near_bin, Base::taker_offset;
 
-  static constexpr int kCarefulEvents = 4096;  // whose quantity fits an int32, whatever its orders
+  static constexpr int kCheckedEvents = 4096;  // whose quantity fits an int32, whatever its orders
 
   int32_t ret, beat_price;
   int32_t coin_of_beat;
@@ -32,7 +32,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   int32_t beats_left;           // that these suffice for
   int32_t far_buys, far_sells;  // marketable orders of this interval
   bool scattered;               // orders wait in rows of their own
-  bool careful;                 // a side may reach 2^31 in this interval
+  bool checks_overflow;                 // a side may reach 2^31 in this interval
 
   __device__ __forceinline__ ClockMarket(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
       : Base(launch, m, row, book, bins) {}
@@ -94,7 +94,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // One interval. Returns false if the market has to stop.
   __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
     if (kSlots && words_left == 0) Base::hash_market_words();
-    careful = false;
+    checks_overflow = false;
     if (!roomy) look_for_room();
     if (kOptions && !follow_mid()) return false;
     beat_price = last_tick + origin;
@@ -136,12 +136,12 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     this->outside = 0;
     int32_t from = 0;
     if (beats_are_intervals()) next_beat = 0;
-    scattered = careful || (next_beat == 0 ? p.levers.beat : next_beat) < p.levers.interval;
+    scattered = checks_overflow || (next_beat == 0 ? p.levers.beat : next_beat) < p.levers.interval;
 #pragma unroll 1
     while (true) {
       if (next_beat == from) take_beat(from);
       int32_t until = min_of(p.levers.interval, next_beat);
-      if (careful) until = min_of(until, from + kCarefulEvents);
+      if (checks_overflow) until = min_of(until, from + kCheckedEvents);
       seen.mid2 = live_mid2();
       if (!take_stretch(from, until, seen.mid2)) return false;
       from = until;
@@ -184,7 +184,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     const int32_t mid2 = kWithCoin && !kLevers ? rounded_mid2(p, seen_mid2, coin_of_beat) : seen_mid2;
     const uint32_t rows = scattered ? to_waiting() : 0;
     uint32_t buys_before = 0, sells_before = 0;
-    if (careful) buys_before = total(buy), sells_before = total(sell);
+    if (checks_overflow) buys_before = total(buy), sells_before = total(sell);
     const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, seen_mid2, origin) : 0;
     Stretch stretch = {mid2, rows, ret, value};
     if constexpr (kAddedClasses > 0) {
@@ -203,7 +203,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       waiting(sell)[kLevers ? pricing.marketable(1) : 0] += sells;
     }
     __syncwarp();
-    return !careful || !(is_full(true, buys_before) | is_full(false, sells_before));
+    return !checks_overflow || !(is_full(true, buys_before) | is_full(false, sells_before));
   }
 
   static __device__ __forceinline__ int32_t add_within_int32(int32_t a, int32_t b) {
@@ -225,12 +225,12 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // `count` events from number `event` on. One word says who comes at two events, an even one and the next: where there are
   // many, a lane takes both of them.
   __device__ __forceinline__ void draw(uint32_t event, int32_t count, const Stretch& stretch) {
-    const uint64_t orders = word_counter(key, 0, 0), comers = word_counter(key, 0, kWhoWord);
+    const uint64_t orders = word_counter(key, 0, 0), arriving = word_counter(key, 0, kWhoWord);
 #pragma unroll 1
     while (count > 0) {
       if (!kAddedRemember && p.levers.interval >= 2 * kWarpLanes && count >= 2 * kWarpLanes && event % 2 == 0) {
         const uint32_t mine = event + 2 * lane;
-        const uint64_t pair = mix64(counter_at(comers, mine / 2));
+        const uint64_t pair = mix64(counter_at(arriving, mine / 2));
         const uint64_t first = mix64(counter_at(orders, mine)), second = mix64(counter_at(orders, mine + 1));
         take_order(first, low_half(pair), 0, stretch, true);
         take_order(second, high_half(pair), 1, stretch, true);
@@ -239,7 +239,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
         event += 2 * kWarpLanes, count -= 2 * kWarpLanes;
       } else {
         const uint32_t mine = event + lane;
-        const uint64_t pair = mix64(counter_at(comers, mine / 2)), word = mix64(counter_at(orders, mine));
+        const uint64_t pair = mix64(counter_at(arriving, mine / 2)), word = mix64(counter_at(orders, mine));
         const int32_t taken = min_of(count, kWarpLanes - (int32_t)(event % 2));  // then on from an even event
         const uint32_t drawn = mine % 2 ? high_half(pair) : low_half(pair);
         take_order(word, drawn, mine % 2, stretch, lane < taken);
@@ -277,7 +277,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       const uint32_t limit = fixed(address_on_grid(stretch.mid2, buys, place, false) + stretch.rows);
       at = marketable ? address_on_grid(stretch.mid2, buys, 0, true) : limit;
     }
-    if (p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental < p.levers.num_agents) comes = comes && speaks(agent);
+    if (p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental < p.levers.num_agents) comes = comes && is_active(agent);
     if (comes) add_at(at, word_quantity(word, p.max_order_qty));
   }
 
@@ -294,8 +294,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     }
   }
 
-  // The last of each class are silent.
-  __device__ __forceinline__ bool speaks(int32_t agent) const {
+  // The last of each class are inactive.
+  __device__ __forceinline__ bool is_active(int32_t agent) const {
     return agent < p.num_noise || (agent >= p.first_momentum && agent < p.first_momentum + p.num_momentum) ||
            (agent >= p.first_maker && agent < p.first_maker + p.num_maker) ||
            (agent >= p.first_fundamental && agent < p.first_fundamental + p.num_fundamental);
@@ -350,7 +350,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // Marketable orders that waited are on the grid already.
   __device__ __forceinline__ bool clear(const Seen& seen, Auction& auction) {
-    if (careful && (is_full(true) | is_full(false))) return false;
+    if (checks_overflow && (is_full(true) | is_full(false))) return false;
     if (scattered) {
       join_waiting(buy);
       join_waiting(sell);
@@ -383,9 +383,9 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     if (room >= 0) return;
     Base::count_room(total(buy), total(sell));
     roomy = false;
-    careful = room < growth() || has_large_quote();
-    room = careful ? -1 : room - growth();
-    if (!careful) return;
+    checks_overflow = room < growth() || has_large_quote();
+    room = checks_overflow ? -1 : room - growth();
+    if (!checks_overflow) return;
     store();
     volume = 0, trades = 0;
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "model/auction.h"
-#include "model/series.h"
 #include "warp/clearing.cuh"
 #include "warp/market_state.cuh"
 

@@ -56,7 +56,7 @@ class CpuEngine(NativeEngine):
         overflow within so many auctions.
         """
         saved: dict[str, torch.Tensor] = {}
-        for launcher in self._former_launchers.values():
+        for launcher in self._previous_launchers.values():
             if launcher.played.value:  # by programs that torch compiled, which count no auctions
                 self._safe_auctions = launcher.played.value = 0
         if mode == ENV_RESET:

@@ -101,7 +101,8 @@ class CudaEngine(NativeEngine):
                 self.prepare(mode)
 
     def _own_definitions(self) -> dict[str, int | str]:
-        fixed = [(field, self._rows[name]) for name, field in layout.PARAMS_FIELDS.items() if name not in self._changing]
+        names = [name for name in layout.PARAMS_FIELDS if name not in self._changing]
+        fixed = [(layout.PARAMS_FIELDS[name], self._rows[name]) for name in names]
         constants = [f"p.{field.path}={int(value[0])}" for field, value in fixed if np.all(value == value[0])]
         return {"KS_PARAMETER_CONSTANTS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
 

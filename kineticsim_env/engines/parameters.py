@@ -82,22 +82,22 @@ def parameter_rows(
     Returns:
         int64 arrays of shape `[num_rows]`, one per field.
     """
-    silent = np.array([replaced.get(name, 0) for name in CLASSES])
+    inactive = np.array([replaced.get(name, 0) for name in CLASSES])
     if config.population == "fixed":
-        short = np.argwhere(silent[None, :] > counts)
+        short = np.argwhere(inactive[None, :] > counts)
         if len(short):
             row, index = short[0]
             raise ValueError(
-                f"slots: got {silent[index]} that replace a {CLASSES[index]} agent, allowed is up to "
+                f"slots: got {inactive[index]} that replace a {CLASSES[index]} agent, allowed is up to "
                 f"{counts[row, index]}, the number of {CLASSES[index]} agents in the market"
             )
-    speaking = np.maximum(counts - silent, 0)
+    active = np.maximum(counts - inactive, 0)
     first = np.cumsum(counts, axis=1)
 
     def column(value: Any) -> np.ndarray:
         return np.array(np.broadcast_to(np.asarray(value, dtype=np.int64), (num_rows,)))
 
-    rows = {f"num_{name}": speaking[:, index] for index, name in enumerate(CLASSES)}
+    rows = {f"num_{name}": active[:, index] for index, name in enumerate(CLASSES)}
     rows |= {f"first_{name}": first[:, index] for index, name in enumerate(CLASSES[1:])}
     for name in ("init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size"):
         rows[name] = column(getattr(config, name))

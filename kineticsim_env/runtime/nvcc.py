@@ -104,7 +104,7 @@ def build_kernel(
     flags += [quote(option.replace(",", "\\,")) for option in options]
     with on_path(search_path()):
         try:
-            # What stands alone is built and not loaded: it is loaded once, from the cache. -shared makes a library of it.
+            # What stands alone is built and not loaded: that is done once, from the cache. -shared makes it a library.
             built = cpp_extension.load(
                 name,
                 [str(build.cuda_dir() / source)],
