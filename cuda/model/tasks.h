@@ -15,13 +15,12 @@ enum End { kEndGoesOn = 0, kEndTerminated = 1, kEndTruncated = 2 };
 
 // What a role's action says: a bid and an ask; one order on a side that is given; one order and its side.
 KS_RULE ActionForm action_form(int32_t role) {
-  switch (role) {
-    case kRoleMaker: return kActionFormQuotes;
-    case kRoleTrader:
-    case kRoleFundamental: return kActionFormTrade;
-    default: return kActionFormOrder;
-  }
+  if (role == kRoleMaker) return kActionFormQuotes;
+  const bool side_is_given = role == kRoleMomentum || role == kRoleNoise || role == kRoleExecutor;
+  return side_is_given ? kActionFormOrder : kActionFormTrade;
 }
+KS_RULE bool quotes_both_sides(int32_t role) { return action_form(role) == kActionFormQuotes; }
+KS_RULE bool chooses_side(int32_t role) { return action_form(role) == kActionFormTrade; }
 
 // The side that a slot trades on, +1 or -1 (0: the action says), and the most that it may trade.
 struct Target {
@@ -79,8 +78,7 @@ KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (
 KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2,
                                 const Target& target, const Quote& standing, int32_t& error) {
   constexpr float kMostAction = (float)(1.0 + 1.0 / kActionTolerance);
-  const ActionForm form = action_form(role);
-  const int used = form == kActionFormQuotes ? 4 : 2;
+  const int used = quotes_both_sides(role) ? 4 : 2;
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
   for (int i = 0; i < used; ++i) {
     if (row[i] != row[i]) {
@@ -92,13 +90,13 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
     if (fabsf(row[i]) > kMostAction) error |= kErrorActionRange;
     a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
   }
-  if (form == kActionFormQuotes) {
+  if (quotes_both_sides(role)) {
     return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),
                        unit_to_int(a[1], task.max_offset), unit_to_int(a[3], task.max_qty));
   }
-  const float through = form == kActionFormTrade ? a[1] : a[0];
+  const float through = chooses_side(role) ? a[1] : a[0];
   const int32_t offset = (int32_t)rintf(through * (float)task.max_offset);
-  if (form == kActionFormTrade) {
+  if (chooses_side(role)) {
     return directional_quote(mid2, a[0] > 0.0f ? 1 : -1, offset, (int32_t)rintf(fabsf(a[0]) * (float)task.max_qty));
   }
   return directional_quote(mid2, target.side, offset, at_most(unit_to_int(a[1], task.max_qty), target.remaining));
@@ -110,19 +108,18 @@ KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choi
                               int32_t& error) {
   constexpr int32_t kMakerOffsets[kMakerChoices] = {0, 1, 2, 3, 4, 6, 8};  // behind the mid; the first: no order
   constexpr int32_t kDirectionalOffsets[kDirectionalOffsetCount] = {-6, -3, -1, 0, 1, 3, 6};  // through the mid
-  const ActionForm form = action_form(role);
-  const int32_t choices = form == kActionFormQuotes ? kMakerChoices * kMakerChoices : 1 + 2 * kDirectionalOffsetCount;
+  const int32_t choices = quotes_both_sides(role) ? kMakerChoices * kMakerChoices : 1 + 2 * kDirectionalOffsetCount;
   if (choice < 0 || choice >= choices) {
     error |= kErrorActionRange;
     choice = choice < 0 ? 0 : choices - 1;
   }
-  if (form == kActionFormQuotes) {
+  if (quotes_both_sides(role)) {
     int32_t bid = (int32_t)choice / kMakerChoices, ask = (int32_t)choice % kMakerChoices;
     return maker_quote(mid2, kMakerOffsets[bid], bid ? task.max_qty : 0, kMakerOffsets[ask], ask ? task.max_qty : 0);
   }
   if (choice == 0) return Quote{0, 0, 0, 0};
   const int32_t order = (int32_t)choice - 1;
-  if (form == kActionFormTrade) {
+  if (chooses_side(role)) {
     const int32_t offset = kDirectionalOffsets[order % kDirectionalOffsetCount];
     return directional_quote(mid2, order < kDirectionalOffsetCount ? 1 : -1, offset, task.max_qty);
   }
@@ -363,8 +360,7 @@ KS_RULE Ratio fundamental_ratio(const View<Book>& view) {
 template <typename Book>
 KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
   const Quote& q = view.quote;
-  const ActionForm form = action_form(view.role);
-  const bool maker = form == kActionFormQuotes, executor = view.role == kRoleExecutor;
+  const bool maker = quotes_both_sides(view.role), executor = view.role == kRoleExecutor;
   const bool buys = q.bid_qty > 0;  // only a maker has two sides
   const int32_t standing = buys ? q.bid_qty : q.ask_qty;
   const float max_qty = (float)task.max_qty;
@@ -381,7 +377,7 @@ KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
                     executor ? 8.0f * (float)task.block_qty : 1000.0f);
     case 2: return Ratio{(float)(task.horizon - view.elapsed), (float)task.horizon};
     case 3:
-      if (form == kActionFormTrade) return Ratio{standing > 0 ? (buys ? 1.0f : -1.0f) : 0.0f, 1.0f};
+      if (chooses_side(view.role)) return Ratio{standing > 0 ? (buys ? 1.0f : -1.0f) : 0.0f, 1.0f};
       if (!maker) return Ratio{(float)view.target.side, 1.0f};
       return squash(buys ? (float)((int64_t)view.mid2 - 2 * (int64_t)q.bid_price) : 0.0f, 16.0f);
     case 4:
