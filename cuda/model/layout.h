@@ -11,6 +11,7 @@ typedef signed long long int64_t;
 typedef unsigned long long uint64_t;
 typedef unsigned char uint8_t;
 #else
+#include <cstddef>
 #include <cstdint>
 #endif
 
@@ -157,6 +158,9 @@ struct MarketParams {
   Levers levers;                   // behind all others
 };
 static_assert(sizeof(Levers) == 4 * kTileLeverInts, "plan.h counts on it");
+#ifndef __CUDACC_RTC__  // which has no offsetof
+static_assert(offsetof(MarketParams, levers) + sizeof(Levers) == sizeof(MarketParams), "the levers are last");
+#endif
 
 // What a regime changes of a market's parameters; -1 leaves them as they are.
 struct RegimeParams {

@@ -12,7 +12,7 @@ constexpr bool kTileHasLevers = true;
 #else
 constexpr bool kTileHasLevers = KS_LEVERS != 0;
 #endif
-constexpr int kTileParamInts = (kTileHasLevers ? sizeof(MarketParams) : __builtin_offsetof(MarketParams, levers)) / 4;
+constexpr int kTileParamInts = (sizeof(MarketParams) - (kTileHasLevers ? 0 : sizeof(Levers))) / 4;
 
 struct alignas(16) TileMarket {
   int32_t prev_mid2, last_tick, origin, fundamental;
