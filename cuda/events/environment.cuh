@@ -38,7 +38,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
 #endif
   }
 
-  KS_ON_LANE void read_parameters() { this->p = this->copy_of(launch.params[this->m]); }
+  KS_ON_LANE void read_parameters() { this->p = with_constants(launch.params[this->m]); }
   // These return false where the book does not fit; then nothing but the book has changed.
   KS_ON_LANE bool open_book(const int32_t* bids, const int32_t* asks) {
     this->bound = book.load(bids, asks);

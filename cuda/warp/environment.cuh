@@ -76,8 +76,7 @@ struct EnvironmentTile {
   __device__ __forceinline__ int64_t slot_row() const { return first * slots + (kSingle ? 0 : lane); }
 
   __device__ __forceinline__ MarketParams params_of(int market) const {
-    const MarketParams& row = markets[market].params();
-    return MarketParams{KS_PARAMETERS};
+    return with_constants(markets[market].params());
   }
 
   __device__ __forceinline__ int32_t fee_of(int market) const {
@@ -389,7 +388,7 @@ struct EnvironmentTile {
         MarketParams p = params_of(lane);
         if (kWithLevers) {
           state.regime = (short)regime_at(p, state.key, state.t, state.regime);
-          if (p.regimes > 0) enter_regime(launch.regimes, state.regime, state.params(), p);
+          if (p.levers.regimes > 0) enter_regime(launch.regimes, state.regime, state.params(), p);
         }
         if (kWithCoin) state.coin = (short)word_coin(random_word(state.key, state.t, kWalkWord));
         state.counter = word_counter(state.key, state.t, 0);

@@ -294,10 +294,13 @@ def _expected(
 
 
 def pack(rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return parameter rows as they are in memory, int32 `[rows, fields]`."""
-    return np.stack([rows[name] for name in layout.PARAMS_FIELDS], axis=1).astype(np.int32)
+    """Return parameter rows as they are in memory, int32 `[rows, layout.PARAMS_INTS]`; then padding."""
+    packed = np.zeros((len(rows["fee"]), layout.PARAMS_INTS), dtype=np.int32)
+    for place, name in enumerate(layout.PARAMS_FIELDS):
+        packed[:, place] = rows[name]
+    return packed
 
 
 def unpack(packed: np.ndarray) -> dict[str, np.ndarray]:
-    """Return rows of parameters, int32 `[rows, fields]`, by name, int64 `[rows]` each; the inverse of `pack`."""
+    """Return rows of parameters, int32 `[rows, layout.PARAMS_INTS]`, by name, int64 `[rows]` each; inverts `pack`."""
     return {name: packed[:, place].astype(np.int64) for place, name in enumerate(layout.PARAMS_FIELDS)}

@@ -101,12 +101,10 @@ class CudaEngine(NativeEngine):
                 self.prepare(mode)
 
     def _own_definitions(self) -> dict[str, int | str]:
-        values = ((name, self._rows[name]) for name in layout.PARAMS_FIELDS)
-        constants = [
-            str(int(value[0])) if np.all(value == value[0]) and name not in self._changing else f"row.{name}"
-            for name, value in values
-        ]
-        return {"KS_PARAMETERS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
+        names = [name for name in layout.PARAMS_FIELDS if name not in self._changing]
+        fixed = [(layout.PARAMS_FIELDS[name], self._rows[name]) for name in names]
+        constants = [f"p.{field.path}={int(value[0])}" for field, value in fixed if np.all(value == value[0])]
+        return {"KS_PARAMETER_CONSTANTS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """See `NativeEngine.set_task`; settings that stay as they were first set become constants, too."""

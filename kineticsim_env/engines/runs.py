@@ -136,8 +136,10 @@ def run_in_graph(
 ) -> None:
     """Do it in one launch of a program that torch compiles; a market that stops says so in its error word."""
     launcher = engine.launcher(RUN)
-    series = (f"series_{name}" for name in (*layout.SERIES, *layout.FURTHER_SERIES))
-    outputs = [results.get(name) for name in ("fills", "value", *series)]
+    accounts = results.get("fills"), results.get("value")
+    series = {number: results.get(f"series_{name}") for name, number in layout.ENUMS["Series"].items()}
+    recorded = [number for number, tensor in series.items() if tensor is not None]
     torch.ops.kineticsim.run(
-        launcher.state, launcher.tables, quotes, *outputs, decisions, auctions, reach, launcher.number
-    )
+        launcher.state, launcher.tables, quotes, *accounts, [series[number] for number in recorded], recorded,
+        decisions, auctions, reach, launcher.number,
+    )  # fmt: skip

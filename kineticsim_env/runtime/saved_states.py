@@ -297,4 +297,4 @@ def _check_queues(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int)
 
 def columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
     """Return parameters int32 `[M, n]` or `[1, n]` by name, int64."""
-    return dict(zip(layout.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=True))
+    return dict(zip(layout.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=False))

@@ -89,9 +89,9 @@ def clear(m: Markets, waiting: Waiting, mid2: np.ndarray) -> tuple[np.ndarray, n
     mid_tick = to_multiple(mid_price, m.params["tick_size"], False) - m.price_origin
     target = np.where(m.params["tie"] == 1, mid_tick, -1)
     price, volume, traded_buy, traded_sell = clear_auction(buy, sell, target)
-    luck = m.word(WORD_RATIONING)
-    bought = ration(bid_tick, bid_qty, buy, traded_buy, bits(luck, 0, 32))
-    sold = ration(ask_tick, ask_qty, sell, traded_sell, bits(luck, 32, 32))
+    rationing_word = m.word(WORD_RATIONING)
+    bought = ration(bid_tick, bid_qty, buy, traded_buy, bits(rationing_word, 0, 32))
+    sold = ration(ask_tick, ask_qty, sell, traded_sell, bits(rationing_word, 32, 32))
     m.bid = buy - traded_buy - scatter((book[:, None], bid_tick), bid_qty - bought, shape)
     m.ask = sell - traded_sell - scatter((book[:, None], ask_tick), ask_qty - sold, shape)
     m.quotes[..., 1::2] -= np.stack([bought, sold], axis=-1)

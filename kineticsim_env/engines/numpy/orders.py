@@ -167,9 +167,9 @@ def order_of(m: Markets, agent: np.ndarray, word: np.ndarray, g: np.ndarray, vie
     p = m.params
     first = np.stack([np.zeros_like(g), *(p[f"first_{name}"] for name in CLASSES[1:])])
     kind = (agent >= first).sum(axis=0) - 1
-    silent = agent >= np.choose(kind, first + [p[f"num_{name}"] for name in CLASSES])
+    inactive = agent >= np.choose(kind, first + [p[f"num_{name}"] for name in CLASSES])
     of_each = [side_and_offset(m, name, word[:, None], (agent + g)[:, None], view) for name in CLASSES]
     side, offset = (np.choose(kind[:, None], parts) for parts in zip(*of_each, strict=True))
     maker = (kind == CLASSES.index("maker"))[:, None]
     tick, quantity, fired = orders_of(m, word[:, None], side, offset, ~maker, view)
-    return side[:, 0] < 0, tick[:, 0], np.where(silent, 0, quantity[:, 0]), fired[:, 0]
+    return side[:, 0] < 0, tick[:, 0], np.where(inactive, 0, quantity[:, 0]), fired[:, 0]
