@@ -106,7 +106,7 @@ def training_rates(
     changes: dict[str, Any], engine: str, device: torch.device, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Measure one variant: steps per second of stepping, with inference, and of training; and its phases."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -122,6 +123,19 @@ def test_the_numpy_engine_stands_alone():
     assert graph[f"{room}.engine"] - own - {room} == {
         "config", "engines.agents", "engines.base", "engines.parameters", "runtime.calls", "runtime.layout",
     }  # fmt: skip
+
+
+def test_private_names_of_torch_stand_in_one_file():
+    """A name with an underscore, of `torch` or of what is in it; not of our own objects, and no `__version__`."""
+    private = re.compile(r"\btorch(?:\.\w+)*\._(?!_)\w+")
+    found = {
+        path.relative_to(ROOT).as_posix(): names
+        for folder in ("kineticsim_env", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        if (names := private.findall(path.read_text()))
+    }
+    assert len(found.pop("kineticsim_env/runtime/private_torch.py")) >= 2
+    assert not found
 
 
 def test_importing_the_package_loads_no_study_and_no_picture():

@@ -24,7 +24,7 @@ from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.scenario_weights import check_scenario
 from kineticsim_env.envs.settings import DISABLED, EnvSettings
-from kineticsim_env.runtime import layout
+from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
@@ -77,7 +77,7 @@ class EnvCore:
         prefer_cpu = settings.prefer_cpu
         if not prefer_cpu and num_markets == 1:
             prefer_cpu = "one market is faster there"
-        if not prefer_cpu and torch.cuda._is_in_bad_fork():
+        if not prefer_cpu and private_torch.is_forked():
             prefer_cpu = "this process was forked from one that used CUDA"
         name, device = choose_engine(settings.engine, settings.device, prefer_cpu=prefer_cpu)
         self.simulator = Simulator(

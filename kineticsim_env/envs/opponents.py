@@ -17,7 +17,7 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
-from kineticsim_env.runtime import layout
+from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import Ranges
 from kineticsim_env.runtime.seeds import EPISODE, GOLDEN
@@ -178,7 +178,7 @@ class Opponents:
         """Return what all slots do, `[M, K, A]` or choices `[M, K]`: the learner what is given, opponents as drawn."""
         records = torch.is_grad_enabled()
         try:  # a Ctrl-C may come as soon as the next line is done
-            torch._C._set_grad_enabled(False)  # what torch.no_grad does, in a tenth of the time
+            private_torch.set_grad_enabled(False)
             number = 0
             for slot, seat in enumerate(self.seats, 1):
                 answers = []
@@ -192,7 +192,7 @@ class Opponents:
                 self._given[slot].copy_(actions)
             self._given[0].copy_(given.view(self._given[0].shape))
         finally:
-            torch._C._set_grad_enabled(records)
+            private_torch.set_grad_enabled(records)
         return self._rows
 
     def _answer(self, policy: Any, slot: int, number: int) -> torch.Tensor:

@@ -21,6 +21,7 @@ from kineticsim_env.envs.infos import SLOT_INFOS, info_of_one, info_of_slots
 from kineticsim_env.envs.own_functions import After, Function, Moment, Outcome, Own, OwnFunctions
 from kineticsim_env.envs.settings import SAME_STEP, EnvSettings
 from kineticsim_env.errors import MarketError
+from kineticsim_env.runtime import private_torch
 from kineticsim_env.simulator import Simulator
 
 _FLOATS, _BOOL = (torch.float32, torch.float64), (torch.bool,)
@@ -163,7 +164,7 @@ class OwnStep:
         self.failed = True
         records = torch.is_grad_enabled()
         try:  # a Ctrl-C may come as soon as the next line is done
-            torch._C._set_grad_enabled(False)  # what torch.no_grad does, in a tenth of the time
+            private_torch.set_grad_enabled(False)
             if self._terminates:
                 self._end_episodes()
             if self._ended_of_learner is not None:  # a market's episode is its learner's, whatever opponents do
@@ -180,7 +181,7 @@ class OwnStep:
                 if self._sees:
                     self._see()
         finally:
-            torch._C._set_grad_enabled(records)
+            private_torch.set_grad_enabled(records)
         self.failed = False
 
     def _end_episodes(self) -> None:
