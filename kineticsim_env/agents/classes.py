@@ -25,10 +25,9 @@ import numpy as np
 from kineticsim_env.agents.language import Program, read
 from kineticsim_env.agents.mixes import Fixed, Mix, mix, whole32
 from kineticsim_env.agents.vocabulary import INFORMED, MOST_UNITS, OWNED, STARTS, vocabulary
-from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import ROLES
 from kineticsim_env.runtime.values import check_choice, check_flag, show
 
-ROLES = tuple(layout.ENUMS["Role"])  # a learner's
 _STORED = ("count",)  # what a mix has besides parameters
 
 

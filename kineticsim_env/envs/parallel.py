@@ -52,12 +52,12 @@ import numpy as np
 import pettingzoo
 import torch
 from gymnasium.utils import seeding
-from pettingzoo import ParallelEnv
+from pettingzoo import AECEnv, ParallelEnv
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_host_actions
 from kineticsim_env.envs.agent_results import AgentResults
-from kineticsim_env.envs.arguments import shows_arguments, split, with_task
+from kineticsim_env.envs.arguments import shows_arguments, shows_arguments_of, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.joint import agent_names, state_space
@@ -75,17 +75,6 @@ if TYPE_CHECKING:
 if hasattr(pettingzoo, "register"):  # from 1.27 on
     pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:parallel_env")
     pettingzoo.register("aec", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:aec_env")
-
-
-def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
-    """Make a market with several learners; see `MarketParallelEnv` for the arguments."""
-    return MarketParallelEnv(learners, **arguments)
-
-
-def aec_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> Any:
-    """Make the same market for PettingZoo's agent-by-agent interface; arguments as in `parallel_env`."""
-    env = parallel_env(learners, **arguments)
-    return pettingzoo.utils.conversions.parallel_to_aec(env)
 
 
 @shows_arguments(one_market=True)
@@ -277,3 +266,19 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             row = check_host_actions(actions[agent], shape, limit, f"actions[{agent!r}]")
             rows[0, slot, : row.size] = torch.from_numpy(row)
         return given.to(self.core.device)
+
+
+@shows_arguments_of(MarketParallelEnv)
+def parallel_env(
+    learners: Mapping[str, int] | None = None, config: MarketConfig | None = None, **arguments: Unpack[OfOneMarket]
+) -> MarketParallelEnv:
+    """Make a market with several learners, a `MarketParallelEnv`."""
+    return MarketParallelEnv(learners, config, **arguments)
+
+
+@shows_arguments_of(MarketParallelEnv)
+def aec_env(
+    learners: Mapping[str, int] | None = None, config: MarketConfig | None = None, **arguments: Unpack[OfOneMarket]
+) -> AECEnv:
+    """Make the same market for PettingZoo's agent-by-agent interface."""
+    return pettingzoo.utils.conversions.parallel_to_aec(parallel_env(learners, config, **arguments))
