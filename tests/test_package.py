@@ -16,18 +16,18 @@ import pytest
 from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parent.parent
-PUBLIC = "__init__ __main__ cli config errors scorecard simulator traders".split()
+PUBLIC = "__init__ __main__ cli config errors scorecards simulator traders".split()
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
     "agents config runtime traders",
     "engines tasks wrappers",
     "policies simulator tapes",
     "statistics",
-    "counterfactual sweeps",
+    "counterfactuals sweeps",
     "envs render",
     "adapters evaluation",
     "play studies",
-    "calibration scorecard",
+    "calibration scorecards",
     "benchmarks commands",
     "cli",
 )

@@ -15,7 +15,7 @@ import torch
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.envs.saving import load_state, state_of
+from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
 from kineticsim_env.runtime.values import check_choice, check_dict, is_whole, show
 from kineticsim_env.simulator import Simulator

@@ -1,8 +1,8 @@
 """`EnvCore`: what the vector, the single and the parallel environment share.
 
 It owns a `Simulator` with slots and the environment's tensors, and makes one launch per step. What episodes are is in
-live_task.py, how states are saved and loaded in saving.py. How results are handed out (NumPy or torch, copied or live,
-per agent) is left to those who use it.
+live_task.py, how states are saved and loaded in state_dict.py. How results are returned (NumPy or torch, copied or
+live, per agent) is left to those who use it.
 """
 
 from __future__ import annotations

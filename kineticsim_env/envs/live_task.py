@@ -32,7 +32,7 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, Task
-from kineticsim_env.tasks.many_learners import check_targets, task_of_all
+from kineticsim_env.tasks.many_learners import check_targets, with_all_roles
 
 
 class LiveTask:
@@ -132,7 +132,7 @@ class LiveTask:
 
     def _others(self, task: Any) -> Any:
         """Return a task with the settings that opponents need, None without any."""
-        return task_of_all(task, self._narrowest) if self._settings.seats else None
+        return with_all_roles(task, self._narrowest) if self._settings.seats else None
 
     def _with_smallest_limits(self, task: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
         """Return the market with a task's limits, and of limits that scenarios draw the smallest."""

@@ -1,6 +1,6 @@
 """Saved states of environments: the range of every number in them, in words in docs/environment.md.
 
-`load_state` of saving.py calls this after runtime/saved_states.py has checked the market's part.
+`load_state` of state_dict.py calls this after runtime/saved_states.py has checked the market's part.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class ManyLearnersTask(ForProfit, ForBlocks, Task):
         check_forced(self)
 
 
-def task_of_all(task: Task, config: MarketConfig) -> ManyLearnersTask:
+def with_all_roles(task: Task, config: MarketConfig) -> ManyLearnersTask:
     """Return a learner's task as one of all roles: what its opponents' roles need beyond it has the defaults.
 
     Args:

@@ -17,7 +17,7 @@ import torch
 from tqdm import tqdm
 
 from kineticsim_env.config import PRESETS, MarketConfig
-from kineticsim_env.counterfactual import CausalImpact, block_impact, causal_impact
+from kineticsim_env.counterfactuals import CausalImpact, block_impact, causal_impact
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
