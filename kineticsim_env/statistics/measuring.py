@@ -10,13 +10,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.checks import check_series
-from kineticsim_env.runtime.values import check_count, check_progress, is_whole, show
+from kineticsim_env.runtime.values import check_count, check_progress, is_whole, progress_bar, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
 from kineticsim_env.statistics.chunks import Feed
@@ -131,8 +130,7 @@ def measure_at(
     size = max(_SHORTEST, _RECORDED[simulator.device.type] // simulator.num_markets)
     size = size if chunk is None else check_count("chunk", chunk, 1)
     books = [part for gathering in gatherings for part in gathering.books]
-    with tqdm(total=warm_up + intervals, unit="interval", desc="measure", delay=0 if progress else 2,
-              disable=progress is False, leave=False) as bar:  # fmt: skip
+    with progress_bar(progress, "measure", "interval", warm_up + intervals, leave=False) as bar:
         for _, step in _pieces(warm_up, size, False):
             simulator.run(step, progress=False)
             bar.update(step)
