@@ -21,7 +21,7 @@ FORMER = {
         "Sweep",
     ],
     policies: policies.attackers.__all__,
-    statistics: statistics.arrays.__all__,
+    statistics: [*statistics.arrays.__all__, "RunSummary"],
 }
 
 

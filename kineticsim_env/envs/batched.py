@@ -15,11 +15,11 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.action_masks import ActionMasks
 from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.agent_results import agent_names, joint_state, state_space
 from kineticsim_env.envs.arguments import shows_arguments, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, check_options
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_slots
-from kineticsim_env.envs.joint import agent_names, joint_state, state_space
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.runtime.calls import one_at_a_time

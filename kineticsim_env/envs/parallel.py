@@ -56,11 +56,10 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_host_actions
-from kineticsim_env.envs.agent_results import AgentResults
+from kineticsim_env.envs.agent_results import AgentResults, agent_names, state_space
 from kineticsim_env.envs.arguments import shows_arguments, shows_arguments_of, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.envs.joint import agent_names, state_space
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
