@@ -41,13 +41,7 @@ class AgentResults:
     """Reads the tensors of a core of one market. All is by agent, of those in the slots that play."""
 
     def __init__(self, core: EnvCore, agents: Sequence[str], *, masked: bool) -> None:
-        """Make the views.
-
-        Args:
-            core: Of one market.
-            agents: The names of its learners, slot by slot.
-            masked: Whether infos have action masks.
-        """
+        """Make the views of a core of one market; agents are named slot by slot, `masked` infos have masks."""
         self._core, self._agents = core, agents
         roles = core.roles
         slots = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}

@@ -62,14 +62,7 @@ def split(
 ) -> tuple[EnvSettings, dict[str, Any]]:
     """Return the settings among a constructor's arguments, checked, and all others, which are the task's.
 
-    Args:
-        arguments: Of the constructor.
-        config: The market, which is an argument of its own.
-        one_market: Whether there is one, without autoreset and stagger.
-        **made: Further fields of `EnvSettings`, which are no arguments.
-
-    Raises:
-        TypeError, ValueError: Naming the argument, what came and what is allowed.
+    `made` are further fields of `EnvSettings`, which are no arguments. One market has neither autoreset nor stagger.
     """
     known = OF_ONE if one_market else OF_MANY
     given = {name: value for name, value in arguments.items() if name in known}
@@ -89,9 +82,6 @@ def with_task(
         roles: Of the learners.
         horizon: The task's by another name, None where it was not given.
         **how: As in `own_functions`.
-
-    Raises:
-        TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
     own, fields = own_functions(task, settings.features, settings.terminate, roles, **how)
     made = make_task(kind, fields if horizon is None else {**fields, "horizon": horizon})

@@ -285,12 +285,7 @@ class EnvCore:
     @torch.inference_mode(False)
     @one_at_a_time
     def clone(self) -> EnvCore:
-        """Return a second core in the same state; what happens to one does not touch the other.
-
-        Raises:
-            MarketError: If an error word was set since the last look.
-            gymnasium.error.ClosedEnvironmentError: After `close`.
-        """
+        """Return a second core in the same state, after `check_errors`; neither touches the other from then on."""
         self._check_open("clone")
         twin = copy.copy(self)
         twin.simulator = self.simulator.branch()

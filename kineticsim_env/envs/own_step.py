@@ -84,15 +84,9 @@ class OwnStep:
         roles: Sequence[str],
         size_of: Callable[[str], int],
     ) -> None:
-        """Connect the functions with an environment, and call each of them once, with markets as they are.
+        """Connect the functions with an environment whose markets have begun an episode, and call each of them once.
 
-        Args:
-            own: The functions.
-            settings: The environment's.
-            simulator: Its markets, which have begun an episode.
-            tensors: The environment's.
-            roles: Of each slot.
-            size_of: Returns how many built-in numbers a role sees.
+        `size_of` returns how many built-in numbers a role sees.
         """
         state, same_step = simulator.tensors, settings.autoreset == SAME_STEP
         self._tensors, self._own = tensors, own

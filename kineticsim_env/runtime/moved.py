@@ -11,12 +11,7 @@ from typing import Any
 
 
 def finder(module: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module.
-
-    Args:
-        module: Its name.
-        places: For each name that has moved, the module that has it now.
-    """
+    """Return the `__getattr__` of a module; `places` has for each name that has moved the module that has it now."""
 
     def find(name: str) -> Any:
         if name not in places:
@@ -29,9 +24,7 @@ def finder(module: str, places: Mapping[str, str]) -> Callable[[str], Any]:
 def module_moved(module: str, place: str) -> None:
     """Let all names of a module be found under its former name, which no file has any more.
 
-    Args:
-        module: The former name. Where a function of the package has it, `import` of the module leaves that alone.
-        place: The present name.
+    Where a function of the package has that name, `import` of the module leaves the function alone.
     """
 
     def find(name: str) -> Any:
