@@ -87,7 +87,6 @@ class BatchedParallelEnv(BaseMarketEnv):
         self._copy, self._same_step = settings.copy, self.core.autoreset == SAME_STEP
         self._limits = {role: task_settings.num_choices(role) for role in self.groups}
         self._make_buffers()
-        self._was_reset = False
 
     @torch.inference_mode(False)
     def _make_buffers(self) -> None:
@@ -219,8 +218,8 @@ class BatchedParallelEnv(BaseMarketEnv):
         return {role: row.clone() for role, row in rows.items()} if self._copy else rows
 
     def _was_loaded(self) -> None:
+        super()._was_loaded()
         torch.logical_not(self._ended, out=self._active)
-        self._was_reset = True
 
     def _was_cloned(self) -> None:
         kept = self._rows, self._active, self._over

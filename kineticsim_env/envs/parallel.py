@@ -127,7 +127,6 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         settings, task_settings = with_task(settings, ManyLearnersTask, task, learning, max_cycles, many=True)
         roles, replaced = check_learners(counts, settings.config, task_settings)
         self.possible_agents = agent_names(roles)
-        self._was_reset = False
         self.core = EnvCore(1, task_settings, roles, replaced, settings)
         self._viewer = make_viewer(self.core, self.render_mode, slot=self._slot_of(render_agent))
         spaces = [self.core.observation_space(role) for role in roles]
@@ -219,9 +218,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     def close(self) -> None:
         """Close the window, and raise what is left in the error word."""
-        if self._viewer:
-            self._viewer.close()
-        self.core.close()
+        self._close()
 
     # Beyond it --------------------------------------------------------------------------------------------------------
 
@@ -236,11 +233,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             return []
         return [slot for slot, ended in enumerate(self.core.tensors["ended"][0].tolist()) if not ended]
 
-    def _was_loaded(self) -> None:
-        self._was_reset = True
-
     def _was_cloned(self) -> None:
-        self._viewer = self.render_mode = None
+        super()._was_cloned()
         self._results = self._make_results()
 
     def _make_results(self) -> AgentResults:
