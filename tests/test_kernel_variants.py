@@ -18,7 +18,7 @@ from kineticsim_env.engines.base import ENV_STEP, RUN, pack, unpack
 from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, kernels, layout
+from kineticsim_env.runtime import build, kernels, layout, private_torch
 
 pytestmark = needs_compiler  # without one it takes a GPU to ask
 BIN_INTS = layout.CONSTANTS["kBinInts"]
@@ -202,7 +202,7 @@ def test_short_steps_count_the_auctions_that_they_play_towards_a_kernel_of_their
     engine.set_parameters(rows_of(ks.MarketConfig(), 3))
     per_auction = 3 * ks.MarketConfig().num_agents
     monkeypatch.setattr(cuda, "_WORK_TO_SPECIALISE", 20.5 * per_auction)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: -1, raising=False)
+    monkeypatch.setattr(private_torch, "current_raw_stream", lambda index: -1)
     answers = [operators.MOVED]
     step = lambda *_: answers[-1]  # noqa: E731
     engine._launchers[ENV_STEP] = SimpleNamespace(step=step, auctions=auctions)
@@ -263,8 +263,8 @@ def test_only_runs_that_record_further_series_have_their_kernel(variants, monkey
     engine._plans = {}
     kernel = SimpleNamespace(launch=lambda *_: None)
     monkeypatch.setattr(engine, "prepare", lambda kind: taken.append(kind) or (kernel, 1, 32, 0))
-    for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice"):
-        monkeypatch.setattr(torch._C, name, lambda *_: 0, raising=False)
+    for name in ("current_raw_stream", "current_device"):
+        monkeypatch.setattr(private_torch, name, lambda *_: 0)
     room = lambda: torch.zeros(3, 1, dtype=torch.int32)  # noqa: E731
     for names in ((), ("mid2",), ("mid2", "best_bid"), ("signed_volume",), ("volume",)):
         engine.launch(RUN, **{f"series_{name}": room() for name in names})

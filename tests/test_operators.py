@@ -31,7 +31,7 @@ FEE = {"randomise": {"fee": [0, 100, 2500], "noise_spread": (3, 14)}, "num_scena
 @pytest.fixture(autouse=True)
 def fresh():
     """Programs of other tests count against torch's limit of compilations."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     with torch.no_grad():
         yield
 

@@ -9,7 +9,7 @@ import pytest
 from thorough import slow
 
 from kineticsim_env.config import PRESETS, MarketConfig
-from kineticsim_env.counterfactual import causal
+from kineticsim_env.counterfactuals import causal
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.statistics import Mean, deviation_and_error, mean_and_error
 from kineticsim_env.statistics.facts import FACTS

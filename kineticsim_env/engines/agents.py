@@ -108,12 +108,7 @@ def place_of(groups: tuple[AgentGroup, ...], kind: str, parameter: str) -> tuple
 
 
 def opening_memory(groups: tuple[AgentGroup, ...], seen: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return what agents remember as an episode begins, int32 `[rows, Q]`.
-
-    Args:
-        groups: Their classes.
-        seen: What they see then, by name, int `[rows]` each.
-    """
+    """Return what agents remember as an episode begins, int32 `[rows, Q]`; `seen` has int `[rows]` by name."""
     rows = max(len(np.atleast_1d(values)) for values in seen.values())
     parts = [np.zeros((rows, 0), np.int32)]
     for group in groups:

@@ -35,13 +35,7 @@ class Engine:
     plays_at_once = False  # whether `step_at_once` ever does
 
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
-        """Bind the engine to a set of tensors.
-
-        Args:
-            device: Where the tensors are.
-            sizes: M, L and K.
-            tensors: Persistent tensors by their names in `struct Launch`.
-        """
+        """Bind the engine to persistent tensors, by their names in `struct Launch`; sizes are M, L and K."""
         self.device = device
         self._sizes = dict(sizes)
         self._dims = tuple(sizes[name] for name in "MLK")
@@ -177,13 +171,10 @@ class Engine:
         raise TypeError(NO_COPY)
 
     def step_at_once(self, given: torch.Tensor) -> bool:
-        """Play a step of an environment with the fewest checks, if the short way is open.
+        """Play a step of an environment with the fewest checks, if the short way is open; return whether.
 
-        Args:
-            given: Checked actions or choices, contiguous, on the engine's device.
-
-        Returns:
-            Whether it did; if not, nothing has happened, and `launch` does it or says what is wrong.
+        Actions or choices are checked, contiguous, on the engine's device. If not, nothing has happened, and `launch`
+        does it or says what is wrong.
         """
         return False
 
@@ -208,11 +199,7 @@ class Engine:
     # What some engines do besides ------------------------------------------------------------------------------
 
     def check_plays(self, config: MarketConfig) -> None:
-        """Refuse a market that the engine cannot play.
-
-        Raises:
-            EngineUnavailable: Naming the first field that it cannot play.
-        """
+        """Refuse a market that the engine cannot play: EngineUnavailable, naming the first field."""
 
     def set_ensemble(self, config: MarketConfig) -> None:
         """Take over what is one for the ensemble: arrivals, mechanism, and the table of regimes."""

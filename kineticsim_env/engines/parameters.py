@@ -154,9 +154,6 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
         fields: New values by name, one for all markets or one per market; of agents that users have added, by
             `class.parameter`, also one of each agent.
         chosen: bool `[M]`, the markets that change; fields become per market unless all do.
-
-    Raises:
-        TypeError, ValueError: Naming the field, what came and what is allowed.
     """
     of_agents = agent_fields(config)
     free = [*(name for name in config.to_dict() if name not in _FIXED), *of_agents]

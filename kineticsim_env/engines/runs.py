@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.engines.base import RUN, Engine
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
+from kineticsim_env.runtime.values import progress_bar
 
 # Agent-events in about a quarter of a second, by engine.
 EVENTS = {"cuda": 5e10, "cpu": 5e7, "numpy": 3e6}
@@ -76,7 +76,7 @@ def run(
         return
     engine.check_sizes()
     before = {name: tensor.clone() for name, tensor in state.items()}
-    bar = tqdm(total=total, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
+    bar = progress_bar(progress, "market", "auction", total)
     try:
         with bar:
             for piece in cut_into_pieces(decisions, auctions, most):

@@ -171,12 +171,7 @@ Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams, "AgentCla
 
 
 def observation_length(queues: bool, extras: int = 0) -> int:
-    """Return F, how many numbers a row of observations has.
-
-    Args:
-        queues: Whether quotes have places in queues, which it shows.
-        extras: Columns of `enum Extra` behind these.
-    """
+    """Return F, how many numbers a row of observations has, with places in queues and columns of `enum Extra`."""
     return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0) + extras
 
 

@@ -1,6 +1,6 @@
 """Saved states: what they say they are of, and the range of every number of a market in them.
 
-`Simulator` and envs/saving.py save and load; this file describes and checks. The ranges, in words: docs/model.md.
+`Simulator` and envs/state_dict.py save and load; this file describes and checks. The ranges, in words: docs/model.md.
 Those of an environment's numbers: envs/saved_states.py.
 """
 

@@ -1,7 +1,7 @@
 """Price impact of block orders of several sizes: measured, fitted by a power law, written to a file.
 
 Every figure is a paired difference between the same markets with and without the order
-(`kineticsim_env.counterfactual.block_impact`). `python -m kineticsim_env impact` is the caller.
+(`kineticsim_env.counterfactuals.block_impact`). `python -m kineticsim_env impact` is the caller.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactual import BlockImpact, block_impact
-from kineticsim_env.counterfactual.causal import Power, fit_power
+from kineticsim_env.counterfactuals import BlockImpact, block_impact
+from kineticsim_env.counterfactuals.causal import Power, fit_power
 from kineticsim_env.runtime.files import replacing
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactual.causal import causal_impact
+from kineticsim_env.counterfactuals.causal import causal_impact
 from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.null_models import zero_intelligence

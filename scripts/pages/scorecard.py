@@ -16,7 +16,7 @@ from typing import Any
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.runtime.seeds import run_seed
-from kineticsim_env.scorecard import Scorecard, scorecard
+from kineticsim_env.scorecards import Scorecard, scorecard
 from kineticsim_env.simulator import Simulator
 from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import machine

@@ -88,12 +88,8 @@ def side_and_offset(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sides (+1 buys) and the ticks from the middle that agents of one class price at, [m, n] each.
 
-    Args:
-        m: the markets.
-        kind: the class.
-        word: the agents' words, [m, n].
-        parity: their indices plus the number of the auction or event: makers buy if it is even.
-        view: what they know.
+    `word` has the agents' words, [m, n]; `parity` their indices plus the number of the auction or event: makers buy if
+    it is even.
     """
     now = {name: x[:, None] for name, x in m.now.items()}
     side = bit_sign(word, 31)
