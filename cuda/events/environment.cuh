@@ -77,7 +77,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
 // What a lane of a GPU goes on with where its numbers do not fit cells of 16 bits.
 struct StepPlace {
   Part part;
-  bool begun;  // its decision was judged, and it is stored
+  bool begun;  // its decision was scored, and it is stored
 };
 
 // A step or a reset. Returns false where it cannot go on in cells of 16 bits: another market does `from` there.

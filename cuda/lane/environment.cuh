@@ -175,7 +175,7 @@ struct LaneEnvironment : LaneStep {
     return true;
   }
 
-  KS_ON_LANE void judge(const Part& part) {
+  KS_ON_LANE void score(const Part& part) {
     if (!part.plays) return;
     elapsed += 1;
     for (int i = kHistory; i > 0; --i) mids[i] = mids[i - 1];
@@ -296,7 +296,7 @@ KS_CALLED_ON_LANE void end_step_in_halves(const Launch& launch, int64_t first, c
   for (int first_lane = 0; first_lane < kLaneCount; first_lane += kWideLanes) {
     sync_warp();
     LaneEnvironment<kOptions, true> half(launch, first, state, first_lane, shared, outlying);
-    Part part = half.exists ? state.part : Part{false, false, true, state.part.judged};
+    Part part = half.exists ? state.part : Part{false, false, true, state.part.scored};
     end_step(half, part);
   }
 }

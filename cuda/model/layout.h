@@ -55,7 +55,7 @@ constexpr int kNarrowResting = 16383; // and what rests at a tick
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped
 constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept
-constexpr int kErrorActionRange = 4;  // an action further outside its space than is allowed: it was clamped
+constexpr int kErrorActionRange = 4;  // an action further outside its space than the tolerance: it was clamped
 constexpr int kErrorOrigin = 8;       // the window left +/-2^29 ticks: the market has stopped
 
 // What numbers of the structs below mean. Python has them by name: kMarkMid of enum Mark is "mid".

@@ -436,7 +436,7 @@ struct EnvironmentTile {
 
   // Accounts are in the tile's state, as auctions need the registers. They are written back after all lanes have read
   // them, as several lanes may work for one slot.
-  __device__ __forceinline__ void judge(const Part& part) {
+  __device__ __forceinline__ void score(const Part& part) {
     const unsigned played = __ballot_sync(kAllLanes, part.plays);
     if (part.plays) my_market().elapsed += 1;
     __syncwarp();
@@ -479,7 +479,7 @@ struct EnvironmentTile {
     return my_market().ended == market_slots;
   }
 
-  // Features are written where their inputs are at hand: the book's in play_market, slots' own in judge.
+  // Features are written where their inputs are at hand: the book's in play_market, slots' own in score.
   __device__ __forceinline__ void observe(const Part&) const {}
 
   __device__ __forceinline__ bool begin_episodes(const Part& part) {

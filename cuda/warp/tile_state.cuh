@@ -37,7 +37,7 @@ struct alignas(16) TileSlot {
   int64_t inventory;
   int64_t cash;                 // of this step
   int64_t liquidation;          // the cash that unwinding would bring; for the liquidation mark
-  int64_t cash_before, fees, prev_value;  // of the episode; before this step, until judge has added it
+  int64_t cash_before, fees, prev_value;  // of the episode; before this step, until score has added it
   int32_t bought, sold;         // in this step
 };
 
