@@ -174,7 +174,11 @@ LEVER = {
             "        collar: How",
             "        buy_collar: A collar of buys.\n        collar: How",
         ),
-        ("kineticsim_env/config.py", "    tick_size: Any = 1", "    buy_collar: Any = 0\n    tick_size: Any = 1"),
+        (
+            "kineticsim_env/config.py",
+            "    tick_size: PerMarket[int] = 1",
+            "    buy_collar: PerMarket[int] = 0\n    tick_size: PerMarket[int] = 1",
+        ),
         ("kineticsim_env/config.py", '"tax", "collar",', '"tax", "collar", "buy_collar",'),
         ("kineticsim_env/runtime/fields.py", '    "collar": (0,', '    "buy_collar": (0, 32767),\n    "collar": (0,'),
     ],
