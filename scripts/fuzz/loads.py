@@ -49,7 +49,7 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
         return
     try:
         for _ in range(int(rng.integers(1, 3))):
-            moves.advance(pair, rng)
+            moves.advance(pair, rng, changed=True)
     except Failure as failure:
         pairs.forget_pair(pair)
         raise Failure(f"{what}, then {failure}", key=("after a load", *failure.key)) from failure
