@@ -17,7 +17,7 @@ from kineticsim_env.tapes.tape import Tape
 from scripts.fuzz import drawn, kinds, loads, page, pairs, races, run, sanitizers, signals, surface
 from scripts.fuzz import settings as fresh
 from scripts.fuzz.__main__ import main
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 ROOT = Path(__file__).parent.parent
 CASES = {"forms": 150, "loads": 100, "tampering": 80, "scenarios": 60, "threads": 20, "calls": 1000}

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import kineticsim_env as ks
+from scripts.fuzz import shapes
 
 pytestmark = pytest.mark.gpu
 SMALL = {"preset": "trading", "bank_size": 4, "warmup": 5, "horizon": 30}
-EXTREMES = (0, 1, -1, 2**30, -(2**30), 2**31 - 1, -(2**31))
 
 
 def make(engine="cuda", num_envs=64, **changes):
@@ -25,9 +25,7 @@ def make(engine="cuda", num_envs=64, **changes):
 
 def misaligned(tensor):
     """The same values four bytes further, as a slice of a flat buffer of parameters has them."""
-    room = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype, device="cuda")
-    room[1:] = tensor.flatten()
-    moved = room[1:].view(tensor.shape)
+    moved = shapes.TENSORS["misaligned tensor"](tensor.to("cuda"), None)
     assert moved.data_ptr() % 16 and moved.is_contiguous()
     return moved
 
@@ -194,9 +192,7 @@ def test_any_number_in_live_tensors_is_safe(preset, num_envs):
         if name in ("seed", "scenario", "reward", "observation", "final_observation"):
             continue  # what a reset leaves alone, or a launch only writes
         envs.reset(seed=1)
-        limits = (0, 1) if tensor.dtype == torch.bool else EXTREMES
-        drawn = torch.tensor(limits)[torch.randint(len(limits), tensor.shape, generator=generator)]
-        tensor.copy_(drawn.to(tensor.dtype))
+        hostile_clock.scribble(tensor, generator)
         for _ in range(2):
             envs.core._engine.launch(0, auctions=2)
             envs.step(torch.rand((num_envs, 4), generator=generator).cuda() * 2 - 1)

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 
 from scripts.fuzz import pairs, shapes
-from scripts.fuzz.case import Failure
-from scripts.fuzz.moves import copied, start
+from scripts.fuzz.kinds import Failure
+from scripts.fuzz.moves import action_of, copied, quotes_of, start
 
-MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 _MOVES = 1  # of a case
 aside = pairs.aside
 
@@ -88,13 +87,10 @@ def _mask(rng: np.random.Generator, markets: int, live: list[torch.Tensor]) -> s
 # Simulators -----------------------------------------------------------------------------------------------------------
 
 
-def _quotes(rng: np.random.Generator, sim: Any, decisions: int | None) -> shapes.Form:
-    levels, shape = sim.config.num_levels, (sim.num_markets, len(sim.slots), 4)
-    full = shape if decisions is None else (decisions, *shape)
-    values = rng.integers(-2, levels + 2, full).astype(np.int32)
-    values[..., 1::2] = rng.integers(-1, 30, values[..., 1::2].shape)
+def _quotes(rng: np.random.Generator, sim: Any, *decisions: int) -> shapes.Form:
+    values = quotes_of(sim, rng, *decisions)
     if rng.random() < 0.1:
-        values[...] = rng.integers(-(2**31), 2**31, full)
+        values[...] = rng.integers(-(2**31), 2**31, values.shape)
     return shapes.draw(values, rng, [tensor for tensor in sim.tensors.values() if tensor.dtype == torch.int32])
 
 
@@ -105,7 +101,7 @@ def _simulator(rng: np.random.Generator, engine: str, number: int) -> None:
         sim, auctions = pair.under_test, 1 + int(rng.random() < 0.1)
         move = int(rng.integers(3))
         if move == 0:
-            form = _quotes(rng, sim, None)
+            form = _quotes(rng, sim)
             _try(pair, "step", [form], *_both(lambda s, q, n=auctions: s.step(q, n), form))
         elif move == 1:
             form = _quotes(rng, sim, int(rng.integers(0, 4)))
@@ -129,18 +125,16 @@ def _both(call: Callable[[Any, Any], Any], form: shapes.Form) -> tuple[Callable,
 def _action(
     rng: np.random.Generator, space: gym.Space, shape: tuple[int, ...], live: list[torch.Tensor]
 ) -> shapes.Form:
+    values = action_of(space, shape, rng)
     if isinstance(space, gym.spaces.Discrete):
-        top = int(space.n) + (rng.random() < 0.05)
-        return shapes.draw(np.asarray(rng.integers(0, top, shape), np.int64), rng, live)
-    values = rng.uniform(-1, 1, shape).astype(np.float32)
-    values = np.where(rng.random(shape) < 0.3, np.sign(values), values).astype(np.float32)
-    if rng.random() < 0.05:
+        values = np.asarray(values + (rng.random() < 0.05) * (values == space.n - 1))  # perhaps one too many
+    elif rng.random() < 0.05:
         values = np.where(rng.random(shape) < 0.3, np.float32(rng.choice([np.nan, np.inf, 1.5])), values)
     return shapes.draw(values, rng, live)
 
 
 def _vector(rng: np.random.Generator, engine: str, number: int) -> None:
-    pair = pairs.vector_env(number, engine, MODES[int(rng.integers(3))])
+    pair = pairs.vector_env(number, engine, pairs.MODES[int(rng.integers(3))])
     start(pair, rng)
     env = pair.under_test
     live = [*env.core.tensors.values(), *env.core.simulator.tensors.values(), env.observation]

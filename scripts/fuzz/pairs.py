@@ -19,10 +19,11 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.evaluation.episodes import ENVIRONMENTS
 from kineticsim_env.runtime import layout
 from kineticsim_env.tasks.base import ROLES
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 DIFFERENT = 10  # markets or environments of each sort
 SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
+MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 _open: dict[tuple, Any] = {}
 
 
@@ -282,7 +283,7 @@ def batched_env(number: int, engine: str) -> Pair:
 
     def make(name: str) -> Any:
         rng = np.random.default_rng([number, 5])
-        learners, mode = _learners(rng), str(rng.choice(["SAME_STEP", "NEXT_STEP", "DISABLED"]))
+        learners, mode = _learners(rng), str(rng.choice(MODES))
         settings: dict[str, Any] = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
         return ks.BatchedParallelEnv(
             int(rng.integers(1, 6)),
@@ -301,8 +302,23 @@ def batched_env(number: int, engine: str) -> Pair:
 def random_env(number: int, engine: str) -> Pair:
     """Return one of the pairs of vector environments with scenarios."""
     chosen = RANDOMISE[number % len(RANDOMISE)]
-    mode = ("SAME_STEP", "NEXT_STEP", "DISABLED")[number % 3]
+    mode = MODES[number % 3]
     return vector_env(number, engine, mode, randomise=chosen, num_scenarios=2 + number % 3)
+
+
+def any_pair(rng: np.random.Generator, engine: str) -> Pair:
+    """Return a pair of simulators or of environments of any sort."""
+    number = int(rng.integers(DIFFERENT))
+    sort = int(rng.integers(6))
+    if sort <= 1:
+        return simulator(number, engine)
+    if sort == 2:
+        return vector_env(number, engine, str(rng.choice(MODES)))
+    if sort == 3:
+        return random_env(number, engine)
+    if sort == 4:
+        return parallel_env(number, engine) if rng.random() < 0.5 else single_env(number, engine)
+    return batched_env(number, engine)
 
 
 RANDOMISE: tuple[dict[str, Any], ...] = (

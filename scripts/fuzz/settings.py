@@ -19,10 +19,9 @@ from kineticsim_env.evaluation.episodes import ENVIRONMENTS
 from kineticsim_env.tasks import TASKS
 from kineticsim_env.tasks.base import Task
 from scripts.fuzz import drawn, moves, pairs
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 aside = pairs.aside
-MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 ADAPTERS = {"stable_baselines3": "SB3", "torchrl": "TorchRL", "skrl": "Skrl"}
 
 
@@ -127,7 +126,11 @@ def _arguments(rng: np.random.Generator, kind: type[Task], markets: int | None) 
 
 
 def _many(rng: np.random.Generator) -> dict[str, Any]:
-    return {"stagger": bool(rng.integers(2)), "copy": bool(rng.integers(2)), "autoreset_mode": str(rng.choice(MODES))}
+    return {
+        "stagger": bool(rng.integers(2)),
+        "copy": bool(rng.integers(2)),
+        "autoreset_mode": str(rng.choice(pairs.MODES)),
+    }
 
 
 def _vector_arguments(rng: np.random.Generator, task: str, markets: int) -> dict[str, Any]:
