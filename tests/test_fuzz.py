@@ -86,7 +86,7 @@ def test_a_wrong_result_is_seen(monkeypatch):
         return fills
 
     pairs.forget()
-    pair = pairs.simulator(0, ENGINES[0])
+    pair = pairs.pair_of("simulator", 0, ENGINES[0])
     monkeypatch.setattr(Simulator, "step", generous)
     monkeypatch.setattr(pairs, "DIFFERENT", 1)
     found = [kinds.play("forms", seed, ENGINES[:1]) for seed in range(40)]

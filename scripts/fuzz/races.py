@@ -99,13 +99,11 @@ def _record(rng: np.random.Generator) -> bytes:
 
 
 def _pair(rng: np.random.Generator) -> pairs.Pair:
-    number, sort = int(rng.integers(pairs.DIFFERENT)), int(rng.integers(4))
-    if sort == 0:
-        return pairs.simulator(number, "cpu")
-    if sort == 1:
-        return pairs.batched_env(number, "cpu")
-    mode = str(rng.choice(pairs.MODES))
-    return pairs.vector_env(number, "cpu", mode) if sort == 2 else pairs.random_env(number, "cpu")
+    number, sort = int(rng.integers(pairs.DIFFERENT)), str(rng.choice(["simulator", "batched", "vector", "random"]))
+    if sort == "random":
+        return pairs.random_env(number, "cpu")
+    mode = {"autoreset_mode": str(rng.choice(pairs.MODES))} if sort == "vector" else {}
+    return pairs.pair_of(sort, number, "cpu", **mode)
 
 
 def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple[dict[str, torch.Tensor], int, int]:

@@ -160,13 +160,13 @@ def _single(rng: np.random.Generator, engine: str) -> None:
 
 
 def _parallel(rng: np.random.Generator, engine: str) -> None:
-    learners, given = pairs._learners(rng), _arguments(rng, ks.ManyLearnersTask, None)
+    learners, given = pairs.learners(rng), _arguments(rng, ks.ManyLearnersTask, None)
     del given["validate"]
     _use(open_both(lambda name: ks.parallel_env(learners, engine=name, **given), engine), rng)
 
 
 def _batched(rng: np.random.Generator, engine: str) -> None:
-    markets, learners = int(rng.choice([1, 1, 2, 3, 5])), pairs._learners(rng)
+    markets, learners = int(rng.choice([1, 1, 2, 3, 5])), pairs.learners(rng)
     given = _arguments(rng, ks.ManyLearnersTask, markets) | _many(rng)
     _use(open_both(lambda name: ks.BatchedParallelEnv(markets, learners, engine=name, **given), engine), rng)
 

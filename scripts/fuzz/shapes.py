@@ -117,7 +117,7 @@ def _wider(a: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def _nested(a: np.ndarray, rng: np.random.Generator) -> Any:
     rows = a.tolist()
-    return tuple(rows) if isinstance(rows, list) and rng.random() < 0.5 else rows
+    return tuple(rows) if isinstance(rows, list) and rng.random() >= 0.5 else rows
 
 
 def _scalars(a: np.ndarray, rng: np.random.Generator) -> Any:
