@@ -12,9 +12,8 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.runtime import layout
+from scripts.fuzz.values import extremes
 
-EXTREMES = (0, 1, -1, -2, 5, 30, 2**15, 2**16 - 1, 2**30, -(2**30), 2**31 - 2, 2**31 - 1, 1 - 2**31, -(2**31))
-ENDS_OF_TIME = (-1, -2, -3, -7, 2**62, 2**63 - 1, -(2**63))  # events are numbered t * interval
 MECHANISMS = ("call", "continuous")
 SLOTS = (0, 1, 3)
 SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
@@ -35,8 +34,7 @@ def hostile_config(mechanism: str, levers: bool, levels: int = 32) -> ks.MarketC
 
 def scribble(tensor: torch.Tensor, generator: torch.Generator) -> None:
     """Write extreme numbers, into all of a tensor or into about half of it."""
-    choices = (0, 1) if tensor.dtype == torch.bool else EXTREMES
-    choices += ENDS_OF_TIME if tensor.dtype == torch.int64 else ()
+    choices = extremes(tensor.dtype)  # times at both ends, too: events are numbered t * interval
     drawn = torch.tensor(choices)[torch.randint(len(choices), tensor.shape, generator=generator)]
     kept = torch.rand(tensor.shape, generator=generator) < 0.5 * (torch.rand((), generator=generator) < 0.5)
     tensor.copy_(torch.where(kept, tensor.cpu(), drawn.to(tensor.dtype)))

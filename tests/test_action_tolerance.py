@@ -14,6 +14,7 @@ import kineticsim_env as ks
 from kineticsim_env.engines.numpy import actions as oracle
 from kineticsim_env.envs.actions import MOST_ACTION
 from kineticsim_env.runtime import build
+from scripts.fuzz import shapes
 
 every_engine = pytest.mark.parametrize(
     "engine", ["numpy", pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -43,27 +44,18 @@ def test_all_mean_the_same_number():
     assert MOST_ACTION.dtype == np.float32
 
 
-FORMS = {
-    "NumPy": lambda values: values,
-    "lists": lambda values: values.tolist(),
-    "float64": lambda values: values.astype(np.float64),
-    "Fortran order": np.asfortranarray,
-    "every second": lambda values: np.repeat(values, 2, axis=1)[:, ::2],
-    "torch": lambda values: torch.from_numpy(values.copy()),
-    "torch, transposed": lambda values: torch.from_numpy(values.T.copy()).T,
-    "torch, with a gradient": lambda values: torch.from_numpy(values.copy()).requires_grad_(),
-}
+FORMS = ["plain", "nested", "wider", "turned", "apart", "tensor", "turned tensor", "tensor with a gradient"]
 
 
 @every_engine
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("form", FORMS)
 def test_what_is_near_a_bound_is_the_bound(engine, task, form):
     """To the bit; what was given stays as it is, and nothing is noted."""
     envs, wanted = make(task, engine), make(task, "numpy")
     for t in range(9):
         actions = near_the_bounds(envs.action_space.shape, t)
-        given = FORMS[form](actions)
+        given = shapes.make(form, actions, shapes.Furthest())[0]
         on_device = isinstance(given, torch.Tensor) and engine == "cuda"
         envs.step(given.to(envs.device) if on_device else given)
         wanted.step(np.clip(actions, -1, 1))
@@ -76,14 +68,14 @@ def test_what_is_near_a_bound_is_the_bound(engine, task, form):
 
 @every_engine
 @pytest.mark.parametrize("bad", BAD, ids=str)
-@pytest.mark.parametrize("form", ["NumPy", "lists", "float64", "every second"])
+@pytest.mark.parametrize("form", ["plain", "nested", "wider", "apart"])
 def test_what_is_further_out_is_refused_on_the_host(engine, bad, form):
     assert_is_refused(engine, bad, form)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "numpy"])  # nobody looks at values on a GPU
 @pytest.mark.parametrize("bad", BAD, ids=str)
-@pytest.mark.parametrize("form", ["torch", "torch, transposed"])
+@pytest.mark.parametrize("form", ["tensor", "turned tensor"])
 def test_a_tensor_that_is_further_out_is_refused_on_the_host(engine, bad, form):
     assert_is_refused(engine, bad, form)
 
@@ -94,7 +86,7 @@ def assert_is_refused(engine, bad, form):
     actions = near_the_bounds((6, 4))
     actions[4, 2] = bad
     with pytest.raises(ValueError, match=r"actions\[4, 2\]: got .*, allowed is -1 to 1, give or take 0.001"):
-        envs.step(FORMS[form](actions))
+        envs.step(shapes.make(form, actions, shapes.Furthest())[0])
     for name, tensor in envs.state_dict().items():
         assert torch.equal(tensor, before[name]), name
 

@@ -140,6 +140,21 @@ def test_a_build_that_is_killed_at_any_moment_leaves_nothing_that_is_believed(pl
     assert moment == "after 2" or left == {"entry", "entry.sha256", "entry.lock"}
 
 
+def test_an_error_while_an_entry_is_made_is_its_own(place):
+    """It was said that the entry cannot be written, and the build was begun once more in another folder."""
+    tried = []
+
+    def make(folder):
+        tried.append(folder)
+        return (folder / "no output").read_bytes()
+
+    with pytest.raises(FileNotFoundError, match="no output"):
+        cache.obtain("entry", lambda path, content: content, make)
+    assert len(tried) == 1
+    assert [path.name for path in (place / "cache").iterdir()] == ["entry.lock"]
+    assert obtain() == b"built"
+
+
 def test_a_full_disk_is_reported_and_leaves_nothing(place, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

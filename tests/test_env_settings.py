@@ -111,6 +111,15 @@ def test_what_is_no_argument_is_refused_by_name(make, name):
         make(**{name: None}, engine="numpy")
 
 
+@pytest.mark.parametrize("kind", [TradingVectorEnv, TradingEnv, MarketParallelEnv, BatchedParallelEnv])
+def test_an_unknown_argument_is_told_the_settings_too(kind):
+    """Those of the task alone were listed."""
+    with pytest.raises(TypeError, match="'enginee', allowed for the task are .*; for the environment ") as refused:
+        kind(**({"num_envs": 1} if "num_envs" in inspect.signature(kind).parameters else {}), enginee="numpy")
+    told = str(refused.value).rpartition("for the environment ")[2].split(", ")
+    assert set(told) == DEFAULTS.keys() & inspect.signature(kind).parameters.keys()
+
+
 @pytest.mark.parametrize("name", ["autoreset_mode", "stagger", "copy", "validate"])
 @pytest.mark.parametrize("make", [TradingEnv, MarketParallelEnv])
 def test_one_market_has_no_settings_of_many(make, name):

@@ -17,7 +17,7 @@ from kineticsim_env.tapes.tape import Tape
 from scripts.fuzz import drawn, kinds, loads, page, pairs, races, run, sanitizers, signals, surface
 from scripts.fuzz import settings as fresh
 from scripts.fuzz.__main__ import main
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 ROOT = Path(__file__).parent.parent
 CASES = {"forms": 150, "loads": 100, "tampering": 80, "scenarios": 60, "threads": 20, "calls": 1000}
@@ -86,7 +86,7 @@ def test_a_wrong_result_is_seen(monkeypatch):
         return fills
 
     pairs.forget()
-    pair = pairs.simulator(0, ENGINES[0])
+    pair = pairs.pair_of("simulator", 0, ENGINES[0])
     monkeypatch.setattr(Simulator, "step", generous)
     monkeypatch.setattr(pairs, "DIFFERENT", 1)
     found = [kinds.play("forms", seed, ENGINES[:1]) for seed in range(40)]

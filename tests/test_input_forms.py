@@ -8,79 +8,25 @@ from markets import FEW_ORDERS
 from thorough import covering
 
 import kineticsim_env as ks
+from scripts.fuzz import shapes
+from scripts.fuzz.tampering import replacements
+from scripts.fuzz.values import wrong_tensors
 
 SMALL = {"config": FEW_ORDERS, "bank_size": 2, "warmup": 3, "horizon": 9}
+MEMORY_STAYS = {"resize_(half)", "t_()", "unsqueeze_", "as_strided_"}
 every_engine = pytest.mark.parametrize("engine", ["cpu", "numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 
-def reversed_in_memory(values):
-    """The same values, with every stride negative."""
-    return np.ascontiguousarray(values[tuple([slice(None, None, -1)] * values.ndim)])[
-        tuple([slice(None, None, -1)] * values.ndim)
-    ]
-
-
-def off_by_a_byte(values):
-    buffer = np.zeros(values.nbytes + 1, np.uint8)
-    moved = (
-        buffer[1:].view(values.dtype) if values.dtype.itemsize == 1 else np.frombuffer(buffer, values.dtype, offset=1)
-    )
-    moved = moved.reshape(values.shape)
-    moved[...] = values
-    assert values.dtype.itemsize == 1 or not moved.flags.aligned
-    return moved
-
-
-def read_only(values):
-    kept = values.copy()
-    kept.flags.writeable = False
-    return kept
-
-
-def every_second(values):
-    wide = np.zeros((*values.shape[:-1], 2 * values.shape[-1]), values.dtype)
-    wide[..., ::2] = values
-    return wide[..., ::2]
-
-
-def in_torch(change):
-    return lambda values: change(torch.from_numpy(values.copy()))
-
-
-def shifted_by_one(tensor):
-    room = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)
-    room[1:] = tensor.flatten()
-    return room[1:].view(tensor.shape)
-
-
-FORMS = {
-    "plain": lambda values: values,
-    "Fortran order": np.asfortranarray,
-    "transposed twice": lambda values: np.ascontiguousarray(values.T).T,
-    "negative strides": reversed_in_memory,
-    "every second of a wider one": every_second,
-    "unaligned": off_by_a_byte,
-    "read-only": read_only,
-    "other byte order": lambda values: values.astype(values.dtype.newbyteorder()),
-    "wider type": lambda values: values.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[values.dtype.kind]),
-    "lists": lambda values: values.tolist(),
-    "matrix of objects' rows": lambda values: list(values),
-    "torch": in_torch(lambda tensor: tensor),
-    "torch, transposed twice": in_torch(lambda tensor: tensor.transpose(0, -1).contiguous().transpose(0, -1)),
-    "torch, every second": in_torch(lambda tensor: torch.stack([tensor, tensor], dim=-1)[..., 0]),
-    "torch, moved by one element": in_torch(shifted_by_one),
-    "torch, with a gradient": in_torch(lambda t: t.requires_grad_() if t.is_floating_point() else t),
-}
-every_form = pytest.mark.parametrize("form", FORMS, ids=str)
+every_form = pytest.mark.parametrize("form", sorted(shapes.TAKEN | shapes.ALSO_TAKEN))
 
 
 def in_form(form, values, engine):
-    """A tensor on the engine's device; arrays and lists stay on the host."""
-    given = FORMS[form](values)
-    if not isinstance(given, torch.Tensor) or engine != "cuda":
-        return given
-    moved = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device="cuda")
-    return moved.copy_(given.detach())
+    """The values in a form, tensors on the engine's device, arrays and lists on the host; and what they then are."""
+    given, plain, _ = shapes.make(form, values, shapes.Furthest())
+    if engine == "cuda" and isinstance(given, torch.Tensor):
+        room = torch.empty(0, dtype=given.dtype).set_(given.detach().untyped_storage())
+        given = room.cuda().as_strided(given.shape, given.stride(), given.storage_offset())
+    return given, plain
 
 
 @every_engine
@@ -90,9 +36,12 @@ def test_quotes(engine, form):
     quotes = rng.integers(0, 6, (5, 4, 3, 4)).astype(np.int32) + np.array([60, 0, 63, 0], np.int32)
     wanted, sim = (ks.Simulator(num_markets=4, slots=3, engine=name) for name in ("numpy", engine))
     for decision in quotes:
-        assert torch.equal(sim.step(in_form(form, decision, engine)).cpu(), wanted.step(decision))
-    one, two = sim.rollout(in_form(form, quotes, engine), 2), wanted.rollout(quotes, 2)
-    assert torch.equal(one.fills.cpu(), two.fills) and one.fills.any() and torch.equal(one.value.cpu(), two.value)
+        given, plain = in_form(form, decision, engine)
+        assert torch.equal(sim.step(given).cpu(), wanted.step(plain))
+    given, plain = in_form(form, quotes, engine)
+    one, two = sim.rollout(given, 2), wanted.rollout(plain, 2)
+    assert torch.equal(one.fills.cpu(), two.fills) and torch.equal(one.value.cpu(), two.value)
+    assert one.fills.any() or not np.array_equal(plain, quotes)
     for name, tensor in wanted.tensors.items():
         assert torch.equal(sim.tensors[name].cpu(), tensor), name
 
@@ -108,16 +57,15 @@ def test_actions(engine, task, action_type, form):
     make = lambda name: gym.make_vec(  # noqa: E731
         f"KineticSim/{task}-v0", num_envs=6, engine=name, action_type=action_type, **SMALL, **block, output=output
     )
-    if engine == "cuda" and not form.startswith("torch"):
+    if engine == "cuda" and form not in shapes.TENSORS:
         output = "numpy"
     wanted, envs = make("numpy"), make(engine)
     for env in (wanted, envs):
         env.reset(seed=4)
     wanted.action_space.seed(1)
     for _ in range(6):
-        action = np.asarray(wanted.action_space.sample())
-        plain = torch.from_numpy(action) if output == "torch" else action
-        theirs, ours = wanted.step(plain), envs.step(in_form(form, action, engine))
+        given, plain = in_form(form, np.asarray(wanted.action_space.sample()), engine)
+        theirs, ours = wanted.step(torch.from_numpy(plain) if output == "torch" else plain), envs.step(given)
         for one, two in zip(ours[:4], theirs[:4], strict=True):
             np.testing.assert_array_equal(torch.as_tensor(one).cpu(), torch.as_tensor(two).cpu())
 
@@ -126,17 +74,14 @@ def test_actions(engine, task, action_type, form):
 @every_form
 def test_masks_and_seeds(engine, form):
     """A mask with strides reset other markets, and an expanded one read out of bounds."""
-    mask, seeds = np.array([True, False, False, True, True, False]), np.array([5, 2**40, -3, 7, 7, 0])
+    some, several = np.array([True, False, False, True, True, False]), np.array([5, 2**40, -3, 7, 7, 0])
     wanted, sim = (ks.Simulator(num_markets=6, slots=1, engine=name) for name in ("numpy", engine))
     for simulator in (wanted, sim):
         simulator.run(3)
-    plain = [(mask, None), (mask, seeds), (None, seeds[::-1].copy())]
-    for which, seed in plain:
-        given = [None if part is None else in_form(form, part, engine) for part in (which, seed)]
-        if form == "other byte order" and which is not None:
-            given[0] = which
-        sim.reset(mask=given[0], seed=given[1])
-        wanted.reset(mask=which, seed=seed)
+    for which, seed in ((some, None), (some, several), (None, several[::-1].copy())):
+        given = [(None, None) if part is None else in_form(form, part, engine) for part in (which, seed)]
+        for simulator, (mask, seeds) in zip((sim, wanted), zip(*given, strict=True), strict=True):
+            simulator.reset(mask=mask, seed=seeds)
         for name, tensor in wanted.tensors.items():
             assert torch.equal(sim.tensors[name].cpu(), tensor), name
         sim.run(2)
@@ -201,29 +146,15 @@ def test_actions_that_are_the_last_observation(engine):
 
 
 @every_engine
-@pytest.mark.parametrize(
-    "bad",
-    [
-        lambda t: t.to("meta"),
-        lambda t: t.to_sparse(),
-        lambda t: t.half(),
-        lambda t: t.cfloat(),
-        lambda t: torch.nested.nested_tensor([t, t]),
-        lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8),
-        lambda t: t[:1],
-        lambda t: t[None],
-        lambda t: t.int(),
-    ],
-    ids=["meta", "sparse", "half", "complex", "nested", "quantized", "fewer", "an axis more", "int"],
-)
+@pytest.mark.parametrize("bad", sorted(wrong_tensors(torch.zeros(3, 4)).keys() - {"as torch.float64"}))
 @pytest.mark.filterwarnings("ignore")
 def test_other_tensors_are_refused(engine, bad):
     envs = gym.make_vec("KineticSim/MarketMaking-v0", num_envs=3, engine=engine, output="torch", **SMALL)
     envs.reset(seed=1)
     before = envs.unwrapped.state_dict()
-    given = bad(torch.zeros(3, 4, device=envs.unwrapped.device))
+    given = wrong_tensors(torch.zeros(3, 4, device=envs.unwrapped.device))[bad]
     with pytest.raises((TypeError, ValueError), match=r"actions: got .*, allowed is float32 \[3, 4\]"):
-        envs.step(given)
+        envs.step(given())
     for name, tensor in envs.unwrapped.state_dict().items():
         assert torch.equal(tensor, before[name]), name
 
@@ -301,21 +232,11 @@ def test_live_tensors_stay_the_engines(engine):
 
 
 @every_engine
-@pytest.mark.parametrize(
-    "replace",
-    [
-        lambda t: t.set_(),
-        lambda t: setattr(t, "data", t.clone()),
-        lambda t: t.set_(t.clone()),
-        lambda t: t.untyped_storage().resize_(0),
-        lambda t: t.resize_(10**6),
-    ],
-    ids=["nothing", "data", "set_", "storage away", "larger"],
-)
-def test_memory_that_was_replaced(engine, replace):
+@pytest.mark.parametrize("way", sorted(replacements(torch.zeros(1)).keys() - MEMORY_STAYS))
+def test_memory_that_was_replaced(engine, way):
     sim = ks.Simulator(num_markets=2, engine=engine)
     try:
-        replace(sim.bid)
+        replacements(sim.bid)[way]()
     except RuntimeError:
         return  # torch itself refuses it for a tensor that NumPy has a view of
     for call in (lambda: sim.run(1), sim.state_dict, sim.reset, lambda: sim.mid2, sim.branch, sim.check_errors):

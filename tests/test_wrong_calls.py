@@ -4,6 +4,7 @@ Every line once raised something else: KeyError, IndexError, AttributeError, tor
 and Python that do not say which argument is wrong. scripts/fuzz found them (kind `calls`).
 """
 
+import decimal
 import functools
 
 import gymnasium as gym
@@ -16,51 +17,27 @@ from kineticsim_env import evaluation, policies, wrappers
 from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.runtime.values import check_count, check_number, show
 from kineticsim_env.statistics import Mean
+from scripts.fuzz.surface import find_targets
+from scripts.fuzz.values import WRONG, wrong_tensors
+from scripts.fuzz.world import World
 
 SMALL = {"preset": "trading", "engine": "numpy", "bank_size": 2, "warmup": 1, "horizon": 5}
 MAKER, EXECUTOR, TRADER = ks.MarketMakingTask(), ks.ExecutionTask(), ks.TradingTask()
-ARRAY = np.zeros((3, 4), np.float32)
-VOID = np.zeros(3, "V4")
-NAT = np.timedelta64("NaT")
-SPARSE = torch.zeros(3, 37).to_sparse()
-META = torch.zeros(3, 37, device="meta")
-NESTED = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
-QUANTIZED = torch.quantize_per_tensor(torch.zeros(3, 37), 0.1, 0, torch.qint8)
-HALF = torch.zeros(3, 37, dtype=torch.float16)
-CONJUGATE = torch.zeros(3, dtype=torch.complex64).conj()
+WORLD = World("numpy")
+ARRAY, VOID, NAT, SPARSE, META, NESTED, CONJUGATE = (
+    WRONG[name]() for name in ("np float [3, 4]", "np void", "NaT", "sparse", "meta", "nested", "conj")
+)
 SEEN = torch.zeros(3, 37)
 ROW = torch.ones(3)
 
 
-@functools.cache
-def torch_env():
-    """Open once: a refused call leaves it as it was."""
-    return evaluation.evaluation_env(3, **SMALL)
+def opened(name):
+    """Return what opens it once: a refused call leaves it as it was."""
+    return lambda: WORLD[name]
 
 
-@functools.cache
-def parallel():
-    return ks.parallel_env({"maker": 1, "trader": 1}, **SMALL)
-
-
-@functools.cache
-def batched():
-    return ks.BatchedParallelEnv(3, {"maker": 2}, **SMALL)
-
-
-@functools.cache
-def simulator():
-    return ks.Simulator(num_markets=3, engine="numpy", slots=1)
-
-
-@functools.cache
-def arms():
-    return ks.counterfactual(None, np.zeros((1, 3, 1, 4), np.int32), 3, engine="numpy", after=2)
-
-
-@functools.cache
-def env_arms():
-    return ks.env_counterfactual(torch_env, policies.NoTrade(MAKER), decisions=1)
+torch_env, parallel, batched = map(opened, ("evaluation MarketMaking", "parallel", "batched of one role"))
+simulator, arms, env_arms = map(opened, ("simulator", "counterfactual result", "env counterfactual result"))
 
 
 def maker_env(**changes):
@@ -71,28 +48,19 @@ def maker_envs(**changes):
     return MarketMakingVectorEnv(2, **{**SMALL, **changes})
 
 
-def evaluated(name, value):
-    return evaluation.format_table(**{"results": {"one": evaluation.Evaluation(*[np.ones(3)] * 4)}, name: value})
+@functools.cache
+def targets():
+    return {target.name: target for target in find_targets(WORLD)}
 
 
-def searched(**changes):
-    good = {"make": policies.FixedSpread, "grid": {"qty": [1]}, "envs": torch_env(), "progress": False}
-    return evaluation.grid_search(**{**good, **changes})
+def call(name, **wrong):
+    """Call something public with valid arguments but for these."""
+    return targets()[name].get(WORLD)(**{**targets()[name].valid(WORLD), **wrong})
 
 
-def quoted(**changes):
-    return policies.quote_action(
-        **{"task": MAKER, "bid_offset": ROW, "ask_offset": ROW, "bid_qty": ROW, "ask_qty": ROW, **changes}
-    )
-
-
-def statistics(**changes):
-    return wrappers.RunningMeanStd(**{"shape": (4,), "device": torch.device("cpu"), **changes})
-
-
-def played(orders=None, **changes):
-    given = np.zeros((1, 3, 1, 4), np.int32) if orders is None else orders
-    return ks.counterfactual(None, given, 3, **{"engine": "numpy", **changes})
+searched, evaluated = functools.partial(call, "grid_search"), functools.partial(call, "format_table")
+quoted, played = functools.partial(call, "quote_action"), functools.partial(call, "counterfactual")
+statistics = functools.partial(call, "RunningMeanStd")
 
 
 def spoilt(wrapper, name, value):
@@ -132,7 +100,13 @@ CALLS = [
     (lambda: ks.Simulator(num_markets=NAT), TypeError, "num_markets: got np.timedelta64"),
     (lambda: simulator().run(1, record=torch.tensor(1.0)), TypeError, "record: got tensor"),
     (lambda: simulator().run(1, record=[VOID]), ValueError, "record: got array"),
-    (lambda: simulator().rollout(np.zeros((1, 3, 1, 4), np.int32), record=ARRAY), ValueError, "record: got array"),
+    (lambda: simulator().rollout(np.zeros((1, 3, 2, 4), np.int32), record=ARRAY), ValueError, "record: got array"),
+    (
+        lambda: simulator().set_book([[60, decimal.Decimal("sNaN")]], []),
+        ValueError,
+        "bids: got [[60, Decimal('sNaN')]]",
+    ),
+    (lambda: simulator().set_book([], [[10**400, 1]]), ValueError, "asks: got [[1000"),
     # Environments
     (lambda: maker_env(replace=ARRAY), ValueError, "replace: got array"),
     (lambda: maker_envs(output=VOID), ValueError, "output: got array"),
@@ -160,8 +134,8 @@ CALLS = [
     (lambda: env_arms().mean_difference(ARRAY), ValueError, "name: got array"),
     (lambda: played(decisions=ARRAY), TypeError, "decisions: got array"),
     (lambda: played(progress=ARRAY), TypeError, "progress: got array"),
-    (lambda: played([[1], [2, 3]]), ValueError, "orders: got nested sequences"),
-    (lambda: played(NESTED), TypeError, "orders: got torch.float32 nested"),
+    (lambda: played(orders=[[1], [2, 3]]), ValueError, "orders: got nested sequences"),
+    (lambda: played(orders=NESTED), TypeError, "orders: got torch.float32 nested"),
     (lambda: ks.block_impact(side={1}), ValueError, "side: got {1}, allowed are 'buy', 'sell'"),
     (lambda: ks.block_impact(SPARSE), TypeError, "config: got tensor"),
     (lambda: ks.block_impact(engine="numpy", progress=7), TypeError, "progress: got 7, allowed are True, False, None"),
@@ -188,11 +162,11 @@ CALLS = [
     (lambda: searched(grid={"qty": NESTED}), TypeError, "grid['qty']: got"),
     (lambda: searched(grid={1: [2]}), TypeError, "grid: got the key 1"),
     (lambda: searched(progress=ARRAY), TypeError, "progress: got array"),
-    (lambda: evaluated("results", [None]), TypeError, "results: got [None]"),
-    (lambda: evaluated("results", {"one": 1}), TypeError, "results['one']: got 1, allowed is an Evaluation"),
-    (lambda: evaluated("notes", ARRAY), TypeError, "notes: got array"),
-    (lambda: evaluated("notes", 5), TypeError, "notes: got 5"),
-    (lambda: evaluated("task", b"x"), ValueError, "task: got b'x'"),
+    (lambda: evaluated(results=[None]), TypeError, "results: got [None]"),
+    (lambda: evaluated(results={"one": 1}), TypeError, "results['one']: got 1, allowed is an Evaluation"),
+    (lambda: evaluated(notes=ARRAY), TypeError, "notes: got array"),
+    (lambda: evaluated(notes=5), TypeError, "notes: got 5"),
+    (lambda: evaluated(task=b"x"), ValueError, "task: got b'x'"),
     (lambda: evaluation.liquidate(2.0), TypeError, "simulator: got 2.0, allowed is a Simulator"),
     (lambda: evaluation.liquidate(simulator(), ARRAY), TypeError, "max_auctions: got array"),
     (lambda: Mean(1.0, 0.1, 3).interval("x"), TypeError, "confidence: got 'x'"),
@@ -313,32 +287,30 @@ POLICIES = [
 ]
 POLICIES = [kind for kind in POLICIES if kind not in (policies.Policy, policies.Discretised)]
 ANY_TASK = ks.ManyLearnersTask()  # with the settings of every role
-WRONG = {
-    "list": [1, 2],
-    "number": 2**64,
-    "array": ARRAY,
-    "dtype": np.dtype("f4"),
-    "sparse": SPARSE,
-    "meta": META,
-    "nested": NESTED,
-    "quantized": QUANTIZED,
-    "half": HALF,
-    "bool": SEEN.bool(),
-    "complex": SEEN.to(torch.complex64),
-}
+FINE = {"half the rows", "twice the rows", "no rows", "as torch.float64"}
+REFUSED = "observation: got .*, allowed is a tensor float32"
 
 
 @pytest.mark.parametrize("kind", POLICIES)
 def test_wrong_observations(kind):
     policy = kind(ANY_TASK)
     assert policy(SEEN).shape[0] == policy(SEEN[:0]).shape[0] + 3
-    for label, observation in WRONG.items():
-        with pytest.raises(TypeError, match="observation: got .*, allowed is a tensor float32"):
-            policy(observation)
-            pytest.fail(label)
-    for narrow in (ROW, SEEN[0], SEEN[:, :35], SEEN[None]):
-        with pytest.raises(ValueError, match="observation: got .*, allowed is a tensor float32"):
+    for label, make in (WRONG | wrong_tensors(SEEN)).items():
+        if label not in FINE:
+            observation = make()
+            with pytest.raises((TypeError, ValueError), match=REFUSED) as refused:
+                policy(observation)
+                pytest.fail(label)
+            assert (refused.type is ValueError) == has_numbers(observation), label
+    for narrow in (ROW, SEEN[0], SEEN[:, :35]):
+        with pytest.raises(ValueError, match=REFUSED):
             policy(narrow)
+
+
+def has_numbers(value):
+    """Whether the shape alone is wrong."""
+    floats = isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float64)
+    return floats and value.layout == torch.strided and value.device.type == "cpu" and not value.is_nested
 
 
 @pytest.mark.parametrize(

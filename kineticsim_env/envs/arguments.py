@@ -71,7 +71,14 @@ def split(
 
 
 def with_task(
-    settings: EnvSettings, kind: type[TaskType], task: dict[str, Any], roles: Sequence[str], horizon: Any, **how: Any
+    settings: EnvSettings,
+    kind: type[TaskType],
+    task: dict[str, Any],
+    roles: Sequence[str],
+    horizon: Any,
+    *,
+    one_market: bool = False,
+    **how: Any,
 ) -> tuple[EnvSettings, TaskType]:
     """Return the settings with the user's functions, and the task.
 
@@ -81,10 +88,12 @@ def with_task(
         task: Its arguments; `reward` may be a function.
         roles: Of the learners.
         horizon: The task's by another name, None where it was not given.
+        one_market: As in `split`.
         **how: As in `own_functions`.
     """
     own, fields = own_functions(task, settings.features, settings.terminate, roles, **how)
-    made = make_task(kind, fields if horizon is None else {**fields, "horizon": horizon})
+    known = OF_ONE if one_market else OF_MANY
+    made = make_task(kind, fields if horizon is None else {**fields, "horizon": horizon}, settings=known)
     if settings.action_mask and made.action_type != "discrete":
         raise ValueError("action_mask: got True, allowed with action_type='continuous' is False")
     return dataclasses.replace(settings, own=own), made

@@ -124,7 +124,9 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         counts = DEFAULT_LEARNERS if learners is None else learners
         settings, task = split(arguments, config, one_market=True)
         learning = roles_in(counts, settings.config)
-        settings, task_settings = with_task(settings, ManyLearnersTask, task, learning, max_cycles, many=True)
+        settings, task_settings = with_task(
+            settings, ManyLearnersTask, task, learning, max_cycles, one_market=True, many=True
+        )
         roles, replaced = check_learners(counts, settings.config, task_settings)
         self.possible_agents = agent_names(roles)
         self.core = EnvCore(1, task_settings, roles, replaced, settings)

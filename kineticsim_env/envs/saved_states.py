@@ -20,11 +20,9 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import INTEGERS
 from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import MAX_MONEY, PARAMETERS, SCENARIOS, Ranges, columns, unpack
-from kineticsim_env.runtime.seeds import first_word
 from kineticsim_env.tasks.base import WHOLE, Task
 
 Table = TypeVar("Table")
-_WORD_SLOT = (1 << 30) + 64  # word 2^30 + 64 + k of an episode says what slot k has to trade
 
 
 def check_environment_ranges(
@@ -89,15 +87,17 @@ def check_environment_ranges(
     over = (limit >= 0) & (saved["inventory"].abs() > limit)
     check.refuse("inventory", over, "within inventory_limit")
     for slot, (role, space) in enumerate(zip(roles, spaces, strict=True)):
+        low, high = (torch.from_numpy(bound).to(elapsed.device) for bound in (space.low, space.high))
         for name in ("observation", "final_observation"):
-            rows = saved[name][:, slot, : len(space.low)]
-            low, high = (torch.from_numpy(bound).to(rows.device) for bound in (space.low, space.high))
-            outside = torch.zeros_like(saved[name], dtype=torch.bool)
-            outside[:, slot, : len(space.low)] = ~((rows >= low) & (rows <= high))  # NaN, too
-            check.refuse(name, outside, f"in the observation space of a {role}")
+            place = (slice(None), slot, slice(len(low)))
+            inside = (saved[name][place] >= low) & (saved[name][place] <= high)  # NaN is not
+            check.refuse(name, ~inside, f"in the observation space of a {role}", place)
         if (to_trade := SPECS[role].to_trade) is not None:
-            more = 2 * row["max_quote_qty"] if "queue" in saved else torch.zeros_like(row["max_quote_qty"])
-            _check_block(check, saved, task, role, slot, more, own(to_trade)[:, slot])
+            traded, whole = saved["inventory"][:, slot], own(to_trade)[:, slot]
+            most = whole + (2 * row["max_quote_qty"] if "queue" in saved else 0)
+            side = getattr(task, "side", None) if SPECS[role].has_block else None  # "random": the episode draws it
+            bad = (traded.abs() > most) | ((traded < 0) & (side == "buy")) | ((traded > 0) & (side == "sell"))
+            check.refuse("inventory", bad, f"from nothing to all of the block of a {role}", (slice(None), slot))
 
 
 def _checked_settings(
@@ -111,43 +111,16 @@ def _checked_settings(
     found, present = saved["task_values"], torch.from_numpy(values.rows).to(saved["task_values"].device)
     check.refuse("task_values", ~found.isfinite(), "a finite number")
     for name, place in places.items():
-        bad = torch.zeros_like(found, dtype=torch.bool)
+        column = found[..., place]
         if name in values.names:
             low, high = values.bounds(name)
-            column = found[..., place]
-            bad[..., place] = (column < low) | (column > high) | ((column != column.round()) & (name in WHOLE))
-            check.refuse("task_values", bad, f"{low:g} to {high:g} as {name}")
+            bad = (column < low) | (column > high) | ((column != column.round()) & (name in WHOLE))
+            check.refuse("task_values", bad, f"{low:g} to {high:g} as {name}", (..., place))
         elif name != "forced_auctions" or "block_qty" not in values.names:
-            bad[..., place] = found[..., place] != present[..., place]
-            check.refuse("task_values", bad, f"the environment's own {name}")
+            bad = column != present[..., place]
+            check.refuse("task_values", bad, f"the environment's own {name}", (..., place))
     check.within("opening_value", -MAX_MONEY, MAX_MONEY, "-2^60 to 2^60")
     return lambda name: found[..., places[name]].long()
-
-
-def _check_block(
-    check: Ranges,
-    saved: Mapping[str, torch.Tensor],
-    task: Any,
-    role: str,
-    slot: int,
-    more: torch.Tensor,
-    setting: torch.Tensor,
-) -> None:
-    """Refuse an inventory that is not between nothing and all of what the slot has to trade, and `more` [M] or [1].
-
-    The observation's bounds rest on it, and with them that what is loaded here can be saved and loaded again.
-    """
-    seed, episode = (saved[name].cpu().numpy() for name in ("seed", "episode"))
-    word = torch.from_numpy(first_word(seed, episode, _WORD_SLOT + slot).view(np.int64)).to(saved["inventory"].device)
-    side, whole = (word >> 31 & 1) * 2 - 1, setting
-    if not SPECS[role].has_block:
-        whole = 1 + ((word >> 32 & 0xFFFF) * setting >> 16)
-    elif task.side != "random":
-        side = 1 if task.side == "buy" else -1
-    traded = side * saved["inventory"][:, slot]
-    bad = torch.zeros_like(saved["inventory"], dtype=torch.bool)
-    bad[:, slot] = (traded < 0) | (traded > whole + more)
-    check.refuse("inventory", bad, f"from nothing to all of the block of a {role}, on its side")
 
 
 def read_scenarios(saved: Mapping[str, Any], make: Callable[[dict[str, Any]], Table]) -> Table:
@@ -189,14 +162,13 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
         if bool(bad.any()):
             found = row[name][bad][0].item()
             raise ValueError(f"state[{PARAMETERS!r}]: got {name} = {found}, allowed is {low} to {high}")
-    edges = [torch.zeros_like(row["num_noise"]), row["first_momentum"], row["first_maker"], row["first_fundamental"]]
-    counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker")]
-    disorder = [begin + count > end for begin, count, end in zip(edges, counts, edges[1:], strict=False)]
-    total = row["first_fundamental"] + row["num_fundamental"]
+    begins = [row[name] for name in ("first_momentum", "first_maker", "first_fundamental")]
+    counts = [row[f"num_{name}"] for name in ("noise", "momentum", "maker", "fundamental")]
     built_in = row["num_agents"] - config.added_agents  # indices of silent ones, too
-    disorder += [total > built_in]
-    most = built_in * row["max_order_qty"] + config.added_quantity
-    if any(bool(bad.any()) for bad in disorder) or bool((most > MAX_STEP_QTY).any()):
+    disorder = built_in * row["max_order_qty"] + config.added_quantity > MAX_STEP_QTY
+    for begin, count, end in zip([torch.zeros_like(built_in), *begins], counts, [*begins, built_in], strict=True):
+        disorder |= begin + count > end
+    if bool(disorder.any()):
         raise ValueError(f"state[{PARAMETERS!r}]: got counts of agents that no population has, allowed are a config's")
     loose = ((row["walk_threshold"] > 0) | ((row["jump_threshold"] > 0) & (row["jump_size"] > 0))) & (
         row["window"] == 0

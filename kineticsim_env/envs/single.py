@@ -77,7 +77,9 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         self._role = check_role(self.task_type, replace, settings.config)
         if max_episode_steps is None:
             max_episode_steps = limit_of_make(self)
-        settings, task_settings = with_task(settings, self.task_type, task, (self._role,), max_episode_steps)
+        settings, task_settings = with_task(
+            settings, self.task_type, task, (self._role,), max_episode_steps, one_market=True
+        )
         self.core = EnvCore(1, task_settings, (self._role,), (replace,), settings)
         self._make_masks()
         self._viewer = make_viewer(self.core, self.render_mode)

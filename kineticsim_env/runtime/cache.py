@@ -48,16 +48,13 @@ def notice(text: str) -> None:
 
 
 def wanted_dir() -> Path | None:
-    """Return KINETICSIM_CACHE, else kineticsim_env in the user's cache folder, without links; None if there is no home.
+    """Return KINETICSIM_CACHE, else kineticsim_env in the user's cache folder; None if there is no home.
 
     Links are followed once: one could be pointed elsewhere between the check of an entry and its use.
     """
-    wanted = os.path.expanduser(os.environ.get("KINETICSIM_CACHE", ""))
-    if not wanted:
-        # expanduser leaves "~" where there is no home; such a folder is then not used, as it is not absolute
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        wanted = os.path.join(base, "kineticsim_env") if os.path.isabs(base) else ""
-    return Path(os.path.realpath(wanted)) if wanted else None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # "~" stays where there is no home
+    wanted = os.environ.get("KINETICSIM_CACHE") or (os.path.isabs(base) and os.path.join(base, "kineticsim_env"))
+    return Path(os.path.realpath(os.path.expanduser(wanted))) if wanted else None
 
 
 def cache_dir() -> Path:
@@ -112,20 +109,21 @@ def read_entry(path: Path) -> bytes:
     folders above is trusted by who said that the cache is there.) The digest shows what was cut short or has rotted,
     and names its entry, so that no file passes for another.
     """
+    digest = digest_path(path)
     try:
-        for each, said in ((path.parent, "as to its folder, "), (path, ""), (digest_path(path), "as to its digest, ")):
+        for each, said in ((path.parent, "as to its folder, "), (path, ""), (digest, "as to its digest, ")):
             if reason := _distrust(each.lstat()):
                 raise Flawed(said + reason)
             if each != path.parent and not each.is_file():  # a pipe would be waited for
                 raise Flawed(f"{said}it is no file")
-        content, digest = path.read_bytes(), digest_path(path).read_bytes()
+        content = path.read_bytes()
+        if digest.read_bytes() != _digest(path.name, content):
+            raise Flawed("it is not what was built")
+        return content
     except FileNotFoundError as error:
         raise Flawed(f"{error.filename} is missing") from None
     except OSError as error:
         raise Flawed(f"it cannot be read ({error})") from None
-    if digest != _digest(path.name, content):
-        raise Flawed("it is not what was built")
-    return content
 
 
 def digest_path(path: Path) -> Path:
@@ -148,57 +146,56 @@ def obtain(name: str, load: Callable[[Path, bytes], Loaded], make: Callable[[Pat
     Raises:
         EngineUnavailable: If what was made cannot be loaded, or there is nowhere to keep it; and what `make` raises.
     """
-    wanted, flaw = wanted_dir(), None
-    if wanted:
+
+    def use(path: Path) -> Loaded:
+        content = read_entry(path)
         try:
-            return _use(wanted / name, load)  # without the lock: this folder may be one that cannot be written
-        except Flawed as error:
-            flaw = error
-    folder = cache_dir()
-    if wanted and folder != wanted and os.path.lexists(wanted / name):
-        notice(f"{wanted / name} is not used: {flaw}")
+            return load(path, content)
+        except (OSError, RuntimeError) as error:  # made on another system that shares this cache, say
+            raise Flawed(f"it cannot be loaded: {error}") from error
+
+    def obtain_in(folder: Path) -> Loaded:
+        path = folder / name
+        with locked(path):
+            try:
+                return use(path)  # another process may have made it by now
+            except Flawed as flaw:
+                if os.path.lexists(path):
+                    notice(f"building {path} again: {flaw}")
+            _make_entry(path, make)
+            try:
+                return use(path)
+            except Flawed as flaw:
+                raise EngineUnavailable(f"{path} was built, but {flaw}") from flaw
+
+    if wanted := wanted_dir():
+        try:
+            return use(wanted / name)  # without the lock: this folder may be one that cannot be written
+        except Flawed as flaw:
+            if cache_dir() != wanted and os.path.lexists(wanted / name):
+                notice(f"{wanted / name} is not used: {flaw}")
     try:
-        return _obtain_in(folder, name, load, make)
+        return obtain_in(cache_dir())
     except Blocked as error:
         private = _private_dir(tempfile.gettempdir())
-        if folder == private:
+        if cache_dir() == private:
             raise
         notice(f"{error}; using {private}")
-    return _obtain_in(private, name, load, make)
-
-
-def _use(path: Path, load: Callable[[Path, bytes], Loaded]) -> Loaded:
-    content = read_entry(path)
-    try:
-        return load(path, content)
-    except (OSError, RuntimeError) as error:  # made on another system that shares this cache, say
-        raise Flawed(f"it cannot be loaded: {error}") from error
-
-
-def _obtain_in(folder: Path, name: str, load: Callable[[Path, bytes], Loaded], make: Callable[[Path], bytes]) -> Loaded:
-    path = folder / name
-    with locked(path):
-        try:
-            return _use(path, load)  # another process may have made it by now
-        except Flawed as flaw:
-            if os.path.lexists(path):
-                notice(f"building {path} again: {flaw}")
-        _make_entry(path, make)
-        try:
-            return _use(path, load)
-        except Flawed as flaw:
-            raise EngineUnavailable(f"{path} was built, but {flaw}") from flaw
+    return obtain_in(private)
 
 
 def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
     """Make an entry, whose lock the caller holds. Files are renamed when they are whole: nobody reads a part."""
+    making = False
     try:
         for old in (digest_path(path), path):
             old.unlink(missing_ok=True)
         for left in path.parent.glob(f"{path.name}.build-*"):  # by processes that died
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f"{path.name}.build-", dir=path.parent) as folder:
+            making = True
             content = make(Path(folder))
+            making = False
             # The digest comes last: without it the entry is not trusted.
             for place, written in ((path, content), (digest_path(path), _digest(path.name, content))):
                 handle, temporary = tempfile.mkstemp(dir=folder)
@@ -209,6 +206,8 @@ def _make_entry(path: Path, make: Callable[[Path], bytes]) -> None:
     except OSError as error:
         if error.errno in FULL:  # also while it is made
             raise no_room(f"{path} cannot be written", path.parent) from error
+        if making:  # an error of `make`, whatever folder it works in
+            raise
         raise Blocked(f"{path} cannot be written ({error.strerror})") from error
 
 

@@ -192,10 +192,11 @@ class Ranges:
     def __init__(self, saved: Mapping[str, torch.Tensor]) -> None:
         self._saved = saved
 
-    def refuse(self, name: str, bad: torch.Tensor, allowed: str) -> None:
-        """Raise if any element is bad; `bad` broadcasts to the shape of the tensor."""
+    def refuse(self, name: str, bad: torch.Tensor, allowed: str, place: Any = ...) -> None:
+        """Raise if any element is bad; `bad` broadcasts to the shape of the tensor, or of what it has at a place."""
         if bool(bad.any()):
-            found = self._saved[name][bad.expand_as(self._saved[name])].flatten()[0].item()
+            found = self._saved[name][place]
+            found = found[bad.expand_as(found)].flatten()[0].item()
             raise ValueError(f"state[{name!r}]: got {found}, allowed is {allowed}")
 
     def within(self, name: str, low: int, high: int, said: str) -> None:

@@ -65,7 +65,10 @@ def _levels(name: str, given: Any, tick: float) -> dict[int, int]:
     """Return units by price in ticks; levels without units, with which tables are filled up, are left out."""
     array = on_host(name, given, "prices and sizes, [n, 2]")
     if array.dtype == object and all(isinstance(one, (Decimal, Real)) for one in array.flat):  # of mixed columns
-        array = array.astype(np.float64)
+        try:
+            array = array.astype(np.float64)
+        except (ValueError, ArithmeticError) as error:  # a signaling NaN, an int that is too large
+            raise ValueError(f"{name}: got {show(given)}, allowed are finite prices and sizes, [n, 2]") from error
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name}: got {show(given)}, allowed are prices and sizes, [n, 2]")
     table = array.astype(np.float64).reshape(0, 2) if array.size == 0 else array.astype(np.float64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -320,10 +320,13 @@ def forced_auctions_of(block_qty: Any, forced_qty: int) -> Any:
 TaskType = TypeVar("TaskType", bound=Task)
 
 
-def make_task(kind: type[TaskType], fields: dict[str, Any]) -> TaskType:
-    """Build a task from keyword arguments, with an error that lists the allowed names."""
+def make_task(kind: type[TaskType], fields: dict[str, Any], settings: Iterable[str]) -> TaskType:
+    """Build a task from keyword arguments, with an error that lists its settings and those of the environment."""
     known = settings_of(kind)
     unknown = sorted(set(fields) - set(known))
     if unknown:
-        raise TypeError(f"environment: unknown argument {unknown[0]!r}, allowed for the task are {', '.join(known)}")
+        raise TypeError(
+            f"environment: unknown argument {unknown[0]!r}, allowed for the task are {', '.join(known)}; "
+            f"for the environment {', '.join(settings)}"
+        )
     return kind(**fields)

@@ -11,7 +11,6 @@ import re
 import traceback
 from collections.abc import Generator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import gymnasium as gym
@@ -19,7 +18,8 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
-from scripts.fuzz.case import Failure, Slow
+from scripts.fuzz import pairs
+from scripts.fuzz.kinds import Failure, Slow
 from scripts.fuzz.surface import Target, find_targets
 from scripts.fuzz.values import HUGE, WRONG, spoilt, wrong_label
 from scripts.fuzz.world import World
@@ -152,15 +152,11 @@ def place(error: BaseException) -> str:
 
 def _deepest(error: BaseException) -> str | None:
     found = None
-    for frame in traceback.extract_tb(_trace(error)):
+    for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
         if PACKAGE in path.parents:
             found = f"{path.relative_to(PACKAGE)}:{frame.lineno} in {frame.name}"
     return found
-
-
-def _trace(error: BaseException) -> TracebackType | None:
-    return error.__traceback__
 
 
 def _key(target: Target, error: BaseException) -> tuple[str, ...]:
@@ -177,23 +173,14 @@ def _owner_state(world: World, target: Target) -> Any:
 
 def _state_of(world: World, target: Target) -> dict[str, torch.Tensor]:
     core, simulator = _owner_state(world, target)
-    if simulator is None:
-        return {}
-    own = {} if core is None else {**core.tensors, "fills": core.fills}
-    return {name: tensor.clone() for name, tensor in {**simulator.tensors, **own}.items()}
+    return {} if simulator is None else pairs.copies(simulator if core is None else core)
 
 
 def _check_unchanged(world: World, target: Target, before: dict[str, torch.Tensor], told: str) -> None:
     for name, tensor in _state_of(world, target).items():
-        if not _same(before[name], tensor):
+        if not pairs.same(before[name], tensor):
             world.forget(target.owner or "")
             raise Failure(f"{target.name}({told}) was refused, and changed {name}", key=(target.name, "changed", name))
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.dtype == torch.float32:
-        one, other = one.contiguous().view(torch.int32), other.contiguous().view(torch.int32)
-    return torch.equal(one, other)
 
 
 def _check_usable(world: World, target: Target, told: str) -> None:

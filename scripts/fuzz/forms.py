@@ -13,19 +13,23 @@ import numpy as np
 import torch
 
 from scripts.fuzz import pairs, shapes
-from scripts.fuzz.case import Failure
-from scripts.fuzz.moves import copied, start
+from scripts.fuzz.kinds import Failure
+from scripts.fuzz.moves import action_of, copied, quotes_of, start
 
-MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
-_MOVES = 1  # of a case
 aside = pairs.aside
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
-    """Make some moves with arguments in random forms, on both engines."""
+    """Make a move with arguments in random forms, on both engines."""
     engine = engines[int(rng.integers(len(engines)))]
-    sort = (_simulator, _vector, _single, _parallel, _batched)[int(rng.integers(5))]
-    sort(rng, engine, int(rng.integers(pairs.DIFFERENT)))
+    sort = str(rng.choice(["simulator", "vector", "single", "parallel", "batched"]))
+    mode = {"autoreset_mode": str(rng.choice(pairs.MODES))} if sort == "vector" else {}
+    pair = pairs.pair_of(sort, int(rng.integers(pairs.DIFFERENT)), engine, **mode)
+    start(pair, rng)
+    if sort == "simulator":
+        _simulator(pair, rng)
+    else:
+        _environment(pair, rng, sort)
 
 
 def _try(pair: pairs.Pair, name: str, forms: list[shapes.Form], given: Callable, plain: Callable) -> Any:
@@ -88,35 +92,28 @@ def _mask(rng: np.random.Generator, markets: int, live: list[torch.Tensor]) -> s
 # Simulators -----------------------------------------------------------------------------------------------------------
 
 
-def _quotes(rng: np.random.Generator, sim: Any, decisions: int | None) -> shapes.Form:
-    levels, shape = sim.config.num_levels, (sim.num_markets, len(sim.slots), 4)
-    full = shape if decisions is None else (decisions, *shape)
-    values = rng.integers(-2, levels + 2, full).astype(np.int32)
-    values[..., 1::2] = rng.integers(-1, 30, values[..., 1::2].shape)
+def _quotes(rng: np.random.Generator, sim: Any, *decisions: int) -> shapes.Form:
+    values = quotes_of(sim, rng, *decisions)
     if rng.random() < 0.1:
-        values[...] = rng.integers(-(2**31), 2**31, full)
+        values[...] = rng.integers(-(2**31), 2**31, values.shape)
     return shapes.draw(values, rng, [tensor for tensor in sim.tensors.values() if tensor.dtype == torch.int32])
 
 
-def _simulator(rng: np.random.Generator, engine: str, number: int) -> None:
-    pair = pairs.simulator(number, engine)
-    start(pair, rng)
-    for _ in range(_MOVES):
-        sim, auctions = pair.under_test, 1 + int(rng.random() < 0.1)
-        move = int(rng.integers(3))
-        if move == 0:
-            form = _quotes(rng, sim, None)
-            _try(pair, "step", [form], *_both(lambda s, q, n=auctions: s.step(q, n), form))
-        elif move == 1:
-            form = _quotes(rng, sim, int(rng.integers(0, 4)))
-            _try(pair, "rollout", [form], *_both(lambda s, q, n=auctions: tuple(s.rollout(q, n, pairs.SERIES)), form))
-        else:
-            live = list(sim.tensors.values())
-            seeds, mask = _seeds(rng, sim.num_markets, live), _mask(rng, sim.num_markets, live)
-            forms = [form for form in (seeds, mask) if form is not None]
-            given = [None if form is None else form[0] for form in (seeds, mask)]
-            plain: list[Any] = [None if form is None else form[1] for form in (seeds, mask)]
-            _try(pair, "reset", forms, lambda s, a=given: s.reset(*a), lambda s, a=plain: s.reset(*a))
+def _simulator(pair: pairs.Pair, rng: np.random.Generator) -> None:
+    sim, auctions, move = pair.under_test, 1 + int(rng.random() < 0.1), int(rng.integers(3))
+    if move == 0:
+        form = _quotes(rng, sim)
+        _try(pair, "step", [form], *_both(lambda s, q: s.step(q, auctions), form))
+    elif move == 1:
+        form = _quotes(rng, sim, int(rng.integers(0, 4)))
+        _try(pair, "rollout", [form], *_both(lambda s, q: tuple(s.rollout(q, auctions, pairs.SERIES)), form))
+    else:
+        live = list(sim.tensors.values())
+        seeds, mask = _seeds(rng, sim.num_markets, live), _mask(rng, sim.num_markets, live)
+        forms = [form for form in (seeds, mask) if form is not None]
+        given = [None if form is None else form[0] for form in (seeds, mask)]
+        plain: list[Any] = [None if form is None else form[1] for form in (seeds, mask)]
+        _try(pair, "reset", forms, lambda s: s.reset(*given), lambda s: s.reset(*plain))
 
 
 def _both(call: Callable[[Any, Any], Any], form: shapes.Form) -> tuple[Callable, Callable]:
@@ -129,27 +126,33 @@ def _both(call: Callable[[Any, Any], Any], form: shapes.Form) -> tuple[Callable,
 def _action(
     rng: np.random.Generator, space: gym.Space, shape: tuple[int, ...], live: list[torch.Tensor]
 ) -> shapes.Form:
+    values = action_of(space, shape, rng)
     if isinstance(space, gym.spaces.Discrete):
-        top = int(space.n) + (rng.random() < 0.05)
-        return shapes.draw(np.asarray(rng.integers(0, top, shape), np.int64), rng, live)
-    values = rng.uniform(-1, 1, shape).astype(np.float32)
-    values = np.where(rng.random(shape) < 0.3, np.sign(values), values).astype(np.float32)
-    if rng.random() < 0.05:
+        values = np.asarray(values + (rng.random() < 0.05) * (values == space.n - 1))  # perhaps one too many
+    elif rng.random() < 0.05:
         values = np.where(rng.random(shape) < 0.3, np.float32(rng.choice([np.nan, np.inf, 1.5])), values)
     return shapes.draw(values, rng, live)
 
 
-def _vector(rng: np.random.Generator, engine: str, number: int) -> None:
-    pair = pairs.vector_env(number, engine, MODES[int(rng.integers(3))])
-    start(pair, rng)
+def _environment(pair: pairs.Pair, rng: np.random.Generator, sort: str) -> None:
     env = pair.under_test
-    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values(), env.observation]
-    for _ in range(_MOVES):
-        if rng.random() < 0.75:
-            form = _action(rng, env.single_action_space, env._action_shape, live)
-            _try(pair, "vector step", [form], *_both(lambda e, a: copied(e.step(a)), form))
-        else:
-            _reset_some(pair, rng, "vector reset", live)
+    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
+    if sort == "vector":
+        live.append(env.observation)
+    if sort in ("vector", "batched") and rng.random() < 0.25:
+        _reset_some(pair, rng, f"{sort} reset", live)
+    elif sort == "batched":
+        spaces = env.single_action_spaces
+        forms = {name: _action(rng, spaces[name], tuple(rows.shape), live) for name, rows in env._given.items()}
+        _try_dict(pair, "batched step", forms)
+    elif sort == "parallel":
+        forms = {name: _action(rng, env.action_space(name), env.action_space(name).shape, live) for name in env.agents}
+        _try_dict(pair, "parallel step", forms)
+    else:
+        vector = sort == "vector"
+        space, shape = (env.single_action_space, env._action_shape) if vector else (env.action_space, None)
+        form = _action(rng, space, space.shape if shape is None else shape, live)
+        _try(pair, f"{sort} step", [form], *_both(lambda e, a: copied(e.step(a)), form))
 
 
 def _reset_some(pair: pairs.Pair, rng: np.random.Generator, name: str, live: list[torch.Tensor]) -> None:
@@ -162,44 +165,6 @@ def _reset_some(pair: pairs.Pair, rng: np.random.Generator, name: str, live: lis
         return copied(env.reset(seed=seed, options=None if mask is None else {"reset_mask": mask[which]}))
 
     _try(pair, name, forms, lambda env: reset(env, 0), lambda env: reset(env, 1))
-
-
-def _single(rng: np.random.Generator, engine: str, number: int) -> None:
-    pair = pairs.single_env(number, engine)
-    start(pair, rng)
-    env = pair.under_test
-    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
-    for _ in range(_MOVES):
-        form = _action(rng, env.action_space, env.action_space.shape, live)
-        done = _try(pair, "single step", [form], *_both(lambda e, a: copied(e.step(a)), form))
-        if done is not None and (done[2] or done[3]):
-            start(pair, rng)
-
-
-def _parallel(rng: np.random.Generator, engine: str, number: int) -> None:
-    pair = pairs.parallel_env(number, engine)
-    start(pair, rng)
-    env = pair.under_test
-    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
-    for _ in range(_MOVES):
-        if not env.agents:
-            return
-        forms = {name: _action(rng, env.action_space(name), env.action_space(name).shape, live) for name in env.agents}
-        _try_dict(pair, "parallel step", forms)
-
-
-def _batched(rng: np.random.Generator, engine: str, number: int) -> None:
-    pair = pairs.batched_env(number, engine)
-    start(pair, rng)
-    env = pair.under_test
-    live = [*env.core.tensors.values(), *env.core.simulator.tensors.values()]
-    for _ in range(_MOVES):
-        if rng.random() < 0.75:
-            spaces = env.single_action_spaces
-            forms = {name: _action(rng, spaces[name], tuple(rows.shape), live) for name, rows in env._given.items()}
-            _try_dict(pair, "batched step", forms)
-        else:
-            _reset_some(pair, rng, "batched reset", live)
 
 
 def _try_dict(pair: pairs.Pair, name: str, forms: dict[str, shapes.Form]) -> None:

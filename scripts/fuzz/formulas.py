@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 import kineticsim_env as ks
 from scripts.fuzz import drawn
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
+aside = contextlib.nullcontext  # every case opens its own
 SERIES = "last_price mid2 fundamental volume signed_volume best_bid best_ask bid_depth ask_depth".split()
 NO_PRICE = 2**31 - 1
 LAGS = (1, 2, 5, 20)
 Market = Mapping[str, np.ndarray]  # series int64 [S], and "books": of each look a bid and an ask row
-
-
-@contextlib.contextmanager
-def aside() -> Generator[None]:
-    """Keep nothing open: every case opens its own."""
-    yield
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:

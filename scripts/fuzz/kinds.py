@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from scripts.fuzz.case import Failure, Slow
-
 SHARES = {  # cases of each kind in a whole run; one of threads, races or signals takes longer than the others
     "forms": 25_000,
     "loads": 13_000,
@@ -30,6 +28,19 @@ KINDS = tuple(SHARES)
 FRESH = ("settings", "tapes", "formulas", "signals")  # whose cases have a configuration each
 SECONDS = 60  # that a case may take, with what it compiles, on a machine that is busy
 ENGINES = ("cpu", "numpy")
+
+
+class Failure(AssertionError):
+    """A case that shows something wrong; `key` says which failures are the same one."""
+
+    def __init__(self, text: str, key: tuple[str, ...] = ()) -> None:
+        """Keep the key."""
+        super().__init__(text)
+        self.key = key or (text,)
+
+
+class Slow(BaseException):
+    """A case that takes too long; raised by a timer, past whoever catches exceptions."""
 
 
 def module_of(kind: str) -> ModuleType:

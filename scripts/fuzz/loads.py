@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from scripts.fuzz import moves, pairs
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 from scripts.fuzz.values import WRONG, extremes, wrong_label
 
 aside = pairs.aside
@@ -18,7 +18,7 @@ State = dict[Any, Any]
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     """Change a saved state, load it on both engines, and go on if both take it."""
-    pair = any_pair(rng, "cpu" if "cpu" in engines else "numpy")
+    pair = pairs.any_pair(rng, "cpu" if "cpu" in engines else "numpy")
     moves.start(pair, rng)
     for _ in range(int(rng.integers(0, 2))):
         moves.advance(pair, rng)
@@ -49,28 +49,13 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
         return
     try:
         for _ in range(int(rng.integers(1, 3))):
-            moves.advance(pair, rng)
+            moves.advance(pair, rng, changed=True)
     except Failure as failure:
         pairs.forget_pair(pair)
         raise Failure(f"{what}, then {failure}", key=("after a load", *failure.key)) from failure
     except Exception as error:
         pairs.forget_pair(pair)
         raise Failure(f"{what}, then {type(error).__name__} {error}", key=("after", type(error).__name__)) from error
-
-
-def any_pair(rng: np.random.Generator, engine: str) -> pairs.Pair:
-    """Return a pair of simulators or of environments of any sort."""
-    number = int(rng.integers(pairs.DIFFERENT))
-    sort = int(rng.integers(6))
-    if sort <= 1:
-        return pairs.simulator(number, engine)
-    if sort == 2:
-        return pairs.vector_env(number, engine, str(rng.choice(["SAME_STEP", "NEXT_STEP", "DISABLED"])))
-    if sort == 3:
-        return pairs.random_env(number, engine)
-    if sort == 4:
-        return pairs.parallel_env(number, engine) if rng.random() < 0.5 else pairs.single_env(number, engine)
-    return pairs.batched_env(number, engine)
 
 
 def _own(saved: State) -> State:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 import kineticsim_env as ks
+from kineticsim_env.runtime.roles import SPECS
 from scripts.fuzz import pairs
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 EXPECTED = (TypeError, ValueError, ks.MarketError, gym.error.ResetNeeded)
 
@@ -93,6 +94,14 @@ def action_of(space: gym.Space, shape: tuple[int, ...], rng: np.random.Generator
     return np.where(rng.random(shape) < 0.3, np.sign(values), values).astype(np.float32)
 
 
+def quotes_of(sim: ks.Simulator, rng: np.random.Generator, *decisions: int) -> np.ndarray:
+    """Return quotes about each market's grid, some off it, int32 `[*decisions, M, K, 4]`."""
+    values = rng.integers(-2, sim.config.num_levels + 2, (*decisions, sim.num_markets, len(sim.slots), 4))
+    values[..., 1::2] = rng.integers(-1, 30, values[..., 1::2].shape)
+    values[..., 0::2] += sim.price_origin.numpy()[:, None, None].clip(-(2**29), 2**29)
+    return values.astype(np.int32)
+
+
 def actions(thing: Any, rng: np.random.Generator) -> Any:
     """Return random actions for an environment, in the form its step takes."""
     if hasattr(thing, "group_map"):
@@ -105,8 +114,16 @@ def actions(thing: Any, rng: np.random.Generator) -> Any:
     return action_of(thing.action_space, thing.action_space.shape, rng)
 
 
-def advance(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, Any]:
-    """Make one step or run; environments whose episodes have ended are reset."""
+def step(thing: Any, rng: np.random.Generator) -> None:
+    """Make one step, or a rollout; no agents, no step."""
+    if isinstance(thing, ks.Simulator):
+        thing.rollout(quotes_of(thing, rng, 2), 1, pairs.SERIES)
+    elif getattr(thing, "agents", True):
+        thing.step(actions(thing, rng))
+
+
+def advance(pair: pairs.Pair, rng: np.random.Generator, *, changed: bool = False) -> tuple[str, Any]:
+    """Make one step or run, perhaps from a changed state; environments whose episodes have ended are reset."""
     thing = pair.under_test
     if isinstance(thing, ks.Simulator):
         return _advance_simulator(pair, rng)
@@ -116,7 +133,7 @@ def advance(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, Any]:
     done = together(pair, "step", lambda env: env.step(given))
     if done[0] == "ResetNeeded":
         return together(pair, "reset", lambda env: env.reset())
-    check_observations(thing)
+    _check_observations(thing, changed)
     return done
 
 
@@ -127,9 +144,7 @@ def _advance_simulator(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str,
     if rng.random() < 0.3:
         reach = int(rng.choice([0, 1, 10, 2**20]))
         return together(pair, f"run({auctions})", lambda s: s.run(auctions, pairs.SERIES, reach=reach))
-    quotes = rng.integers(-2, sim.config.num_levels + 2, (sim.num_markets, len(sim.slots), 4)).astype(np.int32)
-    quotes[..., 1::2] = rng.integers(-1, 30, quotes[..., 1::2].shape)
-    quotes[..., 0::2] += sim.price_origin.numpy()[:, None, None].clip(-(2**29), 2**29)
+    quotes = quotes_of(sim, rng)
     return together(pair, f"step({auctions})", lambda s: s.step(quotes, auctions))
 
 
@@ -148,14 +163,16 @@ def _change_and_run(pair: pairs.Pair, rng: np.random.Generator) -> tuple[str, An
     return done
 
 
-def check_observations(env: Any) -> None:
-    """Raise if an observation lies outside its space."""
+def _check_observations(env: Any, changed: bool) -> None:
+    """Raise if an observation lies outside its space; what is left of a block may, where the state was changed."""
     core = env.core
     for slot, role in enumerate(core.roles[: core.learners]):
         space = core.observation_space(role)
         rows = core.tensors["observation"][:, slot, : space.shape[0]].numpy()
-        if not ((rows >= space.low) & (rows <= space.high)).all():
-            place = np.argwhere(~((rows >= space.low) & (rows <= space.high)))[0]
+        inside = (rows >= space.low) & (rows <= space.high)
+        inside[:, 30] |= changed and SPECS[role].to_trade is not None and np.isfinite(rows[:, 30])
+        if not inside.all():
+            place = np.argwhere(~inside)[0]
             raise Failure(
                 f"an observation of a {role} is outside its space: feature {place[1]} is {rows[tuple(place)]}",
                 key=("observation", role, str(place[1])),

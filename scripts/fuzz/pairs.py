@@ -18,11 +18,13 @@ from kineticsim_env.config import CLASSES
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.evaluation.episodes import ENVIRONMENTS
 from kineticsim_env.runtime import layout
-from kineticsim_env.tasks.base import ROLES
-from scripts.fuzz.case import Failure
+from kineticsim_env.tasks import TASKS
+from kineticsim_env.tasks.base import ROLES, Task, settings_of
+from scripts.fuzz.kinds import Failure
 
 DIFFERENT = 10  # markets or environments of each sort
 SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
+MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 _open: dict[tuple, Any] = {}
 
 
@@ -46,13 +48,6 @@ class Pair:
     def check_equal(self, when: str) -> None:
         """Compare every tensor, bit for bit."""
         compare(tensors_of(self.under_test), tensors_of(self.oracle), when)
-
-
-def opened(key: tuple, make: Callable[[str], Any], engine: str) -> Pair:
-    """Return a pair from the pool."""
-    if (*key, engine) not in _open:
-        _open[(*key, engine)] = Pair(make, engine)
-    return _open[(*key, engine)]
 
 
 def forget() -> None:
@@ -196,21 +191,11 @@ def random_clock(rng: np.random.Generator) -> dict[str, Any]:
     return fields
 
 
-def simulator(number: int, engine: str) -> Pair:
-    """Return one of the pairs of simulators, with 1 to 5 markets and 1 to 3 slots."""
-
-    def make(name: str) -> ks.Simulator:
-        rng = np.random.default_rng([number, 1])
-        markets, slots = int(rng.integers(1, 6)), [None, "maker", "noise"][: int(rng.integers(1, 4))]
-        return ks.Simulator(random_config(rng), markets, engine=name, slots=slots)
-
-    return opened(("simulator", number), make, engine)
-
-
-def task_settings(rng: np.random.Generator) -> dict[str, Any]:
-    """Return settings of any task, small ones."""
+def _arguments(rng: np.random.Generator, kind: type[Task]) -> dict[str, Any]:
+    """Return a market and small settings of a task."""
     pick = rng.choice
-    return {
+    found: dict[str, Any] = {
+        "config": random_config(rng),
         "horizon": int(pick([1, 2, 4, 9])),
         "action_type": str(pick(["continuous", "discrete"])),
         "max_offset": int(pick([1, 4, 10])),
@@ -219,92 +204,83 @@ def task_settings(rng: np.random.Generator) -> dict[str, Any]:
         "warmup": 1,
         "bank_size": int(pick([1, 2])),
     }
+    of_blocks: dict[str, Any] = {"block_qty": 3, "forced_qty": 1, "max_target": 5}
+    return found | {name: value for name, value in of_blocks.items() if name in settings_of(kind)}
 
 
-def vector_env(number: int, engine: str, mode: str, **more: Any) -> Pair:
-    """Return one of the pairs of vector environments of one autoreset mode."""
-
-    def make(name: str) -> Any:
-        rng = np.random.default_rng([number, 2])
-        task = str(rng.choice(list(ENVIRONMENTS)))
-        settings: dict[str, Any] = task_settings(rng) | (
-            {"block_qty": 3, "forced_qty": 1} if task == "Execution" else {}
-        )
-        return ENVIRONMENTS[task](
-            int(rng.integers(1, 6)),
-            random_config(rng),
-            engine=name,
-            output=str(rng.choice(["numpy", "torch"])),
-            autoreset_mode=mode,
-            auctions_per_step=int(rng.choice([1, 1, 2])),
-            copy=bool(rng.integers(2)),
-            stagger=bool(rng.integers(2)),
-            validate=bool(rng.integers(2)),
-            **(settings | more),
-        )
-
-    return opened(("vector", number, mode, *more), make, engine)
-
-
-def single_env(number: int, engine: str) -> Pair:
-    """Return one of the pairs of single environments."""
-
-    def make(name: str) -> Any:
-        rng = np.random.default_rng([number, 3])
-        task = str(rng.choice(list(ENVIRONMENTS)))
-        settings: dict[str, Any] = task_settings(rng) | (
-            {"block_qty": 3, "forced_qty": 1} if task == "Execution" else {}
-        )
-        return gym.make(f"KineticSim/{task}-v0", config=random_config(rng), engine=name, **settings).unwrapped
-
-    return opened(("single", number), make, engine)
-
-
-def _learners(rng: np.random.Generator) -> dict[str, int]:
+def learners(rng: np.random.Generator) -> dict[str, int]:
+    """Return a few learners of some roles."""
     roles = [str(role) for role in rng.permutation(ROLES)[: int(rng.integers(1, 4))]]
     return {role: int(rng.integers(1, 3)) if role == "executor" else 1 for role in roles}
 
 
-def parallel_env(number: int, engine: str) -> Pair:
-    """Return one of the pairs of PettingZoo environments."""
-
-    def make(name: str) -> Any:
-        rng = np.random.default_rng([number, 4])
-        learners = _learners(rng)
-        settings: dict[str, Any] = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
-        return ks.parallel_env(learners, config=random_config(rng), engine=name, **settings)
-
-    return opened(("parallel", number), make, engine)
+def _flags(rng: np.random.Generator, *names: str) -> dict[str, Any]:
+    return {name: bool(rng.integers(2)) for name in names}
 
 
-def batched_env(number: int, engine: str) -> Pair:
-    """Return one of the pairs of batches of markets with many learners."""
+def _simulator(rng: np.random.Generator, **given: Any) -> ks.Simulator:
+    markets, slots = int(rng.integers(1, 6)), [None, "maker", "noise"][: int(rng.integers(1, 4))]
+    return ks.Simulator(random_config(rng), markets, slots=slots, **given)
 
-    def make(name: str) -> Any:
-        rng = np.random.default_rng([number, 5])
-        learners, mode = _learners(rng), str(rng.choice(["SAME_STEP", "NEXT_STEP", "DISABLED"]))
-        settings: dict[str, Any] = task_settings(rng) | {"block_qty": 3, "forced_qty": 1, "max_target": 5}
-        return ks.BatchedParallelEnv(
-            int(rng.integers(1, 6)),
-            learners,
-            random_config(rng),
-            engine=name,
-            autoreset_mode=mode,
-            copy=bool(rng.integers(2)),
-            stagger=bool(rng.integers(2)),
-            **settings,
-        )
 
-    return opened(("batched", number), make, engine)
+def _vector(rng: np.random.Generator, **given: Any) -> Any:
+    task, markets = str(rng.choice(list(ENVIRONMENTS))), int(rng.integers(1, 6))
+    some: dict[str, Any] = _arguments(rng, TASKS[task]) | _flags(rng, "copy", "stagger", "validate")
+    some |= {"output": str(rng.choice(["numpy", "torch"])), "auctions_per_step": int(rng.choice([1, 1, 2]))}
+    return ENVIRONMENTS[task](markets, **(some | given))
+
+
+def _single(rng: np.random.Generator, **given: Any) -> Any:
+    task = str(rng.choice(list(ENVIRONMENTS)))
+    return gym.make(f"KineticSim/{task}-v0", **_arguments(rng, TASKS[task]), **given).unwrapped
+
+
+def _parallel(rng: np.random.Generator, **given: Any) -> Any:
+    return ks.parallel_env(learners(rng), **_arguments(rng, ks.ManyLearnersTask), **given)
+
+
+def _batched(rng: np.random.Generator, **given: Any) -> Any:
+    some: dict[str, Any] = _arguments(rng, ks.ManyLearnersTask) | _flags(rng, "copy", "stagger")
+    return ks.BatchedParallelEnv(
+        int(rng.integers(1, 6)), learners(rng), autoreset_mode=str(rng.choice(MODES)), **(some | given)
+    )
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "simulator": _simulator,
+    "vector": _vector,
+    "single": _single,
+    "parallel": _parallel,
+    "batched": _batched,
+}
+
+
+def pair_of(sort: str, number: int, engine: str, **given: Any) -> Pair:
+    """Return one of the pairs of a sort, from the pool or opened now; arguments may be given."""
+    seed = [number, list(_MAKERS).index(sort) + 1]
+    key = (sort, number, engine, str(given))
+    if key not in _open:
+        _open[key] = Pair(lambda name: _MAKERS[sort](np.random.default_rng(seed), engine=name, **given), engine)
+    return _open[key]
 
 
 def random_env(number: int, engine: str) -> Pair:
     """Return one of the pairs of vector environments with scenarios."""
-    chosen = RANDOMISE[number % len(RANDOMISE)]
-    mode = ("SAME_STEP", "NEXT_STEP", "DISABLED")[number % 3]
-    return vector_env(number, engine, mode, randomise=chosen, num_scenarios=2 + number % 3)
+    drawn = {"randomise": RANDOMISE[number % len(RANDOMISE)], "num_scenarios": 2 + number % 3}
+    return pair_of("vector", number, engine, autoreset_mode=MODES[number % 3], **drawn)
 
 
+def any_pair(rng: np.random.Generator, engine: str) -> Pair:
+    """Return a pair of simulators or of environments of any sort."""
+    number = int(rng.integers(DIFFERENT))
+    sort = str(rng.choice(["simulator", "vector", "random", "batched", "parallel", "single"], p=_ODDS))
+    if sort == "random":
+        return random_env(number, engine)
+    mode = {"autoreset_mode": str(rng.choice(MODES))} if sort == "vector" else {}
+    return pair_of(sort, number, engine, **mode)
+
+
+_ODDS = [4 / 12, 2 / 12, 2 / 12, 2 / 12, 1 / 12, 1 / 12]
 RANDOMISE: tuple[dict[str, Any], ...] = (
     {"fee": (0, 9), "noise_spread": (0, 8)},
     {"market_order_prob": [0.0, 0.4, 1.0], "max_order_qty": [1, 4, 100]},

@@ -26,7 +26,7 @@ from kineticsim_env.engines.native import NativeEngine
 from kineticsim_env.runtime import build, layout
 from kineticsim_env.runtime.cache import cache_dir
 from scripts.fuzz import moves, pairs
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 from scripts.fuzz.sanitizers import report_in, runtime
 
 aside = pairs.aside
@@ -99,13 +99,11 @@ def _record(rng: np.random.Generator) -> bytes:
 
 
 def _pair(rng: np.random.Generator) -> pairs.Pair:
-    number, sort = int(rng.integers(pairs.DIFFERENT)), int(rng.integers(4))
-    if sort == 0:
-        return pairs.simulator(number, "cpu")
-    if sort == 1:
-        return pairs.batched_env(number, "cpu")
-    mode = str(rng.choice(["SAME_STEP", "NEXT_STEP", "DISABLED"]))
-    return pairs.vector_env(number, "cpu", mode) if sort == 2 else pairs.random_env(number, "cpu")
+    number, sort = int(rng.integers(pairs.DIFFERENT)), str(rng.choice(["simulator", "batched", "vector", "random"]))
+    if sort == "random":
+        return pairs.random_env(number, "cpu")
+    mode = {"autoreset_mode": str(rng.choice(pairs.MODES))} if sort == "vector" else {}
+    return pairs.pair_of(sort, number, "cpu", **mode)
 
 
 def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple[dict[str, torch.Tensor], int, int]:
@@ -113,9 +111,8 @@ def _arguments(thing: Any, sim: ks.Simulator, rng: np.random.Generator) -> tuple
     markets, slots = sim.num_markets, len(sim.slots)
     if isinstance(thing, ks.Simulator):
         decisions, auctions = int(rng.integers(1, 4)), 10
-        quotes = rng.integers(-2, sim.config.num_levels + 2, (decisions, markets, slots, 4)).astype(np.int32)
         given = {
-            "new_quotes": torch.from_numpy(quotes),
+            "new_quotes": torch.from_numpy(moves.quotes_of(sim, rng, decisions)),
             "fills": torch.zeros((decisions, markets, slots, 2), dtype=torch.int64),
             "value": torch.zeros((decisions, markets, slots), dtype=torch.int64),
         }

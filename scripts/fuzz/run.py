@@ -1,18 +1,27 @@
-"""Runs cases in child processes and gathers what they find; a child that dies is a find."""
+"""Runs cases in child processes and gathers what they find; a child that dies is a find.
+
+A child is `python -m scripts.fuzz.run KIND FIRST STEP COUNT SECONDS`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 import queue
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import gymnasium as gym
+import torch
 
 from scripts.fuzz import kinds
 from scripts.fuzz.sanitizers import ROOT, child_environment, report_in
@@ -76,7 +85,7 @@ class _Shard:
         numbers = [begin, self.step, self.count - self.done, max(1.0, self.stop - time.monotonic())]
         with tempfile.TemporaryFile("w+") as errors:
             child = subprocess.Popen(
-                [sys.executable, "-m", "scripts.fuzz.worker", self.kind, *map(str, numbers)],
+                [sys.executable, "-m", "scripts.fuzz.run", self.kind, *map(str, numbers)],
                 env=self.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
             ended, seed = self._listen(child, tell)
@@ -94,7 +103,7 @@ class _Shard:
         numbers = [seed, 1, 1, 60.0]
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "scripts.fuzz.worker", self.kind, *map(str, numbers)],
+                [sys.executable, "-m", "scripts.fuzz.run", self.kind, *map(str, numbers)],
                 env=self.environment, cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -186,3 +195,34 @@ def run(
             thread.join()
     result.seconds = time.monotonic() - began
     return result
+
+
+def play_as_child() -> None:
+    """Play the cases FIRST, FIRST + STEP and so on: COUNT of them, or as many as SECONDS allow; tell line by line."""
+    kind = sys.argv[1]
+    first, step, count = (int(text) for text in sys.argv[2:5])
+    stop = time.monotonic() + float(sys.argv[5])
+    line = os.dup(1)
+    os.dup2(2, 1)  # what the package prints is no report
+    warnings.simplefilter("ignore")
+    gym.logger.min_level = gym.logger.ERROR  # ty: ignore[invalid-assignment]
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "3")))
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    for number in range(count):
+        if time.monotonic() > stop:
+            break
+        seed = first + number * step
+        os.write(line, f"{seed}\n".encode())
+        result = kinds.play_and_forget(kind, seed)
+        if result is not None:
+            failure, alone = result
+            told = {"seed": seed, "text": str(failure), "key": list(failure.key), "alone": alone}
+            os.write(line, (json.dumps(told) + "\n").encode())
+    os.write(line, b"end\n")
+    with contextlib.suppress(BaseException):
+        sys.stdout.flush()
+    os._exit(0)  # without destructors: libraries under a sanitizer do not all end well
+
+
+if __name__ == "__main__":
+    play_as_child()

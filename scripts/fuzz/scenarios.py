@@ -8,7 +8,7 @@ import numpy as np
 
 from kineticsim_env.tasks.base import CHANGEABLE, CHOICES
 from scripts.fuzz import moves, pairs
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 aside = pairs.aside
 _saved: dict[int, Any] = {}

@@ -19,10 +19,9 @@ from kineticsim_env.evaluation.episodes import ENVIRONMENTS
 from kineticsim_env.tasks import TASKS
 from kineticsim_env.tasks.base import Task
 from scripts.fuzz import drawn, moves, pairs
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 aside = pairs.aside
-MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 ADAPTERS = {"stable_baselines3": "SB3", "torchrl": "TorchRL", "skrl": "Skrl"}
 
 
@@ -127,7 +126,11 @@ def _arguments(rng: np.random.Generator, kind: type[Task], markets: int | None) 
 
 
 def _many(rng: np.random.Generator) -> dict[str, Any]:
-    return {"stagger": bool(rng.integers(2)), "copy": bool(rng.integers(2)), "autoreset_mode": str(rng.choice(MODES))}
+    return {
+        "stagger": bool(rng.integers(2)),
+        "copy": bool(rng.integers(2)),
+        "autoreset_mode": str(rng.choice(pairs.MODES)),
+    }
 
 
 def _vector_arguments(rng: np.random.Generator, task: str, markets: int) -> dict[str, Any]:
@@ -157,13 +160,13 @@ def _single(rng: np.random.Generator, engine: str) -> None:
 
 
 def _parallel(rng: np.random.Generator, engine: str) -> None:
-    learners, given = pairs._learners(rng), _arguments(rng, ks.ManyLearnersTask, None)
+    learners, given = pairs.learners(rng), _arguments(rng, ks.ManyLearnersTask, None)
     del given["validate"]
     _use(open_both(lambda name: ks.parallel_env(learners, engine=name, **given), engine), rng)
 
 
 def _batched(rng: np.random.Generator, engine: str) -> None:
-    markets, learners = int(rng.choice([1, 1, 2, 3, 5])), pairs._learners(rng)
+    markets, learners = int(rng.choice([1, 1, 2, 3, 5])), pairs.learners(rng)
     given = _arguments(rng, ks.ManyLearnersTask, markets) | _many(rng)
     _use(open_both(lambda name: ks.BatchedParallelEnv(markets, learners, engine=name, **given), engine), rng)
 

@@ -1,4 +1,7 @@
-"""The same values in other forms: strides, orders, offsets, dtypes, wrappers and aliases."""
+"""The same values in other forms: strides, orders, offsets, dtypes, wrappers and aliases.
+
+Kind `forms` draws them; tests take each of TAKEN by its name (`make`).
+"""
 
 from __future__ import annotations
 
@@ -108,9 +111,13 @@ def _other_dtype(a: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return a.astype(names[int(rng.integers(len(names)))])
 
 
+def _wider(a: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return a.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[a.dtype.kind])
+
+
 def _nested(a: np.ndarray, rng: np.random.Generator) -> Any:
     rows = a.tolist()
-    return tuple(rows) if isinstance(rows, list) and rng.random() < 0.5 else rows
+    return tuple(rows) if isinstance(rows, list) and rng.random() >= 0.5 else rows
 
 
 def _scalars(a: np.ndarray, rng: np.random.Generator) -> Any:
@@ -138,6 +145,7 @@ ARRAYS: dict[str, Callable[[np.ndarray, np.random.Generator], Any]] = {
     "a field of records": _field,
     "read-only": _read_only,
     "byte-swapped": lambda a, rng: a.astype(a.dtype.newbyteorder()),
+    "wider": _wider,
     "another dtype": _other_dtype,
     "nested": _nested,
     "list of arrays": _scalars,
@@ -154,6 +162,11 @@ ARRAYS: dict[str, Callable[[np.ndarray, np.random.Generator], Any]] = {
 
 def _tensor_apart(t: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     return torch.from_numpy(_apart(t.numpy(), rng))
+
+
+def _tensor_misaligned(t: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Return the values one element further, as a slice of a flat buffer of parameters has them."""
+    return torch.cat([t.new_zeros(1), t.flatten()])[1:].view(t.shape)
 
 
 def _expanded(t: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
@@ -207,6 +220,7 @@ TENSORS: dict[str, Callable[[torch.Tensor, np.random.Generator], torch.Tensor]] 
     "tensor": lambda t, rng: t.clone(),
     "turned tensor": lambda t, rng: torch.from_numpy(_turned(t.numpy(), rng)),
     "tensor apart": _tensor_apart,
+    "misaligned tensor": _tensor_misaligned,
     "expanded tensor": _expanded,
     "strided tensor": _strided,
     "negated tensor": _negated,
@@ -220,8 +234,35 @@ TENSORS: dict[str, Callable[[torch.Tensor, np.random.Generator], torch.Tensor]] 
     "tensor of bytes": _tensor_of_bytes,
 }
 # Forms that must be taken: a refusal would be wrong.
-TAKEN = {"plain", "Fortran order", "turned", "backwards", "apart", "repeated", "read-only", "tensor", "turned tensor"}
-TAKEN |= {"tensor apart", "expanded tensor", "tensor with a gradient", "tensor of inference mode", "misaligned"}
+TAKEN = {"plain", "Fortran order", "turned", "backwards", "apart", "repeated", "misaligned", "read-only"}
+TAKEN |= {"tensor", "turned tensor", "tensor apart", "misaligned tensor", "expanded tensor"}
+TAKEN |= {"tensor of inference mode", "tensor with a gradient"}
+ALSO_TAKEN = {"byte-swapped", "wider", "nested", "list of arrays"}  # where the values are in the argument's range
+
+
+class Furthest:
+    """In the place of a generator: turns, shifts and flips all that can be."""
+
+    def random(self) -> float:
+        """Return 0."""
+        return 0.0
+
+    def integers(self, low: int, high: int) -> int:
+        """Return the largest."""
+        return high - 1
+
+    def permutation(self, count: int) -> np.ndarray:
+        """Return the reverse."""
+        return np.arange(count)[::-1]
+
+
+def make(name: str, values: np.ndarray, rng: Any) -> Form:
+    """Return values in a form of this name; what they are in it may be other values, the plain array has them."""
+    if name in ARRAYS:
+        given: Any = ARRAYS[name](np.array(values, order="C"), rng)
+    else:
+        given = TENSORS[name](torch.from_numpy(values.copy()), rng)
+    return given, _plain(given, values), name
 
 
 def draw(values: np.ndarray, rng: np.random.Generator, live: list[torch.Tensor] | None = None) -> Form:
@@ -237,13 +278,8 @@ def draw(values: np.ndarray, rng: np.random.Generator, live: list[torch.Tensor] 
         made = _alias(values, rng, live)
         if made is not None:
             return made
-    if kind < 0.6:
-        name = list(ARRAYS)[int(rng.integers(len(ARRAYS)))]
-        given: Any = ARRAYS[name](np.array(values, order="C"), rng)
-        return given, _plain(given, values), name
-    name = list(TENSORS)[int(rng.integers(len(TENSORS)))]
-    tensor = TENSORS[name](torch.from_numpy(values.copy()), rng)
-    return tensor, _plain(tensor, values), name
+    names = list(ARRAYS if kind < 0.6 else TENSORS)
+    return make(names[int(rng.integers(len(names)))], values, rng)
 
 
 def _plain(given: Any, values: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ import torch
 
 import kineticsim_env as ks
 from scripts.fuzz import drawn, pairs
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 _whole: dict[tuple[str, int], tuple[Any, float]] = {}  # results that nobody interrupted
 

@@ -17,7 +17,7 @@ import numpy as np
 import kineticsim_env as ks
 from kineticsim_env.config import PRESETS
 from kineticsim_env.sweeps import Sweep
-from scripts.fuzz.case import Failure
+from scripts.fuzz.kinds import Failure
 
 _SPACE = {"max_order_qty": [1, 2, 3, 4, 5, 6], "init_depth": [4, 9]}
 

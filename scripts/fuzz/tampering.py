@@ -16,8 +16,7 @@ import torch
 
 import kineticsim_env as ks
 from scripts.fuzz import moves, pairs, stores
-from scripts.fuzz.case import Failure
-from scripts.fuzz.loads import any_pair
+from scripts.fuzz.kinds import Failure
 from scripts.fuzz.values import extremes
 
 ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, gym.error.ResetNeeded)  # MarketError is a RuntimeError
@@ -31,7 +30,7 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
     if rng.random() < _STORES:
         stores.play(rng)
         return
-    pair = any_pair(rng, engines[int(rng.integers(len(engines)))])
+    pair = pairs.any_pair(rng, engines[int(rng.integers(len(engines)))])
     moves.start(pair, rng)
     thing = pair.under_test
     replaced = rng.random() < 0.1
@@ -100,14 +99,9 @@ def _write(thing: Any, rng: np.random.Generator) -> str:
     return f"{name} = {value} ({way})"
 
 
-def _replace(thing: Any, rng: np.random.Generator) -> str:
-    """Replace, resize or turn the memory of a live tensor."""
-    live = _live(thing)
-    name = str(rng.choice(list(live)))
-    tensor: Any = live[name]
-    if tensor is None:
-        return f"{name} is None by now"
-    ways: dict[str, Callable[[], Any]] = {
+def replacements(tensor: Any) -> dict[str, Callable[[], Any]]:
+    """Return ways to replace, resize or turn the memory of a tensor, by name."""
+    return {
         "resize_(0)": lambda: tensor.resize_(0),
         "resize_(twice)": lambda: tensor.resize_(2 * tensor.numel() + 64),
         "resize_(half)": lambda: tensor.resize_(tensor.numel() // 2),
@@ -121,11 +115,22 @@ def _replace(thing: Any, rng: np.random.Generator) -> str:
         "t_()": lambda: tensor.transpose_(0, -1),
         "unsqueeze_": lambda: tensor.unsqueeze_(0),
         "as_strided_": lambda: tensor.as_strided_((1,), (1,)),
+        "swap": lambda: torch.utils.swap_tensors(tensor, tensor.new_zeros(3)),
+    }
+
+
+def _replace(thing: Any, rng: np.random.Generator) -> str:
+    """Replace the memory of a live tensor, or the tensor."""
+    live = _live(thing)
+    name = str(rng.choice(list(live)))
+    tensor: Any = live[name]
+    if tensor is None:
+        return f"{name} is None by now"
+    ways = replacements(tensor) | {
         "requires_grad_": lambda: tensor.requires_grad_() if tensor.dtype.is_floating_point else None,
         "in the dict": lambda: _in_dict(thing, name, tensor.clone()),
         "short in the dict": lambda: _in_dict(thing, name, tensor.new_zeros(1)),
         "None in the dict": lambda: _in_dict(thing, name, None),
-        "swap": lambda: torch.utils.swap_tensors(tensor, tensor.new_zeros(3)),
     }
     way = str(rng.choice(list(ways)))
     try:
@@ -154,8 +159,7 @@ def _call(thing: Any, rng: np.random.Generator, told: list[str]) -> None:
         "check_errors()": lambda: sim.check_errors(),
         "branch()": lambda: sim.branch().run(1),
     }
-    for _ in range(2):
-        calls |= {f"step {_}": lambda: _step(thing, rng)}
+    calls |= dict.fromkeys(("step 0", "step 1"), lambda: moves.step(thing, rng))
     name = str(rng.choice(list(calls)))
     told.append(name)
     try:
@@ -163,12 +167,3 @@ def _call(thing: Any, rng: np.random.Generator, told: list[str]) -> None:
     except (*ALLOWED, AttributeError) as error:
         if isinstance(error, AttributeError) and "in the dict" not in " ".join(told):
             raise
-
-
-def _step(thing: Any, rng: np.random.Generator) -> None:
-    if isinstance(thing, ks.Simulator):
-        levels = thing.config.num_levels
-        quotes = rng.integers(-2, levels, (2, thing.num_markets, len(thing.slots), 4)).astype(np.int32)
-        thing.rollout(quotes, 1, pairs.SERIES)
-    elif getattr(thing, "agents", True):
-        thing.step(moves.actions(thing, rng))

@@ -9,24 +9,19 @@ import collections
 import contextlib
 import csv
 import tempfile
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 import kineticsim_env as ks
 from kineticsim_env.runtime import build
-from scripts.fuzz import drawn
-from scripts.fuzz.case import Failure
+from scripts.fuzz import drawn, moves
+from scripts.fuzz.kinds import Failure
 
+aside = contextlib.nullcontext  # every case opens its own
 _ROWS = "type order_id counterparty_id agent_class agent side price quantity remaining".split()
 _NOBODY = {-1: (9_999_999_999, 0), 1: (-9_999_999_999, 0)}  # what a book file has of a level that is not there
-
-
-@contextlib.contextmanager
-def aside() -> Generator[None]:
-    """Keep nothing open: every case opens its own."""
-    yield
 
 
 def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
@@ -42,9 +37,7 @@ def play(rng: np.random.Generator, engines: tuple[str, ...]) -> None:
         decisions, length = int(rng.choice([1, 3])), int(rng.choice([1, 2]))
         quotes = None
         if slots and rng.random() < 0.7:
-            quotes = rng.integers(-2, config.num_levels + 2, (decisions, markets, len(slots), 4)).astype(np.int32)
-            quotes[..., 0::2] += sim.price_origin.numpy()[None, :, None, None].clip(-(2**29), 2**29)
-            quotes[..., 1::2] = rng.integers(-1, 30, quotes[..., 1::2].shape)
+            quotes = moves.quotes_of(sim, rng, decisions)
         tape = sim.tape(list(range(markets)), decisions * length, quotes=quotes)
         columns = tape.columns
     except (ValueError, ks.MarketError):

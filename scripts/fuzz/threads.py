@@ -11,12 +11,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import torch
 
 import kineticsim_env as ks
 from scripts.fuzz import moves, pairs
-from scripts.fuzz.case import Failure
-from scripts.fuzz.loads import any_pair
+from scripts.fuzz.kinds import Failure
 
 REFUSALS = (RuntimeError, ValueError, TypeError, gym.error.ResetNeeded)  # MarketError is a RuntimeError
 _PATIENCE = 15  # seconds until threads are taken for locked
@@ -59,7 +57,7 @@ def _together(works: list[Callable[[], None]]) -> None:
 
 def _equal_calls(rng: np.random.Generator, engine: str) -> None:
     """Make one call many times: whatever the order, the state is that of as many calls; so is any copy of it."""
-    pair = any_pair(rng, engine)
+    pair = pairs.any_pair(rng, engine)
     moves.start(pair, rng)
     thing, threads, times = pair.under_test, int(rng.integers(2, 5)), int(rng.integers(1, 4))
     call = _one_call(thing, rng)
@@ -112,7 +110,7 @@ def _one_call(thing: Any, rng: np.random.Generator) -> Callable[[Any], Any]:
 
 def _any_calls(rng: np.random.Generator, engine: str) -> None:
     """Make different calls at once; afterwards a reset makes all right, as after tampering."""
-    pair = any_pair(rng, engine)
+    pair = pairs.any_pair(rng, engine)
     moves.start(pair, rng)
     thing = pair.under_test
     saved = thing.state_dict()
@@ -122,7 +120,7 @@ def _any_calls(rng: np.random.Generator, engine: str) -> None:
     def work(seed: int) -> None:
         own = np.random.default_rng(seed)
         calls = [
-            lambda: _step(thing, own),
+            lambda: moves.step(thing, own),
             lambda: thing.reset(),
             lambda: thing.reset(seed=3),
             lambda: thing.state_dict(),
@@ -146,18 +144,11 @@ def _any_calls(rng: np.random.Generator, engine: str) -> None:
         raise Failure(f"after calls of several threads, {failure}", key=("any calls", *failure.key)) from failure
 
 
-def _step(thing: Any, rng: np.random.Generator) -> None:
-    if isinstance(thing, ks.Simulator):
-        thing.step(torch.zeros((thing.num_markets, len(thing.slots), 4), dtype=torch.int32))
-    elif getattr(thing, "agents", True):
-        thing.step(moves.actions(thing, rng))
-
-
 def _apart(rng: np.random.Generator, engine: str) -> None:
     """Give each thread a simulator or an environment of its own: nobody disturbs anybody."""
     chosen: dict[int, pairs.Pair] = {}
     for _ in range(int(rng.integers(2, 5))):
-        pair = any_pair(rng, engine)
+        pair = pairs.any_pair(rng, engine)
         chosen[id(pair)] = pair
     works, calls = [], []
     for pair in chosen.values():

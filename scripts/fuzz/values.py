@@ -1,6 +1,7 @@
 """Values that no argument should be: of every kind that a caller may hand over by mistake, or on purpose.
 
 Each is made anew for each call, as a callee may keep or change it. None is large, and none does anything by itself.
+Kinds `calls`, `loads` and `tampering` draw them, and tests take them by name or all in turn.
 """
 
 from __future__ import annotations
@@ -242,28 +243,42 @@ def wrong_label(rng: np.random.Generator) -> str:
     return list(WRONG)[int(rng.integers(len(WRONG)))]
 
 
-def _spoilt_tensor(value: torch.Tensor, rng: np.random.Generator, host: bool = False) -> tuple[torch.Tensor, str]:
+def wrong_tensors(value: torch.Tensor) -> dict[str, Callable[[], torch.Tensor]]:
+    """Return tensors that are not like this one, of another shape, dtype, layout or place, by name."""
     dtypes = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32]
     dtypes += [torch.float64, torch.complex64]
-    dtype = dtypes[int(rng.integers(len(dtypes)))]
-    ways: dict[str, Any] = {
-        f"as {dtype}": lambda: value.to(dtype),
-        "one axis more": lambda: value[None].clone(),
-        "an axis last": lambda: value[..., None].clone(),
-        "half the rows": lambda: value[: len(value) // 2].clone() if value.dim() else value.clone(),
-        "twice the rows": lambda: torch.cat([value, value]) if value.dim() else value.clone(),
-        "no rows": lambda: value[:0].clone() if value.dim() else value.reshape(1)[:0],
-        "flat": lambda: value.flatten().clone(),
-        "turned": lambda: value.clone().permute(tuple(range(value.dim()))[::-1]),
-        "filled": lambda: _filled(value, rng),
-        "one odd": lambda: _one_odd(value, rng),
+    ways: dict[str, Callable[[], torch.Tensor]] = {
+        f"as {dtype}": lambda dtype=dtype: value.to(dtype) for dtype in dtypes if dtype != value.dtype
     }
-    if not host:
+    ways |= {"one axis more": lambda: value[None].clone(), "an axis last": lambda: value[..., None].clone()}
+    if value.dim():
         ways |= {
-            "on meta": lambda: value.to("meta"),
-            "sparse": lambda: value.to_sparse() if value.dim() else value.clone(),
-            "with grad": lambda: value.float().clone().requires_grad_(),
+            "half the rows": lambda: value[: len(value) // 2].clone(),
+            "twice the rows": lambda: torch.cat([value, value]),
+            "no rows": lambda: value[:0].clone(),
+            "sparse": lambda: value.to_sparse(),
         }
+    if value.dim() > 1:
+        ways |= {
+            "flat": lambda: value.flatten().clone(),
+            "turned": lambda: value.clone().permute(tuple(range(value.dim()))[::-1]),
+            "nested": lambda: torch.nested.nested_tensor([value, value]),
+        }
+    if value.dtype.is_floating_point:
+        ways["quantized"] = lambda: torch.quantize_per_tensor(value.float(), 0.1, 0, torch.qint8)
+    return ways | {"on meta": lambda: value.to("meta")}
+
+
+_NOT_ON_THE_HOST = ("sparse", "nested", "quantized", "on meta")
+
+
+def _spoilt_tensor(value: torch.Tensor, rng: np.random.Generator, host: bool = False) -> tuple[torch.Tensor, str]:
+    ways = wrong_tensors(value)
+    if host:
+        ways = {name: way for name, way in ways.items() if name not in _NOT_ON_THE_HOST}
+    else:
+        ways["with grad"] = lambda: value.float().clone().requires_grad_()
+    ways |= {"filled": lambda: _filled(value, rng), "one odd": lambda: _one_odd(value, rng)}
     name = list(ways)[int(rng.integers(len(ways)))]
     return ways[name](), name
 
@@ -278,7 +293,8 @@ def extremes(dtype: torch.dtype) -> list[Any]:
     if dtype.is_complex:
         return [0j, complex("nan")]
     low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
-    inner = [
+    inner = [-7, -3, 5, 30]  # and plausible ones
+    inner += [
         v for k in (7, 15, 16, 20, 29, 30, 31, 32, 40, 62) for v in (2**k - 1, 2**k, 2**k + 1, -(2**k), -(2**k) - 1)
     ]
     return [value for value in (low, low + 1, -2, -1, 0, 1, 2, high - 1, high, *inner) if low <= value <= high]
