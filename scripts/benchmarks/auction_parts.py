@@ -1,6 +1,6 @@
 """Count the instructions that the C++ engine executes per auction, by part of the auction.
 
-    python -m scripts.auction_parts
+    python -m scripts.benchmarks.auction_parts
 
 Writes docs/benchmarks/auction_parts.json, of which `python -m scripts.pages.performance` makes a table. valgrind counts
 each instruction of the library, and addr2line says which functions it was inlined into; the part is that of the
@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 
 from kineticsim_env.runtime import build
-from scripts.instruction_counts import FLAGS, ROOT, SWITCH
+from scripts.benchmarks.instruction_counts import FLAGS, ROOT, SWITCH
 
 RECORD = ROOT / "docs" / "benchmarks" / "auction_parts.json"
 MARKETS, AUCTIONS, WARMUP = 8, 1000, 200

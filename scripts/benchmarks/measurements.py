@@ -17,10 +17,11 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.benchmarks import machine, schema, timing, verify
-from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime.files import check_file, replacing
+from scripts import machine
+from scripts.benchmarks import schema, timing, verify
+from scripts.benchmarks.backend import Result, Workload
 
 FORMAT = 1
 
@@ -171,7 +172,7 @@ class Measurements:
 
     def add_ceiling(self) -> None:
         """Measure how many random words per second this GPU makes, once per machine."""
-        from kineticsim_env.benchmarks.cuda_backends import hash_ceiling
+        from scripts.benchmarks.cuda_backends import hash_ceiling
 
         ceilings = self.data.setdefault("ceilings", [])
         if not any(ceiling["machine"] == self._machine for ceiling in ceilings):

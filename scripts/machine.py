@@ -1,4 +1,7 @@
-"""What a reader of a measurement needs to know of the machine: hardware, driver, versions, clocks."""
+"""What a reader of a measurement needs to know of the machine: hardware, driver, versions, clocks.
+
+All that measures calls it: benchmarks, pages, the fuzzers and the GPU report.
+"""
 
 from __future__ import annotations
 
