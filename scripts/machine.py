@@ -20,7 +20,7 @@ from kineticsim_env import __version__
 from kineticsim_env.runtime import build
 
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "power.limit", "temperature.gpu")
-_PASSING = ("date", "clocks", "clocks_after")  # differ from call to call on the same machine
+_PASSING = ("date", "clocks", "clocks_after", "rules")  # differ from call to call on the same machine
 
 
 def describe() -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from kineticsim_env.runtime import build
 from scripts.benchmarks.instruction_counts import FLAGS, ROOT, SWITCH
+from scripts.pages.provenance import stamped
 
 RECORD = ROOT / "docs" / "benchmarks" / "auction_parts.json"
 MARKETS, AUCTIONS, WARMUP = 8, 1000, 200
@@ -169,6 +170,7 @@ def main(words: list[str] | None = None) -> None:
         counts = count(Path(folder))
     compiler = f"{build.compiler_version(build.find_cxx() or '')}, {FLAGS[platform.machine()]}"
     record = {"compiler": compiler, "markets": MARKETS, "auctions": AUCTIONS, "counts": counts}
+    record = stamped("auction_parts", record)
     options.output.write_text(json.dumps(record, indent=1) + "\n")
     for name, parts in counts.items():
         print(f"{name}: {sum(parts.values()):,.0f} instructions per auction")

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from kineticsim_env.config import PRESETS
 from scripts.benchmarks.performance_kinds import KINDS, LEAST, ON_GPU
 from scripts.machine import describe
+from scripts.pages.provenance import stamped
 
 GROUPS = "training engine agents levels markets baselines memory steps python suite tasks learners cpu clock".split()
 MANY = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1}
@@ -192,7 +193,8 @@ def main() -> None:
     waiting = chosen(options.groups, options.scale)
     learned = [learned_row(folder) for folder in options.learning]
     # What presets were when rows were measured: the page says so where they are others by now.
-    data, mark = joined(before, {"machine": describe(), "presets": PRESETS}, [*waiting, *learned])
+    run = stamped("performance", {"machine": describe(), "presets": PRESETS})
+    data, mark = joined(before, run, [*waiting, *learned])
     data["rows"] += [row | mark for row in learned]
     for row in tqdm(waiting, unit="row"):
         data["rows"].append(measured(row) | mark)

@@ -35,6 +35,7 @@ import ppo_fast as ppo  # noqa: E402
 from kineticsim_env import MarketConfig, Simulator  # noqa: E402
 from kineticsim_env.engines import choose_engine  # noqa: E402
 from scripts.machine import describe  # noqa: E402
+from scripts.pages.provenance import stamp  # noqa: E402
 
 VARIANTS: dict[str, dict[str, Any]] = {  # changes to the arguments of the example
     "default": {},
@@ -269,7 +270,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     engine, device = choose_engine(options.engine)
     markets = f"preset trading, market_order_prob and walk_prob within {options.spread:.0%} from market to market"
-    found: dict[str, Any] = {"machine": describe(), "markets": markets}
+    found: dict[str, Any] = {"machine": describe(), "rules": stamp("benchmarks"), "markets": markets}
     if options.scaling:
         if options.variants == list(VARIANTS):
             options.variants = ["default", "fast"]
