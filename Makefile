@@ -38,7 +38,7 @@ test-all:  ## run all of the test suite, with more random examples, as CI does
 
 test-gpu:  ## run the GPU tests and write docs/gpu_report.json; fails without a GPU
 	@$(SETUP) test-gpu
-	KINETICSIM_THOROUGH=1 $(VENV_PYTHON) scripts/gpu_report.py
+	KINETICSIM_THOROUGH=1 $(VENV_PYTHON) -m scripts.gpu_report
 
 kernels:  ## compile every variant of the kernels for every architecture, with nvcc and with NVRTC; needs no GPU
 	@$(SETUP) test-all
@@ -56,7 +56,7 @@ fuzz:  ## throw 110,000 hostile cases at the package under sanitizers, about an 
 
 counts:  ## compare the instructions of the C++ engine and of the kernel with those on record (COUNTS_FLAGS=--write: record)
 	@$(SETUP) counts
-	$(VENV_PYTHON) -m scripts.instruction_counts $(COUNTS_FLAGS)
+	$(VENV_PYTHON) -m scripts.benchmarks.instruction_counts $(COUNTS_FLAGS)
 
 wheel:  ## build the wheel in dist, install it in an empty environment, and run a market there
 	rm -rf build dist

@@ -1,16 +1,17 @@
 """The command line: `python -m kineticsim_env COMMAND`.
 
-Commands are doctor, simulate, sweep, calibrate, play, impact, scorecard and bench.
+Commands are doctor, simulate, sweep, calibrate, play, impact and scorecard; bench says where it is now.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from kineticsim_env import __version__, play
-from kineticsim_env.benchmarks import command as bench
 from kineticsim_env.calibration import command as calibrate
 from kineticsim_env.commands import impact, scorecard, simulate
 from kineticsim_env.runtime import doctor
@@ -42,9 +43,21 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command", required=True)
     check = commands.add_parser("doctor", help="say which engines run here, what is missing and how to get it")
     check.set_defaults(command=lambda options: doctor.main())
-    for module in (simulate, sweep, calibrate, play, impact, scorecard, bench):
+    for module in (simulate, sweep, calibrate, play, impact, scorecard):
         module.add_parser(commands)
+    # Goes with the next version. With another prefix than "-", options are words, and any are taken.
+    moved = commands.add_parser("bench", help="is `python -m scripts.benchmarks` of a checkout now", **_ANY_WORDS)
+    moved.add_argument("words", nargs="*")
+    moved.set_defaults(command=_bench)
     return parser
+
+
+_ANY_WORDS: dict[str, Any] = {"add_help": False, "prefix_chars": "\0"}
+
+
+def _bench(options: argparse.Namespace) -> NoReturn:
+    command = shlex.join(["python", "-m", "scripts.benchmarks", *options.words])
+    raise ValueError(f"bench: this is a script of a checkout now: {command}")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,8 @@ cuda/.
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +22,7 @@ import torch
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import kernels
 from kineticsim_env.runtime.build import source_hash
+from scripts.machine import describe
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "gpu_report.json"
@@ -60,30 +58,6 @@ class Outcomes:
         reason = str(longrepr[2] if isinstance(longrepr, tuple) else longrepr)
         if "could not import" not in reason:
             self.forbidden_skips[name] = reason
-
-
-def output(*command: str) -> str | None:
-    """Return what a command prints, or None if there is no such command or it fails."""
-    if shutil.which(command[0]) is None:
-        return None
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def machine() -> dict[str, object]:
-    """Return what a reader needs to know of the machine."""
-    capability = torch.cuda.get_device_capability()
-    drivers = output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "num_gpus": torch.cuda.device_count(),
-        "compute_capability": f"{capability[0]}.{capability[1]}",
-        "driver": drivers.splitlines()[0] if drivers else None,
-        "torch": torch.__version__,
-        "torch_cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
 
 
 def check(path: Path) -> int:
@@ -131,9 +105,18 @@ def run_with(found: list[str], pytest_args: list[str]) -> dict[str, dict]:
         parts = {builder: Path(folder) / f"{place}.json" for place, builder in enumerate(found)}
         processes = []
         for builder, part in parts.items():
-            command = [sys.executable, __file__, "--part", str(part), "--", f"--basetemp={part}.tmp", *pytest_args]
+            command = [
+                sys.executable,
+                "-m",
+                "scripts.gpu_report",
+                "--part",
+                str(part),
+                "--",
+                f"--basetemp={part}.tmp",
+                *pytest_args,
+            ]
             environment = {**os.environ, kernels.BUILDER_VARIABLE: builder.split()[0]}
-            processes.append(subprocess.Popen(command, env=environment))
+            processes.append(subprocess.Popen(command, cwd=ROOT, env=environment))
         for process in processes:
             process.wait()
         return {
@@ -186,9 +169,8 @@ def main() -> int:
 
     by_builder = {builder: result.pop("outcomes") for builder, result in results.items()}
     report = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **machine(),
-        "cuda_sha256": before,
+        **describe(),
+        "num_gpus": torch.cuda.device_count(),
         "thorough": os.environ.get("KINETICSIM_THOROUGH", "") not in ("", "0"),  # as tests/thorough.py has it
         "builders": results,
         "outcomes": same_outcomes(by_builder),

@@ -15,10 +15,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from ppo_report import ROUNDED_TO_EVEN  # noqa: E402
 from self_play_makers import draw  # noqa: E402
+
+from scripts.pages.provenance import notices, renewed, stamp  # noqa: E402
 
 NONE, STOIKOV = "no trade", "Avellaneda-Stoikov"
 ALONE, RIVAL, SELF = "learned alone", "learned with a rival", "learned in self-play"
@@ -269,6 +271,7 @@ def main(sources: list[str]) -> None:
     for source in map(Path, sources):
         # Rounded at once, so that the page is the same when it is written from the data.
         run = rounded(json.loads((source / "results.json" if source.is_dir() else source).read_text()))
+        run.setdefault("rules", stamp("self_play"))
         kind = "gpu" if "CUDA" in run["machine"] else "cpu"
         data = f"self_play_{kind}.json"
         if data in runs:
@@ -282,7 +285,8 @@ def main(sources: list[str]) -> None:
         (DOCS / data).write_text(json.dumps(run, separators=(",", ":")) + "\n")
     older = [run.get("rounding", "even") == "even" for run in runs.values()]
     head = [HEAD, *([ROUNDED_TO_EVEN] if any(older) else [])]
-    (DOCS / "self_play.md").write_text("\n".join([*head, *overview(runs), *sections]))
+    text = "\n".join([*head, *overview(runs), *sections])
+    (DOCS / "self_play.md").write_text(renewed(text, set().union(*(notices(DOCS / data) for data in runs))))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scripts import auction_parts as parts
+from scripts.benchmarks import auction_parts as parts
 
 AUCTION = ["ks::Market<true>::auction(ks::Quote const*)", "bool ks::trade<true, ks::Market<true> >(...)"]
 # Instructions of two libraries; the third is the cost of a call, which is counted where it ran.

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from kineticsim_env.benchmarks.array_form import ArrayForm
-from kineticsim_env.benchmarks.backend import Workload
-from kineticsim_env.benchmarks.engine_backends import Engine
-from kineticsim_env.benchmarks.jax_backend import JaxScan
-from kineticsim_env.benchmarks.torch_backends import TorchEager, TorchGraphs
-from kineticsim_env.benchmarks.torch_compiled import TorchCompile
-from kineticsim_env.benchmarks.verify import digest, first_difference
 from kineticsim_env.config import MarketConfig
+from scripts.benchmarks.array_form import ArrayForm
+from scripts.benchmarks.backend import Workload
+from scripts.benchmarks.engine_backends import Engine
+from scripts.benchmarks.jax_backend import JaxScan
+from scripts.benchmarks.torch_backends import TorchEager, TorchGraphs
+from scripts.benchmarks.torch_compiled import TorchCompile
+from scripts.benchmarks.verify import digest, first_difference
 
 # M, A, L: one agent; no makers; no momentum agents; odd everything; more agents than ticks and fewer; sums that share
 # an int64 differently.

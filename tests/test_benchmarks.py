@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kineticsim_env.benchmarks import paper_figures, report, suite, timing, verify
-from kineticsim_env.benchmarks.backend import Result, Workload
-from kineticsim_env.benchmarks.environment_rate import EnvironmentSteps
-from kineticsim_env.benchmarks.measurements import Point, load
-from kineticsim_env.cli import main
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.simulator import Simulator
+from scripts.benchmarks import __main__ as command
+from scripts.benchmarks import paper_figures, report, suite, timing, verify
+from scripts.benchmarks.backend import Result, Workload
+from scripts.benchmarks.environment_rate import EnvironmentSteps
+from scripts.benchmarks.measurements import Point, load
 
 SMALL = Workload(3, agents=16, levels=32, steps=20)
 POINTS = (Point("markets", SMALL, 2),)
@@ -210,7 +210,7 @@ def test_the_environment_is_compared_and_timed(tmp_path, monkeypatch, own):
 
 @pytest.mark.gpu
 def test_device_rows_on_a_gpu(tmp_path):
-    from kineticsim_env.benchmarks.engine_backends import Engine
+    from scripts.benchmarks.engine_backends import Engine
 
     environments = suite.environment_backends()
     points = [Point("markets", Workload(64, steps=50), 2), Point("env agents", suite._env_workload(64, 32, 120), 2)]
@@ -280,7 +280,7 @@ def file(tmp_path):
 
 def test_report_tables(file, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    assert main(["bench", "report", str(file), "--output", str(tmp_path / "out")]) == 0
+    assert command.main(["report", str(file), "--output", str(tmp_path / "out")]) == 0
     text = (tmp_path / "out" / "tables.md").read_text()
     assert "| 64 | 8.19 G | 32.8 M |" in text and "| 256 | 32.8 G | 16.4 M (10 steps) |" in text
     assert "| 64 | 250 |" in text and "| 256 | 2e+03 |" in text  # ours over NumPy, by rate
@@ -328,11 +328,11 @@ def doubles(monkeypatch):
 
 def test_quick_ends_in_a_table(doubles, tmp_path, capsys):
     path = tmp_path / "q.json"
-    assert main(["bench", "--quick", "--output", str(path), "--backends", "numpy", "--sweeps", "fixed"]) == 0
+    assert command.main(["--quick", "--output", str(path), "--backends", "numpy", "--sweeps", "fixed"]) == 0
     out = capsys.readouterr().out
     assert "fixed: agent-events/s, A=16, L=32, S=20" in out and "NumPy" in out and "torch eager" not in out
     assert "1 of 1 rows verified bit for bit" in out and str(path) in out
-    assert main(["bench", "--quick", "--output", str(path), "--resume"]) == 0
+    assert command.main(["--quick", "--output", str(path), "--resume"]) == 0
     assert len(load(path)["rows"]) == 2  # beyond the paper's sweeps, these two are left out
 
 
@@ -349,7 +349,7 @@ def test_quick_ends_in_a_table(doubles, tmp_path, capsys):
 )
 def test_wrong_commands_are_one_line(words, said, doubles, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["bench", *words]) == 2
+    assert command.main([*words]) == 2
     streams = capsys.readouterr()
     assert said in streams.err and streams.err.count("\n") == 1 and not streams.out
     assert not list(tmp_path.iterdir())
@@ -359,7 +359,7 @@ def test_wrong_commands_are_one_line(words, said, doubles, capsys, tmp_path, mon
 def test_other_files_are_refused(text, tmp_path, capsys):
     path = tmp_path / "other.json"
     path.write_text(text)
-    assert main(["bench", "report", str(path), "--output", str(tmp_path / "out")]) == 2
+    assert command.main(["report", str(path), "--output", str(tmp_path / "out")]) == 2
     assert "this is no file of measurements" in capsys.readouterr().err
 
 
@@ -425,7 +425,7 @@ def test_a_file_with_a_mistake_is_refused_by_its_place(place, value, said, resum
     file.write_text(json.dumps(data))
     output = ["--output", str(tmp_path / "out")]
     words = ["--resume", "--quick", "--output", str(file)] if resume else ["report", str(file), *output]
-    assert main(["bench", *words]) == 2
+    assert command.main([*words]) == 2
     streams = capsys.readouterr()
     assert f"error: {file}: {said}" in streams.err and streams.err.count("\n") == 1 and not streams.out
     assert file.read_text() == json.dumps(data) and not (tmp_path / "out").exists()
@@ -435,9 +435,9 @@ def test_deep_and_binary_files_are_refused(tmp_path, capsys):
     path = tmp_path / "other.json"
     for content in (b"[" * 100_000, b"\xff\xfe{}", b""):
         path.write_bytes(content)
-        assert main(["bench", "report", str(path), "--output", str(tmp_path / "out")]) == 2
+        assert command.main(["report", str(path), "--output", str(tmp_path / "out")]) == 2
         assert f"error: {path}: this is no file of measurements" in capsys.readouterr().err
-    assert main(["bench", "report", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    assert command.main(["report", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
     assert f"error: {tmp_path}: cannot be read (Is a directory)" in capsys.readouterr().err
 
 
@@ -456,7 +456,7 @@ def test_texts_of_a_file_are_no_markup(file, tmp_path, capsys):
     data["unavailable"] = {evil: evil}
     path = tmp_path / "a --> <b> | c.json"
     path.write_text(json.dumps(data))
-    assert main(["bench", "report", str(path), "--output", str(tmp_path / "out")]) == 0
+    assert command.main(["report", str(path), "--output", str(tmp_path / "out")]) == 0
     text = (tmp_path / "out" / "tables.md").read_text()
     written = "&#60;script&#62;a &#38; b&#60;/script&#62; &#124; &#36;&#92;frac !&#91;x&#93;(y) &#96;c&#96; d &#91;2J"
     assert text.count(written) > 12 and "script>" not in text and "\x1b" not in text and "![x]" not in text

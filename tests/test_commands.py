@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from kineticsim_env.cli import main
+from kineticsim_env import cli
 from kineticsim_env.runtime import files, memory
+from scripts.benchmarks import __main__ as benchmarks
 
 ROOT = Path(__file__).parent.parent
 SIMULATE = ["simulate", "--engine", "numpy", "--markets", "2", "--auctions", "3"]
@@ -37,6 +38,11 @@ FILES = {
     **{("scorecard", name): SCORECARD for name in ("--output", "--plot")},
     ("bench", "--output"): ["bench", "--quick", "--sweeps", "fixed", "--backends", "NumPy"],
 }
+
+
+def main(words):
+    """Run a command of the package, or `python -m scripts.benchmarks` for "bench"."""
+    return benchmarks.main(words[1:]) if words[:1] == ["bench"] else cli.main(words)
 
 
 def refused(words, capsys):

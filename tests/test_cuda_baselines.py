@@ -15,12 +15,12 @@ from test_kernel_build import ARCHS, by_nvcc_too
 from thorough import covering
 
 import kineticsim_env as ks
-from kineticsim_env.benchmarks import cuda_backends
-from kineticsim_env.benchmarks.backend import Result, Workload
-from kineticsim_env.benchmarks.cuda_backends import BaselineLaunch, NaiveCuda, PaperBlock, hash_ceiling, hash_sums
 from kineticsim_env.engines.numpy.rules import episode_key, random_words
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels
+from scripts.benchmarks import cuda_backends
+from scripts.benchmarks.backend import Result, Workload
+from scripts.benchmarks.cuda_backends import BaselineLaunch, NaiveCuda, PaperBlock, hash_ceiling, hash_sums
 
 KERNELS = {"naive.cu": "ks_naive_step", "paper_block.cu": "ks_paper_block", "hash_ceiling.cu": "ks_hash_ceiling"}
 

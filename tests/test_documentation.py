@@ -30,6 +30,7 @@ from kineticsim_env import cli
 from kineticsim_env.config import PRESETS
 from kineticsim_env.engines import cuda
 from kineticsim_env.runtime import build, layout
+from scripts.benchmarks import __main__ as benchmarks
 from scripts.pages import environments
 
 ROOT = Path(__file__).parent.parent
@@ -209,15 +210,17 @@ def check_module(words: list[str], folder: Path, monkeypatch) -> None:
     """Run `python -m kineticsim_env ...`; of other modules see that they exist."""
     if words[2] != "kineticsim_env":
         assert importlib.util.find_spec(words[2])
+        if words[2] == "scripts.benchmarks":  # tests/test_benchmarks.py runs it
+            benchmarks._parser().parse_args(words[3:])
         return
     arguments = [f"{ROOT}/{word}" if word.startswith("examples/") else word for word in words[3:] if word != "|"]
     if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
-        assert set(arguments) <= {"doctor", "simulate", "play", "bench"}
+        assert set(arguments) <= {"doctor", "simulate", "play"}
         return
     if "--plot" in arguments:
         pytest.importorskip("matplotlib")
     monkeypatch.chdir(folder)
-    if arguments[0] in ("bench", "play"):  # tests/test_benchmarks.py and tests/test_play.py run them
+    if arguments[0] == "play":  # tests/test_play.py runs it
         cli._parser().parse_args(arguments)
         return
     if arguments == ["simulate"]:  # named, not shown

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from scripts import instruction_counts as counts
+from scripts.benchmarks import instruction_counts as counts
 
 NOW = {"compiler": "cc 1", "counts": {"work": {"executed": 1000}, "market": {"registers": 80, "instructions": 100}}}
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kineticsim_env import cli
 from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parent.parent
@@ -28,13 +30,13 @@ ROOMS = (  # a file imports from its own line and from those above it
     "adapters evaluation",
     "play studies",
     "calibration scorecards",
-    "benchmarks commands",
+    "commands",
     "cli",
 )
 NOT_LOADED = """
 import sys
 import kineticsim_env
-unwanted = "kineticsim_env.studies", "kineticsim_env.benchmarks", "kineticsim_env.adapters", "kineticsim_env.play"
+unwanted = "kineticsim_env.studies", "kineticsim_env.adapters", "kineticsim_env.play"
 unwanted += "kineticsim_env.cli", "kineticsim_env.commands"
 unwanted += "kineticsim_env.render.canvas", "kineticsim_env.render.picture"
 unwanted += "matplotlib", "pygame", "jax", "torch.utils.cpp_extension", "scripts"
@@ -52,15 +54,44 @@ from kineticsim_env.runtime import build
 engine = sys.argv[1]
 print(ks.__file__)
 print(build.cuda_dir())
-print(build.source_hash())
 simulator = ks.Simulator(ks.MarketConfig(), 1, engine=engine)
 price = simulator.run(20, ("last_price",))["last_price"]
 envs = gymnasium.make_vec("KineticSim/MarketMaking-v0", num_envs=2, engine=engine, horizon=4, bank_size=2)
 envs.reset(seed=0)
 rewards = envs.step(envs.action_space.sample())[1]
 print(tuple(price.shape), int(price.min()) > 0, rewards.shape)
-(command,) = metadata.entry_points(group="console_scripts", name="kineticsim")
-command.load()(["simulate", "--markets", "2", "--auctions", "3", "--engine", engine])
+"""
+COMMANDS = {  # each with the least that it does something with
+    "play": ["--terminal", "--horizon", "20"],
+    "doctor": [],
+    "simulate": ["--markets", "2", "--auctions", "3", "--save", "run.npz", "--plot", "run.png"],
+    "impact": ["--markets", "2", "--blocks", "2", "--warmup", "0", "--after", "2", "--plot", "impact.png"],
+    "scorecard": ["--markets", "2", "--intervals", "200", "--preset", "trading", "--plot", "card.png"],
+    "sweep": ["sweep.toml"],
+    "calibrate": ["calibrate.toml", "--output", "fit.json", "--plot-predicted", "seen.png"],
+    "bench": ["--quick"],
+}
+FILES = {
+    "sweep": 'design = "random"\npoints = 3\nfolder = "results"',
+    "calibrate": "simulations = 100\nheld_out = 20\n[target]\nvolatility = 1e6",
+}
+SPACE = "[space]\nnoise_spread = { low = 3, high = 12 }"
+WRITTEN = "run.npz run.png impact.png card.png results fit.json seen.png".split()
+RUN_COMMANDS = """
+import contextlib, json, os, pty, sys
+from importlib import metadata
+
+(script,) = metadata.entry_points(group="console_scripts", name="kineticsim")
+main, commands = script.load(), json.loads(sys.argv[1])
+process, terminal = pty.fork()
+if not process:
+    sys.exit(main(["play", *commands.pop("play")]))
+with contextlib.suppress(OSError):  # when the other end is closed
+    while os.read(terminal, 65536):
+        os.write(terminal, b"q")
+codes = {"play": os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}
+codes |= {name: main([name, *words]) for name, words in commands.items() if name != "play"}
+print(json.dumps(codes))
 """
 
 
@@ -158,34 +189,67 @@ def wheel(tmp_path_factory):
     return path
 
 
-def test_the_wheel_holds_the_package_and_all_sources_and_nothing_else(wheel):
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    sources = {name.replace("cuda/", "kineticsim_env/_cuda/", 1) for name in tracked("cuda")}
-    assert names == sources | set(tracked("kineticsim_env"))
-    assert not [name for name in names if name.endswith(("_page.py", "_text.py"))]  # pages are written in scripts/
+def test_the_wheel_holds_the_package_and_its_sources_and_nothing_else(wheel):
+    """The engines' sources, to the byte, and not those of the baselines, which only a checkout measures."""
+    archive = zipfile.ZipFile(wheel)
+    held = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+    sources = [name for name in tracked("cuda") if not name.startswith("cuda/baselines/")]
+    names = {name.replace("cuda/", "kineticsim_env/_cuda/", 1): name for name in sources}
+    names |= {name: name for name in tracked("kineticsim_env")}
+    assert held == {name: (ROOT / path).read_bytes() for name, path in names.items()}
+    assert not [name for name in held if name.endswith(("_page.py", "_text.py"))]  # pages are written in scripts/
 
 
-def test_the_wheel_runs_in_an_environment_without_the_checkout(wheel, tmp_path):
-    """Installed by pip into an empty environment, which sees the present one's packages, but not the checkout."""
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """An empty environment with the wheel, installed by pip: sees the present one's packages, not the checkout.
+
+    Its Python, with what it is started in: `-I`, so that neither PYTHONPATH nor the working folder is looked into.
+    """
+    folder = tmp_path_factory.mktemp("installed")
     ours = any(metadata.distributions(name="pip"))
     if not ours and importlib.util.find_spec("ensurepip") is None:
         pytest.skip("no pip")
-    venv.create(tmp_path / "venv", with_pip=not ours)
-    python = tmp_path / "venv" / "bin" / "python"
+    venv.create(folder / "venv", with_pip=not ours)
+    python = folder / "venv" / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", str(python)] if ours else [str(python), "-m", "pip"]
     command += ["install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check", str(wheel)]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    subprocess.run(command, cwd=folder, check=True)
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
     seen = [path for path in sys.path if path.endswith("-packages") and not (Path(path) / "kineticsim_env").exists()]
     (site / "seen.pth").write_text("\n".join(seen) + "\n")
-    engine = "numpy" if build.cpu_unavailable() else "cpu"
-    command = [str(python), "-I", "-c", RUN, engine]  # -I: neither PYTHONPATH nor this folder is looked into
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # ninja is there
-    environment = {**os.environ, "PATH": path}
+    return [str(python), "-I", "-c"], {**os.environ, "PATH": path}
+
+
+ENGINE = "numpy" if build.cpu_unavailable() else "cpu"
+
+
+def test_the_wheel_runs_in_an_environment_without_the_checkout(installed, tmp_path):
+    python, environment = installed
+    command = [*python, RUN, ENGINE]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    file, sources, digest, figures, *summary = done.stdout.splitlines()
+    file, sources, figures = done.stdout.splitlines()
+    site = Path(python[0]).parents[1]
     assert Path(file).is_relative_to(site) and Path(sources).is_relative_to(site)
-    assert digest == build.source_hash()
     assert figures == "(1, 20) True (2,)"
-    assert summary[0].startswith("2 markets, 3 auctions each")
+
+
+def test_every_command_of_the_wheel_does_its_work(installed, tmp_path):
+    """In one process; `play` in a pseudo-terminal, where `q` ends it; `bench` says in one line where it is now."""
+    for name in ("matplotlib", "pandas", "pyarrow", "sbi"):
+        pytest.importorskip(name)
+    (commands,) = (action.choices for action in cli._parser()._actions if isinstance(action.choices, dict))
+    assert set(COMMANDS) == set(commands)
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.toml").write_text(f'intervals = 10\nengine = "{ENGINE}"\n{text}\n{SPACE}\n')
+    python, environment = installed
+    environment |= {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    command = [*python, RUN_COMMANDS, json.dumps(COMMANDS)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == dict.fromkeys(COMMANDS, 0) | {"bench": 2}, done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert said == "error: bench: this is a script of a checkout now: python -m scripts.benchmarks --quick"
+    assert all((tmp_path / name).exists() for name in WRITTEN)

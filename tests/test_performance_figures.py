@@ -1,6 +1,5 @@
 """What measures the rows of docs/performance.md, in small; and what writes the page's tables from the figures."""
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from scripts.benchmarks import performance as figures
 from scripts.pages import performance
 
 ROOT = Path(__file__).parent.parent
@@ -16,11 +16,9 @@ SCALING = ROOT / "docs" / "benchmarks" / "scaling_h200.json"
 
 @pytest.fixture(scope="module")
 def script():
-    """Return the script, imported as Python does for one."""
+    """Return the script; torch has as many threads afterwards as before."""
     threads = torch.get_num_threads()
-    sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "examples")]
-    yield importlib.import_module("performance_figures")
-    del sys.path[:2]
+    yield figures
     torch.set_num_threads(threads)
 
 
@@ -53,7 +51,7 @@ def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
     curve = [{"steps": 10, "seconds": 2.0}]
     (run / "results.json").write_text(json.dumps({"curve": curve, "args": {"fast": True}, "ahead": {"wall": 1.5}}))
     for more in (["engine", "memory"], ["learners", "--resume", "--learning", str(run)]):
-        monkeypatch.setattr(sys, "argv", ["performance_figures.py", *words, *more])
+        monkeypatch.setattr(sys, "argv", ["scripts.benchmarks.performance", *words, *more])
         script.main()
     rows = json.loads(path.read_text())["rows"]
     assert not [row["failed"] for row in rows if "failed" in row]
@@ -70,9 +68,9 @@ def test_rows_are_measured_in_small(script, tmp_path, monkeypatch):
 
 def test_markets_on_the_clock_are_measured_in_small_and_beside_what_was_there(script, tmp_path, monkeypatch):
     path = tmp_path / "figures.json"
-    words = ["performance_figures.py", "--output", str(path), "--scale", str(1 << 18), "--seconds", "0", "--groups"]
+    words = ["--output", str(path), "--scale", str(1 << 18), "--seconds", "0", "--groups"]
     for more in (["engine"], ["clock", "--resume"]):
-        monkeypatch.setattr(sys, "argv", [*words, *more])
+        monkeypatch.setattr(sys, "argv", ["scripts.benchmarks.performance", *words, *more])
         script.main()
     data = json.loads(path.read_text())
     assert not [row["failed"] for row in data["rows"] if "failed" in row]

@@ -1,9 +1,8 @@
-"""`scripts/training_rate.py` on a small run: its figures hang together, over one process and two."""
+"""`scripts/benchmarks/training_rate.py` on a small run: its figures hang together, over one process and two."""
 
 import importlib
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ import torch
 for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the example needs it: pip install 'kineticsim-env[train]'")
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
 SMALL = ["--engine", "cpu", "--seconds", "0.02", "--markets", "8"]
 CHANGES = {"num_envs": 8, "num_steps": 4}
 
@@ -19,8 +17,8 @@ CHANGES = {"num_envs": 8, "num_steps": 4}
 @pytest.fixture
 def measure(tmp_path, monkeypatch, capsys):
     """Run the script in this process on a small run; return its figures, and what it printed."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    script = importlib.import_module("training_rate")
+    monkeypatch.setattr(sys, "path", list(sys.path))  # to which the script adds the examples
+    script = importlib.import_module("scripts.benchmarks.training_rate")  # needs what they need
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
 
@@ -33,7 +31,6 @@ def measure(tmp_path, monkeypatch, capsys):
 
     yield run
     torch.set_num_threads(threads)
-    sys.path[:] = [folder for folder in sys.path if folder != str(SCRIPTS.parent / "examples")]
 
 
 def test_parts_of_training(measure):

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from plain_rules import word
 
-from kineticsim_env.benchmarks.array_form import ArrayForm
-from kineticsim_env.benchmarks.backend import Workload
-from kineticsim_env.benchmarks.jax_backend import JaxScan
-from kineticsim_env.benchmarks.torch_backends import TorchEager, TorchGraphs
-from kineticsim_env.benchmarks.torch_compiled import TorchCompile
 from kineticsim_env.config import MarketConfig
+from scripts.benchmarks.array_form import ArrayForm
+from scripts.benchmarks.backend import Workload
+from scripts.benchmarks.jax_backend import JaxScan
+from scripts.benchmarks.torch_backends import TorchEager, TorchGraphs
+from scripts.benchmarks.torch_compiled import TorchCompile
 
 BUY, SELL = np.array([10, 5, 8, 0, 2, 0, 0, 0]), np.array([0, 4, 7, 6, 3, 0, 0, 0])
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.benchmarks.machine import processor
 from kineticsim_env.runtime import build
 from scripts.fuzz.kinds import FRESH, KINDS
 from scripts.fuzz.run import Result
+from scripts.machine import processor
 
 BLOCKS = {  # of the page, and the kinds whose cases each counts
     "figures": tuple(kind for kind in KINDS if kind not in FRESH),

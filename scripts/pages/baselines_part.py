@@ -28,6 +28,7 @@ from kineticsim_env.evaluation import (
     grid_search,
 )
 from kineticsim_env.runtime.files import replacing
+from scripts.pages.provenance import stamp
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -236,6 +237,7 @@ class Part:
             "machine": machine_name(self.held_out.device),
             "date": datetime.date.today().isoformat(),
             "command": self.command,
+            "rules": stamp("baselines"),
             "episodes": self.options.episodes,
             "measure": MEASURES[self.task],
             "rows": rows,

@@ -38,12 +38,14 @@ from cogapp import Cog
 
 from kineticsim_env.statistics import Interval, Mean
 from scripts.pages.markdown import between, joined, plus_minus, pm, table, wrapped
+from scripts.pages.provenance import notices, renewed
 
 __all__ = [
     "Interval", "Mean", "between", "holds", "joined", "mean", "plus_minus", "pm", "results", "say", "table", "wrapped",
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
+_read: set[Path] = set()  # results that the page is made of
 _claims: list[str] | None = None  # where a small run keeps the claims that do not hold; None: these are errors
 
 
@@ -58,7 +60,9 @@ def results(name: str | None = None) -> Any:
     """
     page = Path(_cog().inFile)
     path = page.parent / f"{name or page.stem}.json"
-    return json.loads((path if path.exists() else ROOT / "docs" / path.name).read_text())
+    path = path if path.exists() else ROOT / "docs" / path.name
+    _read.add(path)
+    return json.loads(path.read_text())
 
 
 def say(text: str) -> None:
@@ -97,8 +101,11 @@ def fill(folder: Path, name: str) -> None:
     elsewhere = page.resolve() != own
     if elsewhere:
         shutil.copyfile(own, page)
+    _read.clear()
     with _kept(elsewhere) as claims:
         Cog().callable_main(["cog", "-r", "--verbosity=0", str(page)])
+    made_of = _read | set(folder.glob(f"{name}_*.json"))
+    page.write_text(renewed(page.read_text(), set().union(*map(notices, made_of))))
     for claim in claims:
         print(f"{page}: these results do not show that {claim}")
     print(f"wrote {page}")

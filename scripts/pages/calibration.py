@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     check_place(options)
     also = [json.loads(options.also.read_text())] if options.also else []
-    record = figures(options, calibrated)
+    record = figures(options, NAME, calibrated)
     record["also"] = also or record.get("also", [])
     publish(options, NAME, record, lambda *_: None)
 

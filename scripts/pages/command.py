@@ -14,6 +14,7 @@ from kineticsim_env.runtime.options import Parser, whole
 from kineticsim_env.studies import plots
 from scripts.pages.blocks import fill
 from scripts.pages.markdown import write_figures, write_page
+from scripts.pages.provenance import stamped
 
 
 def page_parser(
@@ -85,7 +86,7 @@ def make_page(
         filled: Page whose blocks are filled, where it is not called as its figures are.
     """
     check_place(options)
-    publish(options, name, figures(options, measure), draw, page, indent, filled)
+    publish(options, name, figures(options, name, measure), draw, page, indent, filled)
 
 
 def check_place(options: argparse.Namespace) -> None:
@@ -94,9 +95,11 @@ def check_place(options: argparse.Namespace) -> None:
     check_folder("--output", options.output / "images")
 
 
-def figures(options: argparse.Namespace, measure: Callable[[], Any]) -> Any:
-    """Return what was measured, as its file has it: read from `--results`, or measured now."""
-    return json.loads(options.results.read_text() if options.results else json.dumps(measure(), default=str))
+def figures(options: argparse.Namespace, name: str, measure: Callable[[], Any]) -> Any:
+    """Return what was measured, as its file has it: read from `--results`, or measured now, with the rules it is of."""
+    if options.results:
+        return json.loads(options.results.read_text())
+    return json.loads(json.dumps(stamped(name, measure()), default=str))
 
 
 def publish(

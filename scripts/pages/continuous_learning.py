@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     check_place(options)
-    found = figures(options, lambda: measure(options, command_of(parser, options, NAME, WHERE)))
+    found = figures(options, NAME, lambda: measure(options, command_of(parser, options, NAME, WHERE)))
     others = [json.loads(path.read_text()) for path in options.also]
     found |= {"trainings": [row for one in (found, *others) for row in trainings(one)]}
     publish(options, NAME, found, lambda folder, found: draw(folder / f"{NAME}.png", found))

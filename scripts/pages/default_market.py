@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.no_page:
         check_folder("--output", options.output)
-        write_figures(options.output, NAME, figures(options, lambda: measure(options)))
+        write_figures(options.output, NAME, figures(options, NAME, lambda: measure(options)))
         return
     make_page(
         options,

@@ -30,6 +30,7 @@ from kineticsim_env.studies.default_market_goals import choose, judge, score
 from kineticsim_env.studies.default_market_signal import errors, explained, fit
 from scripts.pages.blocks import fill
 from scripts.pages.markdown import machine
+from scripts.pages.provenance import stamped
 
 # Field: lowest, highest, and whether it is drawn on a logarithmic scale.
 SPACE: dict[str, tuple[float, float, bool]] = {
@@ -203,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     setting = {"command": f"{command} --processes {options.processes}", "machine": machine()}
     found = [one | {"found": brief(one["found"])} for one in found]
     path = options.output / "default_market_search.json"
-    path.write_text(json.dumps({**setting, "tried": found}, indent=1) + "\n")
+    path.write_text(json.dumps(stamped("default_market_search", {**setting, "tried": found}), indent=1) + "\n")
     print(f"wrote {path}: {len(found)} markets")
     fill(options.output, "presets")
 

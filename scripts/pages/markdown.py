@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from kineticsim_env.benchmarks.machine import processor
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.statistics import Interval, Mean, mean_and_error
+from scripts.machine import processor
 
 
 def write_figures(folder: Path, name: str, found: Any, indent: int | None = 1) -> None:

@@ -1,6 +1,6 @@
 """`python -m scripts.pages.performance` writes the measured tables of docs/performance.md and of README.md.
 
-It reads what `scripts/performance_figures.py` measured, and how four GPUs compare with one, and replaces what stands
+It reads what `scripts/benchmarks/performance.py` measured, and how four GPUs compare with one, and replaces what stands
 between `<!-- NAME: ... -->` and `<!-- end -->`. All other text of the two pages is written by hand.
 """
 
@@ -102,8 +102,9 @@ def stands(figures: Figures, scaling: Mapping[str, Any]) -> str:
     others = {text: [group for group in NEEDED if groups[group] == text] for text in groups.values() if text != main}
     current = all(row["current"] for (group, _), row in figures.items() if group in NEEDED)
     intro = (
-        "One run of `scripts/performance_figures.py` ([performance_h200.json](benchmarks/performance_h200.json), "
-        f"{main}), but for four GPUs ([scaling_h200.json](benchmarks/scaling_h200.json)). In it the paper's kernel, "
+        "One run of `python -m scripts.benchmarks.performance` "
+        f"([performance_h200.json](benchmarks/performance_h200.json), {main}), but for four GPUs "
+        "([scaling_h200.json](benchmarks/scaling_h200.json)). In it the paper's kernel, "
         f"whose books were compared bit for bit first, does {rate(theirs[256])} events/s with 256 agents and "
         f"{rate(theirs[1024])} with 1,024, and the hash alone does {rate(hashes)}/s."
     )
@@ -232,8 +233,9 @@ def parts(counts: Mapping[str, Any]) -> str:
         f"{totals[trading] / totals[even] - 1:.0%} of an auction."
     )
     outro = (
-        f"Counted by `python -m scripts.auction_parts` ([auction_parts.json](benchmarks/auction_parts.json)): valgrind "
-        f"counts the instructions that {counts['compiler']} made; a part has those of its functions, inlined or not."
+        "Counted by `python -m scripts.benchmarks.auction_parts` "
+        "([auction_parts.json](benchmarks/auction_parts.json)): valgrind counts the instructions that "
+        f"{counts['compiler']} made; a part has those of its functions, inlined or not."
     )
     return "\n\n".join([wrapped(intro), number_table(["instructions per auction", *found], rows), wrapped(outro)])
 
@@ -301,7 +303,7 @@ def main(words: Sequence[str] | None = None) -> None:
     missing = sorted(set(NEEDED) - {group for group, _ in figures})
     if missing:
         raise SystemExit(
-            f"{options.figures}: it has no rows of {', '.join(missing)}; see scripts/performance_figures.py"
+            f"{options.figures}: it has no rows of {', '.join(missing)}; see scripts/benchmarks/performance.py"
         )
     bodies = {
         "stands": stands(figures, scaling),

@@ -44,7 +44,7 @@ def clock(figures: Figures) -> str:
     if not measured(figures):
         return ""
     intro = (
-        f"{INTRO} Measured by `scripts/performance_figures.py --groups clock` ({source(figures, 'clock')}); "
+        f"{INTRO} Measured by `python -m scripts.benchmarks.performance --groups clock` ({source(figures, 'clock')}); "
         "goals that are reached are in bold."
     )
     times = of(figures, "continuous, trading, 64 agents") / JAX_LOB

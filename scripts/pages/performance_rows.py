@@ -1,4 +1,4 @@
-"""The rows that `scripts/performance_figures.py` measured, and how the pages of performance write them."""
+"""The rows that `scripts/benchmarks/performance.py` measured, and how the pages of performance write them."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--points", type=whole(1, 1 << 16), default=64, help="of each stage of the search")
     options = parser.parse_args(arguments)
     check_folder("--output", options.output)
-    found = figures(options, lambda: measure(options, command_of(parser, options, NAME)))
+    found = figures(options, NAME, lambda: measure(options, command_of(parser, options, NAME)))
     write_figures(options.output, NAME, found, indent=None)
     fill(options.output, "realistic")
 

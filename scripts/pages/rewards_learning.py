@@ -26,6 +26,7 @@ from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.runtime.options import Parser, exit_code, whole
 from scripts.pages.blocks import fill
 from scripts.pages.markdown import machine
+from scripts.pages.provenance import stamp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
@@ -96,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "parallel": MARKETS,
             "seconds": time.perf_counter() - began,
             "rows": rows,
+            "rules": stamp(NAME),
         }
         with replacing(options.output / f"{NAME}.json") as part:
             part.write_text(json.dumps(record, indent=1) + "\n")

@@ -11,9 +11,9 @@ import hashlib
 
 import numpy as np
 
-from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.runtime import build
 from kineticsim_env.simulator import Simulator
+from scripts.benchmarks.backend import Result, Workload
 
 _NUMPY_EVENTS = 4e6  # agent-events, and a share of the ticks, that the NumPy engine clears in about a second
 _CHECKED_MARKETS, _CHECKED_STEPS = 8, 200  # the smaller ensemble

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from kineticsim_env.benchmarks.backend import Workload
-from kineticsim_env.benchmarks.environment_rate import EnvironmentSteps
-from kineticsim_env.benchmarks.measurements import Measurements, Point
 from kineticsim_env.config import MarketConfig
+from scripts.benchmarks.backend import Workload
+from scripts.benchmarks.environment_rate import EnvironmentSteps
+from scripts.benchmarks.measurements import Measurements, Point
 
 PAPER_SWEEPS = ("markets", "agents", "fixed", "latency")
 MARKET_SWEEPS = (*PAPER_SWEEPS, "levels", "steps")
@@ -77,11 +77,11 @@ def all_backends() -> list[Any]:
 
     Imported here, so that `import kineticsim_env` takes none of them.
     """
-    from kineticsim_env.benchmarks.cuda_backends import NaiveCuda, PaperBlock
-    from kineticsim_env.benchmarks.engine_backends import Engine
-    from kineticsim_env.benchmarks.jax_backend import JaxScan
-    from kineticsim_env.benchmarks.torch_backends import TorchEager, TorchGraphs
-    from kineticsim_env.benchmarks.torch_compiled import TorchCompile
+    from scripts.benchmarks.cuda_backends import NaiveCuda, PaperBlock
+    from scripts.benchmarks.engine_backends import Engine
+    from scripts.benchmarks.jax_backend import JaxScan
+    from scripts.benchmarks.torch_backends import TorchEager, TorchGraphs
+    from scripts.benchmarks.torch_compiled import TorchCompile
 
     engines = [Engine("cuda"), Engine("cpu"), Engine("cpu", threads=1), Engine("numpy")]
     return [*engines, PaperBlock(), NaiveCuda(), TorchGraphs(), TorchCompile(), TorchEager(), JaxScan()]

@@ -1,6 +1,6 @@
 """How a backend is timed: device events or a clock around a synchronised region, warm-up apart, and peak memory.
 
-Called by the suite, after it has verified what the backend computes.
+Called by the suite, after it has verified what the backend computes; and by the kinds of rows of `performance`.
 """
 
 from __future__ import annotations
@@ -20,27 +20,37 @@ def uses_events(backend: Any) -> bool:
     return backend.device == "cuda" and "jax" not in f"{type(backend).__module__} {backend.name}".lower()
 
 
-def clocked(backend: Any, work: Callable[[], None]) -> float:
+def by_clock(work: Callable[[], Any], synchronize: Callable[[], Any] = lambda: None) -> float:
     """Return the seconds of some work, by the clock around a synchronised region."""
-    backend.synchronize()
+    synchronize()
     started = time.perf_counter()
     work()
-    backend.synchronize()
+    synchronize()
     return time.perf_counter() - started
+
+
+def by_events(work: Callable[[], Any]) -> float:
+    """Return the seconds of some work on torch's current stream, by the GPU's events."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3
+
+
+def clocked(backend: Any, steps: int) -> float:
+    """Return the seconds of the next `steps` auctions, by the clock."""
+    return by_clock(lambda: backend.run(steps), backend.synchronize)
 
 
 def trial(backend: Any, steps: int) -> float:
     """Return the seconds of `steps` auctions from the opening book; going back to it is not timed."""
     backend.reset()
     if not uses_events(backend):
-        return clocked(backend, lambda: backend.run(steps))
+        return clocked(backend, steps)
     backend.synchronize()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    backend.run(steps)
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / 1e3
+    return by_events(lambda: backend.run(steps))
 
 
 def trials(backend: Any, steps: int, count: int) -> list[float]:
@@ -64,14 +74,14 @@ def affordable_steps(backend: Any, steps: int, seconds: float) -> tuple[int, flo
         The number of steps, from 1, and the seconds of the very first call, of one auction.
     """
     backend.reset()
-    first_call = clocked(backend, lambda: backend.run(1))
-    a_step = clocked(backend, lambda: backend.run(1))
+    first_call = clocked(backend, 1)
+    a_step = clocked(backend, 1)
     if a_step * steps > seconds:  # perhaps it was only disturbed, or is slow to start: look at longer runs
-        a_step = min(a_step, clocked(backend, lambda: backend.run(1)))
+        a_step = min(a_step, clocked(backend, 1))
         longer = min(steps, int(_PROBE * seconds / a_step))
         if longer > 1:
-            clocked(backend, lambda: backend.run(longer))  # a length that it may have to compile for
-            a_step = clocked(backend, lambda: backend.run(longer)) / longer
+            clocked(backend, longer)  # a length that it may have to compile for
+            a_step = clocked(backend, longer) / longer
     return max(1, min(steps, int(seconds / a_step))), first_call
 
 

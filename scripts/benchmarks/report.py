@@ -1,4 +1,4 @@
-"""Tables and figures from a file of measurements alone: `python -m kineticsim_env bench report FILE --output FOLDER`.
+"""Tables and figures from a file of measurements alone: `python -m scripts.benchmarks report FILE --output FOLDER`.
 
 Writes `tables.md` and, through report_figures.py, the pictures that it shows. `summary` is what the terminal gets.
 """
@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kineticsim_env.benchmarks import paper_figures, report_figures
-from kineticsim_env.benchmarks.environment_rate import OWN_REWARD
-from kineticsim_env.benchmarks.measured import AXIS, Measured, Row, in_figures, in_markdown, in_one_line
-from kineticsim_env.benchmarks.measurements import load
 from kineticsim_env.runtime.files import check_folder, replacing
 from kineticsim_env.studies import plots
+from scripts.benchmarks import paper_figures, report_figures
+from scripts.benchmarks.environment_rate import OWN_REWARD
+from scripts.benchmarks.measured import AXIS, Measured, Row, in_figures, in_markdown, in_one_line
+from scripts.benchmarks.measurements import load
+from scripts.pages.markdown import table
 
 
 def write(path: str | Path, output: str | Path) -> list[Path]:
@@ -46,16 +47,16 @@ def summary(data: dict[str, Any]) -> str:
     measured = Measured(data, in_one_line)
     lines: list[str] = []
     for sweep in dict.fromkeys(row["sweep"] for row in measured.rows):
-        table, names, axis = measured.by_point(sweep), measured.names(sweep), AXIS.get(sweep, "markets")
+        points, names, axis = measured.by_point(sweep), measured.names(sweep), AXIS.get(sweep, "markets")
         if not names:
             continue
         column = "env_steps_per_s" if sweep.startswith("env") else "events_per_s"
         unit = "environment steps/s" if sweep.startswith("env") else "agent-events/s"
         lines += ["", f"{sweep}: {unit}, {_fixed_shape(measured.of(sweep), axis)}"]
-        lines.append(f"  {axis:26s}" + "".join(f"{at:>18,}" for at in table) + f"{'slower by':>13s}")
+        lines.append(f"  {axis:26s}" + "".join(f"{at:>18,}" for at in points) + f"{'slower by':>13s}")
         for name in names:
-            cells = "".join(f"{_cell(rows.get(name), column):>18s}" for rows in table.values())
-            slower = [_times(rows.get(names[0]), rows.get(name)) for rows in table.values()]
+            cells = "".join(f"{_cell(rows.get(name), column):>18s}" for rows in points.values())
+            slower = [_times(rows.get(names[0]), rows.get(name)) for rows in points.values()]
             lines.append(f"  {name:26s}{cells}{slower[-1]:>13s}")
     wrong = [f"  {row['backend']}, {row['sweep']}: {_why(row)}" for row in _bare(measured)]
     lines += ["", "no figure:", *dict.fromkeys(wrong)] if wrong else []
@@ -82,7 +83,7 @@ def _sections(measured: Measured) -> list[str]:
 
 
 def _title(measured: Measured, name: str) -> str:
-    command = f"python -m kineticsim_env bench report {name} --output ."
+    command = f"python -m scripts.benchmarks report {name} --output ."
     lines = [f"# Measurements\n\n<!-- Written by `{command}` beside that file. -->\n"]
     for machine in measured.data["machines"]:
         hardware = [machine["gpu"], f"{machine['cpu']} ({machine['cpu_cores']} cores)", machine["platform"]]
@@ -107,18 +108,20 @@ def _title(measured: Measured, name: str) -> str:
 
 
 def _throughput(measured: Measured, sweep: str, title: str) -> list[str]:
-    table, names, ours = measured.by_point(sweep), measured.names(sweep), measured.ours(sweep)
+    points, names, ours = measured.by_point(sweep), measured.names(sweep), measured.ours(sweep)
     if ours is None:
         return []
     axis = AXIS[sweep]
-    body = [[f"{at:,}", *(_cell(rows.get(name)) for name in names)] for at, rows in table.items()]
+    body = [[f"{at:,}", *(_cell(rows.get(name)) for name in names)] for at, rows in points.items()]
     parts = [
-        f"## {title}\n\nAgent-events/s; {_fixed_shape(measured.of(sweep), axis)}.\n\n{_table([axis, *names], body)}"
+        f"## {title}\n\nAgent-events/s; {_fixed_shape(measured.of(sweep), axis)}.\n\n{table([axis, *names], body)}"
     ]
     others = names[1:]
     if others:
-        body = [[f"{at:,}", *(_times(rows.get(ours), rows.get(name)) for name in others)] for at, rows in table.items()]
-        parts.append(f"How many times as fast {ours} is:\n\n{_table([axis, *others], body)}")
+        body = [
+            [f"{at:,}", *(_times(rows.get(ours), rows.get(name)) for name in others)] for at, rows in points.items()
+        ]
+        parts.append(f"How many times as fast {ours} is:\n\n{table([axis, *others], body)}")
     return parts
 
 
@@ -136,7 +139,7 @@ def _detail(measured: Measured, sweep: str, title: str) -> list[str]:
         numbers = [f"{middle:,.3f}", spread, f"{row['us_per_step']:,.3f}", f"{row['ns_per_event']:.4g}"]
         body.append([name, _cell(row), *numbers, _times(first, row)])
     shape = f"M={first['markets']:,}, A={first['agents']}, L={first['levels']}, S={first['asked']['steps']:,}"
-    return [f"## {title}\n\n{shape}, {first['trials']} trials.\n\n{_table(head, body)}"]
+    return [f"## {title}\n\n{shape}, {first['trials']} trials.\n\n{table(head, body)}"]
 
 
 def _memory(measured: Measured) -> list[str]:
@@ -147,7 +150,7 @@ def _memory(measured: Measured) -> list[str]:
     for at, rows in measured.by_point("markets").items():
         peaks = [rows[name]["peak_bytes"] if name in rows else None for name in names]
         body.append([f"{at:,}", *("-" if peak is None else f"{peak / 1e6:,.2f}" for peak in peaks)])
-    return [f"## Device memory\n\nPeak of the allocator, MB.\n\n{_table(['markets', *names], body)}"]
+    return [f"## Device memory\n\nPeak of the allocator, MB.\n\n{table(['markets', *names], body)}"]
 
 
 def _correctness(measured: Measured) -> list[str]:
@@ -172,7 +175,7 @@ def _correctness(measured: Measured) -> list[str]:
     shape = f"Below M={rows[0]['markets']:,}, A={rows[0]['agents']}: equal hashes are equal ends."
     text = f"{agree} of {len(measured.rows)} rows ended with the oracle's bits. {shape}"
     text += " A backend that ran fewer steps has another hash, and was compared at these steps."
-    return [f"## Correctness\n\n{text}\n\n{_table(head, body)}"]
+    return [f"## Correctness\n\n{text}\n\n{table(head, body)}"]
 
 
 def _environment(measured: Measured) -> list[str]:
@@ -186,7 +189,7 @@ def _environment(measured: Measured) -> list[str]:
             for at, rows in measured.by_point(sweep).items()
         ]
         shape = _fixed_shape(measured.of(sweep), axis)
-        parts.append(f"Environment steps/s (microseconds per step); {shape}.\n\n{_table([axis, *names], body)}")
+        parts.append(f"Environment steps/s (microseconds per step); {shape}.\n\n{table([axis, *names], body)}")
         pairs = {name: name.replace(f", {OWN_REWARD}", "") for name in names if OWN_REWARD in name}
         if pairs:
             shares = [
@@ -195,7 +198,7 @@ def _environment(measured: Measured) -> list[str]:
             ]
             parts.append(
                 "With a reward of two lines of Python, the rate as a share of that with the built-in one.\n\n"
-                + _table([axis, *pairs.values()], shares)
+                + table([axis, *pairs.values()], shares)
             )
     text = (
         "Market making, preset `trading` with parameters that differ from market to market, torch output, random "
@@ -211,7 +214,7 @@ def _start(measured: Measured) -> list[str]:
     text = (
         "Seconds to allocate and compile for the fixed workload, and of the first auction after it; in no other figure."
     )
-    return [f"## Start\n\n{text}\n\n{_table(['backend', 'prepare', 'first call'], body)}"] if body else []
+    return [f"## Start\n\n{text}\n\n{table(['backend', 'prepare', 'first call'], body)}"] if body else []
 
 
 def _paper(measured: Measured) -> list[str]:
@@ -229,14 +232,14 @@ def _paper(measured: Measured) -> list[str]:
                 body.append([sweep, point, name, _rate(rate), _cell(ours), ratio])
     head = ["sweep", "point", "backend", f"paper ({paper_figures.DEVICE})", "here", "here / paper"]
     text = "Agent-events/s that the paper published, beside the same backend's here."
-    return [f"## Beside the paper\n\n{text}\n\n{_table(head, body)}"] if body else []
+    return [f"## Beside the paper\n\n{text}\n\n{table(head, body)}"] if body else []
 
 
 def _without_figure(measured: Measured) -> list[str]:
     body = [[row["sweep"], row["backend"], _shape(row), _why(row)] for row in _bare(measured)]
     body += [["all", name, "", reason] for name, reason in measured.data["unavailable"].items()]
     head = ["sweep", "backend", "point", "why"]
-    return [f"## Without a figure\n\n{_table(head, body)}"] if body else []
+    return [f"## Without a figure\n\n{table(head, body)}"] if body else []
 
 
 def _every_row(measured: Measured) -> list[str]:
@@ -249,15 +252,10 @@ def _every_row(measured: Measured) -> list[str]:
         peak = "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 1e6:,.2f}"
         cost = [_rate(row["events_per_s"]), f"{row['us_per_step']:,.3f}", f"{row['ns_per_event']:.4g}", peak]
         body.append([row["sweep"], row["backend"], *shape, *times, *cost, row["device"] or "", row["notes"] or ""])
-    return [f"## Every row\n\n{_table(head, body)}"] if body else []
+    return [f"## Every row\n\n{table(head, body)}"] if body else []
 
 
 # Cells ----------------------------------------------------------------------------------------------------------------
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
 def _rate(value: float) -> str:

@@ -14,10 +14,10 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from kineticsim_env.benchmarks.backend import Workload
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime import build, kernels
 from kineticsim_env.tasks import MarketMakingTask
+from scripts.benchmarks.backend import Workload
 
 _COMPARED_STEPS, _COMPARED_MARKETS = 6, 1024
 _STEPS_A_GRAPH = 50

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.benchmarks.array_form import MULTIPLIERS, ArrayForm
-from kineticsim_env.benchmarks.backend import Result, Workload
+from scripts.benchmarks.array_form import MULTIPLIERS, ArrayForm
+from scripts.benchmarks.backend import Result, Workload
 
 _UNROLL = 4  # steps in one turn of XLA's loop
 

@@ -17,10 +17,12 @@ from typing import Any
 
 import torch
 
-from kineticsim_env.benchmarks import machine, schema, timing, verify
-from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime.files import check_file, replacing
+from scripts import machine
+from scripts.benchmarks import schema, timing, verify
+from scripts.benchmarks.backend import Result, Workload
+from scripts.pages.provenance import stamp
 
 FORMAT = 1
 
@@ -49,9 +51,10 @@ class Measurements:
             raise ValueError(f"--output: got {str(path)!r}, which is there: add --resume to go on with it")
         if path.exists():
             self.data = load(path)
-        here = machine.describe()
-        machines = self.data["machines"]
-        known = [index for index, other in enumerate(machines) if machine.same(here, other)]
+        here = machine.describe() | {"rules": stamp("benchmarks")}
+        parts, machines = here["rules"]["parts"], self.data["machines"]
+        rules = [other.get("rules", {}).get("parts", parts) for other in machines]
+        known = [at for at, other in enumerate(machines) if machine.same(here, other) and rules[at] == parts]
         self._machine = known[0] if known else len(machines)
         self._here = machines[self._machine] if known else here
         if not known:
@@ -171,7 +174,7 @@ class Measurements:
 
     def add_ceiling(self) -> None:
         """Measure how many random words per second this GPU makes, once per machine."""
-        from kineticsim_env.benchmarks.cuda_backends import hash_ceiling
+        from scripts.benchmarks.cuda_backends import hash_ceiling
 
         ceilings = self.data.setdefault("ceilings", [])
         if not any(ceiling["machine"] == self._machine for ceiling in ceilings):

@@ -1,4 +1,7 @@
-"""What a reader of a measurement needs to know of the machine: hardware, driver, versions, clocks."""
+"""What a reader of a measurement needs to know of the machine: hardware, driver, versions, clocks.
+
+All that measures calls it: benchmarks, pages, the fuzzers and the GPU report.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from kineticsim_env import __version__
 from kineticsim_env.runtime import build
 
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "power.limit", "temperature.gpu")
-_PASSING = ("date", "clocks", "clocks_after")  # differ from call to call on the same machine
+_PASSING = ("date", "clocks", "clocks_after", "rules")  # differ from call to call on the same machine
 
 
 def describe() -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.runtime import build, kernels
 from kineticsim_env.simulator import Simulator
+from scripts.benchmarks.backend import Result, Workload
 
 _NAMES = {"cuda": "CUDA engine", "cpu": "C++", "numpy": "NumPy"}
 

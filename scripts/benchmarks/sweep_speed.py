@@ -1,4 +1,4 @@
-"""Time a sweep, phase by phase: `python -m scripts.sweep_speed`, as docs/sweeps.md has it.
+"""Time a sweep, phase by phase: `python -m scripts.benchmarks.sweep_speed`, as docs/sweeps.md has it.
 
 Kernels are compiled, and everything is run once, before anything is timed.
 """

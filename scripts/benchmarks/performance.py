@@ -1,11 +1,11 @@
 """Measure every row of docs/performance.md that needs one machine only, in one run.
 
-    python scripts/performance_figures.py --output docs/benchmarks/performance_h200.json
-    python scripts/performance_figures.py --groups training --resume --learning runs/gpu_maker1 runs/gpu_maker1_fast
+    python -m scripts.benchmarks.performance --output docs/benchmarks/performance_h200.json
+    python -m scripts.benchmarks.performance --groups training --resume --learning runs/gpu_maker1 runs/gpu_maker1_fast
         --output docs/benchmarks/performance_h200.json
-    python scripts/performance_figures.py --groups clock --resume --output docs/benchmarks/performance_h200.json
+    python -m scripts.benchmarks.performance --groups clock --resume --output docs/benchmarks/performance_h200.json
 
-Beside the suite (`python -m kineticsim_env bench`): presets, slots, shapes up to their limits, steps of every task,
+Beside the suite (`python -m scripts.benchmarks`): presets, slots, shapes up to their limits, steps of every task,
 training, markets on the clock, the C++ engine on this machine's cores; next to the rates of the paper's kernel and of
 the hash alone. With `--resume` the file's other rows stay, and with them what they were measured on.
 `python -m scripts.pages.performance` writes the page's tables from the file. `rows()` says what is measured,
@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from performance_kinds import KINDS, LEAST, ON_GPU
 from tqdm import tqdm
 
-from kineticsim_env.benchmarks.machine import describe
 from kineticsim_env.config import PRESETS
+from scripts.benchmarks.performance_kinds import KINDS, LEAST, ON_GPU
+from scripts.machine import describe
+from scripts.pages.provenance import stamped
 
 GROUPS = "training engine agents levels markets baselines memory steps python suite tasks learners cpu clock".split()
 MANY = {"maker": 2, "momentum": 1, "noise": 1, "executor": 1}
@@ -179,7 +180,7 @@ def joined(before: Row | None, run: Row, fresh: Iterable[Row]) -> tuple[Row, Row
 
 def main() -> None:
     """Measure what is asked for; write the file after each row."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="the JSON file")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, metavar="GROUP", help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--resume", action="store_true", help="keep the file's other rows")
@@ -192,7 +193,8 @@ def main() -> None:
     waiting = chosen(options.groups, options.scale)
     learned = [learned_row(folder) for folder in options.learning]
     # What presets were when rows were measured: the page says so where they are others by now.
-    data, mark = joined(before, {"machine": describe(), "presets": PRESETS}, [*waiting, *learned])
+    run = stamped("performance", {"machine": describe(), "presets": PRESETS})
+    data, mark = joined(before, run, [*waiting, *learned])
     data["rows"] += [row | mark for row in learned]
     for row in tqdm(waiting, unit="row"):
         data["rows"].append(measured(row) | mark)

@@ -1,19 +1,37 @@
-"""`python -m kineticsim_env bench`: time the engines and the baselines, and make tables and figures of a file."""
+"""`python -m scripts.benchmarks`: time the engines and the baselines, each verified first.
+
+`python -m scripts.benchmarks report FILE` makes tables and figures of what was measured.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from kineticsim_env.benchmarks import report, suite
-from kineticsim_env.runtime.options import number, place
+from kineticsim_env.runtime.options import Parser, exit_code, number, place
+from scripts.benchmarks import report, suite
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command and its `report` to those of the command line."""
-    measure = commands.add_parser("bench", help="time the engines and the baselines, each verified first; or report")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure or report; returns the exit code, as the command line's.
+
+    Args:
+        argv: The words after the program's name; those of the process if None.
+    """
+    options = argparse.Namespace()
+
+    def work() -> int:
+        _parser().parse_args(argv, options)
+        return options.command(options)
+
+    return exit_code(work, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    measure = Parser(prog="scripts.benchmarks", description="Time the engines and the baselines, each verified first.")
     measure.add_argument("--quick", action="store_true", help="small workloads: about a minute on a CPU")
     measure.add_argument(
         "--output", type=place, metavar="FILE", help="the JSON file to write (default: bench-DATE.json)"
@@ -29,6 +47,7 @@ def add_parser(commands: Any) -> None:
     page.add_argument("file", type=place, help="the JSON file")
     page.add_argument("--output", type=place, required=True, metavar="FOLDER", help="where tables and figures go")
     page.set_defaults(command=write_report)
+    return measure
 
 
 def command(options: argparse.Namespace) -> int:
@@ -58,3 +77,7 @@ def write_report(options: argparse.Namespace) -> int:
 def _words(text: str | None) -> list[str] | None:
     """Split a list with commas; None stays None."""
     return None if text is None else [word.strip() for word in text.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import torch
 
-from kineticsim_env.benchmarks.array_form import MULTIPLIERS, ArrayForm, signed
-from kineticsim_env.benchmarks.torch_backends import TorchBackend
+from scripts.benchmarks.array_form import MULTIPLIERS, ArrayForm, signed
+from scripts.benchmarks.torch_backends import TorchBackend
 
 _FIRST, _SECOND = (signed(multiplier) for multiplier in MULTIPLIERS)
 

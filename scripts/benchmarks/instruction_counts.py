@@ -22,7 +22,7 @@ from pathlib import Path
 
 from kineticsim_env.runtime import build, layout, nvcc
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "benchmarks" / "instruction_counts.json"
 # What a count may grow by before it is an error. Counts of one build vary by less than 0.01%; another
 # Python or torch adds its own few per mille. A register more can cost a whole block per multiprocessor.

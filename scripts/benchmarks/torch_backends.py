@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from kineticsim_env.benchmarks.array_form import MULTIPLIERS, ArrayForm, signed
-from kineticsim_env.benchmarks.backend import Result, Workload
+from scripts.benchmarks.array_form import MULTIPLIERS, ArrayForm, signed
+from scripts.benchmarks.backend import Result, Workload
 
 _FIRST, _SECOND = (signed(multiplier) for multiplier in MULTIPLIERS)
 _GRAPH_STEPS = 20  # steps per replay; the rest of a run is replayed one by one

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
 from kineticsim_env.runtime import build, kernels, layout
+from scripts.benchmarks.backend import Result, Workload
+from scripts.benchmarks.timing import by_events
 
 _TEXT = (build.cuda_dir() / "baselines" / "layout.h").read_text()
 LAUNCH_FIELDS = layout.parse_struct(_TEXT, "BaselineLaunch")
@@ -181,12 +182,7 @@ def hash_sums(device: torch.device, markets: int, agents: int, steps: int, seed:
     with torch.cuda.device(device):
         stream = torch.cuda.current_stream()
         for _ in range(6):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            kernel.launch(-(-markets // 256), 256, 0, struct, stream.cuda_stream)
-            end.record()
-            end.synchronize()
-            seconds.append(start.elapsed_time(end) / 1e3)
+            seconds.append(by_events(lambda: kernel.launch(-(-markets // 256), 256, 0, struct, stream.cuda_stream)))
     return sums, min(seconds[1:])
 
 

@@ -1,13 +1,10 @@
-"""The kinds of rows of `performance_figures.py`: each opens what it measures and runs it once, then measures it.
+"""The kinds of rows of `performance.py`: each opens what it measures and runs it once, then measures it.
 
 `measure()` returns figures by name and may be called again; `digest` is a hash of the first markets' bits after the
 first run, by which two versions can be compared, or None.
 """
 
-import gc
 import hashlib
-import importlib
-import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,10 +14,10 @@ import numpy as np
 import torch
 
 from kineticsim_env import BatchedParallelEnv, MarketConfig, Simulator
-from kineticsim_env.benchmarks.backend import Workload
-from kineticsim_env.benchmarks.cuda_backends import NaiveCuda, PaperBlock, hash_ceiling
-from kineticsim_env.benchmarks.engine_backends import Engine
-from kineticsim_env.benchmarks.timing import PeakMemory
+from scripts.benchmarks.backend import Workload
+from scripts.benchmarks.cuda_backends import NaiveCuda, PaperBlock, hash_ceiling
+from scripts.benchmarks.engine_backends import Engine
+from scripts.benchmarks.timing import PeakMemory, by_clock, by_events
 
 ON_GPU = torch.cuda.is_available()
 STEPS_IN_GRAPH, STEPS_FROM_PYTHON, HASHED_MARKETS = 24, 200, 256
@@ -33,17 +30,7 @@ def shortest(run: Callable[[], Any], on_gpu: bool, least: int = 5) -> float:
     found: list[float] = []
     started = time.perf_counter()
     while len(found) < least or time.perf_counter() - started < LEAST["seconds"]:
-        if on_gpu:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            run()
-            end.record()
-            end.synchronize()
-            found.append(begin.elapsed_time(end) / 1e3)
-        else:
-            begun = time.perf_counter()
-            run()
-            found.append(time.perf_counter() - begun)
+        found.append(by_events(run) if on_gpu else by_clock(run))
     return min(found)
 
 
@@ -264,37 +251,22 @@ class Steps:
 
 
 class Training:
-    """The fast PPO example: a variant of `scripts/training_rate.py`."""
+    """The fast PPO example: a variant of `training_rate.py`."""
 
     digest = None
 
     def __init__(self, variant: str, markets: int = 65536) -> None:
-        rate = self._rate = importlib.import_module("training_rate")
-        gc.collect()
-        torch.compiler.reset()
-        torch.manual_seed(0)
-        args = rate.ppo.Args(**rate.VARIANTS[variant], **({} if ON_GPU else {"num_envs": markets}))
-        args.fill_in(ON_GPU)
-        if ON_GPU:
-            torch.set_float32_matmul_precision("high")
-        envs: Any = gym.make_vec(
-            "KineticSim/MarketMaking-v0",
-            num_envs=args.num_envs,
-            config=rate.different_markets(args.num_envs, 0.1),
-            output="torch",
-            copy=False,
-            engine="cuda" if ON_GPU else "cpu",
-        )
-        sizes = (math.prod(space.shape) for space in (envs.single_observation_space, envs.single_action_space))
-        networks = rate.ppo.ActorCritic(*sizes, args.hidden, args.initial_std).to(envs.unwrapped.device)
-        self._trainer = rate.ppo.Trainer(args, envs, networks)
-        envs.reset(seed=0)
+        from scripts.benchmarks import training_rate as rate  # needs what the examples need
+
+        self._rate, device = rate, torch.device("cuda" if ON_GPU else "cpu")
+        changes = rate.VARIANTS[variant] | ({} if ON_GPU else {"num_envs": markets})
+        self._trainer = rate.open_trainer(changes, device.type, device)
         self._prepared = self._trainer.prepare()
-        self._steps = args.num_envs * args.num_steps
+        self._steps = self._trainer.args.num_envs * self._trainer.args.num_steps
 
     def measure(self) -> dict[str, float]:
         """Return steps per second of the whole, of rollouts, and of stepping alone; and seconds of preparation."""
-        device = torch.device("cuda" if ON_GPU else "cpu")
+        device = self._trainer.device
         parts = {
             "training_steps_per_s": lambda: self._trainer.update(0.0),
             "rollout_steps_per_s": self._trainer.rollout,

@@ -1,8 +1,8 @@
 """Measure `examples/ppo_fast.py`: environment steps per second of its parts and of the whole, and over several GPUs.
 
-    python scripts/training_rate.py                                       # every variant, on the GPU if there is one
-    python scripts/training_rate.py --variants default fast --output rates.json
-    python scripts/training_rate.py --scaling 1 2 4                       # processes, one per GPU (CPU: gloo)
+    python -m scripts.benchmarks.training_rate                       # every variant, on the GPU if there is one
+    python -m scripts.benchmarks.training_rate --variants default fast --output rates.json
+    python -m scripts.benchmarks.training_rate --scaling 1 2 4       # processes, one per GPU (CPU: gloo)
 
 A variant that fails is reported with the end of its traceback, and the rest are measured. What is printed is JSON at
 the end (and in --output), and a line for each measurement before it.
@@ -27,14 +27,15 @@ import torch
 import torch.distributed as dist
 from gymnasium.spaces import flatdim
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
 
 import ppo_fast as ppo  # noqa: E402
-from ppo_comparison import machine_name  # noqa: E402
 
 from kineticsim_env import MarketConfig, Simulator  # noqa: E402
 from kineticsim_env.engines import choose_engine  # noqa: E402
+from scripts.machine import describe  # noqa: E402
+from scripts.pages.provenance import stamp  # noqa: E402
 
 VARIANTS: dict[str, dict[str, Any]] = {  # changes to the arguments of the example
     "default": {},
@@ -102,10 +103,8 @@ def random_steps(trainer: ppo.Trainer) -> Callable[[], Any]:
     return graph.replay
 
 
-def training_rates(
-    changes: dict[str, Any], engine: str, device: torch.device, options: argparse.Namespace
-) -> dict[str, Any]:
-    """Measure one variant: steps per second of stepping, with inference, and of training; and its phases."""
+def open_trainer(changes: dict[str, Any], engine: str, device: torch.device, spread: float = 0.1) -> ppo.Trainer:
+    """Open the example with changed arguments, in markets that differ; what earlier ones held is given back first."""
     torch.compiler.reset()
     gc.collect()
     if device.type == "cuda":
@@ -113,17 +112,25 @@ def training_rates(
         torch.cuda.reset_peak_memory_stats()
         torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)
-    args, seconds = ppo.Args(**changes), options.seconds
+    args = ppo.Args(**changes)
     args.fill_in(device.type == "cuda")
     mine = args.num_envs // ppo.RANKS
-    config = different_markets(mine, options.spread)
+    config = different_markets(mine, spread)
     envs: Any = gym.make_vec(
         "KineticSim/MarketMaking-v0", num_envs=mine, config=config, output="torch", copy=False, engine=engine
     )
     sizes = flatdim(envs.single_observation_space), flatdim(envs.single_action_space)
     trainer = ppo.Trainer(args, envs, ppo.ActorCritic(*sizes, args.hidden, args.initial_std).to(device))
     envs.reset(seed=ppo.RANK * envs.num_envs)
-    preparing = trainer.prepare()
+    return trainer
+
+
+def training_rates(
+    changes: dict[str, Any], engine: str, device: torch.device, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Measure one variant: steps per second of stepping, with inference, and of training; and its phases."""
+    trainer = open_trainer(changes, engine, device, options.spread)
+    args, seconds, preparing = trainer.args, options.seconds, trainer.prepare()
     steps = args.num_envs * args.num_steps
     phases = {name: timed(getattr(trainer, name), device, seconds) for name in ("rollout", "estimate", "learn")}
     whole = timed(lambda: trainer.update(0.0), device, 2 * seconds)
@@ -200,24 +207,18 @@ def scaling(options: argparse.Namespace) -> dict[str, Any]:
     """Run this file under torchrun with each number of processes; returns figures, and ratios to the first."""
     found: dict[str, Any] = {}
     for processes in options.scaling:
-        path = Path(options.output).with_suffix(f".{processes}.json")
+        path = Path(options.output).resolve().with_suffix(f".{processes}.json")
         path.unlink(missing_ok=True)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-        command += [f"--master-port={port}", __file__, "--worker", "--output", str(path), "--variants"]
-        command += [*options.variants, "--seconds", str(options.seconds), "--engine", options.engine]
-        command += [
-            "--changes",
-            options.changes,
-            "--markets",
-            str(options.markets),
-            "--spread",
-            str(options.spread),
-        ] + ["--weak"] * options.weak
+        command += [f"--master-port={port}", "--module", "scripts.benchmarks.training_rate", "--worker"]
+        command += ["--output", str(path), "--variants", *options.variants, "--seconds", str(options.seconds)]
+        command += ["--engine", options.engine, "--changes", options.changes, "--markets", str(options.markets)]
+        command += ["--spread", str(options.spread), *["--weak"] * options.weak]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=options.timeout)
             complaint = done.stderr[-2500:]
         except subprocess.TimeoutExpired as error:
             complaint = f"took over {options.timeout} s: {str(error.stderr)[-2500:]}"
@@ -269,7 +270,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     engine, device = choose_engine(options.engine)
     markets = f"preset trading, market_order_prob and walk_prob within {options.spread:.0%} from market to market"
-    found: dict[str, Any] = {"machine": machine_name(device), "markets": markets}
+    found: dict[str, Any] = {"machine": describe(), "rules": stamp("benchmarks"), "markets": markets}
     if options.scaling:
         if options.variants == list(VARIANTS):
             options.variants = ["default", "fast"]

@@ -1,6 +1,6 @@
 """Count the instructions that the C++ engine executes per auction, by part of the auction.
 
-    python -m scripts.auction_parts
+    python -m scripts.benchmarks.auction_parts
 
 Writes docs/benchmarks/auction_parts.json, of which `python -m scripts.pages.performance` makes a table. valgrind counts
 each instruction of the library, and addr2line says which functions it was inlined into; the part is that of the
@@ -23,7 +23,8 @@ import tempfile
 from pathlib import Path
 
 from kineticsim_env.runtime import build
-from scripts.instruction_counts import FLAGS, ROOT, SWITCH
+from scripts.benchmarks.instruction_counts import FLAGS, ROOT, SWITCH
+from scripts.pages.provenance import stamped
 
 RECORD = ROOT / "docs" / "benchmarks" / "auction_parts.json"
 MARKETS, AUCTIONS, WARMUP = 8, 1000, 200
@@ -169,6 +170,7 @@ def main(words: list[str] | None = None) -> None:
         counts = count(Path(folder))
     compiler = f"{build.compiler_version(build.find_cxx() or '')}, {FLAGS[platform.machine()]}"
     record = {"compiler": compiler, "markets": MARKETS, "auctions": AUCTIONS, "counts": counts}
+    record = stamped("auction_parts", record)
     options.output.write_text(json.dumps(record, indent=1) + "\n")
     for name, parts in counts.items():
         print(f"{name}: {sum(parts.values()):,.0f} instructions per auction")

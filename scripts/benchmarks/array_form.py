@@ -17,9 +17,9 @@ import dataclasses
 
 import numpy as np
 
-from kineticsim_env.benchmarks.backend import Result, Workload
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.runtime.seeds import GOLDEN, episode_key
+from scripts.benchmarks.backend import Result, Workload
 
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of SplitMix64's finaliser, between shifts by 30, 27 and 31
 
