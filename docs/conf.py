@@ -69,6 +69,11 @@ sphinx_gallery_conf = {
 
 # Where pages that are no more lead to.
 redirects = {
+    "many_learners": "multi_agent.html",
+    "own_environment": "custom_task.html",
+    "ppo_results": "baselines.html",
+    "trainers": "libraries.html",
+    "your_own_trader": "custom_trader.html",
     "continuous_preset": "presets.html#continuous",
     "default_market": "presets.html#news",
     "trading_preset": "presets.html#trading",

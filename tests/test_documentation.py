@@ -30,6 +30,7 @@ from kineticsim_env import cli
 from kineticsim_env.config import PRESETS
 from kineticsim_env.engines import cuda
 from kineticsim_env.runtime import build, layout
+from scripts import page_words
 from scripts.pages import environments
 
 ROOT = Path(__file__).parent.parent
@@ -158,6 +159,30 @@ def test_first_pages_begin_with_a_loop():
 def test_pages_that_must_stay_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 180
     assert len((DOCS / "architecture.md").read_text().splitlines()) <= 250
+
+
+@pytest.mark.parametrize("page", page_words.on_the_path())
+def test_pages_of_the_users_path_are_short(page):
+    """`python -m scripts.page_words` prints how long each page is."""
+    assert page_words.words((ROOT / page).read_text()) <= page_words.MOST_ON_THE_PATH
+
+
+def test_what_is_not_written_by_hand_is_not_counted():
+    filled = """One <!-- [[[cog say("two") ]]] -->
+2
+words<!-- [[[end]]] -->.\n
+```bash
+make demo
+```
+<!-- clock: written by `python -m scripts.pages.performance` -->
+one two three
+<!-- end -->
+| a | b |
+<!-- figures: begin -->
+one two
+<!-- figures: end -->
+"""
+    assert page_words.words(filled) == len("One . | a | b |".split())
 
 
 def test_figures_of_the_readme_are_those_of_the_pages():

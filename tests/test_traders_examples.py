@@ -215,7 +215,7 @@ REFUSED = {  # what the page says is refused, and a line of it
 
 
 def test_the_page_names_what_is_refused(tmp_path):
-    page = (ROOT / "docs" / "your_own_trader.md").read_text().partition("## What is refused")[2].partition("```")[0]
+    page = (ROOT / "docs" / "agent_language.md").read_text().partition("## What is refused")[2].partition("```")[0]
     rows = re.findall(r"^\| (.+?) \| .+ \|$", page, re.MULTILINE)[1:]
     assert rows == list(REFUSED)
     for number, line in enumerate(REFUSED.values()):

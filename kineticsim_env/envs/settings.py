@@ -60,7 +60,7 @@ class EnvSettings:
         action_mask: Whether infos, those of a reset too, have `action_mask`, with discrete actions: False where a
             choice has an order that the pre-trade limits would cut to nothing, or whose learner's episode has ended. It
             is bool in tensors; in NumPy int8, as Gymnasium's `Discrete.sample` takes it.
-        features: A list of functions of `after` that return further features, as docs/own_environment.md has them; with
+        features: A list of functions of `after` that return further features, as docs/custom_task.md has them; with
             many learners for all of them, or lists by role. The task's `reward` may be a function, too, of `before` and
             `after`, or a dict of them by role.
         terminate: A function of `before` and `after` that says where episodes terminate; with many learners for all of
