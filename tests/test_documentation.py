@@ -395,6 +395,49 @@ def test_names_are_in_the_files_that_are_said_to_have_them(page):
         assert not set(_CODE.findall(names)) - words, path
 
 
+def defines(path: Path, symbol: str) -> bool:
+    """Say whether a file defines a symbol: not whether it says its name, as who calls it does, too."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        nodes = [*ast.walk(ast.parse(text))]
+        named = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        stores = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        return symbol in named | stores
+    text = re.sub(r"__attribute__\(\(\w+\)\) ", "", text)
+    if re.search(rf"\b(?:struct|enum|enum class)\s+{symbol}\b[^;]*?{{", text):
+        return True
+    # A function: a type, the name, what it takes, and its body; a template's call has no type before it.
+    heads = re.finditer(rf"(?m)^[ \t]*(?!return\b|else\b)[\w:<>,*& ]*[\w>*&] +[*&]?{symbol}\(", text)
+    return any(_body_follows(text, head.end()) for head in heads)
+
+
+def _body_follows(text: str, inside: int) -> bool:
+    """Say whether `{` follows the bracket that closes the one before a place."""
+    depth = 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[inside], 0)
+        inside += 1
+    return re.match(r"(?:\s|const|noexcept)*\{", text[inside:]) is not None
+
+
+def test_where_to_look_names_what_files_define():
+    """Each symbol is defined in the file beside it; a reader who opens that one is there."""
+    section = (DOCS / "architecture.md").read_text().partition("\n## Where to look\n")[2].partition("\n## ")[0]
+    named = [(path, symbol) for path, names in _NAMED_IN.findall(section) for symbol in _CODE.findall(names)]
+    for question in ("continuous trading", "clearing price", "tie=", "under levers", "order does a step", "reward computed"):
+        assert question in section, question
+    assert all(f"a {what} touch" in section for what in ("task", "lever", "statistic")) and len(named) > 50
+    assert not [f"{path}: {symbol}" for path, symbol in named if not defines(ROOT / path, symbol)]
+
+
+def test_who_calls_a_function_does_not_define_it():
+    assert defines(ROOT / "cuda/model/market.h", "clearing_price")
+    assert not defines(ROOT / "cuda/model/auction.h", "clearing_price")
+    assert not defines(ROOT / "cuda/events/call.cuh", "clearing_price_under_levers")
+    assert defines(ROOT / "kineticsim_env/engines/numpy/rules.py", "ration")
+    assert not defines(ROOT / "kineticsim_env/engines/numpy/auction.py", "ration")
+
+
 def test_numbers_in_prose_are_those_of_the_code():
     def says(page: str, pattern: str) -> list[str]:
         found = re.findall(pattern, (DOCS / page).read_text())
