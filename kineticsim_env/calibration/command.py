@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env import plots
 from kineticsim_env.calibration.calibrated import Calibration
 from kineticsim_env.calibration.calibrating import calibrate
 from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.options import place
-from kineticsim_env.studies import plots
 from kineticsim_env.sweeps.command import add_places, over, read_arguments
 
 _NEEDED = ("target", "space")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.statistics import Mean
 from kineticsim_env.studies import clearing as study
 from kineticsim_env.studies import clearing_learning as learning
-from kineticsim_env.studies import plots
 from scripts.pages.markdown import joined, pm, table
 
 Found = Mapping[str, Any]

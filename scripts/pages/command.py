@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.engines import ENGINES
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, whole
-from kineticsim_env.studies import plots
 from scripts.pages.blocks import fill
 from scripts.pages.markdown import write_figures, write_page
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.studies import plots
+from kineticsim_env import plots
 from scripts.pages.continuous_learning_places import HOLD
 from scripts.pages.markdown import plus_minus, table
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.statistics import Mean
 from kineticsim_env.studies import execution as study
-from kineticsim_env.studies import plots
 from scripts.pages.markdown import pm, table
 
 Found = Mapping[str, Any]

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env import statistics
+from kineticsim_env import plots, statistics
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.mechanisms import CONTINUOUS, SEED, market
 
 SHOWN = (CONTINUOUS, 5, 20, 100)  # rules of the first two pictures

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from kineticsim_env import plots
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean, mean_and_error
-from kineticsim_env.studies import plots
 from kineticsim_env.studies import policy_change as study
 from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import measured_on

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines import choose_engine
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.statistics import Interval, Mean
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.default_market_goals import GOALS
 from kineticsim_env.studies.prediction import predictability, worth
 from scripts.pages.command import command_of, make_page, page_parser

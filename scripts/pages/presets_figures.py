@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env import statistics
+from kineticsim_env import plots, statistics
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.trading_preset import AUCTIONS, SEED, WARMUP
 
 HALF, MONEY = "half-spread, ticks", "mean, ticks x units"

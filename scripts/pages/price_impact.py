@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from kineticsim_env import plots
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.counterfactual import CausalImpact, block_impact, causal_impact
+from kineticsim_env.plots.impact import plain_ticks
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.runtime.seeds import run_seed
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean, mean_and_error
-from kineticsim_env.studies import plots
-from kineticsim_env.studies.price_impact_figures import plain_ticks
 from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import measured_on
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.studies import plots
 from kineticsim_env.studies import realistic as study
 from scripts.pages.blocks import table
 

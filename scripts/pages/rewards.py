@@ -16,11 +16,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from kineticsim_env import plots
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
 from kineticsim_env.studies.rewards import GRIDS, Played, Verdict, judge, play, policies_of
 from scripts.pages.command import make_page, page_parser
 from scripts.pages.markdown import machine

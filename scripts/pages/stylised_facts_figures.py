@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.studies import plots
+from kineticsim_env import plots
 
 # What the published text states, by share of momentum agents.
 PAPER_VOLATILITY = {0.0: 0.95, 0.65: 26.90, 0.70: 25.19}

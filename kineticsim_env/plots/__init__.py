@@ -1,4 +1,7 @@
-"""Pictures of simulated markets, drawn with matplotlib (`pip install matplotlib`), loaded when first needed."""
+"""Pictures, drawn with matplotlib (`pip install matplotlib`), which is loaded when first needed.
+
+Here is what all have in common, and the picture of a run; commands, the calibration, studies and examples call it.
+"""
 
 from __future__ import annotations
 

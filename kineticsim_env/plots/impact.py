@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.studies import plots
+from kineticsim_env import plots
 
 
 def draw_orders(path: Path, points: Sequence[Any], fit: Any) -> None:

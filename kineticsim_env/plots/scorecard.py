@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kineticsim_env.studies import plots
+from kineticsim_env import plots
 
 _COLOURS = {"within": "#3c8a4e", "outside": plots.SELL, "unclear": "#d9912b"}
 _NULLS = "1v^"  # markers of null models
