@@ -35,7 +35,7 @@ whose policy leads, on the held-out seeds, by more than its interval.
 """
 # Of runs whose record does not say, as they are older than the choice.
 ROUNDED_TO_EVEN = """These runs are of markets that round half to even: they are older than the coin that the preset
-`"trading"` has now ([what it changes](presets.md#what-was-tried-beside-trading)).
+`"trading"` has now ([what it changes](../examples/studies/presets/README.md#what-was-tried-beside-trading)).
 """
 OLDER = "trading"  # what runs played before one could choose
 TASKS = {

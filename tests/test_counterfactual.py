@@ -380,7 +380,7 @@ def test_what_an_executor_does_to_its_markets(side, sign):
     make = make_task_env(ExecutionVectorEnv, side=side, block_qty=240, horizon=60)
     found = env_counterfactual(make, policies.TimeWeighted(make().core.task), seed=5, decisions=55)
     mean, half = found.mean_difference("mid2")
-    assert mean[0] == 0 and sign * mean[10:55].mean() / 2 > 1.0  # 4 units per decision, as in docs/price_impact.md
+    assert mean[0] == 0 and sign * mean[10:55].mean() / 2 > 1.0  # 4 units per decision, as in the study price_impact
     assert not np.nan_to_num(found.difference["fundamental"]).any()
     bought, sold = np.nansum(found.fills, axis=(0, 1))
     assert min(bought, sold) == 0 and (bought > 0) == (side == "buy")

@@ -61,7 +61,8 @@ def task_page(name: str) -> str:
     """Return the page of a task with one learner per market."""
     title, task, identity, example = TASKS[name]
     source = f"the docstring of `{task.__name__}`"
-    market = "What the default market pays, and to whom: [the default market](../presets.md#news)."
+    default = "../../examples/studies/presets/README.md#news"
+    market = f"What the default market pays, and to whom: [the default market]({default})."
     results = f"[What is learned](../ppo_results.md#{title.lower().replace(' ', '-')}) by"
     example = f"[`examples/{example}`](../../examples/{example}), against scripted policies."
     results = ["## Results", "", market, f"{results} {example}"]
