@@ -33,7 +33,7 @@ def words(text: str) -> int:
 
 def counted() -> dict[str, int]:
     """Return the words of every page that is written by hand, by its path in the checkout."""
-    made = {DOCS / "_build", DOCS / "gallery"}
+    made = {DOCS / "_build", DOCS / "gallery", DOCS / "studies"}
     pages = [page for folder in (DOCS, ROOT / "examples") for page in folder.rglob("*.md")]
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(page for page in pages if not made & set(page.parents))]
     names = {page.relative_to(ROOT).as_posix(): page for page in sorted(pages)}
@@ -44,9 +44,10 @@ def on_the_path() -> list[str]:
     """Return the pages below the captions of a user's path in docs/index.md, the tasks' pages and the two fronts."""
     trees = dict(_TREE.findall((DOCS / "index.md").read_text()))
     lines = [line for caption in PATH for line in trees[caption].splitlines() if line and not line.startswith(":")]
-    listed = [re.sub(r".*<(.*)>", r"\1", line) for line in lines]
+    listed = [re.sub(r".*<(.*)>", r"\1", line) for line in lines if "gallery/" not in line]
+    pages = [re.sub(r"docs/studies/(\w+)\.md", r"examples/studies/\1/README.md", f"docs/{page}.md") for page in listed]
     tasks = [f"docs/environments/{page.name}" for page in sorted((DOCS / "environments").glob("*.md"))]
-    return ["README.md", "docs/index.md", *(f"docs/{page}.md" for page in listed if "/" not in page), *tasks]
+    return ["README.md", "docs/index.md", *pages, *(task for task in tasks if task not in pages)]
 
 
 if __name__ == "__main__":

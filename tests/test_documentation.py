@@ -35,7 +35,7 @@ from scripts.pages import environments
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-MADE = (DOCS / "_build", DOCS / "gallery")  # by `make docs`
+MADE = (DOCS / "_build", DOCS / "gallery", DOCS / "studies")  # by `make docs`
 
 
 def site_pages(ending: str) -> list[Path]:
@@ -43,7 +43,8 @@ def site_pages(ending: str) -> list[Path]:
     return sorted(page for page in DOCS.rglob(f"*{ending}") if not set(MADE) & set(page.parents))
 
 
-PAGES = [*(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING")), *site_pages(".md")]
+STUDIES = sorted((ROOT / "examples" / "studies").glob("*/README.md"))
+PAGES = [*(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING")), *site_pages(".md"), *STUDIES]
 HISTORY = ("CHANGELOG.md", "changelog.md", "performance_log.md")  # these name what is no more
 OPTIONAL = (
     "array_api_compat",
@@ -233,7 +234,8 @@ def check_pip(words: list[str]) -> None:
 def check_module(words: list[str], folder: Path, monkeypatch) -> None:
     """Run `python -m kineticsim_env ...`; of other modules see that they exist."""
     if words[2] != "kineticsim_env":
-        assert importlib.util.find_spec(words[2])
+        folder = ROOT / words[2].replace(".", "/")
+        assert importlib.util.find_spec(f"{words[2]}.__main__" if folder.is_dir() else words[2])
         return
     arguments = [f"{ROOT}/{word}" if word.startswith("examples/") else word for word in words[3:] if word != "|"]
     if len(arguments) != len(words[3:]) or not arguments:  # `doctor | simulate`
@@ -331,7 +333,7 @@ def test_links_and_pictures_resolve(page):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_named_files_exist(page):
     package = ROOT / "kineticsim_env"
-    places = (ROOT, page.parent, package, package / "studies", package / "engines", ROOT / "cuda")
+    places = (ROOT, page.parent, package, package / "engines", ROOT / "cuda")
     names = set(_SOURCE_FILE.findall(prose(page)))
     assert not {name for name in names if not any((place / name).exists() for place in places)}
 
@@ -343,8 +345,8 @@ def source_files() -> list[Path]:
 
 
 def test_the_map_of_the_code_is_whole():
-    """docs/architecture.md has a line for every room, and every file says at its top what it is."""
-    listed = set(_CODE.findall((DOCS / "architecture.md").read_text()))
+    """docs/architecture.md has a line for every room, a study has a page, and every file says at its top what it is."""
+    listed = set(_CODE.findall((DOCS / "architecture.md").read_text())) | {name(page.parent) for page in STUDIES}
     files = source_files()
     assert files
     assert {path.parent.relative_to(ROOT).as_posix() for path in files} - listed == set()
@@ -357,7 +359,7 @@ def test_the_map_of_the_code_is_whole():
 def words_of_the_sources() -> frozenset[str]:
     """Return every word of the sources, of the tests and of what builds them."""
     paths = [*source_files(), *(path for path in (ROOT / "tests").iterdir() if path.suffix in _SOURCES)]
-    paths += [ROOT / "Makefile", ROOT / "pyproject.toml", *DOCS.rglob("*.json")]
+    paths += [ROOT / "Makefile", ROOT / "pyproject.toml", *DOCS.rglob("*.json"), *(ROOT / "examples").rglob("*.json")]
     return frozenset(word for path in paths for word in re.findall(r"\w+", path.read_text()))
 
 
@@ -453,7 +455,7 @@ def test_numbers_in_prose_are_those_of_the_code():
         if getattr(kind, "_type_", None) in ("d", ctypes.c_double)
     )
     assert says("architecture.md", r"\(and (\w+) doubles of the\s+task\)") == [str(doubles)]
-    assert says("presets.md", r"(?m)^\| \[`(\w+)`\]") == [*PRESETS]
+    assert says("../examples/studies/presets/README.md", r"(?m)^\| \[`(\w+)`\]") == [*PRESETS]
 
 
 def test_functions_of_libraries_return_what_is_said_of_them():
@@ -493,6 +495,11 @@ def test_no_placeholder_stays():
 # The site -------------------------------------------------------------------------------------------------------------
 
 
+def study(entry: str) -> Path:
+    """Return the page of what the site has as `studies/NAME`."""
+    return ROOT / "examples" / entry / "README.md"
+
+
 def toctree_entries(page: Path) -> set[Path]:
     """Return the pages, without their endings, that a page's toctrees list."""
     text = page.read_text()
@@ -502,6 +509,8 @@ def toctree_entries(page: Path) -> set[Path]:
     found: set[Path] = set()
     for entry in (line for line in lines if line and not line.startswith(":")):
         globbed = [path.with_suffix("") for path in page.parent.glob(f"{entry}.*")]
+        if entry.startswith("studies/"):  # which the build copies
+            globbed = [path.with_suffix("") for path in STUDIES if path == study(entry)]
         found.update(path for path in globbed if path != page.with_suffix(""))
         if entry.startswith("gallery/"):  # which the build makes
             found.add(page.parent / entry)
@@ -511,7 +520,7 @@ def toctree_entries(page: Path) -> set[Path]:
 
 def test_every_page_is_on_the_site():
     """Each page is reached from docs/index.md by toctrees."""
-    pages = {page.with_suffix(""): page for ending in (".md", ".rst") for page in site_pages(ending)}
+    pages = {page.with_suffix(""): page for page in (*site_pages(".md"), *site_pages(".rst"), *STUDIES)}
     pages = {stem: page for stem, page in pages.items() if DOCS / "tutorials" not in page.parents}
     reached, pending = set(), [DOCS / "index"]
     while pending:
@@ -527,10 +536,11 @@ def test_old_addresses_lead_to_pages():
     assigned = {node.targets[0].id: node.value for node in ast.parse((DOCS / "conf.py").read_text()).body
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}  # fmt: skip
     redirects = ast.literal_eval(assigned["redirects"])
-    assert {"default_market", "trading_preset", "continuous_preset"} <= set(redirects)
+    assert {"default_market", "trading_preset", "continuous_preset", "presets", "clearing"} <= set(redirects)
     for old, new in redirects.items():
         target, _, anchor = new.partition("#")
-        page = DOCS / target.replace(".html", ".md")
+        stem = target.removesuffix(".html")
+        page = study(stem) if stem.startswith("studies/") else DOCS / f"{stem}.md"
         assert not (DOCS / f"{old}.md").exists() and page.exists(), old
         assert not anchor or anchor in anchors(page), new
 

@@ -122,14 +122,14 @@ def test_self_play_leaves_what_it_promises(self_play, tmp_path, capsys, monkeypa
     (docs / "images").mkdir(parents=True)
     other.mkdir()
     (other / "results.json").write_text((args.output / "results.json").read_text().replace('"seed": 1', '"seed": 7'))
-    report = importlib.import_module("scripts.pages.self_play")
+    report = importlib.import_module("examples.studies.self_play.__main__")
     report.main([str(other), str(args.output), "--output", str(docs)])
-    page = (docs / "self_play.md").read_text()
+    page = (docs / "README.md").read_text()
     assert f"{record['machine']}, seed 1: 8 training markets" in " ".join(page.split())  # the last is shown in full
     assert "| **no trade** | 0 ± 0 |" in page and ", seed 7 | " in page and ", seed 1 | " in page
     assert (docs / "images" / "self_play.png").read_bytes()[:8] == PNG
     report.main(["--output", str(docs)])  # from what was kept
-    assert (docs / "self_play.md").read_text() == page
+    assert (docs / "README.md").read_text() == page
 
 
 # Advantages and masks -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.many_learners import slots_of
 
 PACKAGE = Path(__file__).parent.parent / "kineticsim_env"
-RULES = ("engines/numpy", "studies")  # an engine states its own; a study's roles are others
+RULES = ("engines/numpy",)  # which states its own
 BY_NAME = {"executor", "trader"}  # of the others built-in agents have the names, too
 
 

@@ -163,5 +163,5 @@ for name, series in (("returns", change), ("their sizes", np.abs(change))):
         print(f"autocorrelation of {name}, lag {lag}: {found.mean:.2f} ± {found.interval():.2f}")
 
 # %%
-# What fits and what does not, with error bars and beside the literature: :doc:`/traders`. The class is one of agents
-# like any other, so learners can trade against it, and take the place of one: :doc:`/custom_trader`.
+# What fits and what does not, with error bars and beside the literature: :doc:`/studies/traders`. The class is one
+# of agents like any other, so learners can trade against it, and take the place of one: :doc:`/custom_trader`.

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.benchmarks import paper_figures, report_figures
 from kineticsim_env.benchmarks.environment_rate import OWN_REWARD
 from kineticsim_env.benchmarks.measured import AXIS, Measured, Row, in_figures, in_markdown, in_one_line
 from kineticsim_env.benchmarks.measurements import load
 from kineticsim_env.runtime.files import check_folder, replacing
-from kineticsim_env.studies import plots
 
 
 def write(path: str | Path, output: str | Path) -> list[Path]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.benchmarks.measured import Measured
-from kineticsim_env.studies import plots
 
 _OURS = "#c8452f"
 _COLOURS = (

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import statistics
+from kineticsim_env import plots, statistics
 from kineticsim_env.agents.command_line import market_of
 from kineticsim_env.commands.shared import add_market, check_files, choose_markets
 from kineticsim_env.config import plain_fields
@@ -22,7 +22,6 @@ from kineticsim_env.runtime.files import replacing
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.options import FIELDS, place, whole
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.studies import plots
 
 _MARKETS = 1024  # unless options say how many
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books

@@ -34,7 +34,7 @@ class EnvSettings:
     Attributes:
         config: The market, a `MarketConfig` or a dict of its fields; `preset` if None. Where there are many markets it
             may be an ensemble, whose fields differ from market to market.
-        preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of docs/presets.md.
+        preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of examples/studies/presets.
         engine: As in `Simulator`; `"auto"` does not take CUDA for one market, nor for NumPy output of fewer than 1024.
         device: As in `Simulator`.
         auctions_per_step: Auctions per decision.

@@ -61,9 +61,10 @@ def task_page(name: str) -> str:
     """Return the page of a task with one learner per market."""
     title, task, identity, example = TASKS[name]
     source = f"the docstring of `{task.__name__}`"
-    market = "What the default market pays, and to whom: [the default market](../presets.md#news)."
+    default = "../../examples/studies/presets/README.md#news"
+    market = f"What the default market pays, and to whom: [the default market]({default})."
     example = f"[`examples/{example}`](../../examples/{example})"
-    learned = f"[What is learned](../baselines.md) by {example}, beside scripted policies."
+    learned = f"[What is learned](../../examples/studies/baselines/README.md) by {example}, beside scripted policies."
     results = ["## Results", "", market, learned]
     body = ["", *spaces_table(identity), "", *linked(head(task), name), "", *results]
     return "\n".join([f"# {title}", "", WRITTEN.format(source=source), *body]).rstrip() + "\n"
