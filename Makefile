@@ -13,8 +13,8 @@ SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 # Threads that wait for each other sleep: spinning, they are up to twenty times slower beside another busy program.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-# Pages with generated blocks (scripts/pages/blocks.py).
-PAGES = $(shell grep -rl --include='*.md' '\[\[\[cog' docs examples)
+# Pages with generated blocks (scripts/pages/blocks.py); copies of them, in docs/studies, are the site's.
+PAGES = $(shell grep -rl --include='*.md' '\[\[\[cog' examples)
 COG = $(VENV_PYTHON) -m cogapp -I . --verbosity=1
 
 .DEFAULT_GOAL := help

@@ -536,7 +536,8 @@ def test_old_addresses_lead_to_pages():
     assigned = {node.targets[0].id: node.value for node in ast.parse((DOCS / "conf.py").read_text()).body
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}  # fmt: skip
     redirects = ast.literal_eval(assigned["redirects"])
-    assert {"default_market", "trading_preset", "continuous_preset", "presets", "clearing"} <= set(redirects)
+    gone = {"default_market", "trading_preset", "continuous_preset", "presets", "clearing", "ppo_results", "self_play"}
+    assert gone | {"many_learners", "own_environment", "trainers", "your_own_trader"} <= set(redirects)
     for old, new in redirects.items():
         target, _, anchor = new.partition("#")
         stem = target.removesuffix(".html")
