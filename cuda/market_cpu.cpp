@@ -26,7 +26,7 @@ int64_t ks_cpu_launch(const ks::Launch* launch) {
   const int64_t rows = launch->params_stride ? launch->markets : 1, every = std::max<int64_t>(1, rows / 16);
   int64_t agents = 0;
   for (int64_t m = 0; m < rows; m += every)
-    agents = std::max<int64_t>({agents, ks::num_agent_indices(launch->params[m]), launch->params[m].interval});
+    agents = std::max<int64_t>({agents, ks::num_agent_indices(launch->params[m]), launch->params[m].levers.interval});
   const int64_t cost = (int64_t)launch->decisions * launch->auctions * (2 * agents + 300) + launch->levels;
   const int64_t grain = std::max<int64_t>(1, 20000 / cost);
   const auto note = [&failed](int64_t m, int32_t error) {

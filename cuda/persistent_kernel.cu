@@ -2,7 +2,7 @@
 // (model/plan.h and kineticsim_env/engines/cuda.py choose; kineticsim_env/runtime/kernels.py compiles):
 //   KS_BINS     order bins: 16, 32, 64, 128, or 0 where orders have too many offsets for bins
 //   KS_OPTIONS  any option of the model on   KS_SLOTS    slots: 0, 1, or 2 for more   KS_TASK  environment step
-//   KS_PARAMETERS, KS_LEVELS (optional)      a market's parameters and levels, for a kernel of their own
+//   KS_PARAMETER_CONSTANTS, KS_LEVELS (optional)  parameters and levels that markets have alike, for a kernel of their own
 //   KS_TASK_CONSTANTS, KS_ROLE (optional)   settings of the task, likewise
 //   KS_SINGLE, KS_BLOCKS (optional)         one environment of one slot per warp; blocks that a multiprocessor must hold
 //   KS_LANES (optional)                      one environment of one slot per lane; ticks around the mid that it has room for
@@ -40,6 +40,8 @@
 #else
 #include "warp/market.cuh"
 #endif
+#include "launch_host.cuh"
+#include "model/launcher.h"
 
 // Blocks that a multiprocessor must hold, which bounds a thread's registers: 80, or 96 for an environment, and where there are
 // slots and parameters are read at run time. With fewer, values go to local memory and hashes no longer overlap; more only
@@ -87,7 +89,30 @@ extern "C" __global__ void __launch_bounds__(32 * ks::kMarketsPerBlock, KS_BLOCK
 #endif
 }
 
-#ifdef __CUDACC__
-#include "launch_copies.cuh"
 KS_EXPORT_KERNEL(ks_market_kernel)
-#endif
+
+// The kernel that copies all outputs of a step at once, as a launch takes longer than a small copy. operators.cpp launches it;
+// a block's second index says which output.
+namespace ks {
+
+template <typename Unit>
+__device__ void copy_rows(const Copy& copy) {
+  const int64_t units = copy.width / sizeof(Unit), all = units * copy.rows;
+  const int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
+    const int64_t row = copy.rows == 1 ? 0 : i / units;
+    const Unit* from = reinterpret_cast<const Unit*>(copy.from + row * copy.pitch);
+    reinterpret_cast<Unit*>(copy.to)[i] = from[i - row * units];
+  }
+}
+
+}  // namespace ks
+
+extern "C" __global__ void ks_copy_outputs(const __grid_constant__ ks::Copies copies) {
+  const ks::Copy& copy = copies.copy[blockIdx.y];
+  const int64_t sizes = copy.width | copy.pitch | (int64_t)copy.from | (int64_t)copy.to;
+  if (sizes % 16 == 0) ks::copy_rows<uint4>(copy);
+  else if (sizes % 4 == 0) ks::copy_rows<uint32_t>(copy);
+  else ks::copy_rows<uint8_t>(copy);
+}
+KS_EXPORT_KERNEL(ks_copy_outputs)

@@ -6,15 +6,16 @@ from kineticsim_env.agents.classes import agent, mix
 from kineticsim_env.agents.vocabulary import no_order, order
 from kineticsim_env.calibration import calibrate
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactual import block_impact, causal_impact, counterfactual
+from kineticsim_env.counterfactuals import block_impact, causal_impact, counterfactual
 from kineticsim_env.envs.batched import BatchedParallelEnv
-from kineticsim_env.envs.counterfactual import env_counterfactual
+from kineticsim_env.envs.counterfactual_episodes import env_counterfactual
 from kineticsim_env.envs.parallel import parallel_env
 from kineticsim_env.errors import EngineUnavailable, KineticSimError, MarketError
 from kineticsim_env.runtime import __version__
 from kineticsim_env.runtime.moved import finder as _finder
+from kineticsim_env.runtime.moved import module_moved as _module_moved
 from kineticsim_env.runtime.seeds import run_seed
-from kineticsim_env.scorecard import scorecard
+from kineticsim_env.scorecards import scorecard
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import measure
 from kineticsim_env.sweeps import open_sweep, sweep
@@ -61,14 +62,21 @@ __getattr__ = _finder(
     __name__,
     {
         "AgentClass": "kineticsim_env.agents.classes",
-        "BlockImpact": "kineticsim_env.counterfactual",
+        "BlockImpact": "kineticsim_env.counterfactuals",
         "Calibration": "kineticsim_env.calibration",
-        "CausalImpact": "kineticsim_env.counterfactual",
-        "Counterfactual": "kineticsim_env.counterfactual",
+        "CausalImpact": "kineticsim_env.counterfactuals",
+        "Counterfactual": "kineticsim_env.counterfactuals",
         "Measured": "kineticsim_env.statistics",
         "Mix": "kineticsim_env.agents.mixes",
         "Rollout": "kineticsim_env.simulator",
-        "Scorecard": "kineticsim_env.scorecard",
+        "Scorecard": "kineticsim_env.scorecards",
         "Sweep": "kineticsim_env.sweeps",
     },
 )
+
+for _former, _place in {
+    **{f"counterfactual{module}": f"counterfactuals{module}" for module in ("", ".arms", ".causal", ".impact")},
+    "envs.counterfactual": "envs.counterfactual_episodes",
+    "scorecard": "scorecards",
+}.items():
+    _module_moved(f"{__name__}.{_former}", f"{__name__}.{_place}")

@@ -23,6 +23,7 @@ from kineticsim_env.runtime.fields import (
     MAX_QUOTE_QTY,
     MAX_STEP_QTY,
     TEXTS,
+    PerMarket,
     check_kind,
     checked,
     checked_regimes,
@@ -50,9 +51,9 @@ __all__ = (
 class MarketConfig:
     """One market, or an ensemble of markets that differ in some fields.
 
-    Every field may be a sequence with one value per market, but for `num_levels`, `population`, `arrivals`,
-    `mechanism`, `interval`, `beat`, `regimes` and `agents`, whose parameters may. The defaults are the preset
-    `"paper"`. Formulas and bounds: `docs/model.md`.
+    A field of type `PerMarket` is one value, or one for each market: a sequence, a one-dimensional array or a tensor,
+    which is kept as a read-only array. So may the parameters of `agents` be. The other fields are the same for all
+    markets. The defaults are the preset `"paper"`. Formulas and bounds: `docs/model.md`.
 
     Attributes:
         num_levels: Ticks of the price grid L, a power of two from 8 to 8192.
@@ -103,43 +104,43 @@ class MarketConfig:
     """
 
     num_levels: int = 128
-    num_agents: Any = 256
-    noise: Any = 0.70
-    momentum: Any = 0.15
-    maker: Any = 0.15
-    fundamental: Any = 0.0
-    init_price: Any = 64
-    init_depth: Any = 8
-    max_order_qty: Any = 4
-    noise_spread: Any = 3
-    market_order_prob: Any = 0.10
-    maker_half_spread: Any = 1
-    walk_prob: Any = 0.0
-    jump_prob: Any = 0.0
-    jump_size: Any = 0
-    cancel_prob: Any = 0.0
-    window: Any = 0
-    tie: Any = "lowest"
-    residue: Any = "rest"
-    fundamental_price: Any = None
+    num_agents: PerMarket[int] = 256
+    noise: PerMarket[float] = 0.70
+    momentum: PerMarket[float] = 0.15
+    maker: PerMarket[float] = 0.15
+    fundamental: PerMarket[float] = 0.0
+    init_price: PerMarket[int] = 64
+    init_depth: PerMarket[int] = 8
+    max_order_qty: PerMarket[int] = 4
+    noise_spread: PerMarket[int] = 3
+    market_order_prob: PerMarket[float] = 0.10
+    maker_half_spread: PerMarket[int] = 1
+    walk_prob: PerMarket[float] = 0.0
+    jump_prob: PerMarket[float] = 0.0
+    jump_size: PerMarket[int] = 0
+    cancel_prob: PerMarket[float] = 0.0
+    window: PerMarket[int] = 0
+    tie: PerMarket[str] = "lowest"
+    residue: PerMarket[str] = "rest"
+    fundamental_price: PerMarket[int] | None = None
     population: str = "fixed"
-    max_quote_qty: Any = MAX_QUOTE_QTY
-    inventory_limit: Any = None
-    fee: Any = 0
-    rounding: Any = "even"
-    reference: Any = "mid"
-    taker_offset: Any = 1
-    taker_fee: Any = 0
-    tax: Any = 0
-    collar: Any = 0
-    tick_size: Any = 1
+    max_quote_qty: PerMarket[int] = MAX_QUOTE_QTY
+    inventory_limit: PerMarket[int] | None = None
+    fee: PerMarket[int] = 0
+    rounding: PerMarket[str] = "even"
+    reference: PerMarket[str] = "mid"
+    taker_offset: PerMarket[int] = 1
+    taker_fee: PerMarket[int] = 0
+    tax: PerMarket[int] = 0
+    collar: PerMarket[int] = 0
+    tick_size: PerMarket[int] = 1
     arrivals: str = "each"
     interval: int | None = None
     beat: int | None = None
     mechanism: str = "call"
-    quote_latency: Any = 0
+    quote_latency: PerMarket[int] = 0
     regimes: Any = None
-    regime_switch_prob: Any = 0.0
+    regime_switch_prob: PerMarket[float] = 0.0
     agents: Any = None
 
     def __post_init__(self) -> None:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.engines import runs
 from kineticsim_env.engines.ensemble import Ensemble
@@ -15,7 +14,7 @@ from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_count, check_quotes, check_series
-from kineticsim_env.runtime.values import check_progress
+from kineticsim_env.runtime.values import check_progress, progress_bar
 from kineticsim_env.tapes import Tape, data, making
 
 DEPTH_REACH = layout.CONSTANTS["kDepth"]  # of recorded depths unless one is given: as far as observations see
@@ -167,7 +166,7 @@ class Simulator(Ensemble):
         series, now = self._new_series(record, length), self._new_series(record, 1)
         results = {f"series_{name}": part for name, part in now.items()}
         before = {name: tensor.clone() for name, tensor in self.tensors.items()}
-        bar = tqdm(total=length, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
+        bar = progress_bar(progress, "market", "auction", length)
         try:
             with bar:
                 for i in range(length):

@@ -31,7 +31,8 @@ MARGINS = {"registers": 0.0, "spilled_bytes": 0.0, "instructions": 0.03, "execut
 # ---- The kernel ----------------------------------------------------------------------------------------------------
 
 ARCH = "sm_90"
-CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in layout.PARAMS_FIELDS)
+CONSTANTS = {f"p.{field.path}": -1 if "limit" in name else 3 for name, field in layout.PARAMS_FIELDS.items()}
+CONSTANTS = ",".join(f"{path}={value}" for path, value in CONSTANTS.items() if path != "p.fee")  # that one is read
 ENVIRONMENT = {"KS_BINS": 32, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1, "KS_LEVERS": 1}  # the coin of their preset
 VARIANTS = {
     "market": {"KS_BINS": 32, "KS_OPTIONS": 0, "KS_SLOTS": 0, "KS_TASK": 0},
@@ -39,7 +40,7 @@ VARIANTS = {
     "environments, a tile per warp": ENVIRONMENT,
     "environments, one per warp": {**ENVIRONMENT, "KS_SINGLE": 1, "KS_BLOCKS": 2},
     "environments, one per lane": {
-        **ENVIRONMENT, "KS_BINS": 0, "KS_LANES": 30, "KS_LEVELS": 128, "KS_PARAMETERS": CONSTANTS,
+        **ENVIRONMENT, "KS_BINS": 0, "KS_LANES": 30, "KS_LEVELS": 128, "KS_PARAMETER_CONSTANTS": CONSTANTS,
     },
 }  # fmt: skip
 

@@ -271,7 +271,7 @@ class Training:
     def __init__(self, variant: str, markets: int = 65536) -> None:
         rate = self._rate = importlib.import_module("training_rate")
         gc.collect()
-        torch._dynamo.reset()
+        torch.compiler.reset()
         torch.manual_seed(0)
         args = rate.ppo.Args(**rate.VARIANTS[variant], **({} if ON_GPU else {"num_envs": markets}))
         args.fill_in(ON_GPU)

@@ -106,7 +106,7 @@ def training_rates(
     changes: dict[str, Any], engine: str, device: torch.device, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Measure one variant: steps per second of stepping, with inference, and of training; and its phases."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -161,7 +161,7 @@ def engine_rate(engine: str, device: torch.device, seconds: float, markets: int,
     mine = markets // ppo.RANKS
     config = MarketConfig.preset("paper")
     simulator = Simulator(config, mine, engine=engine, device=device, seed=ppo.RANK * mine)
-    return markets * auctions * int(config.num_agents) / timed(lambda: simulator.run(auctions), device, seconds)
+    return markets * auctions * int(np.max(config.num_agents)) / timed(lambda: simulator.run(auctions), device, seconds)
 
 
 def worker(options: argparse.Namespace) -> None:

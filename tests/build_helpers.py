@@ -115,7 +115,6 @@ def compile_kernel(
             given = {
                 "CUDA_HOME": str(Path(path).parents[1]),
                 "_prepare_ldflags": lambda flags, *_: flags,
-                "_import_module_from_library": lambda *_: None,
             }
             stack.enter_context(mock.patch.multiple(cpp_extension, **given))
         return nvcc.build_kernel(arch, defines, folder, path, source, agents)

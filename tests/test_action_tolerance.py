@@ -164,7 +164,7 @@ def test_many_learners():
 @pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_compiled_step(engine):
-    torch._dynamo.reset()
+    torch.compiler.reset()
     envs, wanted = make("MarketMaking", engine, output="torch"), make("MarketMaking", "numpy")
     program = torch.compile(lambda actions: envs.step(actions), fullgraph=True, backend="aot_eager")
     for t in range(9):

@@ -248,7 +248,7 @@ def assert_alike(found, wanted):
 @pytest.mark.parametrize("make", [open_one, open_many], ids=["one learner", "many"])
 def test_compiled_steps(make, backend):
     """Over ends of episodes, with TorchRL's resets: a program gives the bits of a plain step."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     one, two = make(), make()
     for env in (one, two):
         env.set_seed(3)
@@ -264,7 +264,7 @@ def test_compiled_steps(make, backend):
 
 
 def test_a_step_in_one_graph():
-    torch._dynamo.reset()
+    torch.compiler.reset()
     one, two = open_one(), open_one()
     for env in (one, two):
         env.set_seed(3)

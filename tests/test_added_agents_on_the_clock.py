@@ -14,7 +14,7 @@ import kineticsim_env as ks
 pytestmark = needs_compiler
 BOTH = ("numpy", "cpu")
 ENGINE = pytest.mark.parametrize("engine", BOTH)
-BLOCK = 256  # Comers::kEvents
+BLOCK = 256  # ArrivingAgents::kEvents
 RECORDED = ("volume", "mid2", "signed_volume")
 LEVERS: dict[str, Any] = {"tax": 1, "collar": 9, "tick_size": 2, "rounding": "coin", "reference": "fundamental"}
 
@@ -158,9 +158,9 @@ def test_nobody_comes_for_silent_agents_and_who_orders_nothing_leaves_no_trace(t
     config = market({told: ks.mix(3, side=[1, 0, 1], price=[5, 6, 7], takes=takes)}, 90, 90, **EMPTY)
     sim = ks.Simulator(config, 1, engine="cpu", seed=3, slots=("told",))
     sim.run(1)
-    comers = list(who_comes(3, 90, 3))
+    arriving = list(who_comes(3, 90, 3))
     rests = sim.tensors["bid"][0].nonzero().flatten().tolist()
-    assert rests == [63 if takes else 5] and int(sim.tensors["bid"].sum()) == comers.count(0)
+    assert rests == [63 if takes else 5] and int(sim.tensors["bid"].sum()) == arriving.count(0)
     alone = ks.Simulator(config.replace(agents={told: ks.mix(1, side=0)}), 1, engine="cpu", seed=3)
     alone.run(5)
     assert not alone.tensors["bid"].any() and not alone.tensors["ask"].any() and not alone.volume.any()

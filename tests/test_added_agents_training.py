@@ -66,7 +66,7 @@ def test_skrl_and_sb3_have_the_same_rewards():
 @pytest.mark.skipif(build.cpu_unavailable() is not None, reason="no C++ compiler")
 @pytest.mark.parametrize("settings", [{}, RANDOM])
 def test_compiled_steps_and_runs_have_the_same_bits(settings):
-    torch._dynamo.reset()
+    torch.compiler.reset()
     given = actions(11, 3, 2)
     plain, other = (
         gym.make_vec(TRADING, 3, output="torch", copy=False, **SMALL, **settings).unwrapped for _ in range(2)

@@ -10,7 +10,7 @@ from thorough import examples, slow
 import kineticsim_env as ks
 
 pytestmark = needs_compiler
-FEW, BLOCK = 8, 256  # Comers::kFew and kEvents
+FEW, BLOCK = 8, 256  # ArrivingAgents::kFew and kEvents
 RECORDED = ("volume", "mid2", "signed_volume")
 
 

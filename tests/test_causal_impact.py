@@ -6,7 +6,7 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env.config import MAX_PRICE, PRESETS, MarketConfig
-from kineticsim_env.counterfactual.causal import fit_power
+from kineticsim_env.counterfactuals.causal import fit_power
 from kineticsim_env.statistics import mean_and_error
 
 SHORT = {"num_markets": 12, "seed": 5, "warmup": 20, "engine": "cpu"}

@@ -1,8 +1,11 @@
 """`MarketConfig`: what it refuses and how it says so, how it rounds, counts, compares and turns into integers."""
 
 import dataclasses
+import inspect
 import math
 import pickle
+import typing
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -120,6 +123,20 @@ def test_values_that_do_not_fit_together(fields, match):
 def test_fields_of_the_whole_ensemble(name):
     with pytest.raises(TypeError, match=rf"{name}: got one value per market, but it is the same for the whole"):
         ks.MarketConfig(**{name: [getattr(ks.MarketConfig(), name)] * 2})
+
+
+def test_types_say_which_fields_may_differ_between_markets():
+    """What `help()` shows of a field is what is accepted."""
+    shown = {name: one.annotation for name, one in inspect.signature(ks.MarketConfig).parameters.items()}
+    per_market = {name for name, annotation in shown.items() if annotation.startswith("PerMarket[")}
+    assert set(shown) - per_market == set(config_fields.ENSEMBLE_WIDE)
+    for name, hint in typing.get_type_hints(ks.MarketConfig).items():
+        default = ks.MarketConfig.__dataclass_fields__[name].default
+        if name in per_market:
+            kind = str if name in config_fields.CHOICES else int if name in config_fields.INTEGERS else float
+            optional = {type(None)} if name in config_fields.OPTIONAL else set()
+            assert set(typing.get_args(hint)) == {kind, Sequence[kind], np.ndarray, torch.Tensor} | optional
+            assert type(default) in {kind} | optional
 
 
 def test_unknown_fields_and_presets():

@@ -13,8 +13,8 @@ import kineticsim_env as ks
 from kineticsim_env import MarketConfig, Simulator, policies
 from kineticsim_env.cli import main
 from kineticsim_env.commands import impact
-from kineticsim_env.counterfactual import block_impact, counterfactual
-from kineticsim_env.envs.counterfactual import env_counterfactual
+from kineticsim_env.counterfactuals import block_impact, counterfactual
+from kineticsim_env.envs.counterfactual_episodes import env_counterfactual
 from kineticsim_env.envs.vector import ExecutionVectorEnv, TradingVectorEnv
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.runtime.layout import SERIES

@@ -6,8 +6,8 @@ from strategies import ENGINES, PAIRS
 from test_counterfactual import assert_same_arms, schedule
 
 from kineticsim_env import MarketConfig, Simulator, policies
-from kineticsim_env.counterfactual import block_impact, counterfactual
-from kineticsim_env.envs.counterfactual import env_counterfactual
+from kineticsim_env.counterfactuals import block_impact, counterfactual
+from kineticsim_env.envs.counterfactual_episodes import env_counterfactual
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.runtime.layout import SERIES
 

@@ -14,7 +14,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from thorough import covering, examples
 
 import kineticsim_env as ks
-from kineticsim_env.envs.saving import load_state, state_of
+from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.base import ROLES
 

@@ -15,7 +15,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import kineticsim_env as ks
-from kineticsim_env.envs import arguments, settings
+from kineticsim_env.envs import arguments, parallel, settings
 from kineticsim_env.envs.batched import BatchedParallelEnv
 from kineticsim_env.envs.parallel import MarketParallelEnv
 from kineticsim_env.envs.settings import EnvSettings
@@ -40,7 +40,9 @@ def test_constructors_have_its_defaults(kind):
     assert {name: parameters[name].default for name in shared} == {name: DEFAULTS[name] for name in shared}
 
 
-@pytest.mark.parametrize("kind", [MarketVectorEnv, BatchedParallelEnv, MarketEnv, MarketParallelEnv])
+@pytest.mark.parametrize(
+    "kind", [MarketVectorEnv, BatchedParallelEnv, MarketEnv, MarketParallelEnv, ks.parallel_env, parallel.aec_env]
+)
 def test_what_help_shows_is_whole(kind):
     """Signature and docstring have the same arguments, in the same order; each setting is described as it is there."""
     parameters = inspect.signature(kind).parameters
@@ -48,7 +50,8 @@ def test_what_help_shows_is_whole(kind):
     listed = text.partition("Args:")[2].partition("Raises:")[0] + "\n"
     entries = dict(re.findall(r"^    \*{0,2}(\w+): (.*\n(?:        .*\n)*)", listed, re.MULTILINE))
     assert list(entries) == list(parameters) and parameters["task"].kind is inspect.Parameter.VAR_KEYWORD
-    assert set(typing.get_type_hints(kind.__init__)) == set(parameters)
+    hints = typing.get_type_hints(kind.__init__ if isinstance(kind, type) else kind)
+    assert hints.keys() - {"return"} == set(parameters)
     described = " ".join(inspect.getdoc(EnvSettings).split())
     for name in arguments.OF_MANY.keys() & parameters:
         assert f"{name}: {' '.join(entries[name].split())}" in described, name
@@ -119,7 +122,8 @@ def test_positional_calls_go_on_working():
     config, fields = ks.MarketConfig(num_agents=30), {**SMALL, "horizon": 2}
     made = [TradingVectorEnv(2, config, **fields), TradingEnv(config, **fields)]
     made += [MarketParallelEnv({"trader": 1}, config, **fields), BatchedParallelEnv(2, {"trader": 1}, config, **fields)]
-    assert [env.core.settings.config.num_agents for env in made] == [30] * 4
+    made += [ks.parallel_env({"trader": 1}, config, **fields)]
+    assert [env.core.settings.config.num_agents for env in made] == [30] * 5
     with pytest.raises(TypeError, match="positional"):
         TradingVectorEnv(2, config, "news")
 

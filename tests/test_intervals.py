@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env.counterfactual.arms import mean_path
-from kineticsim_env.envs.counterfactual import EnvCounterfactual
+from kineticsim_env.counterfactuals.arms import mean_path
+from kineticsim_env.envs.counterfactual_episodes import EnvCounterfactual
 from kineticsim_env.evaluation import confidence_interval
 from kineticsim_env.runtime import build
-from kineticsim_env.scorecard import Line
+from kineticsim_env.scorecards import Line
 from kineticsim_env.statistics import half_width, mean_and_error
 from kineticsim_env.statistics.facts import FACTS
 

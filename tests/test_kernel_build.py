@@ -22,8 +22,10 @@ ARCHS = (90, 75, 80, 86, 89, 120)
 PLAIN = dict.fromkeys(("KS_BINS", "KS_OPTIONS", "KS_SLOTS", "KS_TASK"), 0)
 FULL = {"KS_BINS": 128, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 1}
 # Of its own: constants, and one parameter that is still read for each market.
-CONSTANTS = ",".join("row.fee" if name == "fee" else "-1" if "limit" in name else "3" for name in layout.PARAMS_FIELDS)
-OWN = {"KS_BINS": 16, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 0, "KS_PARAMETERS": CONSTANTS, "KS_LEVELS": 128}
+CONSTANTS = {f"p.{field.path}": -1 if "limit" in name else 3 for name, field in layout.PARAMS_FIELDS.items()}
+CONSTANTS = ",".join(f"{path}={value}" for path, value in CONSTANTS.items() if path != "p.fee")
+OWN = {"KS_BINS": 16, "KS_OPTIONS": 1, "KS_SLOTS": 1, "KS_TASK": 0, "KS_LEVELS": 128}
+OWN["KS_PARAMETER_CONSTANTS"] = CONSTANTS
 LANES = {**OWN, "KS_BINS": 0, "KS_TASK": 1, "KS_LANES": 30}
 CALLS = {**FULL, "KS_TASK": 0, "KS_EVENTS": 1}
 by_nvrtc, by_nvcc = builders()
@@ -174,7 +176,9 @@ def test_what_nvcc_is_told(sources, monkeypatch, arch, code):
 
     def load(name, files, extra_cuda_cflags, build_directory, **_):
         written.append((files, extra_cuda_cflags))
-        Path(build_directory, f"{name}.so").write_bytes(b"built")
+        built = Path(build_directory, name)
+        built.write_bytes(b"built")
+        return str(built)
 
     monkeypatch.setattr(cpp_extension, "load", load)
     assert compile_kernel("nvcc", arch, {"TINY_ADD": 1}) == b"built"
@@ -183,6 +187,14 @@ def test_what_nvcc_is_told(sources, monkeypatch, arch, code):
     [target] = [flag for flag in flags if "arch" in flag]
     assert re.fullmatch(rf"-gencode=arch=compute_\d+,code={code}", target), flags
     assert "--fmad=false" in flags and "-DTINY_ADD=1" in flags
+
+
+@by_nvcc.marks[0]
+def test_what_nvcc_builds_is_not_loaded_yet(sources, monkeypatch):
+    """It is loaded once, from the cache; torch's loader would load it from where it builds."""
+    monkeypatch.setattr(build, "cuda_dir", lambda: sources)
+    assert b"ks_market_kernel_function" in compile_kernel("nvcc", 90, {"TINY_ADD": 1})
+    assert "ks_kernel_" not in Path("/proc/self/maps").read_text()
 
 
 @each_builder

@@ -1,6 +1,7 @@
 """Which variant of the CUDA kernel a configuration gets: its bins, its options, constants of its own. Needs no GPU."""
 
-import re
+import shlex
+import subprocess
 import threading
 from types import SimpleNamespace
 
@@ -13,14 +14,13 @@ from strategies import LEVELS, Play, assert_same, make_move, open_simulator
 import kineticsim_env as ks
 from kineticsim_env.engines import cuda, operators
 from kineticsim_env.engines import variants as asked_of_cpp
-from kineticsim_env.engines.base import ENV_STEP, RUN
+from kineticsim_env.engines.base import ENV_STEP, RUN, pack, unpack
 from kineticsim_env.engines.cuda import CudaEngine
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, kernels, layout
+from kineticsim_env.runtime import build, kernels, layout, private_torch
 
 pytestmark = needs_compiler  # without one it takes a GPU to ask
-COMPILED_IN = (build.cuda_dir() / "model" / "compiled_in.cuh").read_text()
 BIN_INTS = layout.CONSTANTS["kBinInts"]
 
 
@@ -202,7 +202,7 @@ def test_short_steps_count_the_auctions_that_they_play_towards_a_kernel_of_their
     engine.set_parameters(rows_of(ks.MarketConfig(), 3))
     per_auction = 3 * ks.MarketConfig().num_agents
     monkeypatch.setattr(cuda, "_WORK_TO_SPECIALISE", 20.5 * per_auction)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: -1, raising=False)
+    monkeypatch.setattr(private_torch, "current_raw_stream", lambda index: -1)
     answers = [operators.MOVED]
     step = lambda *_: answers[-1]  # noqa: E731
     engine._launchers[ENV_STEP] = SimpleNamespace(step=step, auctions=auctions)
@@ -263,8 +263,8 @@ def test_only_runs_that_record_further_series_have_their_kernel(variants, monkey
     engine._plans = {}
     kernel = SimpleNamespace(launch=lambda *_: None)
     monkeypatch.setattr(engine, "prepare", lambda kind: taken.append(kind) or (kernel, 1, 32, 0))
-    for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice"):
-        monkeypatch.setattr(torch._C, name, lambda *_: 0, raising=False)
+    for name in ("current_raw_stream", "current_device"):
+        monkeypatch.setattr(private_torch, name, lambda *_: 0)
     room = lambda: torch.zeros(3, 1, dtype=torch.int32)  # noqa: E731
     for names in ((), ("mid2",), ("mid2", "best_bid"), ("signed_volume",), ("volume",)):
         engine.launch(RUN, **{f"series_{name}": room() for name in names})
@@ -274,10 +274,46 @@ def test_only_runs_that_record_further_series_have_their_kernel(variants, monkey
 # Constants of a kernel's own ------------------------------------------------------------------------------------------
 
 
-def test_parameters_are_named_in_the_order_of_their_declaration():
-    [text] = re.findall(r"#define KS_PARAMETERS(.*?[^\\])\n", COMPILED_IN, re.DOTALL)
-    names = text.replace("\\\n", " ").split(",")
-    assert [name.strip() for name in names] == [f"row.{name}" for name in layout.PARAMS_FIELDS]
+ROWS = """
+#include <cstddef>
+#include <cstdio>
+
+#define KS_LEVELS 64
+#define KS_LEVERS 2
+#define KS_PARAMETER_CONSTANTS p.fee = 7, p.levers.tax = 9
+#include "model/compiled_in.cuh"
+
+int main() {
+  ks::MarketParams row = {};
+  row.fee = row.levers.tax = row.levers.collar = 1;
+  const ks::MarketParams p = ks::with_constants(row);
+  std::printf("%d %d %d %zu %zu", p.fee, p.levers.tax, p.levers.collar, sizeof row, offsetof(ks::MarketParams, levers));
+PLACES
+}
+"""
+
+
+def test_fields_lie_where_python_puts_them_and_constants_replace_the_rows(tmp_path):
+    places = (f'  std::printf(" %zu", offsetof(ks::MarketParams, {f.path}));' for f in layout.PARAMS_FIELDS.values())
+    source, program = tmp_path / "rows.cpp", tmp_path / "rows"
+    source.write_text(ROWS.replace("PLACES", "\n".join(places)))
+    command = [*shlex.split(build.find_cxx()), "-std=c++17", f"-I{build.cuda_dir()}", str(source), "-o", str(program)]
+    subprocess.run(command, check=True)
+    said = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
+    fee, tax, collar, size, levers, *offsets = map(int, said.split())
+    assert (fee, tax, collar) == (7, 9, 1)
+    assert size == 4 * layout.PARAMS_INTS and size % 16 == levers % 16 == 0, "rows and their parts are read by 16 bytes"
+    assert offsets == [4 * place for place in range(len(layout.PARAMS_FIELDS))]
+    rows = {name: np.array([place]) for place, name in enumerate(layout.PARAMS_FIELDS, 1)}
+    packed = pack(rows)
+    assert packed.tolist() == [[*range(1, len(rows) + 1), *[0] * (layout.PARAMS_INTS - len(rows))]]
+    assert unpack(packed) == rows
+
+
+def constants_of(defines):
+    """Return the parameters that a kernel has compiled in, by name."""
+    given = dict(each.split("=") for each in defines["KS_PARAMETER_CONSTANTS"].split(","))
+    return {name: int(given[f"p.{f.path}"]) for name, f in layout.PARAMS_FIELDS.items() if f"p.{f.path}" in given}
 
 
 def test_what_all_markets_share_becomes_constants(variants):
@@ -285,15 +321,14 @@ def test_what_all_markets_share_becomes_constants(variants):
     engine, rows = open_engine(64, slots=2), rows_of(config, 3)
     engine.set_parameters(rows)
     engine.prepare(0)
-    assert not {"KS_PARAMETERS", "KS_LEVELS"} & set(variants[-1])
+    assert not {"KS_PARAMETER_CONSTANTS", "KS_LEVELS"} & set(variants[-1])
     engine.specialise()
     engine.prepare(0)
     defines = variants[-1]
     assert defines["KS_LEVELS"] == 64 and (defines["KS_OPTIONS"], defines["KS_SLOTS"], defines["KS_TASK"]) == (1, 2, 0)
-    values = dict(zip(layout.PARAMS_FIELDS, defines["KS_PARAMETERS"].split(","), strict=True))
-    assert values.pop("noise_spread") == "row.noise_spread"
-    assert {name: int(value) for name, value in values.items()} == {name: int(rows[name][0]) for name in values}
-    assert values["fee"] == "3" and values["inventory_limit"] == "-1"
+    values = constants_of(defines)
+    assert values == {name: int(rows[name][0]) for name in layout.PARAMS_FIELDS if name != "noise_spread"}
+    assert values["fee"] == 3 and values["inventory_limit"] == -1
 
 
 def test_other_parameters_ask_for_another_kernel(variants):
@@ -305,8 +340,7 @@ def test_other_parameters_ask_for_another_kernel(variants):
         for mode in (0, 1, 0, 1):
             engine.prepare(mode)
     assert len(variants) == 4
-    place = list(layout.PARAMS_FIELDS).index("init_depth")
-    assert [defines["KS_PARAMETERS"].split(",")[place] for defines in variants] == ["5", "5", *["row.init_depth"] * 2]
+    assert [constants_of(defines).get("init_depth") for defines in variants] == [5, 5, None, None]
     assert [defines["KS_TASK"] for defines in variants] == [0, 1, 0, 1]
     engine.specialise()  # a second time there is nothing to do
     engine.prepare(0)
@@ -395,7 +429,7 @@ def test_many_environments_of_one_slot_have_a_lane_each(variants, monkeypatch, c
     engine.set_parameters(rows_of(ks.MarketConfig.preset("trading", **changes)))
     _, blocks, threads, shared = engine.prepare(1)
     assert variants[-1].get("KS_LANES", 0) == room
-    assert ("KS_PARAMETERS" in variants[-1]) == bool(room), "such a kernel has its constants from the start"
+    assert ("KS_PARAMETER_CONSTANTS" in variants[-1]) == bool(room), "such a kernel has its constants from the start"
     if room:
         assert threads == 32 and blocks * 32 >= markets > (blocks - 1) * 32
         assert 8 * (shared + 1024) <= shared_memory
@@ -469,7 +503,7 @@ def test_what_tests_force_wins(variants):
     engine.specialise()
     engine.force = {"KS_BINS": 128, "KS_FORCE_SHUFFLE": 1}
     engine.prepare(0)
-    assert variants[-1]["KS_BINS"] == 128 and variants[-1]["KS_FORCE_SHUFFLE"] == 1 and "KS_PARAMETERS" in variants[-1]
+    assert variants[-1]["KS_BINS"] == 128 and variants[-1]["KS_FORCE_SHUFFLE"] == 1 and "KS_LEVELS" in variants[-1]
 
 
 @pytest.mark.parametrize("levels", [*LEVELS, 4096, 8192])

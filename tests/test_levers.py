@@ -15,7 +15,7 @@ from thorough import examples
 import kineticsim_env as ks
 from kineticsim_env.engines import variants
 from kineticsim_env.engines.parameters import class_counts, parameter_rows
-from kineticsim_env.envs.saving import load_state, state_of
+from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.runtime import layout
 from kineticsim_env.tasks import ManyLearnersTask
 

@@ -21,7 +21,7 @@ FORMER = {
         "Sweep",
     ],
     policies: policies.attackers.__all__,
-    statistics: statistics.arrays.__all__,
+    statistics: [*statistics.arrays.__all__, "RunSummary"],
 }
 
 
@@ -41,6 +41,47 @@ def test_former_names_in_a_from_import():
     done = subprocess.run([sys.executable, "-W", "default", "-c", line], capture_output=True, text=True, check=True)
     assert "from kineticsim_env.simulator import Rollout" in done.stderr
     assert "from kineticsim_env.policies.attackers import PumpAndDump" in done.stderr
+
+
+MODULES = {
+    "counterfactual": ("counterfactuals", "Counterfactual"),
+    "counterfactual.arms": ("counterfactuals.arms", "Arm"),
+    "counterfactual.causal": ("counterfactuals.causal", "fit_power"),
+    "counterfactual.impact": ("counterfactuals.impact", "BlockImpact"),
+    "envs.counterfactual": ("envs.counterfactual_episodes", "EnvCounterfactual"),
+    "scorecard": ("scorecards", "Line"),
+}
+
+
+@pytest.mark.parametrize("former", MODULES)
+def test_former_modules_are_imported_and_their_names_warn(former):
+    place, name = MODULES[former]
+    module = importlib.import_module(f"kineticsim_env.{former}")
+    with pytest.warns(DeprecationWarning, match=f"^kineticsim_env.{former}.{name} goes with the next version") as said:
+        found = getattr(module, name)
+    assert said[0].filename == __file__
+    assert found is getattr(importlib.import_module(f"kineticsim_env.{place}"), name)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = module.nothing
+    assert not hasattr(module, "__file__")
+
+
+def test_functions_hide_no_module():
+    """In a process that imports the former modules in every form, too."""
+    lines = """
+import importlib.util
+import kineticsim_env as ks
+import kineticsim_env.counterfactual, kineticsim_env.scorecard, kineticsim_env.counterfactual.arms
+from kineticsim_env import counterfactual, scorecard
+from kineticsim_env.envs.counterfactual import EnvCounterfactual
+assert callable(ks.counterfactual) and callable(ks.scorecard)
+assert counterfactual is ks.counterfactual and scorecard is ks.scorecard
+import pkgutil
+print([one.name for one in pkgutil.iter_modules(ks.__path__) if callable(getattr(ks, one.name, None))])
+"""
+    done = subprocess.run([sys.executable, "-W", "default", "-c", lines], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert "from kineticsim_env.envs.counterfactual_episodes import EnvCounterfactual" in done.stderr
 
 
 @pytest.mark.parametrize("module", FORMER)

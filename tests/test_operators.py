@@ -31,7 +31,7 @@ FEE = {"randomise": {"fee": [0, 100, 2500], "noise_spread": (3, 14)}, "num_scena
 @pytest.fixture(autouse=True)
 def fresh():
     """Programs of other tests count against torch's limit of compilations."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     with torch.no_grad():
         yield
 
@@ -469,7 +469,7 @@ def step_arguments(envs):
 
 
 SERIES = (*layout.SERIES, *layout.FURTHER_SERIES)
-RESULTS = slice(2, 5 + len(SERIES))  # the quotes and all that a run writes to, among these arguments
+QUOTES, FILLS, VALUE, SERIES_PLACE, RECORDED, DECISIONS = range(2, 8)  # among these arguments
 
 
 def run_arguments(sim, decisions=2, auctions=3):
@@ -482,7 +482,8 @@ def run_arguments(sim, decisions=2, auctions=3):
         empty(decisions, markets, slots, 4),
         empty(decisions, markets, slots, 2, dtype=torch.int64),
         empty(decisions, markets, slots, dtype=torch.int64),
-        *(empty(markets, decisions * auctions) for _ in SERIES),
+        [empty(markets, decisions * auctions) for _ in SERIES],
+        list(range(len(SERIES))),
         decisions,
         auctions,
         2,  # the reach of depths
@@ -498,7 +499,7 @@ def test_torch_finds_nothing_wrong_with_the_operators(engine):
     sim.run(1, record=["best_bid"])
     torch.library.opcheck(torch.ops.kineticsim.run.default, run_arguments(sim))
     nothing = run_arguments(sim)
-    nothing[RESULTS] = [None] * len(nothing[RESULTS])
+    nothing[QUOTES : RECORDED + 1] = [None, None, None, [], []]
     torch.library.opcheck(torch.ops.kineticsim.run.default, nothing)
     outputs = [envs.core.tensors["observation"][:, 0, :36], envs.core.tensors["over"][:, 0]]
     torch.library.opcheck(torch.ops.kineticsim.copies_of.default, (outputs, envs.core.launcher.number))
@@ -595,16 +596,27 @@ def test_a_run_by_hand_looks_at_everything(engine):
     sim = ks.Simulator(num_markets=3, slots=2, engine=engine)
     sim.run(1, record=["best_bid"])  # a GPU's kernel that records further series has to be there
     run, arguments = torch.ops.kineticsim.run, run_arguments(sim)
-    tensors, end = [*arguments[0], *arguments[RESULTS][1:]], RESULTS.stop
-    for place in range(2, end):
-        for wrong, _ in spoilt(arguments[place])[: 2 if place == 2 else None]:  # quotes are copied as need be
-            assert_refuses(run, [*arguments[:place], wrong, *arguments[place + 1 :]], tensors)
-        other = arguments[place].to(torch.float32)
-        assert_refuses(run, [*arguments[:place], other, *arguments[place + 1 :]], tensors, "got Float")
+    series, numbers = arguments[SERIES_PLACE], arguments[RECORDED]
+    tensors = [*arguments[0], *arguments[FILLS : VALUE + 1], *series]
+
+    def with_other(place, *other):
+        return [*arguments[:place], *other, *arguments[place + len(other) :]]
+
+    for place in (QUOTES, FILLS, VALUE):
+        for wrong, _ in spoilt(arguments[place])[: 2 if place == QUOTES else None]:  # quotes are copied as need be
+            assert_refuses(run, with_other(place, wrong), tensors)
+        assert_refuses(run, with_other(place, arguments[place].to(torch.float32)), tensors, "got Float")
+    for place, tensor in enumerate(series):
+        for wrong in (*(wrong for wrong, _ in spoilt(tensor)), tensor.to(torch.float32)):
+            assert_refuses(run, with_other(SERIES_PLACE, [*series[:place], wrong, *series[place + 1 :]]), tensors)
+    for wrong in (numbers[1:], [*numbers, 0]):
+        assert_refuses(run, with_other(RECORDED, wrong), tensors, "series: got 9 tensors")
+    for wrong in (-1, len(SERIES)):
+        assert_refuses(run, with_other(RECORDED, [wrong, *numbers[1:]]), tensors, f"recorded: got {wrong}")
     for decisions, auctions in ((-1, 3), (2, -1), (2**30, 1), (1, 2**40)):
-        assert_refuses(run, [*arguments[:end], decisions, auctions, *arguments[end + 2 :]], tensors, "allowed are 0 to")
+        assert_refuses(run, with_other(DECISIONS, decisions, auctions), tensors, "allowed are 0 to")
     for decisions, auctions in ((3, 3), (2, 4)):
-        assert_refuses(run, [*arguments[:end], decisions, auctions, *arguments[end + 2 :]], tensors)
+        assert_refuses(run, with_other(DECISIONS, decisions, auctions), tensors)
     run(*arguments)
     assert sim.t.tolist() == [7, 7, 7]
 

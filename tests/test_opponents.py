@@ -18,7 +18,7 @@ from kineticsim_env.evaluation import HELD_OUT_WARM_SEED, evaluate, evaluation_e
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
-from kineticsim_env.tasks.many_learners import task_of_all
+from kineticsim_env.tasks.many_learners import with_all_roles
 from kineticsim_env.wrappers import RecordEpisodeStatistics
 
 SMALL = {"horizon": 6, "bank_size": 4, "warmup": 5}
@@ -752,10 +752,10 @@ def test_compiled_programs_refuse_opponents():
 def test_the_tasks_of_all_slots():
     limited = MarketMakingTask(inventory_limit=12, max_qty=2)
     config = limited.market_config(ks.MarketConfig.preset("trading"))
-    many = task_of_all(limited, config)
+    many = with_all_roles(limited, config)
     assert (many.max_target, many.block_qty, many.forced_qty, many.max_qty) == (12, 12, 2, 2)
     task = ExecutionTask(reward="risk_averse", block_qty=70)
-    many = task_of_all(task, task.market_config(ks.MarketConfig.preset("trading")))
+    many = with_all_roles(task, task.market_config(ks.MarketConfig.preset("trading")))
     assert (many.execution_reward, many.block_qty, many.inventory_limit) == ("risk_averse", 70, None)
 
 

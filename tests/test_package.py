@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -15,18 +16,18 @@ import pytest
 from kineticsim_env.runtime import build
 
 ROOT = Path(__file__).parent.parent
-PUBLIC = "__init__ __main__ cli config errors scorecard simulator traders".split()
+PUBLIC = "__init__ __main__ cli config errors scorecards simulator traders".split()
 ROOMS = (  # a file imports from its own line and from those above it
     "errors",
     "agents config runtime traders",
     "engines tasks wrappers",
     "policies simulator tapes",
     "statistics",
-    "counterfactual sweeps",
+    "counterfactuals sweeps",
     "envs render",
     "adapters evaluation",
     "play plots",
-    "calibration scorecard",
+    "calibration scorecards",
     "benchmarks commands",
     "cli",
 )
@@ -122,6 +123,19 @@ def test_the_numpy_engine_stands_alone():
     assert graph[f"{room}.engine"] - own - {room} == {
         "config", "engines.agents", "engines.base", "engines.parameters", "runtime.calls", "runtime.layout",
     }  # fmt: skip
+
+
+def test_private_names_of_torch_stand_in_one_file():
+    """A name with an underscore, of `torch` or of what is in it; not of our own objects, and no `__version__`."""
+    private = re.compile(r"\btorch(?:\.\w+)*\._(?!_)\w+")
+    found = {
+        path.relative_to(ROOT).as_posix(): names
+        for folder in ("kineticsim_env", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        if (names := private.findall(path.read_text()))
+    }
+    assert len(found.pop("kineticsim_env/runtime/private_torch.py")) >= 2
+    assert not found
 
 
 def test_importing_the_package_loads_no_study_and_no_picture():

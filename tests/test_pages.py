@@ -30,7 +30,7 @@ from examples.studies.scorecard import __main__ as scorecard
 from examples.studies.scorecard import tables as scorecard_tables
 from examples.studies.stylised_facts import __main__ as stylised_facts
 from kineticsim_env.config import PRESETS, MarketConfig
-from kineticsim_env.counterfactual import causal
+from kineticsim_env.counterfactuals import causal
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.statistics import Mean, deviation_and_error, mean_and_error
 from kineticsim_env.statistics.facts import FACTS

@@ -190,23 +190,23 @@ LEVER = {
         )
     ],
     5: [
-        ("cuda/model/layout.h", "int32_t unused_1;  ", "int32_t buy_collar;"),
-        ("cuda/model/compiled_in.cuh", "row.unused_1", "row.buy_collar"),
+        ("cuda/model/layout.h", "  int32_t padding[3];", "  int32_t buy_collar;\n  int32_t padding[2];"),
     ],
     6: [
         (
             "cuda/model/levers.h",
             "  pricing.around_value = ",
-            "  if (p.buy_collar > 0) pricing.most = min_of(pricing.most, ticks_above(last, p.buy_collar));\n"
+            "  const int32_t buys = p.levers.buy_collar;\n"
+            "  if (buys > 0) pricing.most = min_of(pricing.most, ticks_above(last, buys));\n"
             "  pricing.around_value = ",
         ),
         (
             "cuda/model/levers.h",
-            "  if (p.tick_size == 1) return price;",
-            "  if (p.buy_collar > 0 && !side) price = min_of(price, ticks_above(last, p.buy_collar));\n"
-            "  if (p.tick_size == 1) return price;",
+            "  if (p.levers.tick_size == 1) return price;",
+            "  if (p.levers.buy_collar > 0 && !side) price = min_of(price, ticks_above(last, p.levers.buy_collar));\n"
+            "  if (p.levers.tick_size == 1) return price;",
         ),
-        ("cuda/model/levers.h", "| p.collar |", "| p.collar | p.buy_collar |"),
+        ("cuda/model/levers.h", "| p.levers.collar |", "| p.levers.collar | p.levers.buy_collar |"),
     ],
     7: [("kineticsim_env/engines/variants.py", '"tax", "collar",', '"tax", "collar", "buy_collar",')],
     8: [

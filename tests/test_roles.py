@@ -1,19 +1,32 @@
 """The table of roles: it agrees with the engines, and nothing outside it decides by a role's name."""
 
 import ast
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from build_helpers import needs_compiler
 
 from kineticsim_env.engines.numpy import actions as numpy_actions
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
-from kineticsim_env.runtime import layout
+from kineticsim_env.runtime import build, layout
 from kineticsim_env.runtime.roles import ROLES, SPECS
 from kineticsim_env.tasks import ManyLearnersTask
 from kineticsim_env.tasks.many_learners import slots_of
 
+FORMS = """
+#include <cstdio>
+#include <cstdlib>
+
+#include "model/tasks.h"
+
+int main(int, char** words) {
+  for (int role = 0; role < std::atoi(words[1]); ++role) std::printf("%d ", ks::action_form(role));
+}
+"""
 PACKAGE = Path(__file__).parent.parent / "kineticsim_env"
 RULES = ("engines/numpy",)  # which states its own
 BY_NAME = {"executor", "trader"}  # of the others built-in agents have the names, too
@@ -59,6 +72,19 @@ def test_the_table_has_the_sizes_of_the_layout():
     assert max(spec.observation_size for spec in SPECS.values()) == layout.CONSTANTS["kObservation"]
     names = {name.upper(): number for name, number in layout.ENUMS["Role"].items()}
     assert {name: getattr(numpy_actions, name) for name in names} == names  # the NumPy engine states its own
+
+
+@needs_compiler
+def test_the_header_says_the_same_of_every_role(tmp_path):
+    """The rules' own property of a role, as compiled, beside the table's."""
+    source, program = tmp_path / "forms.cpp", tmp_path / "forms"
+    source.write_text(FORMS)
+    command = shlex.split(build.find_cxx())
+    subprocess.run([*command, "-std=c++17", f"-I{build.cuda_dir()}", str(source), "-o", str(program)], check=True)
+    said = subprocess.run([str(program), str(len(ROLES))], check=True, capture_output=True, text=True).stdout.split()
+    forms = layout.ENUMS["ActionForm"]
+    assert [int(number) for number in said] == [forms[SPECS[role].action.name] for role in ROLES]
+    assert set(forms) == {spec.action.name for spec in SPECS.values()}
 
 
 def market(role, action_type="continuous"):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from thorough import covering, examples
 
 import kineticsim_env as ks
-from kineticsim_env.envs.saving import load_state, state_of
+from kineticsim_env.envs.state_dict import load_state, state_of
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime import saved_states
 from kineticsim_env.runtime.saved_states import read_about

@@ -46,8 +46,7 @@ def drawn(seed, episode, index, rows):
 
 def parameters(envs):
     """The parameters of every market by name, int [M] each."""
-    fields = list(layout.PARAMS_FIELDS)
-    return {name: column.numpy() for name, column in zip(fields, envs.core._engine.parameters().T, strict=True)}
+    return base.unpack(envs.core._engine.parameters().numpy())
 
 
 # The table ------------------------------------------------------------------------------------------------------------
@@ -110,7 +109,7 @@ def test_every_episode_draws_by_its_word(engine, mode, markets):
 
 
 def parameters_of_table(envs):
-    return dict(zip(layout.PARAMS_FIELDS, envs.core._engine.scenario_rows().T.numpy(), strict=True))
+    return base.unpack(envs.core._engine.scenario_rows().numpy())
 
 
 def test_draws_are_uniform():
@@ -306,8 +305,8 @@ def test_a_kernel_of_its_own_reads_only_what_differs(monkeypatch):
         return parameter_rows(config, count, class_counts(config, count), {})
 
     def read():
-        constants = engine._definitions(0)["KS_PARAMETERS"].split(",")
-        return {name for name, constant in zip(layout.PARAMS_FIELDS, constants, strict=True) if "row." in constant}
+        constants = {each.partition("=")[0] for each in engine._definitions(0)["KS_PARAMETER_CONSTANTS"].split(",")}
+        return {name for name, field in layout.PARAMS_FIELDS.items() if f"p.{field.path}" not in constants}
 
     engine.set_parameters(rows())
     assert read() == set()
@@ -343,7 +342,7 @@ def test_a_checkpoint_goes_on_with_its_scenarios(kind, engines):
     for action in random_actions(8):
         envs.step(action)
     saved = envs.state_dict()
-    assert saved["parameters"].shape == (8, len(layout.PARAMS_FIELDS))
+    assert saved["parameters"].shape == (8, layout.PARAMS_INTS) == (8, 40)
     other.load_state_dict(saved)
     assert torch.equal(other.scenario, envs.scenario)
     for action in random_actions(20, seed=1):

@@ -9,7 +9,7 @@ import pytest
 import kineticsim_env as ks
 from kineticsim_env.cli import main
 from kineticsim_env.runtime.checks import check_series
-from kineticsim_env.scorecard import Line
+from kineticsim_env.scorecards import Line
 from kineticsim_env.statistics import check_statistics, measure_series
 from kineticsim_env.statistics.columns import read
 from kineticsim_env.statistics.facts import FACTS, Fact, statistics_of

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kineticsim_env import statistics
+from kineticsim_env.commands.simulate import RunSummary
 from kineticsim_env.statistics import arrays, over_markets
 
 
@@ -196,7 +197,7 @@ def test_empty_and_short_series():
 
 
 def test_summary_counts_by_hand():
-    summary = statistics.RunSummary()
+    summary = RunSummary()
     bid, ask = torch.zeros((2, 8), dtype=torch.int32), torch.zeros((2, 8), dtype=torch.int32)
     bid[:, 2], ask[0, 4] = 1, 1
     summary.sample_book(bid, ask)

@@ -1,7 +1,7 @@
 // hash_ceiling.cu: the model's random words and nothing else, one hash per agent-event: an upper bound on
 // the rate of any engine. One thread per market, so that all lanes are busy; the words are xor-ed and stored, so that the
 // compiler keeps them all.
-#include "decide.h"
+#include "layout.h"
 #include "../launch_host.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) ks_hash_ceiling(const __grid_constant__ ks::BaselineLaunch launch) {

@@ -3,7 +3,7 @@
 // loops are unrolled so that many loads are under way, orders are added without waiting for what was there before, the
 // cumulative curves stay in registers, and each class of agents has a loop of its own, so that no warp diverges.
 //   KS_LEVELS  ticks of the grid
-#include "decide.h"
+#include "layout.h"
 #include "../launch_host.cuh"
 
 namespace ks {

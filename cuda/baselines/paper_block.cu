@@ -5,7 +5,7 @@
 // whole numbers: while a side's total stays below 2^24, floats are exact and the result is that of the engines.
 // Barriers that protect nothing are left out, and a warp sends one atomic for its best price.
 //   KS_LEVELS  ticks of the grid, up to 1024
-#include "decide.h"
+#include "layout.h"
 #include "../launch_host.cuh"
 
 extern "C" __global__ void __launch_bounds__(KS_LEVELS)

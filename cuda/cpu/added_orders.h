@@ -39,8 +39,8 @@ struct AddedOrders {
       AgentGrid grid = {levels, origin, {}};
       AgentBatch batch = {&view, agent_numbers(launch, m, number), words, first, 0, 0,
                           {side, tick, quantity, marketable}, kPlaces ? nullptr : &grid};
-      for (int32_t begin = 0; begin < kind.speaking; begin += kBatch) {
-        batch.begin = begin, batch.count = std::min(kind.speaking - begin, kBatch);
+      for (int32_t begin = 0; begin < kind.active; begin += kBatch) {
+        batch.begin = begin, batch.count = std::min(kind.active - begin, kBatch);
         grid.sums = {low, high, 0, 0, 0, 0};
         draw(word_counter(key, t, first + begin), batch.count);
         functions_of(kind).play(batch);

@@ -11,7 +11,6 @@
 #include "cpu/book.h"
 #include "cpu/orders.h"
 #include "model/auction.h"
-#include "model/series.h"
 
 namespace ks {
 
@@ -53,7 +52,7 @@ struct Market : Book, MarketNumbers {
         MarketNumbers(numbers_of(launch, m)), launch(launch), m(m), slots(launch.slots),
         p(launch.params[m * launch.params_stride]), scratch(scratch), volume(launch.volume[m]), trades(launch.trades[m]) {
     if (kLevers && launch.regime) regime = launch.regime[m];
-    if (!kLevers || p.regimes == 0) scratch.orders.prepare(p, levels);
+    if (!kLevers || p.levers.regimes == 0) scratch.orders.prepare(p, levels);
     for (int k = 0; k < slots; ++k) {
       std::memcpy(&quotes[k], launch.quotes + 4 * (m * slots + k), sizeof(Quote));
       accounts[k] = {launch.cash[m * slots + k], launch.inventory[m * slots + k], launch.fees[m * slots + k]};
@@ -94,7 +93,7 @@ struct Market : Book, MarketNumbers {
   uint64_t walk_word() const { return random_word(key, t, kWalkWord); }
   void change_regime() {
     if constexpr (kLevers) {
-      if (p.regimes == 0) return;
+      if (p.levers.regimes == 0) return;
       regime = regime_at(p, key, t, regime);
       enter_regime(launch.regimes, regime, launch.params[m * launch.params_stride], p);
       scratch.orders.prepare(p, levels);
@@ -199,7 +198,7 @@ struct Market : Book, MarketNumbers {
 
   // Agents that users have added -------------------------------------------------------------------------------------
 
-  KS_APART void look_for_all(const Seen& seen) {
+  KS_NOINLINE_ON_CPU void look_for_all(const Seen& seen) {
     view = view_of(p, *this, agents_middle(p, seen.mid2, fundamental, origin, coin()), seen.mid2, seen.ret, regime,
                    (int32_t)t);
     if (!some_see_book(launch)) return;
@@ -213,7 +212,7 @@ struct Market : Book, MarketNumbers {
   }
 
   // Collect their orders, and widen the range to hold them.
-  KS_APART void submit_added(int32_t& near_low, int32_t& near_high, int32_t& low, int32_t& high) {
+  KS_NOINLINE_ON_CPU void submit_added(int32_t& near_low, int32_t& near_high, int32_t& low, int32_t& high) {
     AddedOrders& added = scratch.added;
     if constexpr (kLevers) {
       const Pricing by = pricing;
@@ -225,7 +224,7 @@ struct Market : Book, MarketNumbers {
     near_low = std::min(near_low, added.low), near_high = std::max(near_high, added.high);
     low = std::min(low, near_low), high = std::max(high, near_high);
   }
-  KS_APART void add_added() {
+  KS_NOINLINE_ON_CPU void add_added() {
     scratch.added.add_to(scratch.buy.data(), scratch.sell.data(), levels);
     for (int side = 0; side < 2; ++side) {
       scratch.orders.far[side] += scratch.added.far[side];
@@ -237,7 +236,7 @@ struct Market : Book, MarketNumbers {
 
   int32_t bid_at(const Quote& quote) const { return bid_place<kLevers>(p, quote, origin, levels); }
   int32_t ask_at(const Quote& quote) const { return ask_place<kLevers>(p, quote, origin, levels); }
-  int32_t coin() const { return p.rounding == kRoundingCoin ? word_coin(walk_word()) : 0; }
+  int32_t coin() const { return p.levers.rounding == kRoundingCoin ? word_coin(walk_word()) : 0; }
   void price_around(int32_t mid2) {
     pricing = pricing_of(p, levels, origin, fundamental, last_tick, coin());
     middle = pricing.middle(mid2);
@@ -269,7 +268,7 @@ struct Market : Book, MarketNumbers {
     for (int side = 0; side < 2; ++side) {
       int32_t* to = side ? scratch.sell.data() : scratch.buy.data();
       const int32_t towards = side ? -1 : 1;
-      to[limit_price(mid2, side, kLevers ? towards * p.taker_offset : towards)] += orders.step[side];
+      to[limit_price(mid2, side, kLevers ? towards * p.levers.taker_offset : towards)] += orders.step[side];
       to[limit_price(mid2, side, -towards * p.maker_half_spread)] += orders.made[side];
       if (!orders.binned) continue;
       const int32_t* bins = orders.side_bins(side);
@@ -277,7 +276,7 @@ struct Market : Book, MarketNumbers {
         for (int j = 0; j <= 2 * orders.spread; ++j) to[pricing.limit(middle, side, j - orders.spread)] += bins[j];
         continue;
       }
-      const int32_t first = kLevers ? middle.tick - orders.spread - towards * p.tax : orders.first_tick(mid2);
+      const int32_t first = kLevers ? middle.tick - orders.spread - towards * p.levers.tax : orders.first_tick(mid2);
       if (first >= 0 && first + orders.width <= levels) {
         add_rows(to + first, bins, orders.width);
       } else {
@@ -381,7 +380,7 @@ struct Market : Book, MarketNumbers {
     }
   }
 
-  KS_APART void record_further(int64_t at) const {
+  KS_NOINLINE_ON_CPU void record_further(int64_t at) const {
     const Ticks bids = bids_in_reach(launch.reach, best_bid), asks = asks_in_reach(launch.reach, best_ask, levels);
     const int64_t* marketable = scratch.orders.far;
     write_further_series(launch, at, origin, {best_bid, best_ask, sum_of(bid + bids.low, bids.high + 1 - bids.low),

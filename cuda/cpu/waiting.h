@@ -1,5 +1,5 @@
 // waiting.h: orders of a call auction on the clock that come between two beats, on one core: they are put into rows in a loop
-// that compilers vectorise, and then wait together. Included by cpu/comers.h.
+// that compilers vectorise, and then wait together. Included by cpu/events.h.
 #pragma once
 
 #include <cstring>
@@ -29,7 +29,7 @@ struct WaitingOrders {
     if (!marks_later(market, sums, count))
       for (int i = 0; i < count; ++i) occupy(market, tick[i] & (sells - 1), quantity[i]);
     market.marketable[0] += sums.units_far - sums.sold_far, market.marketable[1] += sums.sold_far;
-    if (!market.careful) return true;
+    if (!market.checks_overflow) return true;
     market.total[0] += sums.units - sums.sold, market.total[1] += sums.sold;
     return !market.is_full(0) && !market.is_full(1);
   }
@@ -49,7 +49,7 @@ struct WaitingOrders {
   AgentSums fill(int count, int32_t sells, const Order& order_at) {
     AgentSums sums = {kNoTick, -1, 0, 0, 0, 0};
     const int padded = (count + kPadding - 1) & -kPadding;
-    KS_APART_LOOP
+    KS_INDEPENDENT_LOOP
     for (int i = 0; i < padded; ++i) {
       const AgentOrder order = order_at(i);
       const int32_t sold = -order.side, units = order.quantity & -(int32_t)(i < count);

@@ -19,7 +19,7 @@ constexpr int kEventBlock = 64;
 #endif
 
 // Who comes at an event, where users have added agents: the agent's place among those, below 0 of others; and the event's word.
-struct Comer {
+struct ArrivingAgent {
   int32_t place;
   uint64_t word;
 };
@@ -29,16 +29,16 @@ struct ArrivalBlock {
   Arrival arrivals[kEventBlock];
   uint32_t drawn[kEventBlock];
 #ifdef KS_AGENTS
-  Comer comers[kEventBlock];
-  KS_ON_LANE Comer comer(int i) const { return i == 0 ? comers[0] : comers[1]; }
+  ArrivingAgent agents[kEventBlock];
+  KS_ON_LANE ArrivingAgent agent(int i) const { return i == 0 ? agents[0] : agents[1]; }
 #else
-  KS_ON_LANE Comer comer(int) const { return {-1, 0}; }
+  KS_ON_LANE ArrivingAgent agent(int) const { return {-1, 0}; }
 #endif
 
   KS_ON_LANE Arrival at(int i) const { return i == 0 ? arrivals[0] : arrivals[1]; }  // in registers
   // The same of event g, found only now: where added agents are many, few lanes need it.
   KS_ON_LANE Arrival built_in(int i, const MarketParams& p, const RegimeParams& now, int32_t ret, uint32_t g) const {
-    return arrival_at(p, now, ret, g, i == 0 ? drawn[0] : drawn[1], comer(i).word);
+    return arrival_at(p, now, ret, g, i == 0 ? drawn[0] : drawn[1], agent(i).word);
   }
 
   // Those of `count` events from g on; a block begins at an even event, or has one event only. `first_added`: the index of the
@@ -53,14 +53,14 @@ struct ArrivalBlock {
       const uint64_t word = random_word(key, g + i, 0);
       arrivals[i] = arrival_at(p, now, ret, g + i, drawn[i], word);
 #ifdef KS_AGENTS
-      comers[i] = {who_comes(p, drawn[i]) - first_added, word};
+      agents[i] = {who_comes(p, drawn[i]) - first_added, word};
 #endif
     }
   }
 #else
   static constexpr int kRoom = kEventBlock + 8;
   int32_t quantity[kRoom], offset[kRoom], sells[kRoom], marketable[kRoom], by_value[kRoom];
-  int32_t place[kRoom];  // as Comer has them
+  int32_t place[kRoom];  // as ArrivingAgent has them
   uint64_t word[kRoom];
 
   KS_ON_LANE Arrival at(int i) const {
@@ -68,7 +68,7 @@ struct ArrivalBlock {
     return {quantity[i], offset[i], sells[i], marketable[i], by_value[i]};
   }
   KS_ON_LANE Arrival built_in(int i, const MarketParams&, const RegimeParams&, int32_t, uint32_t) const { return at(i); }
-  KS_ON_LANE Comer comer(int i) const { return {place[i + begin], word[i + begin]}; }
+  KS_ON_LANE ArrivingAgent agent(int i) const { return {place[i + begin], word[i + begin]}; }
 
   // The same. Rounding up to eight spares vectorised loops their remainder; what is too much is not read.
   KS_ON_LANE void draw(const MarketParams& p, const RegimeParams& now, int32_t ret, uint64_t key, uint32_t g, int count,

@@ -3,14 +3,13 @@
 #pragma once
 
 #include "events/market.cuh"
-#include "model/series.h"
 
 namespace ks {
 
 template <int kSlots, typename Width>
 struct CallMarket : EventMarket<false, kSlots, Width> {
   using Base = EventMarket<false, kSlots, Width>;
-  using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error, Base::fundamental, Base::g, Base::key,
+  using Base::beat, Base::beat_price, Base::book, Base::checks_overflow, Base::error, Base::fundamental, Base::g, Base::key,
       Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now, Base::origin, Base::p, Base::pricing,
       Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
   using Base::find_quotes, Base::follow_mid, Base::mid2, Base::quoted, Base::tick_of;
@@ -46,8 +45,8 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     beat_price = last_tick + origin;
     this->set_pricing();
     marketable[0] = marketable[1] = 0;
-    if (careful) count();
-    const uint64_t end = g + (uint32_t)p.interval;
+    if (checks_overflow) count();
+    const uint64_t end = g + (uint32_t)p.levers.interval;
     while (g < end) {
       if (g == next_beat) take_beat();
       const uint64_t until = end < next_beat ? end : next_beat;
@@ -56,7 +55,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     }
     const int32_t mid = mid2();
     if (kSlots && fresh) replace_quotes(fresh);
-    if (careful) {
+    if (checks_overflow) {
       count();
       if (is_full(0) || is_full(1)) return false;
     }
@@ -71,11 +70,11 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   KS_ON_LANE void take_beat() {
     this->change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel();
-    const uint64_t events = (uint32_t)p.interval, since = (uint32_t)p.beat;
+    const uint64_t events = (uint32_t)p.levers.interval, since = (uint32_t)p.levers.beat;
     if (g == 0 || g / events > (g - since) / events) this->take_return();  // an interval has ended since the last beat
     this->set_pricing();
     this->pass_beat();
-    if (careful) count();
+    if (checks_overflow) count();
   }
 
   // Of what rests and waits at a tick together; the loss comes out of what rests first.
@@ -103,7 +102,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // The orders of the events before `until`, between which no beat comes, wait. Returns false if the market has to stop.
-  // Whoever plays markets says how: events/kernel.cuh on a GPU, cpu/comers.h on a core.
+  // Whoever plays markets says how: events/kernel.cuh on a GPU, cpu/events.h on a core.
   KS_ON_LANE bool take_events(uint32_t until);
 
   // One after another: on a lane, as its registers are few, and on a core where blocks do not pay.
@@ -133,10 +132,10 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
   }
 
   // The orders of agents that users have added, at `count` events from e on. Others' have no quantity there.
-  KS_APART bool take_added(const ArrivalBlock& arrivals, uint32_t e, int count, int32_t mid) {
+  KS_NOINLINE_ON_CPU bool take_added(const ArrivalBlock& arrivals, uint32_t e, int count, int32_t mid) {
     LiveAgents agents(launch, this->m, p, this->view_at(e, mid, book, last_tick));
     for (int i = 0; i < count; ++i) {
-      const Comer who = arrivals.comer(i);
+      const ArrivingAgent who = arrivals.agent(i);
       if (who.place < 0) continue;
       agents.view.t = (int32_t)(e + i);
       if (!wait_added(agents.play(who.place, who.word))) return false;
@@ -153,7 +152,7 @@ struct CallMarket : EventMarket<false, kSlots, Width> {
     waiting[side][tick] += quantity;
     occupied[tick / kWordBits] |= (OccupiedBits)1 << (tick % kWordBits);
     marketable[side] += is_marketable ? quantity : 0;
-    if (!careful) return true;
+    if (!checks_overflow) return true;
     total[side] += quantity;
     return quantity <= 0 || !is_full(side);
   }

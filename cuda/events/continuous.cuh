@@ -15,7 +15,7 @@ namespace ks {
 template <int kSlots, typename Width>
 struct ContinuousMarket : EventMarket<true, kSlots, Width> {
   using Base = EventMarket<true, kSlots, Width>;
-  using Base::beat, Base::beat_price, Base::book, Base::careful, Base::error,
+  using Base::beat, Base::beat_price, Base::book, Base::checks_overflow, Base::error,
       Base::fundamental, Base::g, Base::key, Base::last_tick, Base::launch, Base::levels, Base::next_beat, Base::now,
       Base::origin, Base::p, Base::pricing, Base::ret, Base::slots, Base::t, Base::trades, Base::volume;
   using Base::best, Base::find_quotes, Base::follow_mid, Base::mid2, Base::place, Base::quoted, Base::tick_of;
@@ -33,7 +33,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     this->begin_interval();
     if (kWithSeries) taken = 0;
     const int64_t before = volume;
-    const uint64_t end = g + (uint32_t)p.interval;
+    const uint64_t end = g + (uint32_t)p.levers.interval;
     while (g < end) {
       if (g == next_beat && !take_beat()) return false;
       if (kSlots && fresh && g == arrival && !take_quotes(fresh)) return false;
@@ -96,7 +96,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
 
   KS_ON_LANE bool take_events(uint32_t until) {
     const bool counts = kWithSeries && launch.series_signed_volume != nullptr;
-    const bool plain = pricing.is_plain() && !careful && !counts;
+    const bool plain = pricing.is_plain() && !checks_overflow && !counts;
     if (has_added_agents(launch)) return plain ? take_events<true, true>(until) : take_events<false, true>(until);
     return plain ? take_events<true, false>(until) : take_events<false, false>(until);
   }
@@ -158,7 +158,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       arrivals.draw(p, now, ret, key, e, count, true, first_added);
 #pragma unroll 1
       for (int i = 0; i < count; ++i) {
-        const Comer who = arrivals.comer(i);
+        const ArrivingAgent who = arrivals.agent(i);
         const int32_t mid = mid2_of(touch);
         int32_t tick, quantity, side, marketable;
         if (who.place >= 0) {
@@ -213,7 +213,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       left = sweep<kPlain>(touch, last, left, side);
     }
     if (left == 0 || marketable) return true;
-    if (!kPlain && careful) {  // before it rests, as a tick that reaches 2^31 would wrap
+    if (!kPlain && checks_overflow) {  // before it rests, as a tick that reaches 2^31 would wrap
       put_back(touch);
       if (!has_room(side, left)) return false;
     }
@@ -277,7 +277,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
       if (kWithSeries) taken += negated(side, units);
       last_tick = book.flip(here, other);
       if (kSlots && taker >= 0)
-        slots.fill(taker, side, (int64_t)last_tick + origin, units, unit_fee(p) + p.taker_fee);
+        slots.fill(taker, side, (int64_t)last_tick + origin, units, unit_fee(p) + p.levers.taker_fee);
       quantity -= units;
     }
     return quantity;
@@ -346,7 +346,7 @@ struct ContinuousMarket : EventMarket<true, kSlots, Width> {
     slots.set_ahead(k, side, tick >= 0 && tick < levels ? book.resting(tick, side) : 0);
     slots.set_moment(k, side, moment_of(t, moment));
     find_quotes();
-    return !careful || has_room(side, 0);
+    return !checks_overflow || has_room(side, 0);
   }
 };
 

@@ -38,7 +38,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
 #endif
   }
 
-  KS_ON_LANE void read_parameters() { this->p = this->copy_of(launch.params[this->m]); }
+  KS_ON_LANE void read_parameters() { this->p = with_constants(launch.params[this->m]); }
   // These return false where the book does not fit; then nothing but the book has changed.
   KS_ON_LANE bool open_book(const int32_t* bids, const int32_t* asks) {
     this->bound = book.load(bids, asks);
@@ -77,7 +77,7 @@ struct EventEnvironmentMarket : EventRun<Market> {
 // What a lane of a GPU goes on with where its numbers do not fit cells of 16 bits.
 struct StepPlace {
   Part part;
-  bool begun;  // its decision was judged, and it is stored
+  bool begun;  // its decision was scored, and it is stored
 };
 
 // A step or a reset. Returns false where it cannot go on in cells of 16 bits: another market does `from` there.

@@ -1,9 +1,10 @@
-// kernel.cuh: markets on the clock on a GPU, one per lane: runs, or steps of environments.
+// kernel.cuh: markets on the clock on a GPU, one per lane: runs of continuous trading, or steps of environments.
 //
-// Rows are in shared memory, tick by tick for all lanes of a warp: a lane's market is always in the lane's own bank, so that
-// an order of every lane takes one cycle wherever their ticks are. In global or local memory it would be one line per lane,
-// 32 cycles. With 128 ticks a warp's continuous markets have 9.5 KiB, so that 16 warps, for which a multiprocessor has
-// registers, fit on one of sm_90, and hide one another's latency.
+// Rows are in shared memory, tick by tick for all lanes of a warp. In 32 bits a lane's market is in banks of the lane's own,
+// so that an order of every lane takes one cycle wherever their ticks are; in 16 bits two lanes share two banks, and it takes
+// two cycles at most. In global or local memory it would be one line per lane, 32 cycles. With 128 ticks the continuous
+// markets of a warp have 9 KiB (event_ints), so that 16 warps, for which a multiprocessor has registers, fit on one of sm_90,
+// and hide one another's latency.
 #pragma once
 
 #include "events/environment.cuh"
@@ -55,16 +56,16 @@ KS_ON_LANE void play_lanes(const Launch& launch, int64_t first, int* shared) {
   const int64_t m = first + this_lane();
   EventPlace place = {};
   bool left = m < launch.markets && !leaves_alone(launch, m);
-  if constexpr (!kContinuous) {
-    if (left) play_wide<false, kSlots, WideColumns>(launch, m, shared, place);
-    return;
-  }
-  using Market = typename EventMarketOf<kContinuous, kSlots, NarrowColumns>::type;
-  if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS, kContinuous), place);
-  for (int half = 0; half < 2 && ballot(left) != 0; ++half) {
-    sync_warp();
-    if (left && this_lane() / HalfColumns::kMarkets == half)
-      play_wide<true, kSlots, HalfColumns>(launch, m, shared, place);
+  if constexpr (kContinuous) {
+    using Market = typename EventMarketOf<true, kSlots, NarrowColumns>::type;
+    if (left) left = !play_events<Market>(launch, m, event_memory<NarrowColumns>(shared, KS_LEVELS, true), place);
+    for (int half = 0; half < 2 && ballot(left) != 0; ++half) {
+      sync_warp();
+      if (left && this_lane() / HalfColumns::kMarkets == half)
+        play_wide<true, kSlots, HalfColumns>(launch, m, shared, place);
+    }
+  } else if (left) {
+    play_wide<false, kSlots, WideColumns>(launch, m, shared, place);
   }
 }
 

@@ -39,7 +39,7 @@ struct EventMarket : MarketNumbers {
   uint64_t g, next_beat;   // the next event, and that before which the next beat comes
   int64_t beat;            // that one's number
   int64_t bound, growth;   // no side of the book holds more; what an interval's orders can add to it
-  bool careful;            // this interval may have to stop; never with cells of 16 bits
+  bool checks_overflow;            // this interval may have to stop; never with cells of 16 bits
 
   float* const features;   // where a warp has them before they are written
 
@@ -47,12 +47,10 @@ struct EventMarket : MarketNumbers {
   static constexpr int64_t kNarrowMost = 1 << 15;
 
   KS_ON_LANE EventMarket(const Launch& launch, int64_t m, const EventMemory<Width>& memory)
-      : launch(launch), m(m), p(copy_of(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
+      : launch(launch), m(m), p(with_constants(launch.params[m * launch.params_stride])), levels(KS_LEVELS),
         book(memory.row, memory.bits, KS_LEVELS), features(memory.features) {
     load();
   }
-
-  static KS_ON_LANE MarketParams copy_of(const MarketParams& row) { return MarketParams{KS_PARAMETERS}; }
 
   KS_ON_LANE void load() {
     static_cast<MarketNumbers&>(*this) = numbers_of(launch, m);
@@ -67,11 +65,11 @@ struct EventMarket : MarketNumbers {
 
   // What follows from the state.
   KS_ON_LANE void prepare() {
-    growth = (int64_t)p.interval * largest_order(launch, p);
+    growth = (int64_t)p.levers.interval * largest_order(launch, p);
     now = parameters_in_force(p, launch.regimes, regime);
-    g = (uint32_t)t * (uint32_t)p.interval;  // below 2^32, whatever t was made: nothing that counts events wraps then
-    beat = (int64_t)((g + p.beat - 1) / (uint32_t)p.beat);
-    next_beat = (uint64_t)beat * (uint32_t)p.beat;
+    g = (uint32_t)t * (uint32_t)p.levers.interval;  // below 2^32, whatever t was made: nothing that counts events wraps then
+    beat = (int64_t)((g + p.levers.beat - 1) / (uint32_t)p.levers.beat);
+    next_beat = (uint64_t)beat * (uint32_t)p.levers.beat;
     set_pricing();
     find_quotes();
   }
@@ -166,7 +164,7 @@ struct EventMarket : MarketNumbers {
   KS_ON_LANE void set_pricing() {
     // Between beats, the last one's coin; at a beat this is done anew.
     const int64_t b = next_beat == g ? beat : beat - 1;
-    const bool tossed = p.rounding == kRoundingCoin;
+    const bool tossed = p.levers.rounding == kRoundingCoin;
     const int32_t coin = tossed ? word_coin(random_word(key, b, kWalkWord)) : 0;
     pricing = pricing_of(p, levels, origin, fundamental, grid_tick(beat_price, origin), coin);
   }
@@ -205,7 +203,7 @@ struct EventMarket : MarketNumbers {
   }
 
   KS_ON_LANE void change_regime_and_fundamental(int64_t b) {
-    if (p.regimes > 0) {
+    if (p.levers.regimes > 0) {
       regime = regime_at(p, key, b, regime);
       now = parameters_in_force(p, launch.regimes, regime);
     }
@@ -221,7 +219,7 @@ struct EventMarket : MarketNumbers {
 
   KS_ON_LANE void pass_beat() {
     beat += 1;
-    next_beat += (uint32_t)p.beat;
+    next_beat += (uint32_t)p.levers.beat;
   }
 
   // Whether a side stays below `most` in so many intervals.
@@ -245,9 +243,9 @@ struct EventMarket : MarketNumbers {
   // Whether the market may have to stop in the next interval. It is then stored first, as it stays as it is now.
   KS_ON_LANE void begin_interval() {
     const int64_t quotes = (int64_t)slots.count() * kMaxQuoteQty;  // standing, and as much fresh
-    careful = !kNarrow && (!stays_below(((int64_t)1 << 31) - 2 * quotes, 1) || is_far());
+    checks_overflow = !kNarrow && (!stays_below(((int64_t)1 << 31) - 2 * quotes, 1) || is_far());
     bound += growth;
-    if (careful) store();
+    if (checks_overflow) store();
   }
   // It has to stop: of this interval nothing is kept but what its error is.
   KS_ON_LANE void stop() { launch.error[m] |= error; }

@@ -3,7 +3,6 @@
 
 #include "events/call.cuh"
 #include "events/continuous.cuh"
-#include "model/series.h"
 
 namespace ks {
 
@@ -35,7 +34,7 @@ struct EventRun : Market {
     if (kWithSeries && launch.records > 1) record_further(at);
   }
 
-  KS_APART void record_further(int64_t at) const {
+  KS_NOINLINE_ON_CPU void record_further(int64_t at) const {
     const int32_t bid = this->book.best_bid(), ask = this->book.best_ask();
     const Ticks bids = bids_in_reach(launch.reach, bid), asks = asks_in_reach(launch.reach, ask, this->levels);
     write_further_series(launch, at, this->origin, {bid, ask, this->book.total(bids.low, bids.high, 0),
@@ -46,8 +45,8 @@ struct EventRun : Market {
   // launch before it. Returns false if the market cannot go on with interval a; be it that it has to stop.
   template <bool kAllFit = false>
   KS_ON_LANE bool decision(const Quote* fresh, int64_t n, int64_t first, int64_t length, int64_t& a) {
-    const uint64_t events = (uint64_t)n * (uint32_t)p.interval, latency = (uint32_t)p.quote_latency;
-    const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.interval + (latency < events ? latency : events);
+    const uint64_t events = (uint64_t)n * (uint32_t)p.levers.interval, latency = (uint32_t)p.levers.quote_latency;
+    const uint64_t arrival = g - (uint64_t)a * (uint32_t)p.levers.interval + (latency < events ? latency : events);
     for (; a < n; ++a) {
       if (!kAllFit && !this->fits(1)) return false;
       const int64_t before = this->volume;

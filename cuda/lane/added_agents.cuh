@@ -69,20 +69,20 @@ KS_ON_LANE void play_some(Market& market, const AgentView& view, const AgentNumb
     if (outlies[i]) market.add_outlying(orders[i]);
 }
 
-// Every agent's order, class by class; silent ones are the last of theirs.
+// Every agent's order, class by class; inactive ones are the last of theirs.
 template <int kNumber = 0, typename Market>
 KS_ON_LANE void play_added(Market& market, const AgentView& view) {
   if constexpr (kNumber < kAddedClasses) {
     const Launch& launch = market.tile.launch;
     const AgentNumbers numbers = agent_numbers(launch, market.m(), kNumber);
-    const int32_t first = first_agent(launch, market.p, kNumber), speaking = launch.agents[kNumber].speaking;
+    const int32_t first = first_agent(launch, market.p, kNumber), active = launch.agents[kNumber].active;
     uint64_t counter = word_counter(market.key, market.t, (uint64_t)first);
     int32_t agent = 0;
 #pragma unroll 1
-    for (; agent + kAtOnce <= speaking; agent += kAtOnce, counter += kAtOnce * kGolden)
+    for (; agent + kAtOnce <= active; agent += kAtOnce, counter += kAtOnce * kGolden)
       play_some<kNumber, kAtOnce>(market, view, numbers, first, agent, counter);
 #pragma unroll 1
-    for (; agent < speaking; ++agent, counter += kGolden)
+    for (; agent < active; ++agent, counter += kGolden)
       play_some<kNumber, 1>(market, view, numbers, first, agent, counter);
     play_added<kNumber + 1>(market, view);
   }

@@ -61,8 +61,7 @@ struct LaneEnvironment : LaneStep {
     trades &= exists;
   }
 
-  static KS_ON_LANE MarketParams copy_of(const MarketParams& row) { return MarketParams{KS_PARAMETERS}; }
-  KS_ON_LANE MarketParams params() const { return copy_of(launch.params[m * launch.params_stride]); }
+  KS_ON_LANE MarketParams params() const { return with_constants(launch.params[m * launch.params_stride]); }
 
   // The task as this lane's slot has it.
   KS_ON_LANE SlotTask slot_task() const { return SlotTask(launch, task, m); }
@@ -176,7 +175,7 @@ struct LaneEnvironment : LaneStep {
     return true;
   }
 
-  KS_ON_LANE void judge(const Part& part) {
+  KS_ON_LANE void score(const Part& part) {
     if (!part.plays) return;
     elapsed += 1;
     for (int i = kHistory; i > 0; --i) mids[i] = mids[i - 1];
@@ -213,7 +212,7 @@ struct LaneEnvironment : LaneStep {
     if (part.restarts) {
       market.key = episode_key(launch.seed[m], episode + 1);
       opening = opening_of(launch, task, m, market.key, episode + 1);
-      if (task.scenarios > 0) market.p = copy_of(launch.scenario_params[opening.scenario]);
+      if (task.scenarios > 0) market.p = with_constants(launch.scenario_params[opening.scenario]);
     }
     if (task.bank_size > 0) {
       if (!tile.load_warm_starts(ballot(part.restarts), opening.bank_row)) return false;
@@ -297,7 +296,7 @@ KS_CALLED_ON_LANE void end_step_in_halves(const Launch& launch, int64_t first, c
   for (int first_lane = 0; first_lane < kLaneCount; first_lane += kWideLanes) {
     sync_warp();
     LaneEnvironment<kOptions, true> half(launch, first, state, first_lane, shared, outlying);
-    Part part = half.exists ? state.part : Part{false, false, true, state.part.judged};
+    Part part = half.exists ? state.part : Part{false, false, true, state.part.scored};
     end_step(half, part);
   }
 }

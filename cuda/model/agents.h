@@ -23,17 +23,20 @@ struct AgentView {
   }
 };
 
+KS_RULE int32_t taker_offset_of(const MarketParams& p) { return p.levers.taker_offset; }
+KS_RULE int32_t taker_offset_of(const RegimeParams& now) { return now.taker_offset; }
+
 // What built-in agents price around, on the grid; the fundamental price is not cut to what is near the grid.
 KS_RULE Middle agents_middle(const MarketParams& p, int32_t mid2, int32_t fundamental, int32_t origin, int32_t coin) {
-  if (p.reference == kReferenceFundamental) return {fundamental - origin, 0};
-  return middle_of(mid2, p.rounding != kRoundingCoin, p.rounding == kRoundingCoin ? coin : 0);
+  if (p.levers.reference == kReferenceFundamental) return {fundamental - origin, 0};
+  return middle_of(mid2, p.levers.rounding != kRoundingCoin, p.levers.rounding == kRoundingCoin ? coin : 0);
 }
 // All that is seen but best prices. `now`: parameters as the regime has them; `mid2` is on the grid, `around` from above.
 template <typename Params>
 KS_RULE AgentView view_of(const Params& now, const MarketNumbers& market, const Middle& around, int32_t mid2, int32_t ret,
                           int32_t regime, int32_t t) {
   return {mid2 + 2 * market.origin, ret, market.last_tick + market.origin, -kNoPrice, kNoPrice, 0, 0, t, market.fundamental,
-          regime, now.max_order_qty, now.noise_spread, now.market_order_threshold, now.maker_half_spread, now.taker_offset,
+          regime, now.max_order_qty, now.noise_spread, now.market_order_threshold, now.maker_half_spread, taker_offset_of(now),
           around, market.origin};
 }
 
@@ -131,7 +134,7 @@ KS_RULE AgentNumbers agent_numbers(const Launch& launch, int64_t m, int32_t numb
           launch.agent_memory + m * launch.memory_words + kind.memory, kind.agents};
 }
 // The index of the first agent that users have added, and of a class's first one, among all of its market.
-KS_RULE int32_t first_added_agent(const Launch& launch, const MarketParams& p) { return p.num_agents - launch.added_agents; }
+KS_RULE int32_t first_added_agent(const Launch& launch, const MarketParams& p) { return p.levers.num_agents - launch.added_agents; }
 KS_RULE int32_t first_agent(const Launch& launch, const MarketParams& p, int32_t number) {
   return first_added_agent(launch, p) + launch.agents[number].first;
 }
@@ -187,7 +190,7 @@ struct Share {
 
 // Decisions at some events between which nothing changes but memory, in their order. All rows have room for a multiple of
 // kPadding; what is too much of `agents` are agents that there are.
-struct AgentComers {
+struct AgentArrivals {
   const AgentView* market;  // but for t
   AgentNumbers numbers;
   int32_t first;            // index of the class's first agent
@@ -202,7 +205,7 @@ struct AgentComers {
 // new episode.
 struct AgentFunctions {
   void (*play)(const AgentBatch&);
-  void (*come)(const AgentComers&);
+  void (*arrive)(const AgentArrivals&);
   AgentOrder (*decide)(const AgentView&, const AgentNumbers&, uint64_t word, int32_t first, int32_t agent);
   void (*open)(const AgentView&, const AgentNumbers&, const Share&);
   int32_t sees_book;       // whether it looks at best prices or their quantities
@@ -211,11 +214,11 @@ struct AgentFunctions {
 // What follows from the text of a class, a `Trader`. Locals, as the compiler must assume that what is written aliases all else.
 // kStride is the batch's parameter_stride. What an agent decides touches no other's numbers, which a compiler cannot know.
 #if defined(__clang__)
-#define KS_APART_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define KS_INDEPENDENT_LOOP _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
-#define KS_APART_LOOP _Pragma("GCC ivdep")
+#define KS_INDEPENDENT_LOOP _Pragma("GCC ivdep")
 #else
-#define KS_APART_LOOP
+#define KS_INDEPENDENT_LOOP
 #endif
 template <typename Trader, int32_t kStride>
 KS_RULE void play_row(const AgentBatch& batch) {
@@ -233,7 +236,7 @@ KS_RULE void play_row(const AgentBatch& batch) {
   if (batch.grid) {
     const int32_t levels = batch.grid->levels, origin = batch.grid->origin;
     AgentSums sums = batch.grid->sums;
-    KS_APART_LOOP
+    KS_INDEPENDENT_LOOP
     for (int32_t i = 0; i < padded; ++i) {
       const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, i);
       const PlacedOrder placed = add_order(sums, order, limit_tick_of(order, levels, origin), levels, i < count);
@@ -242,7 +245,7 @@ KS_RULE void play_row(const AgentBatch& batch) {
     batch.grid->sums = sums;
     return;
   }
-  KS_APART_LOOP
+  KS_INDEPENDENT_LOOP
   for (int32_t i = 0; i < padded; ++i) {
     const AgentOrder order = Trader::decide(market, {words[i]}, first, numbers, i);
     to.side[i] = order.side, to.tick[i] = order.tick;
@@ -255,15 +258,15 @@ KS_RULE void play_agents(const AgentBatch& batch) {
   else play_row<Trader, 0>(batch);
 }
 template <typename Trader, int32_t kStride>
-KS_RULE void come_row(const AgentComers& comers) {
-  const AgentView market = *comers.market;
-  const AgentNumbers all = comers.numbers;
+KS_RULE void arrive_row(const AgentArrivals& arrivals) {
+  const AgentView market = *arrivals.market;
+  const AgentNumbers all = arrivals.numbers;
   const AgentNumbers numbers = {all.parameters, kStride ? all.parameter_rows : 1, kStride, all.memory, all.agents};
-  const AgentOrders to = comers.orders;
-  const uint64_t* const words = comers.words;
-  const int32_t *const agents = comers.agents, *const events = comers.events;
-  const int32_t first = comers.first, count = comers.count;
-  const auto come = [&](int32_t i) {
+  const AgentOrders to = arrivals.orders;
+  const uint64_t* const words = arrivals.words;
+  const int32_t *const agents = arrivals.agents, *const events = arrivals.events;
+  const int32_t first = arrivals.first, count = arrivals.count;
+  const auto arrive = [&](int32_t i) {
     AgentView seen = market;
     seen.t = events[i];
     const AgentOrder order = Trader::decide(seen, {words[i]}, first, numbers, agents[i]);
@@ -271,17 +274,17 @@ KS_RULE void come_row(const AgentComers& comers) {
     to.quantity[i] = order.quantity, to.marketable[i] = order.marketable;
   };
   if (Trader::kRemembers) {  // one after another, as an agent may come twice
-    for (int32_t i = 0; i < count; ++i) come(i);
+    for (int32_t i = 0; i < count; ++i) arrive(i);
     return;
   }
   const int32_t padded = (count + kPadding - 1) & -kPadding;
-  KS_APART_LOOP
-  for (int32_t i = 0; i < padded; ++i) come(i);
+  KS_INDEPENDENT_LOOP
+  for (int32_t i = 0; i < padded; ++i) arrive(i);
 }
 template <typename Trader>
-KS_RULE void come_agents(const AgentComers& comers) {
-  if (comers.numbers.parameter_stride) come_row<Trader, 1>(comers);
-  else come_row<Trader, 0>(comers);
+KS_RULE void arrive_agents(const AgentArrivals& arrivals) {
+  if (arrivals.numbers.parameter_stride) arrive_row<Trader, 1>(arrivals);
+  else arrive_row<Trader, 0>(arrivals);
 }
 template <typename Trader>
 KS_RULE AgentOrder decide_at_event(const AgentView& market, const AgentNumbers& numbers, uint64_t word, int32_t first,
@@ -294,7 +297,7 @@ KS_RULE void open_agents(const AgentView& market, const AgentNumbers& numbers, c
 }
 #if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 template <typename Trader>
-inline constexpr AgentFunctions kFunctionsOf = {play_agents<Trader>, come_agents<Trader>, decide_at_event<Trader>,
+inline constexpr AgentFunctions kFunctionsOf = {play_agents<Trader>, arrive_agents<Trader>, decide_at_event<Trader>,
                                                 open_agents<Trader>, Trader::kSeesBook};
 #endif
 

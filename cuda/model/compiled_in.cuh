@@ -8,7 +8,7 @@ namespace ks {
 
 constexpr bool kWithLevers = KS_LEVERS == 2, kWithCoin = KS_LEVERS != 0;
 
-// Whether a run can record further series (model/series.h): a kernel only if it was compiled for such runs.
+// Whether a run can record further series (model/auction.h): a kernel only if it was compiled for such runs.
 #ifndef KS_SERIES
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #define KS_SERIES 0
@@ -45,24 +45,22 @@ KS_RULE int extra_columns(const Launch& launch) {
   return columns;
 }
 
-// A market's parameters, in the order of their declaration: constants where all markets have the same and the kernel was
-// compiled for them (kineticsim_env/engines/cuda.py), else read from the market's row.
-#ifndef KS_PARAMETERS
-#define KS_PARAMETERS                                                                                                   \
-  row.num_noise, row.num_momentum, row.num_maker, row.num_fundamental, row.first_momentum, row.first_maker,             \
-      row.first_fundamental, row.init_price, row.init_depth, row.max_order_qty, row.noise_spread,                       \
-      row.market_order_threshold, row.maker_half_spread, row.walk_threshold, row.jump_threshold, row.jump_size,         \
-      row.cancel_threshold, row.window, row.tie, row.residue, row.fundamental_price, row.max_quote_qty,                 \
-      row.inventory_limit, row.fee, row.rounding, row.reference, row.taker_offset, row.taker_fee, row.tax, row.collar,     \
-      row.tick_size, row.quote_latency, row.regimes, row.regime_threshold, row.interval, row.beat,          \
-      row.num_agents, row.unused_1, row.unused_2, row.unused_3
+// A market's levels, and of its parameters those that all markets have alike: constants where the kernel was compiled for them
+// (kineticsim_env/engines/cuda.py), KS_PARAMETER_CONSTANTS as assignments; the others are read from the market's row.
+#ifndef KS_LEVELS
 #define KS_LEVELS launch.levels
+#define KS_PARAMETER_CONSTANTS
 constexpr int kMostLevels = 1024;  // of a market on a lane; others have any number
 constexpr int kUnroll = 1;
 #else
 constexpr int kMostLevels = KS_LEVELS;
 constexpr int kUnroll = 8;  // the rounds of an auction are known: hashes of several overlap
 #endif
+KS_RULE MarketParams with_constants(const MarketParams& row) {
+  MarketParams p = row;
+  KS_PARAMETER_CONSTANTS;
+  return p;
+}
 
 // The task's settings: constants where the kernel was compiled for them (kineticsim_env/engines/cuda.py).
 #ifdef KS_TASK_CONSTANTS

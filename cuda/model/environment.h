@@ -234,7 +234,7 @@ struct ThreadEnvironment : Market {
     return true;
   }
 
-  KS_ON_THREAD void judge(const Part& part) {
+  KS_ON_THREAD void score(const Part& part) {
     if (!part.plays) return;
     this->write_fills(first_row());
     for (int i = kHistory; i > 0; --i) mids[i] = mids[i - 1];

@@ -33,7 +33,7 @@ KS_RULE int32_t order_tick(const Pricing& pricing, int32_t mid2, int32_t offset,
 
 // Orders -------------------------------------------------------------------------------------------------------------
 
-// What comes at an event. It has no quantity where a silent agent is drawn, or one that users have added.
+// What comes at an event. It has no quantity where an inactive agent is drawn, or one that users have added.
 struct Arrival {
   int32_t quantity, offset;
   int32_t sells;       // a side
@@ -42,7 +42,7 @@ struct Arrival {
 
 // The index of the agent that comes, of the 32 bits that say so.
 KS_RULE int32_t who_comes(const MarketParams& p, uint32_t drawn) {
-  return (int32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
+  return (int32_t)(((uint64_t)drawn * (uint32_t)p.levers.num_agents) >> 32);
 }
 
 // `drawn` are the 32 bits that say who comes, `word` is the order's.

@@ -11,6 +11,7 @@ typedef signed long long int64_t;
 typedef unsigned long long uint64_t;
 typedef unsigned char uint8_t;
 #else
+#include <cstddef>
 #include <cstdint>
 #endif
 
@@ -54,7 +55,7 @@ constexpr int kNarrowResting = 16383; // and what rests at a tick
 // Bits of a market's sticky error word.
 constexpr int kErrorOverflow = 1;     // a side's total quantity would reach 2^31: the market has stopped
 constexpr int kErrorNanAction = 2;    // a NaN action: the old quote was kept
-constexpr int kErrorActionRange = 4;  // an action further outside its space than is allowed: it was clamped
+constexpr int kErrorActionRange = 4;  // an action further outside its space than the tolerance: it was clamped
 constexpr int kErrorOrigin = 8;       // the window left +/-2^29 ticks: the market has stopped
 
 // What numbers of the structs below mean. Python has them by name: kMarkMid of enum Mark is "mid".
@@ -65,6 +66,7 @@ enum Reference { kReferenceMid = 0, kReferenceFundamental = 1 };
 enum Arrivals { kArrivalsEach = 0, kArrivalsClock = 1 };
 enum Mechanism { kMechanismCall = 0, kMechanismContinuous = 1 };
 enum Role { kRoleMaker = 0, kRoleMomentum = 1, kRoleNoise = 2, kRoleExecutor = 3, kRoleTrader = 4, kRoleFundamental = 5 };
+enum ActionForm { kActionFormQuotes = 0, kActionFormOrder = 1, kActionFormTrade = 2 };  // action_form in tasks.h: of each role
 // Columns of an observation behind all others, in this order, of which an environment has those it asks for. From kExtraHorizon
 // on they are settings of the task that differ, in the order of enum TaskValue. A further one is a number here (and kExtras), a
 // case of extra_ratio (model/tasks.h) and of EXTRAS (engines/numpy/observations.py), and its least value in EXTRAS (tasks/base.py).
@@ -81,6 +83,11 @@ enum Autoreset { kAutoresetNextStep = 0, kAutoresetSameStep = 1, kAutoresetDisab
 enum BankOwner { kBankOwnerAllMarkets = 0, kBankOwnerEachMarket = 1, kBankOwnerEachScenario = 2 };
 enum Side { kSideRandom = 0, kSideBuy = 1, kSideSell = -1 };
 enum LaunchMode { kLaunchModeRun = 0, kLaunchModeEnvStep = 1, kLaunchModeEnvReset = 2, kLaunchModeEnvRestart = 3 };
+// Of a run, per auction: `series_...` of struct Launch. From kSeriesBestBid on they take time to record (model/auction.h).
+enum Series {
+  kSeriesLastPrice = 0, kSeriesVolume = 1, kSeriesMid2 = 2, kSeriesFundamental = 3, kSeriesBestBid = 4, kSeriesBestAsk = 5,
+  kSeriesBidDepth = 6, kSeriesAskDepth = 7, kSeriesSignedVolume = 8
+};
 // Rows of Launch::info, of each market: prices in ticks, NaN of a side of the built-in book where nothing rests.
 enum MarketInfo {
   kMarketInfoMid = 0, kMarketInfoFundamental = 1, kMarketInfoBestBid = 2, kMarketInfoBestAsk = 3, kMarketInfoScenario = 4,
@@ -102,7 +109,26 @@ enum TaskValue {
   kTaskValueLeftoverPenalty = 9, kTaskValueForcedAuctions = 10
 };
 
-// One row of parameters. The counts are of agents that speak; a replaced agent is silent, but keeps its index,
+// What no kernel reads that has neither levers, nor a clock, nor added agents: a warp leaves it out of its copy of a row
+// (warp/tile_state.cuh). A new field takes the place of padding, so that rows in saved states stay what they are.
+struct Levers {
+  int32_t rounding;                // enum Rounding
+  int32_t reference;               // enum Reference
+  int32_t taker_offset;            // ticks
+  int32_t taker_fee;               // thousandths of a tick per unit
+  int32_t tax;                     // ticks per unit
+  int32_t collar;                  // ticks, 0: off
+  int32_t tick_size;               // grid ticks
+  int32_t quote_latency;           // events
+  int32_t regimes;                 // 0: none
+  int32_t regime_threshold;        // of 2^16
+  int32_t interval;                // events, 0 where every agent comes once
+  int32_t beat;                    // events, likewise
+  int32_t num_agents;              // indices of agents, inactive ones too
+  int32_t padding[3];              // 0; rows are read by 16 bytes
+};
+
+// One row of parameters. The counts are of active agents; a replaced agent is inactive, but keeps its index,
 // so each class also has the index of its first agent (noise agents start at 0).
 struct MarketParams {
   int32_t num_noise;
@@ -129,23 +155,12 @@ struct MarketParams {
   int32_t max_quote_qty;
   int32_t inventory_limit;         // -1: none
   int32_t fee;                     // thousandths of a tick per unit; negative: a rebate
-  int32_t rounding;                // enum Rounding
-  int32_t reference;               // enum Reference
-  int32_t taker_offset;            // ticks
-  int32_t taker_fee;               // thousandths of a tick per unit
-  int32_t tax;                     // ticks per unit
-  int32_t collar;                  // ticks, 0: off
-  int32_t tick_size;               // grid ticks
-  int32_t quote_latency;           // events
-  int32_t regimes;                 // 0: none
-  int32_t regime_threshold;        // of 2^16
-  int32_t interval;                // events, 0 where every agent comes once
-  int32_t beat;                    // events, likewise
-  int32_t num_agents;              // indices of agents, silent ones too
-  int32_t unused_1;                // 0; rows are read by 16 bytes
-  int32_t unused_2;
-  int32_t unused_3;
+  Levers levers;                   // behind all others
 };
+static_assert(sizeof(Levers) == 4 * kTileLeverInts, "plan.h counts on it");
+#ifndef __CUDACC_RTC__  // which has no offsetof
+static_assert(offsetof(MarketParams, levers) + sizeof(Levers) == sizeof(MarketParams), "the levers are last");
+#endif
 
 // What a regime changes of a market's parameters; -1 leaves them as they are.
 struct RegimeParams {
@@ -164,8 +179,8 @@ struct RegimeParams {
 struct AgentClass {
   int64_t functions;               // AgentFunctions of the C++ engine
   int32_t first;                   // its first agent, counted from the first that users have added
-  int32_t agents;                  // silent ones too
-  int32_t speaking;                // all but the last, which slots replace
+  int32_t agents;                  // inactive ones too
+  int32_t active;                  // all but the last, which slots replace
   int32_t parameters;              // place of its first parameter in a row of agent_parameters
   int32_t parameter_stride;        // 1: each agent has its own
   int32_t memory;                  // place of its first word in a row of agent_memory
@@ -267,7 +282,7 @@ struct Launch {
   int32_t* series_volume;          // [M, S]
   int32_t* series_mid2;            // [M, S] of the built-in resting book after the auction, absolute
   int32_t* series_fundamental;     // [M, S]
-  // Further ones (model/series.h), of the built-in resting book after the auction.
+  // Further ones (model/auction.h), of the built-in resting book after the auction.
   int32_t* series_best_bid;        // [M, S] absolute, -kNoPrice where there is none
   int32_t* series_best_ask;        // [M, S] absolute, kNoPrice where there is none
   int32_t* series_bid_depth;       // [M, S] units from the best bid to `reach` ticks below it

@@ -35,13 +35,13 @@ constexpr bool kMayHaveAgents = kAddedClasses > 0;
 KS_RULE bool has_added_agents(const Launch&) { return kMayHaveAgents; }
 KS_RULE constexpr bool some_see_book(const Launch&) { return kAddedSeeBook; }
 
-// The order of the agent at `place` among all that are added, of an event's word; silent ones have none.
+// The order of the agent at `place` among all that are added, of an event's word; inactive ones have none.
 template <int kNumber = 0>
 KS_RULE AgentOrder decide(const Launch& launch, int64_t m, const MarketParams& p, int32_t place, const AgentView& view,
                           uint64_t word) {
   if constexpr (kNumber < kAddedClasses) {
     const int32_t agent = place - launch.agents[kNumber].first;
-    if ((uint32_t)agent >= (uint32_t)launch.agents[kNumber].speaking)
+    if ((uint32_t)agent >= (uint32_t)launch.agents[kNumber].active)
       return decide<kNumber + 1>(launch, m, p, place, view, word);
     return Trader<kNumber>::decide(view, {word}, first_agent(launch, p, kNumber), agent_numbers(launch, m, kNumber), agent);
   }
@@ -100,7 +100,7 @@ struct LiveAgents {
     for (int32_t number = 0; number < launch.agent_classes; ++number) {
       const AgentClass& kind = launch.agents[number];
       const int32_t agent = place - kind.first;
-      if ((uint32_t)agent < (uint32_t)kind.speaking)
+      if ((uint32_t)agent < (uint32_t)kind.active)
         return functions_of(kind).decide(view, numbers[number], word, first_added + kind.first, agent);
     }
     return no_order();

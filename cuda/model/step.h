@@ -13,10 +13,10 @@ namespace ks {
 
 // What becomes of a market in a launch: it plays, or its next episode begins, or (frozen) nothing of it changes, nor do
 // its flags. A market that has stopped does none of these: its flags are lowered. A restart is the autoreset of a step
-// that the host has judged: markets that are done begin their next episodes, and all results stay as they are.
+// that the host has scored: markets that are done begin their next episodes, and all results stay as they are.
 struct Part {
   bool plays, restarts, frozen;
-  bool judged = false;  // its decision is behind it
+  bool scored = false;  // its decision is behind it
 };
 
 KS_RULE Part part_of(const Launch& launch, const TaskParams& task, bool stopped, bool done, bool masked) {
@@ -179,7 +179,7 @@ KS_RULE MarketNumbers opening_numbers(const Launch& launch, const TaskParams& ta
 //   any(holds)         whether something holds for a market of any thread that takes part
 //   decode_actions(part)
 //   play(part)         the auctions of one decision, then forced ones; a market that has to stop plays no more
-//   judge(part)        money, histories, rewards and ends of slots' episodes; whether all have ended is all_ended()
+//   score(part)        money, histories, rewards and ends of slots' episodes; whether all have ended is all_ended()
 //   observe(part)      what the decision has led to, as the final and as the next observation
 //   begin_episodes(part), observe_opening(part)
 //   store(part)
@@ -195,13 +195,13 @@ KS_PLAY Part begin_step(Host& host) {
 // Returns false if play or begin_episodes cannot go on, which may be called again then, of a Host that can.
 template <typename Host>
 KS_PLAY bool end_step(Host& host, Part& part) {
-  if (!part.judged && host.any(part.plays)) {
+  if (!part.scored && host.any(part.plays)) {
     if (!host.play(part)) return false;
-    host.judge(part);
+    host.score(part);
     if (part.plays) part.restarts = host.all_ended() && host.task.autoreset == kAutoresetSameStep;
     host.observe(part);
   }
-  part.judged = true;
+  part.scored = true;
   if (host.any(part.restarts)) {
     if (!host.begin_episodes(part)) return false;
     host.observe_opening(part);

@@ -13,8 +13,14 @@ namespace ks {
 
 enum End { kEndGoesOn = 0, kEndTerminated = 1, kEndTruncated = 2 };
 
-// Whether a role's one order may be on either side, as its action says.
-KS_RULE bool chooses_side(int32_t role) { return role >= kRoleTrader; }
+// What a role's action says: a bid and an ask; one order on a side that is given; one order and its side.
+KS_RULE ActionForm action_form(int32_t role) {
+  if (role == kRoleMaker) return kActionFormQuotes;
+  const bool side_is_given = role == kRoleMomentum || role == kRoleNoise || role == kRoleExecutor;
+  return side_is_given ? kActionFormOrder : kActionFormTrade;
+}
+KS_RULE bool quotes_both_sides(int32_t role) { return action_form(role) == kActionFormQuotes; }
+KS_RULE bool chooses_side(int32_t role) { return action_form(role) == kActionFormTrade; }
 
 // The side that a slot trades on, +1 or -1 (0: the action says), and the most that it may trade.
 struct Target {
@@ -72,7 +78,7 @@ KS_RULE int32_t at_most(int32_t qty, int64_t most) { return qty < most ? qty : (
 KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const float* row, int32_t mid2,
                                 const Target& target, const Quote& standing, int32_t& error) {
   constexpr float kMostAction = (float)(1.0 + 1.0 / kActionTolerance);
-  int used = role == kRoleMaker ? 4 : 2;
+  const int used = quotes_both_sides(role) ? 4 : 2;
   float a[kActionSize] = {0.0f, 0.0f, 0.0f, 0.0f};
   for (int i = 0; i < used; ++i) {
     if (row[i] != row[i]) {
@@ -84,7 +90,7 @@ KS_RULE Quote decode_continuous(const TaskParams& task, int32_t role, const floa
     if (fabsf(row[i]) > kMostAction) error |= kErrorActionRange;
     a[i] = row[i] < -1.0f ? -1.0f : row[i] > 1.0f ? 1.0f : row[i];
   }
-  if (role == kRoleMaker) {
+  if (quotes_both_sides(role)) {
     return maker_quote(mid2, unit_to_int(a[0], task.max_offset), unit_to_int(a[2], task.max_qty),
                        unit_to_int(a[1], task.max_offset), unit_to_int(a[3], task.max_qty));
   }
@@ -102,12 +108,12 @@ KS_RULE Quote decode_discrete(const TaskParams& task, int32_t role, int64_t choi
                               int32_t& error) {
   constexpr int32_t kMakerOffsets[kMakerChoices] = {0, 1, 2, 3, 4, 6, 8};  // behind the mid; the first: no order
   constexpr int32_t kDirectionalOffsets[kDirectionalOffsetCount] = {-6, -3, -1, 0, 1, 3, 6};  // through the mid
-  const int32_t choices = role == kRoleMaker ? kMakerChoices * kMakerChoices : 1 + 2 * kDirectionalOffsetCount;
+  const int32_t choices = quotes_both_sides(role) ? kMakerChoices * kMakerChoices : 1 + 2 * kDirectionalOffsetCount;
   if (choice < 0 || choice >= choices) {
     error |= kErrorActionRange;
     choice = choice < 0 ? 0 : choices - 1;
   }
-  if (role == kRoleMaker) {
+  if (quotes_both_sides(role)) {
     int32_t bid = (int32_t)choice / kMakerChoices, ask = (int32_t)choice % kMakerChoices;
     return maker_quote(mid2, kMakerOffsets[bid], bid ? task.max_qty : 0, kMakerOffsets[ask], ask ? task.max_qty : 0);
   }
@@ -284,7 +290,8 @@ KS_RULE End end_of(const TaskParams& task, int32_t role, int64_t value, int64_t 
 
 // Observations -------------------------------------------------------------------------------------------------------
 
-// All inputs of one slot's observation. Book is anything that can be indexed by tick.
+// What one slot's features are of, but for the task's settings, and what is ahead of its quotes (queue_ratio, extra_ratio).
+// Book is a pointer to a row of int32_t by tick; it may be null where features of the book are written by others.
 template <typename Book>
 struct View {
   Book bid, ask;  // resting, built-in
@@ -353,7 +360,7 @@ KS_RULE Ratio fundamental_ratio(const View<Book>& view) {
 template <typename Book>
 KS_RULE Ratio own_ratio(const TaskParams& task, const View<Book>& view, int i) {
   const Quote& q = view.quote;
-  const bool maker = view.role == kRoleMaker, executor = view.role == kRoleExecutor;
+  const bool maker = quotes_both_sides(view.role), executor = view.role == kRoleExecutor;
   const bool buys = q.bid_qty > 0;  // only a maker has two sides
   const int32_t standing = buys ? q.bid_qty : q.ask_qty;
   const float max_qty = (float)task.max_qty;

@@ -41,7 +41,7 @@ struct CallTape : TapeMarket {
     for (uint8_t who = 0; who < 4; ++who)
       for (int32_t agent = first[who]; agent < first[who] + count[who]; ++agent)
         wait(built_in_order(agent, who, t, random_word(key, t, (uint64_t)agent), seen.mid2));
-    for (int32_t agent = first_added_agent(launch, p); launch.agent_classes > 0 && agent < p.num_agents; ++agent)
+    for (int32_t agent = first_added_agent(launch, p); launch.agent_classes > 0 && agent < p.levers.num_agents; ++agent)
       wait(added_order(agent, random_word(key, t, (uint64_t)agent)));
     clear(seen.mid2);
   }
@@ -49,10 +49,10 @@ struct CallTape : TapeMarket {
   void play_events(const Quote* fresh) {
     if (p.window > 0) follow_mid();
     beat_price = last_tick + origin;
-    set_pricing(grid_tick(beat_price, origin), (int64_t)(g / (uint32_t)p.beat));
+    set_pricing(grid_tick(beat_price, origin), (int64_t)(g / (uint32_t)p.levers.beat));
     int32_t mid = mid2();  // nothing that rests changes before the next beat
-    for (const uint64_t end = g + (uint32_t)p.interval; g < end; set_event(g + 1)) {
-      if (g % (uint32_t)p.beat == 0) take_beat(), mid = mid2();
+    for (const uint64_t end = g + (uint32_t)p.levers.interval; g < end; set_event(g + 1)) {
+      if (g % (uint32_t)p.levers.beat == 0) take_beat(), mid = mid2();
       wait(coming(mid));
     }
     if (fresh) replace_quotes(fresh, beat_price);
@@ -60,7 +60,7 @@ struct CallTape : TapeMarket {
   }
 
   void take_beat() {
-    const uint64_t events = (uint32_t)p.interval, since = (uint32_t)p.beat;
+    const uint64_t events = (uint32_t)p.levers.interval, since = (uint32_t)p.levers.beat;
     const int64_t beat = (int64_t)(g / since);
     change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel(beat);

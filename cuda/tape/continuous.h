@@ -11,8 +11,8 @@ struct ContinuousTape : TapeMarket {
   void interval(const Quote* fresh, uint64_t arrival, bool last) override {
     begin_interval();
     const int64_t before = volume;
-    for (const uint64_t end = g + (uint32_t)p.interval; g < end; set_event(g + 1)) {
-      if (g % (uint32_t)p.beat == 0) take_beat();
+    for (const uint64_t end = g + (uint32_t)p.levers.interval; g < end; set_event(g + 1)) {
+      if (g % (uint32_t)p.levers.beat == 0) take_beat();
       if (fresh && g == arrival) take_quotes(fresh);
       const int32_t mid = mid2();
       take_order(coming(mid));
@@ -23,7 +23,7 @@ struct ContinuousTape : TapeMarket {
   }
 
   void take_beat() {
-    const int64_t beat = (int64_t)(g / (uint32_t)p.beat);
+    const int64_t beat = (int64_t)(g / (uint32_t)p.levers.beat);
     if (p.window > 0 && follow_mid()) take_quotes_along();
     change_regime_and_fundamental(beat);
     if (now.cancel_threshold != 0) cancel(beat);
@@ -91,7 +91,7 @@ struct ContinuousTape : TapeMarket {
       const int32_t units = before - left;
       volume += units;
       last_tick = tick;
-      if (taker >= 0) book_fill(taker, side, tick, units, unit_fee(p) + p.taker_fee);
+      if (taker >= 0) book_fill(taker, side, tick, units, unit_fee(p) + p.levers.taker_fee);
     }
     return left;
   }

@@ -70,15 +70,15 @@ struct TapeMarket : MarketNumbers {
   void begin_interval() {
     rows.interval = rows.event = t;
     if (!on_clock()) return;
-    set_event((uint64_t)(uint32_t)t * (uint32_t)p.interval);
-    set_pricing(grid_tick(beat_price, origin), (int64_t)(g / (uint32_t)p.beat));
+    set_event((uint64_t)(uint32_t)t * (uint32_t)p.levers.interval);
+    set_pricing(grid_tick(beat_price, origin), (int64_t)(g / (uint32_t)p.levers.beat));
   }
   void set_event(uint64_t event) {
     g = event;
     rows.event = (int64_t)event;
   }
   void set_pricing(int32_t last, int64_t beat) {
-    const int32_t coin = p.rounding == kRoundingCoin ? word_coin(random_word(key, beat, kWalkWord)) : 0;
+    const int32_t coin = p.levers.rounding == kRoundingCoin ? word_coin(random_word(key, beat, kWalkWord)) : 0;
     pricing = pricing_of(p, levels, origin, fundamental, last, coin);
   }
 
@@ -214,7 +214,7 @@ struct TapeMarket : MarketNumbers {
     const int32_t count[4] = {p.num_noise, p.num_momentum, p.num_maker, p.num_fundamental};
     for (uint8_t who = 0; who < 4; ++who)
       if (agent >= first[who] && agent < first[who] + count[who]) return built_in_order(agent, who, (int64_t)g, word, mid);
-    if (launch.agent_classes == 0 || agent < first_added_agent(launch, p)) return {};  // silent
+    if (launch.agent_classes == 0 || agent < first_added_agent(launch, p)) return {};  // inactive
     look((int64_t)g, mid);
     return added_order(agent, word);
   }
@@ -224,7 +224,7 @@ struct TapeMarket : MarketNumbers {
   // A beat -----------------------------------------------------------------------------------------------------------
 
   void change_regime_and_fundamental(int64_t beat) {
-    if (p.regimes > 0) {
+    if (p.levers.regimes > 0) {
       regime = regime_at(p, key, beat, regime);
       now = parameters_in_force(p, launch.regimes, regime);
     }
@@ -261,7 +261,7 @@ struct TapeMarket : MarketNumbers {
     if (shift == 0) return false;
     move_grid(shift);
     origin += shift, last_tick -= shift, prev_mid2 -= 2 * shift;
-    set_pricing(grid_tick(beat_price, origin), (int64_t)(g / (uint32_t)p.beat));
+    set_pricing(grid_tick(beat_price, origin), (int64_t)(g / (uint32_t)p.levers.beat));
     return true;
   }
   void take_return() {

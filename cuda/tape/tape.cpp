@@ -1,5 +1,6 @@
-// tape.cpp: plays a market order by order and writes its tape; a library of its own (kineticsim_env/tapes/library.py). Beside
-// it the C++ engine plays the same market: after every interval both have to be the same to the last bit.
+// tape.cpp: plays a market order by order and writes its tape, or LOBSTER's messages of a tape's rows; a library of its own
+// (kineticsim_env/tapes/library.py). Beside it the C++ engine plays the same market: after every interval, or after all of a
+// decision whose quotes are under way, both have to be the same to the last bit.
 #include <cstdint>
 #include <memory>
 
@@ -27,7 +28,7 @@ static Ended play(Player& player, const Quote* fresh, int64_t intervals) {
   launch.decisions = 1, launch.auctions = (int32_t)intervals;
   launch.new_quotes = reinterpret_cast<const int32_t*>(fresh);
   if (player.engine(&launch) >= 0) return kStopped;
-  const uint64_t length = (uint32_t)market.p.interval, latency = (uint32_t)market.p.quote_latency;
+  const uint64_t length = (uint32_t)market.p.levers.interval, latency = (uint32_t)market.p.levers.quote_latency;
   const uint64_t arrival = (uint64_t)market.t * length + std::min(latency, (uint64_t)intervals * length);
   for (int64_t i = 0; i < intervals; ++i)
     market.interval(market.continuous() || i == 0 ? fresh : nullptr, arrival, i == intervals - 1);
@@ -56,7 +57,7 @@ int64_t ks_tape_open(const ks::Launch* launch, void* engine) {
 int64_t ks_tape_play(void* of, const int32_t* quotes, int64_t intervals, const int32_t* fundamental) {
   auto& player = *static_cast<ks::tape::Player*>(of);
   const auto* fresh = reinterpret_cast<const ks::Quote*>(quotes);
-  if (fresh && player.market->p.quote_latency > 0 && !fundamental) return ks::tape::play(player, fresh, intervals);
+  if (fresh && player.market->p.levers.quote_latency > 0 && !fundamental) return ks::tape::play(player, fresh, intervals);
   for (int64_t i = 0; i < intervals; ++i) {
     if (fundamental) player.market->fundamental = player.launch.fundamental_price[0] = fundamental[i];
     const auto ended = ks::tape::play(player, i == 0 ? fresh : nullptr, 1);

@@ -78,10 +78,10 @@ __device__ __forceinline__ int32_t submit_added(const Market& market, const Agen
   if constexpr (kNumber < kAddedClasses) {
     const AgentNumbers numbers = agent_numbers(market.launch, market.m, kNumber);
     const int32_t first = first_agent(market.launch, market.p, kNumber);
-    const int32_t speaking = market.launch.agents[kNumber].speaking;
+    const int32_t active = market.launch.agents[kNumber].active;
     uint64_t counter = market.first_word + (uint64_t)first * kGolden;
 #pragma unroll 2
-    for (int32_t agent = market.lane; agent < speaking; agent += kWarpLanes, counter += Market::kRound) {
+    for (int32_t agent = market.lane; agent < active; agent += kWarpLanes, counter += Market::kRound) {
       const AgentDraw draw = {mix64(counter)};
       outside = max_of(outside, add_order(market, Trader<kNumber>::decide(view, draw, first, numbers, agent), place));
     }
@@ -90,14 +90,14 @@ __device__ __forceinline__ int32_t submit_added(const Market& market, const Agen
   return outside;
 }
 
-// The order of agent `who` among all that users have added, of an event's word; none of one who is silent.
+// The order of agent `who` among all that users have added, of an event's word; none of one that is inactive.
 template <int kNumber = 0, typename Market>
 __device__ __forceinline__ int32_t submit_one(const Market& market, const AgentView& view, int32_t who, uint64_t word,
                                               const AddedPlace& place) {
   if constexpr (kNumber < kAddedClasses) {
     const AgentClass& kind = market.launch.agents[kNumber];
     const int32_t agent = who - kind.first;
-    if (agent < 0 || agent >= kind.speaking) return submit_one<kNumber + 1>(market, view, who, word, place);
+    if (agent < 0 || agent >= kind.active) return submit_one<kNumber + 1>(market, view, who, word, place);
     const AgentNumbers numbers = agent_numbers(market.launch, market.m, kNumber);
     const int32_t first = first_agent(market.launch, market.p, kNumber);
     return add_order(market, Trader<kNumber>::decide(view, AgentDraw{word}, first, numbers, agent), place);

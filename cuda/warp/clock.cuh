@@ -22,7 +22,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   using Base::address_on_grid, Base::any_slot, Base::ask_at, Base::best_prices, Base::bid_at, Base::has_slot,
       Base::near_bin, Base::taker_offset;
 
-  static constexpr int kCarefulEvents = 4096;  // whose quantity fits an int32, whatever its orders
+  static constexpr int kCheckedEvents = 4096;  // whose quantity fits an int32, whatever its orders
 
   int32_t ret, beat_price;
   int32_t coin_of_beat;
@@ -32,7 +32,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   int32_t beats_left;           // that these suffice for
   int32_t far_buys, far_sells;  // marketable orders of this interval
   bool scattered;               // orders wait in rows of their own
-  bool careful;                 // a side may reach 2^31 in this interval
+  bool checks_overflow;                 // a side may reach 2^31 in this interval
 
   __device__ __forceinline__ ClockMarket(const Launch& launch, int64_t m, const MarketParams& row, int* book, int* bins)
       : Base(launch, m, row, book, bins) {}
@@ -48,7 +48,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     Base::load();
     ret = launch.ret[m];
     beat_price = launch.beat_price[m];
-    const uint32_t first = first_event(), events = (uint32_t)p.beat;
+    const uint32_t first = first_event(), events = (uint32_t)p.levers.beat;
     beat = first / events + (first % events != 0);
     next_beat = (int32_t)(beat * events - first);
     beats_left = 0;
@@ -70,7 +70,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // Random words -------------------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ uint32_t first_event() const { return (uint32_t)t * (uint32_t)p.interval; }
+  __device__ __forceinline__ uint32_t first_event() const { return (uint32_t)t * (uint32_t)p.levers.interval; }
 
   // The counter of a word of event or beat `number`, given that of number 0: only its high half differs.
   static __device__ __forceinline__ uint64_t counter_at(uint64_t first, uint32_t number) {
@@ -78,7 +78,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   }
 
   // Where beats are as long as intervals, both have one number: a kernel that has this as a constant need not keep two.
-  __device__ __forceinline__ bool beats_are_intervals() const { return p.beat == p.interval; }
+  __device__ __forceinline__ bool beats_are_intervals() const { return p.levers.beat == p.levers.interval; }
   __device__ __forceinline__ uint32_t next_number() const { return beats_are_intervals() ? (uint32_t)t : beat; }
 
   __device__ __forceinline__ uint64_t walk_word() {
@@ -94,7 +94,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // One interval. Returns false if the market has to stop.
   __device__ __forceinline__ bool auction(bool has_fresh, const Quote& fresh) {
     if (kSlots && words_left == 0) Base::hash_market_words();
-    careful = false;
+    checks_overflow = false;
     if (!roomy) look_for_room();
     if (kOptions && !follow_mid()) return false;
     beat_price = last_tick + origin;
@@ -136,18 +136,18 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     this->outside = 0;
     int32_t from = 0;
     if (beats_are_intervals()) next_beat = 0;
-    scattered = careful || (next_beat == 0 ? p.beat : next_beat) < p.interval;
+    scattered = checks_overflow || (next_beat == 0 ? p.levers.beat : next_beat) < p.levers.interval;
 #pragma unroll 1
     while (true) {
       if (next_beat == from) take_beat(from);
-      int32_t until = min_of(p.interval, next_beat);
-      if (careful) until = min_of(until, from + kCarefulEvents);
+      int32_t until = min_of(p.levers.interval, next_beat);
+      if (checks_overflow) until = min_of(until, from + kCheckedEvents);
       seen.mid2 = live_mid2();
       if (!take_stretch(from, until, seen.mid2)) return false;
       from = until;
-      if (from == p.interval) break;
+      if (from == p.levers.interval) break;
     }
-    next_beat -= p.interval;
+    next_beat -= p.levers.interval;
     return true;
   }
 
@@ -158,7 +158,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       if (next != regime) Base::take_regime(next);
     }
     const bool may_walk = kOptions && (p.walk_threshold | p.jump_threshold) != 0;
-    if (may_walk || (kWithCoin && p.rounding == kRoundingCoin)) {
+    if (may_walk || (kWithCoin && p.levers.rounding == kRoundingCoin)) {
       const uint64_t word = walk_word();
       if (may_walk) fundamental = walk_fundamental(p, word, fundamental);
       if (kWithCoin) coin_of_beat = word_coin(word);
@@ -169,13 +169,13 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       if (event == 0) Base::cancel(counter_at(word_counter(key, 0, lane), next_number()));
       else cancel_waiting();
     }
-    if (event < p.beat) {  // an interval has ended since the last beat
+    if (event < p.levers.beat) {  // an interval has ended since the last beat
       const int32_t mid2 = live_mid2();
       ret = (mid2 > prev_mid2) - (mid2 < prev_mid2);
       prev_mid2 = mid2;
     }
     beat += 1;
-    next_beat += p.beat;
+    next_beat += p.levers.beat;
   }
 
   // The orders of events `from` to `until` of this interval, which all see one mid.
@@ -184,7 +184,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     const int32_t mid2 = kWithCoin && !kLevers ? rounded_mid2(p, seen_mid2, coin_of_beat) : seen_mid2;
     const uint32_t rows = scattered ? to_waiting() : 0;
     uint32_t buys_before = 0, sells_before = 0;
-    if (careful) buys_before = total(buy), sells_before = total(sell);
+    if (checks_overflow) buys_before = total(buy), sells_before = total(sell);
     const int32_t value = p.num_fundamental > 0 ? fundamental_direction(fundamental, seen_mid2, origin) : 0;
     Stretch stretch = {mid2, rows, ret, value};
     if constexpr (kAddedClasses > 0) {
@@ -203,7 +203,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       waiting(sell)[kLevers ? pricing.marketable(1) : 0] += sells;
     }
     __syncwarp();
-    return !careful || !(is_full(true, buys_before) | is_full(false, sells_before));
+    return !checks_overflow || !(is_full(true, buys_before) | is_full(false, sells_before));
   }
 
   static __device__ __forceinline__ int32_t add_within_int32(int32_t a, int32_t b) {
@@ -225,12 +225,12 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // `count` events from number `event` on. One word says who comes at two events, an even one and the next: where there are
   // many, a lane takes both of them.
   __device__ __forceinline__ void draw(uint32_t event, int32_t count, const Stretch& stretch) {
-    const uint64_t orders = word_counter(key, 0, 0), comers = word_counter(key, 0, kWhoWord);
+    const uint64_t orders = word_counter(key, 0, 0), arriving = word_counter(key, 0, kWhoWord);
 #pragma unroll 1
     while (count > 0) {
-      if (!kAddedRemember && p.interval >= 2 * kWarpLanes && count >= 2 * kWarpLanes && event % 2 == 0) {
+      if (!kAddedRemember && p.levers.interval >= 2 * kWarpLanes && count >= 2 * kWarpLanes && event % 2 == 0) {
         const uint32_t mine = event + 2 * lane;
-        const uint64_t pair = mix64(counter_at(comers, mine / 2));
+        const uint64_t pair = mix64(counter_at(arriving, mine / 2));
         const uint64_t first = mix64(counter_at(orders, mine)), second = mix64(counter_at(orders, mine + 1));
         take_order(first, low_half(pair), 0, stretch, true);
         take_order(second, high_half(pair), 1, stretch, true);
@@ -239,7 +239,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
         event += 2 * kWarpLanes, count -= 2 * kWarpLanes;
       } else {
         const uint32_t mine = event + lane;
-        const uint64_t pair = mix64(counter_at(comers, mine / 2)), word = mix64(counter_at(orders, mine));
+        const uint64_t pair = mix64(counter_at(arriving, mine / 2)), word = mix64(counter_at(orders, mine));
         const int32_t taken = min_of(count, kWarpLanes - (int32_t)(event % 2));  // then on from an even event
         const uint32_t drawn = mine % 2 ? high_half(pair) : low_half(pair);
         take_order(word, drawn, mine % 2, stretch, lane < taken);
@@ -258,9 +258,9 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   // agents of all classes, so that all is computed for each of them, and what differs is chosen.
   __device__ __forceinline__ void take_order(uint64_t word, uint32_t drawn, uint32_t odd, const Stretch& stretch,
                                              bool comes) {
-    const uint32_t agent = (uint32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
+    const uint32_t agent = (uint32_t)(((uint64_t)drawn * (uint32_t)p.levers.num_agents) >> 32);
     const bool noise = agent < (uint32_t)p.first_momentum;
-    const bool values = p.first_fundamental < p.num_agents && agent >= (uint32_t)p.first_fundamental;
+    const bool values = p.first_fundamental < p.levers.num_agents && agent >= (uint32_t)p.first_fundamental;
     const bool makes = agent >= (uint32_t)p.first_maker && !values;
     uint32_t decides = noise || stretch.ret == 0 ? low_half(word) : stretch.ret > 0 ? kBuys : 0;  // by bit 31
     if (values) decides = stretch.value == 0 ? low_half(word) : stretch.value > 0 ? kBuys : 0;
@@ -277,7 +277,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
       const uint32_t limit = fixed(address_on_grid(stretch.mid2, buys, place, false) + stretch.rows);
       at = marketable ? address_on_grid(stretch.mid2, buys, 0, true) : limit;
     }
-    if (p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental < p.num_agents) comes = comes && speaks(agent);
+    if (p.num_noise + p.num_momentum + p.num_maker + p.num_fundamental < p.levers.num_agents) comes = comes && is_active(agent);
     if (comes) add_at(at, word_quantity(word, p.max_order_qty));
   }
 
@@ -285,8 +285,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
   __device__ __forceinline__ void take_added_order(uint64_t word, uint32_t drawn, uint32_t event, const Stretch& stretch,
                                                    bool comes) {
     if constexpr (kAddedClasses > 0) {
-      const int32_t agent = (int32_t)(((uint64_t)drawn * (uint32_t)p.num_agents) >> 32);
-      const int32_t who = agent - (p.num_agents - launch.added_agents);
+      const int32_t agent = (int32_t)(((uint64_t)drawn * (uint32_t)p.levers.num_agents) >> 32);
+      const int32_t who = agent - (p.levers.num_agents - launch.added_agents);
       AgentView view = stretch.added;
       view.t = (int32_t)event;
       const int32_t beyond = take_added(*this, view, comes && who >= 0 ? who : -1, word, stretch.place);
@@ -294,8 +294,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     }
   }
 
-  // The last of each class are silent.
-  __device__ __forceinline__ bool speaks(int32_t agent) const {
+  // The last of each class are inactive.
+  __device__ __forceinline__ bool is_active(int32_t agent) const {
     return agent < p.num_noise || (agent >= p.first_momentum && agent < p.first_momentum + p.num_momentum) ||
            (agent >= p.first_maker && agent < p.first_maker + p.num_maker) ||
            (agent >= p.first_fundamental && agent < p.first_fundamental + p.num_fundamental);
@@ -350,7 +350,7 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // Marketable orders that waited are on the grid already.
   __device__ __forceinline__ bool clear(const Seen& seen, Auction& auction) {
-    if (careful && (is_full(true) | is_full(false))) return false;
+    if (checks_overflow && (is_full(true) | is_full(false))) return false;
     if (scattered) {
       join_waiting(buy);
       join_waiting(sell);
@@ -366,8 +366,8 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
 
   // The most that an interval adds to a side, its standing and its fresh quotes included.
   __device__ __forceinline__ int32_t growth() const {
-    const int64_t largest = kLevers && p.regimes > 0 ? 65535 : max_of(p.max_order_qty, launch.largest_added_order);
-    const int64_t sum = p.interval * largest + (int64_t)2 * launch.slots * kMaxQuoteQty;
+    const int64_t largest = kLevers && p.levers.regimes > 0 ? 65535 : max_of(p.max_order_qty, launch.largest_added_order);
+    const int64_t sum = p.levers.interval * largest + (int64_t)2 * launch.slots * kMaxQuoteQty;
     return sum < 0x7fffffff ? (int32_t)sum : 0x7fffffff;
   }
 
@@ -383,9 +383,9 @@ struct ClockMarket : MarketOnChip<kBins, kOptions, kSlots> {
     if (room >= 0) return;
     Base::count_room(total(buy), total(sell));
     roomy = false;
-    careful = room < growth() || has_large_quote();
-    room = careful ? -1 : room - growth();
-    if (!careful) return;
+    checks_overflow = room < growth() || has_large_quote();
+    room = checks_overflow ? -1 : room - growth();
+    if (!checks_overflow) return;
     store();
     volume = 0, trades = 0;
   }

@@ -76,8 +76,7 @@ struct EnvironmentTile {
   __device__ __forceinline__ int64_t slot_row() const { return first * slots + (kSingle ? 0 : lane); }
 
   __device__ __forceinline__ MarketParams params_of(int market) const {
-    const MarketParams& row = markets[market].params();
-    return MarketParams{KS_PARAMETERS};
+    return with_constants(markets[market].params());
   }
 
   __device__ __forceinline__ int32_t fee_of(int market) const {
@@ -389,7 +388,7 @@ struct EnvironmentTile {
         MarketParams p = params_of(lane);
         if (kWithLevers) {
           state.regime = (short)regime_at(p, state.key, state.t, state.regime);
-          if (p.regimes > 0) enter_regime(launch.regimes, state.regime, state.params(), p);
+          if (p.levers.regimes > 0) enter_regime(launch.regimes, state.regime, state.params(), p);
         }
         if (kWithCoin) state.coin = (short)word_coin(random_word(state.key, state.t, kWalkWord));
         state.counter = word_counter(state.key, state.t, 0);
@@ -437,7 +436,7 @@ struct EnvironmentTile {
 
   // Accounts are in the tile's state, as auctions need the registers. They are written back after all lanes have read
   // them, as several lanes may work for one slot.
-  __device__ __forceinline__ void judge(const Part& part) {
+  __device__ __forceinline__ void score(const Part& part) {
     const unsigned played = __ballot_sync(kAllLanes, part.plays);
     if (part.plays) my_market().elapsed += 1;
     __syncwarp();
@@ -480,7 +479,7 @@ struct EnvironmentTile {
     return my_market().ended == market_slots;
   }
 
-  // Features are written where their inputs are at hand: the book's in play_market, slots' own in judge.
+  // Features are written where their inputs are at hand: the book's in play_market, slots' own in score.
   __device__ __forceinline__ void observe(const Part&) const {}
 
   __device__ __forceinline__ bool begin_episodes(const Part& part) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "model/auction.h"
-#include "model/series.h"
 #include "warp/clearing.cuh"
 #include "warp/market_state.cuh"
 
@@ -40,7 +39,7 @@ struct MarketOnChip : MarketState<kBins> {
   // How far from the mid most orders are: under levers some may be further, and then the whole grid is cleared.
   __device__ __forceinline__ int32_t range_reach() const {
     if (!kLevers) return reach;
-    return reach + p.tax + p.tick_size - 1 + (p.reference == kReferenceFundamental ? kWarpLanes / 2 : 0);
+    return reach + p.levers.tax + p.levers.tick_size - 1 + (p.levers.reference == kReferenceFundamental ? kWarpLanes / 2 : 0);
   }
   __device__ __forceinline__ int32_t fee() const { return kLevers ? unit_fee(p) : p.fee; }
   __device__ __forceinline__ int32_t bid_at(const Quote& q) const { return bid_place<kLevers>(p, q, origin, levels); }

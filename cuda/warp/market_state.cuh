@@ -154,7 +154,7 @@ struct MarketState : OrderFlow<kBins>, MarketNumbers {
   // Under levers: the regime in force, whose number may be another one from this auction on, and the coin of prices.
   __device__ __forceinline__ void take_regime(int32_t number) {
     regime = known_regime(p, number);
-    if (p.regimes > 0) enter_regime(launch.regimes, regime, own_row, p);
+    if (p.levers.regimes > 0) enter_regime(launch.regimes, regime, own_row, p);
   }
   __device__ __forceinline__ void change_regime() {
     const int32_t next = prepared ? regime : regime_at(p, key, t, regime);

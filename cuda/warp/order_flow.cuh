@@ -45,7 +45,7 @@ struct OrderFlow {
   static __device__ __forceinline__ int shared_ints(const Launch& launch) { return run_ints(KS_LEVELS); }
 
   __device__ __forceinline__ OrderFlow(const Launch& launch, const MarketParams& row, int* book, int* bins)
-      : p{KS_PARAMETERS}, own_row(row), lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),
+      : p(with_constants(row)), own_row(row), lane(threadIdx.x % kWarpLanes), levels(KS_LEVELS), grid(grid_of(levels)), sell(book),
         buy(book + grid), bins(bins), reach(kWithLevers ? lever_reach(p, launch.regimes) : order_reach(p)),
         width(kBins > 0 ? bins_per_side(reach) : 1),
         far_bin(kBins > 0 ? fixed(shared_address(bins + lane % kCopies)) : 0), side(kBins > 0 ? fixed(kBin * width) : 0),
@@ -71,7 +71,7 @@ struct OrderFlow {
   __device__ __forceinline__ uint32_t near_bin(int offset) const { return far_bin + kBin * (1 + reach + offset); }
 
   // How far beyond the mid momentum and fundamental agents price.
-  __device__ __forceinline__ int32_t taker_offset() const { return kWithLevers ? p.taker_offset : 1; }
+  __device__ __forceinline__ int32_t taker_offset() const { return kWithLevers ? p.levers.taker_offset : 1; }
   __device__ __forceinline__ int32_t limit_price(int32_t mid2, int32_t side, int32_t offset) const {
     return kWithLevers ? pricing.limit(middle, side, offset) : price_near_mid(mid2, offset, levels);
   }

@@ -6,13 +6,13 @@
 
 namespace ks {
 
-// A market's parameters; where there are neither levers nor added agents, the fields up to the fee.
+// A market's parameters; where there are neither levers nor added agents, those before the levers.
 #ifdef KS_AGENTS
 constexpr bool kTileHasLevers = true;
 #else
 constexpr bool kTileHasLevers = KS_LEVERS != 0;
 #endif
-constexpr int kTileParamInts = sizeof(MarketParams) / 4 - (kTileHasLevers ? 0 : kTileLeverInts);
+constexpr int kTileParamInts = (sizeof(MarketParams) - (kTileHasLevers ? 0 : sizeof(Levers))) / 4;
 
 struct alignas(16) TileMarket {
   int32_t prev_mid2, last_tick, origin, fundamental;
@@ -37,7 +37,7 @@ struct alignas(16) TileSlot {
   int64_t inventory;
   int64_t cash;                 // of this step
   int64_t liquidation;          // the cash that unwinding would bring; for the liquidation mark
-  int64_t cash_before, fees, prev_value;  // of the episode; before this step, until judge has added it
+  int64_t cash_before, fees, prev_value;  // of the episode; before this step, until score has added it
   int32_t bought, sold;         // in this step
 };
 

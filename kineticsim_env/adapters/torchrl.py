@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from kineticsim_env.adapters.environments import check_batched_env, check_copied, flags_of, has_masks, open_vector_env
-from kineticsim_env.envs.joint import joint_state
+from kineticsim_env.envs.agent_results import joint_state
 from kineticsim_env.runtime.values import check_count
 
 try:

@@ -25,10 +25,9 @@ import numpy as np
 from kineticsim_env.agents.language import Program, read
 from kineticsim_env.agents.mixes import Fixed, Mix, mix, whole32
 from kineticsim_env.agents.vocabulary import INFORMED, MOST_UNITS, OWNED, STARTS, vocabulary
-from kineticsim_env.runtime import layout
+from kineticsim_env.runtime.roles import ROLES
 from kineticsim_env.runtime.values import check_choice, check_flag, show
 
-ROLES = tuple(layout.ENUMS["Role"])  # a learner's
 _STORED = ("count",)  # what a mix has besides parameters
 
 
@@ -198,15 +197,9 @@ def find_class(path: str) -> AgentClass:
 
 
 def check_agents_from(given: Any, agents_from: Any) -> None:
-    """Refuse paths of classes in other modules than those allowed, before any is imported.
+    """Refuse paths of classes in other modules than those allowed (all for None), before any is imported.
 
-    Args:
-        given: A field `agents`; what is no mapping of paths is for `checked_agents` to refuse.
-        agents_from: Names of modules; None allows all.
-
-    Raises:
-        TypeError: If `agents_from` is no list of texts.
-        ValueError: Naming the path, and what is allowed.
+    What is no mapping of paths is for `checked_agents` to refuse.
     """
     if agents_from is None:
         return
@@ -236,10 +229,7 @@ def _told(module: str) -> str:
 def checked_agents(name: str, given: Any, most: int) -> dict[AgentClass, Mix]:
     """Return a field `agents` in its stored form: mixes by class, in the order given; empty for None.
 
-    Args:
-        name: The field's name.
-        given: Mixes, counts, or mappings with `count` and parameters, by class or by path.
-        most: How many classes are allowed.
+    Mixes, counts, or mappings with `count` and parameters are given by class or by path; `most` classes are allowed.
     """
     if given is None:
         return Fixed()

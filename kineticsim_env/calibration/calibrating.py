@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.calibration.calibrated import Calibration, posterior_of
 from kineticsim_env.calibration.targets import Target, read_target
-from kineticsim_env.runtime.values import check_count, check_progress
+from kineticsim_env.runtime.values import check_count, check_progress, progress_bar
 from kineticsim_env.sweeps import Sweep, sweep
 from kineticsim_env.sweeps.local import choose_devices
 from kineticsim_env.sweeps.plans import Plan, make_plan
@@ -111,7 +110,7 @@ def calibrate(
     _check_left_out(rows, read, len(train), simulations)
     started = time.perf_counter()
     device = place if name == "cuda" else torch.device("cpu")
-    with tqdm(unit="pass", desc="train", delay=0 if progress else 2, disable=progress is False, leave=False) as bar:
+    with progress_bar(progress, "train", "pass", None, leave=False) as bar:
         learned = learning.learn(unit[train], rows[train], device, seed, bar)
     seconds["train"] = time.perf_counter() - started
     started = time.perf_counter()

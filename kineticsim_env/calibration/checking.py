@@ -65,15 +65,9 @@ def check(
     rows: np.ndarray,
     seed: int,
 ) -> Check:
-    """Draw from the posteriors of points with known parameters, and compare.
+    """Draw from the posteriors of points that the network has not seen, and compare.
 
-    Args:
-        learned: The network.
-        simulations: What it has learned from.
-        names: Of the parameters.
-        unit: Their places, float64 `[N, d]`, of points that the network has not seen.
-        rows: Statistics of these points, float64 `[N, n]`.
-        seed: Of the draws.
+    `unit` has the places of their parameters, float64 `[N, d]`, and `rows` their statistics, float64 `[N, n]`.
     """
     draws = learned.sample(rows, _DRAWS, seed)
     density = learned.densities(np.concatenate([unit[None], draws]), rows)

@@ -107,14 +107,10 @@ def _quantiles(unit: np.ndarray) -> torch.Tensor:
 
 
 def learn(unit: np.ndarray, rows: np.ndarray, device: torch.device, seed: int, bar: Any = None) -> Learned:
-    """Train.
+    """Train on places within the unit cube, float64 `[N, d]`, and statistics, float64 `[N, n]`, finite.
 
-    Args:
-        unit: Places of the parameters within the unit cube, float64 `[N, d]`.
-        rows: Statistics, float64 `[N, n]`, finite.
-        device: Where the network is trained.
-        seed: Of its first weights, of the order of rows, and of which of them validate.
-        bar: A progress bar, advanced with each pass.
+    The seed is that of the first weights, of the order of rows, and of which of them validate; `bar` goes on with each
+    pass.
     """
     standard = Standard.of(rows)
     given: dict[str, Any] = {"z_score_theta": "none", "z_score_x": "none"}

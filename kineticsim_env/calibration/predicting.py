@@ -55,13 +55,10 @@ class Predicted:
 def predict(
     plan: Plan, samples: Mapping[str, np.ndarray], target: Mapping[str, float], where: Mapping[str, Any]
 ) -> Predicted:
-    """Simulate draws from a posterior, with seeds that no simulation of the calibration had.
+    """Simulate the first `DRAWS` draws from a posterior, with seeds that no simulation of the calibration had.
 
-    Args:
-        plan: The sweep that the network has learned from.
-        samples: Draws by parameter; the first `DRAWS` are simulated.
-        target: Values by column.
-        where: The engine and the device, as `sweep` takes them.
+    `plan` is the sweep that the network has learned from, `target` has values by column, and `where` the engine and the
+    device, as `sweep` takes them.
     """
     points = {name: values[:DRAWS] for name, values in samples.items()}
     found = sweep(

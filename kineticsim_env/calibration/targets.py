@@ -42,11 +42,7 @@ class Target:
 
 
 def read_target(target: Any, statistics: Any = None, intervals: Any = None, replicates: Any = None) -> Target:
-    """Return a target; arguments are those of `calibrate`.
-
-    Raises:
-        TypeError, ValueError: Naming the argument, what came and what is allowed.
-    """
+    """Return a target; arguments and errors are those of `calibrate`."""
     target = as_columns(target)
     series = _series(target)
     if series is not None:

@@ -1,6 +1,6 @@
 """`python -m kineticsim_env impact`: block orders in the same markets with and without them.
 
-Every figure is a paired difference between the two (`kineticsim_env.counterfactual.block_impact`); `fit_impact` fits a
+Every figure is a paired difference between the two (`kineticsim_env.counterfactuals.block_impact`); `fit_impact` fits a
 power of the order's size to them. `kineticsim_env/plots/impact.py` draws them.
 """
 
@@ -19,8 +19,8 @@ from tqdm import tqdm
 from kineticsim_env.agents.command_line import market_of
 from kineticsim_env.commands.shared import add_market, check_files, choose_markets
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactual import BlockImpact, block_impact
-from kineticsim_env.counterfactual.causal import Power, fit_power
+from kineticsim_env.counterfactuals import BlockImpact, block_impact
+from kineticsim_env.counterfactuals.causal import Power, fit_power
 from kineticsim_env.plots.impact import draw_orders
 from kineticsim_env.runtime import memory
 from kineticsim_env.runtime.files import replacing

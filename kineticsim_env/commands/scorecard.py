@@ -11,7 +11,7 @@ from kineticsim_env.commands.shared import add_market, check_files, choose_marke
 from kineticsim_env.runtime import memory
 from kineticsim_env.runtime.files import replacing
 from kineticsim_env.runtime.options import place, whole
-from kineticsim_env.scorecard import scorecard
+from kineticsim_env.scorecards import scorecard
 
 _MARKETS = 256  # unless options say how many
 _BYTES, _AT_ONCE = 250, 256  # of an auction of a market, measured; of that many at a time, with what is made of them

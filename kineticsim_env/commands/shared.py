@@ -44,10 +44,7 @@ def check_files(paths: Mapping[str, str | None]) -> None:
 def choose_markets(options: argparse.Namespace, config: MarketConfig, default: int) -> tuple[int, str, torch.device]:
     """Return how many markets are played, on which engine and which device.
 
-    Args:
-        options: Of `add_market`.
-        config: What is played; its per-market fields say how many, where the options do not.
-        default: How many if neither does.
+    As many as the options of `add_market` say, else the config's per-market fields, else the default.
     """
     asked = options.markets if options.markets is not None or config.per_market else default
     markets = check_num_markets(config, asked)

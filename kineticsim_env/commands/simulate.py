@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from kineticsim_env import plots, statistics
+from kineticsim_env import plots
 from kineticsim_env.agents.command_line import market_of
 from kineticsim_env.commands.shared import add_market, check_files, choose_markets
 from kineticsim_env.config import plain_fields
@@ -22,11 +22,18 @@ from kineticsim_env.runtime.files import replacing
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.runtime.options import FIELDS, place, whole
 from kineticsim_env.simulator import Simulator
+from kineticsim_env.statistics.arrays import spread
+from kineticsim_env.statistics.measuring import measure_series
+from kineticsim_env.statistics.over_markets import Interval, Mean, bootstrap_interval, mean_and_error
 
 _MARKETS = 1024  # unless options say how many
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books
 _MOST_AUCTIONS = 2**32 - 1  # t of a market, where random words would repeat
 _BYTES = 16  # of an auction of a market on the host, besides its series: prices as int64, and what is made of them
+
+
+_MOST_DRAWN = 10**8  # values of resampled markets that a summary spends, about a second
+_OF_RETURNS = ("volatility", "kurtosis", "autocorrelation(lag=1)", "abs_autocorrelation(lag=1)")
 
 
 def add_parser(commands: Any) -> None:
@@ -88,9 +95,9 @@ def command(options: argparse.Namespace) -> int:
 
 def _run(
     simulator: Simulator, auctions: int, record: Sequence[str]
-) -> tuple[dict[str, torch.Tensor], statistics.RunSummary, float]:
+) -> tuple[dict[str, torch.Tensor], RunSummary, float]:
     """Run with a few pauses to look at the books; return the series, what was seen, and the seconds of the running."""
-    summary, seconds, begin = statistics.RunSummary(), 0.0, 0
+    summary, seconds, begin = RunSummary(), 0.0, 0
     shape = (simulator.num_markets, auctions)
     series = {name: torch.zeros(shape, dtype=torch.int32, device=simulator.device) for name in record}
     stops = np.unique(np.linspace(0, auctions, min(auctions, _BOOK_SAMPLES) + 1).astype(int))[1:]
@@ -112,7 +119,7 @@ def _run(
 def _print_summary(
     simulator: Simulator,
     options: argparse.Namespace,
-    table: Sequence[tuple[str, statistics.Mean | statistics.Interval]],
+    table: Sequence[tuple[str, Mean | Interval]],
     events: float,
     seconds: float,
 ) -> None:
@@ -123,7 +130,7 @@ def _print_summary(
     print(f"{markets}, {auctions} each{after}, seed {options.seed}")
     print(f"\n{'mean over markets':32s} {'':>14s}   standard error")
     for name, value in table:
-        if isinstance(value, statistics.Interval):
+        if isinstance(value, Interval):
             error = "-" if math.isnan(value.low) else f"95% within {value.low:,.4g} to {value.high:,.4g}"
         else:
             error = "± -" if math.isnan(value.error) else f"± {value.error:.3g}"
@@ -154,3 +161,44 @@ def _save(options: argparse.Namespace, simulator: Simulator, series: dict[str, n
 def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+class RunSummary:
+    """What is printed: statistics over markets, gathered during a run.
+
+    Call `sample_book` whenever the run pauses, then `table` with the series of the whole run.
+    """
+
+    def __init__(self) -> None:
+        self._spreads: list[np.ndarray] = []
+
+    def sample_book(self, bid: torch.Tensor, ask: torch.Tensor) -> None:
+        """Take the spreads of the books as they stand."""
+        self._spreads.append(spread(bid, ask))
+
+    def table(self, last_price: Any, volume: Any, unit: str = "auction") -> list[tuple[str, Mean | Interval]]:
+        """Return names and values: means with their errors, and where tails are heavy a bootstrap interval.
+
+        Args:
+            last_price: int32 `[M, S]`, the last price after each auction.
+            volume: int32 `[M, S]`, units traded in each.
+            unit: What one column is called: an auction, or an interval.
+        """
+        price, volume = (torch.as_tensor(series).cpu() for series in (last_price, volume))
+        found = measure_series({"last_price": price}, _OF_RETURNS)
+        volatility, kurtosis, correlation, of_sizes = (found[name].value for name in _OF_RETURNS)
+        spreads = np.stack(self._spreads) if self._spreads else np.full((1, len(volume)), np.nan)
+        seen = ~np.isnan(spreads)
+        market_spread = np.where(seen, spreads, 0.0).sum(0) / np.where(seen.any(0), seen.sum(0), np.nan)
+        resamples = min(2000, max(100, _MOST_DRAWN // len(volume)))
+        return [
+            ("volume per market, units", mean_and_error(volume.sum(-1, dtype=torch.int64))),
+            (f"{unit}s that traded", mean_and_error((volume > 0).sum(-1))),
+            ("last price, ticks", mean_and_error(price[:, -1])),
+            ("spread of the book, ticks", mean_and_error(market_spread)),
+            ("two-sided books, share", mean_and_error(seen.mean(0))),
+            (f"volatility, ticks per {unit}", mean_and_error(volatility)),
+            ("excess kurtosis of returns", bootstrap_interval(kurtosis, resamples=resamples)),
+            ("autocorrelation of returns", mean_and_error(correlation)),
+            ("autocorrelation of |returns|", mean_and_error(of_sizes)),
+        ]

@@ -19,8 +19,8 @@ class AgentGroup:
     Attributes:
         kind: The class.
         first: Its first agent, counted from the first that users have added.
-        agents: How many, silent ones too.
-        speaking: All but the last, which slots replace.
+        agents: How many, inactive ones too.
+        active: All but the last, which slots replace.
         parameters: Place of its first parameter in a row of parameters; parameter i of agent a is behind it by
             i * agents + a, or by i where all agents have the same.
         parameter_stride: 1 where agents have parameters of their own, else 0.
@@ -30,7 +30,7 @@ class AgentGroup:
     kind: AgentClass
     first: int
     agents: int
-    speaking: int
+    active: int
     parameters: int
     parameter_stride: int
     memory: int
@@ -59,14 +59,14 @@ def agent_groups(config: MarketConfig, replaced: Mapping[str, int]) -> tuple[Age
     groups: list[AgentGroup] = []
     first = parameters = memory = 0
     for kind, made in config.agents.items():
-        silent = replaced.get(kind.name, 0)
-        if silent > made.count:
+        inactive = replaced.get(kind.name, 0)
+        if inactive > made.count:
             raise ValueError(
-                f"slots: got {silent} that replace a {kind.name} agent, allowed is up to {made.count}, the number of "
+                f"slots: got {inactive} that replace a {kind.name} agent, allowed is up to {made.count}, the number of "
                 f"{kind.name} agents in the market"
             )
         own = int(made.of_each_agent)
-        group = AgentGroup(kind, first, made.count, made.count - silent, parameters, own, memory)
+        group = AgentGroup(kind, first, made.count, made.count - inactive, parameters, own, memory)
         groups.append(group)
         first += group.agents
         parameters += group.parameter_words
@@ -108,12 +108,7 @@ def place_of(groups: tuple[AgentGroup, ...], kind: str, parameter: str) -> tuple
 
 
 def opening_memory(groups: tuple[AgentGroup, ...], seen: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return what agents remember as an episode begins, int32 `[rows, Q]`.
-
-    Args:
-        groups: Their classes.
-        seen: What they see then, by name, int `[rows]` each.
-    """
+    """Return what agents remember as an episode begins, int32 `[rows, Q]`; `seen` has int `[rows]` by name."""
     rows = max(len(np.atleast_1d(values)) for values in seen.values())
     parts = [np.zeros((rows, 0), np.int32)]
     for group in groups:

@@ -35,13 +35,7 @@ class Engine:
     plays_at_once = False  # whether `step_at_once` ever does
 
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
-        """Bind the engine to a set of tensors.
-
-        Args:
-            device: Where the tensors are.
-            sizes: M, L and K.
-            tensors: Persistent tensors by their names in `struct Launch`.
-        """
+        """Bind the engine to persistent tensors, by their names in `struct Launch`; sizes are M, L and K."""
         self.device = device
         self._sizes = dict(sizes)
         self._dims = tuple(sizes[name] for name in "MLK")
@@ -177,13 +171,10 @@ class Engine:
         raise TypeError(NO_COPY)
 
     def step_at_once(self, given: torch.Tensor) -> bool:
-        """Play a step of an environment with the fewest checks, if the short way is open.
+        """Play a step of an environment with the fewest checks, if the short way is open; return whether.
 
-        Args:
-            given: Checked actions or choices, contiguous, on the engine's device.
-
-        Returns:
-            Whether it did; if not, nothing has happened, and `launch` does it or says what is wrong.
+        Actions or choices are checked, contiguous, on the engine's device. If not, nothing has happened, and `launch`
+        does it or says what is wrong.
         """
         return False
 
@@ -208,11 +199,7 @@ class Engine:
     # What some engines do besides ------------------------------------------------------------------------------
 
     def check_plays(self, config: MarketConfig) -> None:
-        """Refuse a market that the engine cannot play.
-
-        Raises:
-            EngineUnavailable: Naming the first field that it cannot play.
-        """
+        """Refuse a market that the engine cannot play: EngineUnavailable, naming the first field."""
 
     def set_ensemble(self, config: MarketConfig) -> None:
         """Take over what is one for the ensemble: arrivals, mechanism, and the table of regimes."""
@@ -294,10 +281,13 @@ def _expected(
 
 
 def pack(rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return parameter rows as they are in memory, int32 `[rows, fields]`."""
-    return np.stack([rows[name] for name in layout.PARAMS_FIELDS], axis=1).astype(np.int32)
+    """Return parameter rows as they are in memory, int32 `[rows, layout.PARAMS_INTS]`; then padding."""
+    packed = np.zeros((len(rows["fee"]), layout.PARAMS_INTS), dtype=np.int32)
+    for place, name in enumerate(layout.PARAMS_FIELDS):
+        packed[:, place] = rows[name]
+    return packed
 
 
 def unpack(packed: np.ndarray) -> dict[str, np.ndarray]:
-    """Return rows of parameters, int32 `[rows, fields]`, by name, int64 `[rows]` each; the inverse of `pack`."""
+    """Return rows of parameters, int32 `[rows, layout.PARAMS_INTS]`, by name, int64 `[rows]` each; inverts `pack`."""
     return {name: packed[:, place].astype(np.int64) for place, name in enumerate(layout.PARAMS_FIELDS)}

@@ -26,7 +26,7 @@ class CpuEngine(NativeEngine):
     def __init__(self, device: torch.device, sizes: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
         """Load (perhaps build) the library and bind it; see `NativeEngine`."""
         self._library = build.load_cpu()
-        ours = (ctypes.sizeof(layout.Launch), 4 * len(layout.PARAMS_FIELDS))
+        ours = (ctypes.sizeof(layout.Launch), 4 * layout.PARAMS_INTS)
         theirs = (self._library.ks_sizeof_launch(), self._library.ks_sizeof_params())
         if ours != theirs:  # a field of layout.h that runtime/layout.py reads otherwise than the compiler does
             raise EngineUnavailable(f"layout.h: Python reads structs of {ours} bytes, the compiler of {theirs}")
@@ -56,7 +56,7 @@ class CpuEngine(NativeEngine):
         overflow within so many auctions.
         """
         saved: dict[str, torch.Tensor] = {}
-        for launcher in self._former_launchers.values():
+        for launcher in self._previous_launchers.values():
             if launcher.played.value:  # by programs that torch compiled, which count no auctions
                 self._safe_auctions = launcher.played.value = 0
         if mode == ENV_RESET:

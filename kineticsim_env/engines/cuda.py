@@ -14,7 +14,7 @@ from kineticsim_env.engines.agents import AgentGroup
 from kineticsim_env.engines.base import ENV_STEP, RUN
 from kineticsim_env.engines.native import INT32_LIMIT, NativeEngine
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, driver, kernels, layout
+from kineticsim_env.runtime import build, driver, kernels, layout, private_torch
 
 # Agent-events after which the CUDA engine compiles a kernel for its own parameters: about two seconds of one H200.
 # The compilation takes as long, so it at most doubles the time spent by then.
@@ -53,7 +53,7 @@ class CudaEngine(NativeEngine):
     def begin_call(self) -> None:
         """See `Engine.begin_call`; if the stream has changed, this call's launches wait for the last call's."""
         super().begin_call()
-        if torch._C._cuda_getCurrentRawStream(self._index) == self._raw_stream:
+        if private_torch.current_raw_stream(self._index) == self._raw_stream:
             return
         stream = torch.cuda.current_stream(self._index)
         # A stream that is captured may not wait for others; torch waits for the whole device before a capture.
@@ -101,12 +101,10 @@ class CudaEngine(NativeEngine):
                 self.prepare(mode)
 
     def _own_definitions(self) -> dict[str, int | str]:
-        values = ((name, self._rows[name]) for name in layout.PARAMS_FIELDS)
-        constants = [
-            str(int(value[0])) if np.all(value == value[0]) and name not in self._changing else f"row.{name}"
-            for name, value in values
-        ]
-        return {"KS_PARAMETERS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
+        names = [name for name in layout.PARAMS_FIELDS if name not in self._changing]
+        fixed = [(layout.PARAMS_FIELDS[name], self._rows[name]) for name in names]
+        constants = [f"p.{field.path}={int(value[0])}" for field, value in fixed if np.all(value == value[0])]
+        return {"KS_PARAMETER_CONSTANTS": ",".join(constants), "KS_LEVELS": self._sizes["L"]}
 
     def set_task(self, task: Mapping[str, Any]) -> None:
         """See `NativeEngine.set_task`; settings that stay as they were first set become constants, too."""
@@ -215,9 +213,8 @@ class CudaEngine(NativeEngine):
                 self.specialise()
         kind = _SERIES_RUN if self._struct.records > 1 else min(mode, 1)
         kernel, grid, block, shared = self._plans.get(kind) or self.prepare(kind)
-        # What torch.cuda.current_stream and current_device wrap, without their checks: CUDA is long initialised.
-        stream = torch._C._cuda_getCurrentRawStream(self._index)
-        if torch._C._cuda_getDevice() == self._index:
+        stream = private_torch.current_raw_stream(self._index)
+        if private_torch.current_device() == self._index:
             kernel.launch(grid, block, shared, self._struct, stream)
         else:
             with torch.cuda.device(self._index):
@@ -249,7 +246,7 @@ class CudaEngine(NativeEngine):
     def step_at_once(self, given: torch.Tensor) -> bool:
         """Play a step in one C call; see `Engine.step_at_once`."""
         launcher = self._launchers.get(ENV_STEP)
-        stream = torch._C._cuda_getCurrentRawStream(self._index)
+        stream = private_torch.current_raw_stream(self._index)
         if launcher is None or stream != self._raw_stream:
             return False
         if not self._specialised and self._work > _WORK_TO_SPECIALISE:

@@ -141,7 +141,7 @@ class LiveMarkets:
     def memory(self) -> dict[str, dict[str, torch.Tensor]]:
         """What agents that users have added remember: by class and word, int32 `[M, agents]` each, live.
 
-        `simulator.memory["trend_follower"]["average"]`; the last of a class are silent where slots replace them.
+        `simulator.memory["trend_follower"]["average"]`; the last of a class are inactive where slots replace them.
         """
         found: dict[str, dict[str, torch.Tensor]] = {}
         for group in self._groups:

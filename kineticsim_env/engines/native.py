@@ -38,7 +38,7 @@ class NativeEngine(Engine):
         self._scenarios: torch.Tensor | None = None
         self._retired: list[torch.Tensor | None] = []  # tensors that captured CUDA graphs may still hold on to
         self._launchers: dict[int, operators.Launcher] = {}  # by mode, of the settings that hold now
-        self._former_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
+        self._previous_launchers: dict[int, operators.Launcher] = {}  # likewise, of these or of earlier settings
         self._regimes: dict[str, np.ndarray] = {}
         self._groups: tuple[AgentGroup, ...] = ()
         super().__init__(device, sizes, tensors)
@@ -234,11 +234,11 @@ class NativeEngine(Engine):
             live=[*self._watched.values(), self.parameters()],
             outputs=self.outputs,
         )
-        if mode in self._former_launchers:
-            self._former_launchers[mode].renew(said)
+        if mode in self._previous_launchers:
+            self._previous_launchers[mode].renew(said)
         else:
-            self._former_launchers[mode] = operators.Launcher(said)
-        self._launchers[mode] = self._former_launchers[mode]
+            self._previous_launchers[mode] = operators.Launcher(said)
+        self._launchers[mode] = self._previous_launchers[mode]
 
     def hand_out(self, outputs: list[torch.Tensor]) -> None:
         """See `Engine.hand_out`; a launcher that there is already is told of them."""
@@ -249,7 +249,7 @@ class NativeEngine(Engine):
 
     def renew_launchers(self) -> None:
         """See `Engine.renew_launchers`."""
-        for mode, launcher in self._former_launchers.items():
+        for mode, launcher in self._previous_launchers.items():
             self.prepare_launcher(mode, launcher.auctions)
 
     def launcher(self, mode: int) -> operators.Launcher:

@@ -62,10 +62,7 @@ def multinomial_counts(config: MarketConfig, seeds: np.ndarray, markets: np.ndar
 def opening_book(rows: Mapping[str, np.ndarray], levels: int, device: torch.device) -> dict[str, torch.Tensor]:
     """Return what markets hold at their opening, by the names of `struct Launch`; all else is 0, but for the regime.
 
-    Args:
-        rows: Their parameters, int64 `[M]`, or `[1]` if all have the same, by the names of `struct MarketParams`.
-        levels: L.
-        device: Where the tensors will be.
+    Their parameters are int64 `[M]`, or `[1]` if all have the same, by the names of `struct MarketParams`.
     """
     price, depth, fundamental = (
         torch.from_numpy(rows[name].astype(np.int32)).to(device)[:, None]

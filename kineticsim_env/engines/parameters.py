@@ -15,7 +15,6 @@ from kineticsim_env.agents.classes import AgentClass
 from kineticsim_env.agents.mixes import Mix, mix, with_room
 from kineticsim_env.config import CLASSES, MAX_STEP_QTY, MarketConfig
 from kineticsim_env.engines.agents import check_width
-from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.fields import (
     CHOICES,
     ENSEMBLE_WIDE,
@@ -26,8 +25,6 @@ from kineticsim_env.runtime.fields import (
     checked,
 )
 from kineticsim_env.runtime.values import show
-
-_UNUSED = tuple(name for name in layout.PARAMS_FIELDS if name.startswith("unused"))  # so that rows are read by 16 bytes
 
 
 def threshold(probability: Any, scale: int) -> np.ndarray:
@@ -66,7 +63,6 @@ def parameter_ranges(num_levels: int) -> dict[str, tuple[int, int]]:
         "inventory_limit": (-1, INTEGERS["inventory_limit"][1]),  # -1 is none
         "regime_threshold": (0, 1 << 16),
         "regimes": (0, MAX_REGIMES),
-        **dict.fromkeys(_UNUSED, (0, 0)),
         "interval": (0, INTEGERS["interval"][1]),
         "beat": (0, INTEGERS["beat"][1]),
     }
@@ -86,22 +82,22 @@ def parameter_rows(
     Returns:
         int64 arrays of shape `[num_rows]`, one per field.
     """
-    silent = np.array([replaced.get(name, 0) for name in CLASSES])
+    inactive = np.array([replaced.get(name, 0) for name in CLASSES])
     if config.population == "fixed":
-        short = np.argwhere(silent[None, :] > counts)
+        short = np.argwhere(inactive[None, :] > counts)
         if len(short):
             row, index = short[0]
             raise ValueError(
-                f"slots: got {silent[index]} that replace a {CLASSES[index]} agent, allowed is up to "
+                f"slots: got {inactive[index]} that replace a {CLASSES[index]} agent, allowed is up to "
                 f"{counts[row, index]}, the number of {CLASSES[index]} agents in the market"
             )
-    speaking = np.maximum(counts - silent, 0)
+    active = np.maximum(counts - inactive, 0)
     first = np.cumsum(counts, axis=1)
 
     def column(value: Any) -> np.ndarray:
         return np.array(np.broadcast_to(np.asarray(value, dtype=np.int64), (num_rows,)))
 
-    rows = {f"num_{name}": speaking[:, index] for index, name in enumerate(CLASSES)}
+    rows = {f"num_{name}": active[:, index] for index, name in enumerate(CLASSES)}
     rows |= {f"first_{name}": first[:, index] for index, name in enumerate(CLASSES[1:])}
     for name in ("init_price", "init_depth", "max_order_qty", "noise_spread", "maker_half_spread", "jump_size"):
         rows[name] = column(getattr(config, name))
@@ -120,7 +116,6 @@ def parameter_rows(
     rows["reference"] = column(np.asarray(config.reference) == "fundamental")
     agents = config.num_agents + np.asarray(config.added_agents)
     rows["num_agents"] = column(agents)
-    rows |= {name: column(0) for name in _UNUSED}
     rows["regimes"] = column(0 if config.regimes is None else len(config.regimes))
     for name in ("interval", "beat"):
         given = getattr(config, name)
@@ -159,9 +154,6 @@ def changed(config: MarketConfig, fields: Mapping[str, Any], chosen: np.ndarray)
         fields: New values by name, one for all markets or one per market; of agents that users have added, by
             `class.parameter`, also one of each agent.
         chosen: bool `[M]`, the markets that change; fields become per market unless all do.
-
-    Raises:
-        TypeError, ValueError: Naming the field, what came and what is allowed.
     """
     of_agents = agent_fields(config)
     free = [*(name for name in config.to_dict() if name not in _FIXED), *of_agents]

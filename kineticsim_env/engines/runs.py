@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.engines.base import RUN, Engine
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted
+from kineticsim_env.runtime.values import progress_bar
 
 # Agent-events in about a quarter of a second, by engine.
 EVENTS = {"cuda": 5e10, "cpu": 5e7, "numpy": 3e6}
@@ -76,7 +76,7 @@ def run(
         return
     engine.check_sizes()
     before = {name: tensor.clone() for name, tensor in state.items()}
-    bar = tqdm(total=total, unit="auction", desc="market", delay=0 if progress else 2, disable=progress is False)
+    bar = progress_bar(progress, "market", "auction", total)
     try:
         with bar:
             for piece in cut_into_pieces(decisions, auctions, most):
@@ -136,8 +136,10 @@ def run_in_graph(
 ) -> None:
     """Do it in one launch of a program that torch compiles; a market that stops says so in its error word."""
     launcher = engine.launcher(RUN)
-    series = (f"series_{name}" for name in (*layout.SERIES, *layout.FURTHER_SERIES))
-    outputs = [results.get(name) for name in ("fills", "value", *series)]
+    accounts = results.get("fills"), results.get("value")
+    series = {number: results.get(f"series_{name}") for name, number in layout.ENUMS["Series"].items()}
+    recorded = [number for number, tensor in series.items() if tensor is not None]
     torch.ops.kineticsim.run(
-        launcher.state, launcher.tables, quotes, *outputs, decisions, auctions, reach, launcher.number
-    )
+        launcher.state, launcher.tables, quotes, *accounts, [series[number] for number in recorded], recorded,
+        decisions, auctions, reach, launcher.number,
+    )  # fmt: skip

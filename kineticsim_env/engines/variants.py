@@ -27,10 +27,7 @@ _SIZES = {"M": "markets", "L": "levels", "K": "slots"}
 def plan_for(sizes: Mapping[str, int], device: torch.device, **asked: int) -> Any:
     """Return what `plan_for` in cuda/model/plan.h answers, a `struct Plan`.
 
-    Args:
-        sizes: M, L and K.
-        device: The GPU.
-        **asked: The other fields of `struct PlanRequest` but those of the device.
+    Sizes are M, L and K; further arguments are the other fields of `struct PlanRequest` but those of the device.
     """
     properties = torch.cuda.get_device_properties(device)
     request = Request(

@@ -8,13 +8,13 @@ live_task.py         all of these as the engine has them, and as they change
 core.py              `EnvCore`: tensors, resets and steps; eager.py: a step with the fewest checks
 own_functions.py     rewards, features and ends of episodes that users write; own_step.py: a step with them
 opponents.py         policies in other slots
-saving.py            saved states; saved_states.py: the ranges of their numbers
+state_dict.py        saved states; saved_states.py: the ranges of their numbers
 base.py              what every environment offers beyond its library's interface
 actions.py           checks of actions; action_masks.py: which are void; infos.py: what is known after a decision
 vector.py            many markets of one learner; batch_results.py: what their steps hand out
 single.py            one market of one learner
-parallel.py          one market of many; agent_results.py: what each agent sees and is told
-batched.py           many markets of many learners; joint.py: their names, and what they see together
+parallel.py          one market of many learners; agent_results.py: their names, what they see and are told
+batched.py           many markets of many learners
 registered.py        what Gymnasium's registry makes again
-counterfactual.py    an environment with and without its learner's actions
+counterfactual_episodes.py  an environment with and without its learner's actions
 """

@@ -36,14 +36,7 @@ def check_actions(
 
 
 def check_host_actions(actions: Any, shape: tuple[int, ...], limit: int, name: str = "actions") -> np.ndarray:
-    """Return actions that are in host memory as a C-ordered array of the engine's dtype, or raise.
-
-    Args:
-        actions: A tensor in host memory, or anything that NumPy takes.
-        shape: The shape they must have.
-        limit: As in `check_actions`.
-        name: What errors call them.
-    """
+    """Return actions in host memory as a C-ordered array of the engine's dtype, or raise; see `check_actions`."""
     if isinstance(actions, torch.Tensor):
         given = engine_input(name, actions, _dtype(limit), shape, torch.device("cpu")).numpy()
     else:

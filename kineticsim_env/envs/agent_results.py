@@ -1,34 +1,47 @@
-"""`AgentResults`: what each agent of one market sees and is told, as NumPy arrays and Python numbers.
+"""What the learners of one market have together, and `AgentResults`: what each of them sees and is told, in NumPy.
 
-`MarketParallelEnv` hands it out after resets and steps.
+`MarketParallelEnv` returns the latter from resets and steps; `BatchedParallelEnv` has the same names and joint state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+import torch
 
 from kineticsim_env.envs.action_masks import ActionMasks
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_slots
-from kineticsim_env.envs.joint import joint_state
+from kineticsim_env.tasks.base import MARKET_FEATURES
 
 _ACCOUNT = ("inventory", "cash", "fees", "bought", "sold")
+
+
+def agent_names(roles: tuple[str, ...]) -> list[str]:
+    """Return the names of agents, numbered within their role: `maker_0`, `maker_1`, `noise_0`."""
+    return [f"{role}_{roles[:slot].count(role)}" for slot, role in enumerate(roles)]
+
+
+def state_space(spaces: list[gym.spaces.Box]) -> gym.spaces.Box:
+    """Return the space of what all agents see together: the market's features once, then each agent's own."""
+    low = [space.low[0 if slot == 0 else MARKET_FEATURES :] for slot, space in enumerate(spaces)]
+    return gym.spaces.Box(np.concatenate(low), 1.0, dtype=np.float32)
+
+
+def joint_state(observation: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Return what all learners of a market see together, float32 `[M, S]`, of observations `[M, n, F]` by role."""
+    market = next(iter(observation.values()))[:, 0, :MARKET_FEATURES]
+    return torch.cat([market, *(rows[..., MARKET_FEATURES:].flatten(1) for rows in observation.values())], dim=1)
 
 
 class AgentResults:
     """Reads the tensors of a core of one market. All is by agent, of those in the slots that play."""
 
     def __init__(self, core: EnvCore, agents: Sequence[str], *, masked: bool) -> None:
-        """Make the views.
-
-        Args:
-            core: Of one market.
-            agents: The names of its learners, slot by slot.
-            masked: Whether infos have action masks.
-        """
+        """Make the views of a core of one market; agents are named slot by slot, `masked` infos have masks."""
         self._core, self._agents = core, agents
         roles = core.roles
         slots = {role: slice(roles.index(role), roles.index(role) + roles.count(role)) for role in roles}

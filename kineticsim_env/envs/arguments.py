@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 
 Environment = TypeVar("Environment", bound=type)
+Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 _MADE = ("prefer_cpu", "own", "seats")  # of other arguments
 # Of one market: its results come to the host anyway, so that looking for errors costs nothing.
@@ -61,14 +62,7 @@ def split(
 ) -> tuple[EnvSettings, dict[str, Any]]:
     """Return the settings among a constructor's arguments, checked, and all others, which are the task's.
 
-    Args:
-        arguments: Of the constructor.
-        config: The market, which is an argument of its own.
-        one_market: Whether there is one, without autoreset and stagger.
-        **made: Further fields of `EnvSettings`, which are no arguments.
-
-    Raises:
-        TypeError, ValueError: Naming the argument, what came and what is allowed.
+    `made` are further fields of `EnvSettings`, which are no arguments. One market has neither autoreset nor stagger.
     """
     known = OF_ONE if one_market else OF_MANY
     given = {name: value for name, value in arguments.items() if name in known}
@@ -88,9 +82,6 @@ def with_task(
         roles: Of the learners.
         horizon: The task's by another name, None where it was not given.
         **how: As in `own_functions`.
-
-    Raises:
-        TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
     own, fields = own_functions(task, settings.features, settings.terminate, roles, **how)
     made = make_task(kind, fields if horizon is None else {**fields, "horizon": horizon})
@@ -119,15 +110,31 @@ def shows_arguments(*, one_market: bool = False) -> Callable[[Environment], Envi
         keywords = [one for one in own.values() if one.kind is inspect.Parameter.KEYWORD_ONLY]
         task = inspect.Parameter("task", inspect.Parameter.VAR_KEYWORD, annotation="Any")
         init.__signature__ = inspect.Signature([*positional, *keywords, *settings, task], return_annotation="None")
-        init.__annotations__ = {
-            one.name: one.annotation for one in init.__signature__.parameters.values() if one.name != "self"
-        }
+        init.__annotations__ = _annotations(init.__signature__)
         for documented in (kind, init):
             if documented.__doc__:  # none under python -OO
                 documented.__doc__ = _filled(documented.__doc__, known)
         return kind
 
     return show
+
+
+def shows_arguments_of(kind: type) -> Callable[[Maker], Maker]:
+    """Let `help()` and `inspect.signature` of a function show the arguments of the environment that it makes."""
+
+    def show(function: Maker) -> Maker:
+        made, described = inspect.signature(function).return_annotation, inspect.getdoc(kind.__init__)
+        function.__signature__ = inspect.signature(kind).replace(return_annotation=made)  # ty: ignore[missing-attribute]
+        function.__annotations__ = {**_annotations(inspect.signature(kind)), "return": made}
+        if function.__doc__ and described:  # none under python -OO
+            function.__doc__ += "\n\n" + described.partition("\n\n")[2]
+        return function
+
+    return show
+
+
+def _annotations(signature: inspect.Signature) -> dict[str, Any]:
+    return {one.name: one.annotation for one in signature.parameters.values() if one.name != "self"}
 
 
 def _filled(text: str, known: Mapping[str, Any]) -> str:

@@ -15,7 +15,8 @@ import torch
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.envs.saving import load_state, state_of
+from kineticsim_env.envs.state_dict import load_state, state_of
+from kineticsim_env.render import Viewer
 from kineticsim_env.runtime.calls import CallLock, Uninterrupted
 from kineticsim_env.runtime.values import check_choice, check_dict, is_whole, show
 from kineticsim_env.simulator import Simulator
@@ -31,6 +32,9 @@ class BaseMarketEnv:
     """
 
     core: EnvCore
+    render_mode: str | None = None
+    _viewer: Viewer | None = None
+    _was_reset = False
 
     @property
     def _calls(self) -> CallLock:
@@ -135,10 +139,18 @@ class BaseMarketEnv:
         return twin
 
     def _was_cloned(self) -> None:
-        """Follow a core that is a clone, after the attributes were copied."""
+        """Follow a core that is a clone, after the attributes were copied; a clone draws no pictures."""
+        self._viewer = self.render_mode = None
 
     def _was_loaded(self) -> None:
         """Follow a core that has taken over a state."""
+        self._was_reset = True
+
+    def _close(self) -> None:
+        """Close the window, if there is one, and raise what is left in the error words."""
+        if self._viewer:
+            self._viewer.close()
+        self.core.close()
 
 
 def _draws(value: Any) -> bool:

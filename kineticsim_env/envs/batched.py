@@ -15,11 +15,11 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.action_masks import ActionMasks
 from kineticsim_env.envs.actions import check_actions
+from kineticsim_env.envs.agent_results import agent_names, joint_state, state_space
 from kineticsim_env.envs.arguments import shows_arguments, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, check_options
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.infos import info_of_slots
-from kineticsim_env.envs.joint import agent_names, joint_state, state_space
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.envs.settings import SAME_STEP
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -87,7 +87,6 @@ class BatchedParallelEnv(BaseMarketEnv):
         self._copy, self._same_step = settings.copy, self.core.autoreset == SAME_STEP
         self._limits = {role: task_settings.num_choices(role) for role in self.groups}
         self._make_buffers()
-        self._was_reset = False
 
     @torch.inference_mode(False)
     def _make_buffers(self) -> None:
@@ -219,8 +218,8 @@ class BatchedParallelEnv(BaseMarketEnv):
         return {role: row.clone() for role, row in rows.items()} if self._copy else rows
 
     def _was_loaded(self) -> None:
+        super()._was_loaded()
         torch.logical_not(self._ended, out=self._active)
-        self._was_reset = True
 
     def _was_cloned(self) -> None:
         kept = self._rows, self._active, self._over

@@ -1,8 +1,8 @@
 """`EnvCore`: what the vector, the single and the parallel environment share.
 
 It owns a `Simulator` with slots and the environment's tensors, and makes one launch per step. What episodes are is in
-live_task.py, how states are saved and loaded in saving.py. How results are handed out (NumPy or torch, copied or live,
-per agent) is left to those who use it.
+live_task.py, how states are saved and loaded in state_dict.py. How results are returned (NumPy or torch, copied or
+live, per agent) is left to those who use it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kineticsim_env.envs.own_functions import Own
 from kineticsim_env.envs.own_step import OwnStep
 from kineticsim_env.envs.scenario_weights import check_scenario
 from kineticsim_env.envs.settings import DISABLED, EnvSettings
-from kineticsim_env.runtime import layout
+from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.runtime.checks import check_mask, check_seeds
 from kineticsim_env.simulator import Simulator
@@ -77,7 +77,7 @@ class EnvCore:
         prefer_cpu = settings.prefer_cpu
         if not prefer_cpu and num_markets == 1:
             prefer_cpu = "one market is faster there"
-        if not prefer_cpu and torch.cuda._is_in_bad_fork():
+        if not prefer_cpu and private_torch.is_forked():
             prefer_cpu = "this process was forked from one that used CUDA"
         name, device = choose_engine(settings.engine, settings.device, prefer_cpu=prefer_cpu)
         self.simulator = Simulator(
@@ -285,12 +285,7 @@ class EnvCore:
     @torch.inference_mode(False)
     @one_at_a_time
     def clone(self) -> EnvCore:
-        """Return a second core in the same state; what happens to one does not touch the other.
-
-        Raises:
-            MarketError: If an error word was set since the last look.
-            gymnasium.error.ClosedEnvironmentError: After `close`.
-        """
+        """Return a second core in the same state, after `check_errors`; neither touches the other from then on."""
         self._check_open("clone")
         twin = copy.copy(self)
         twin.simulator = self.simulator.branch()

@@ -27,13 +27,7 @@ class EagerStep:
         self._dtype = torch.float32
 
     def expect(self, shape: tuple[int, ...], dtype: torch.dtype, outputs: Sequence[torch.Tensor] = ()) -> None:
-        """Set what `step` is given, and which outputs `copies` returns.
-
-        Args:
-            shape: Of actions or choices.
-            dtype: Theirs.
-            outputs: Views of the core's tensors, of contiguous rows.
-        """
+        """Set shape and dtype of what `step` is given, and which outputs `copies` returns: views of contiguous rows."""
         self._shape, self._dtype = shape, dtype
         self._engine.hand_out(list(outputs))
 
@@ -47,13 +41,9 @@ class EagerStep:
         return self._engine.copies()
 
     def step(self, given: Any) -> bool:
-        """Play one decision, if `given` is just the tensor that the engine takes.
+        """Play one decision, if the actions or choices given are just the tensor that the engine takes; return whether.
 
-        Args:
-            given: What the user gave as actions or choices.
-
-        Returns:
-            Whether it was played; if not, nothing has happened, and `EnvCore.step` does it or says what is wrong.
+        If not, nothing has happened, and `EnvCore.step` does it or says what is wrong.
         """
         return (
             self._engine.plays_at_once

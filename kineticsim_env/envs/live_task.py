@@ -32,7 +32,7 @@ from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.calls import Uninterrupted, one_at_a_time
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.tasks.base import CHANGEABLE, MAY_DIFFER, Task
-from kineticsim_env.tasks.many_learners import check_targets, task_of_all
+from kineticsim_env.tasks.many_learners import check_targets, with_all_roles
 
 
 class LiveTask:
@@ -50,15 +50,7 @@ class LiveTask:
     def __init__(
         self, task: Task, roles: Sequence[str], slots: Sequence[str | None], num_markets: int, settings: EnvSettings
     ) -> None:
-        """Check the task, and draw the scenarios.
-
-        Args:
-            task: Its settings.
-            roles: Of each slot.
-            slots: For each slot the class that it replaces, or None.
-            num_markets: M.
-            settings: The environment's.
-        """
+        """Check the task, and draw the scenarios; `slots` are the classes that slots replace, or None."""
         config = settings.config
         if isinstance(config.inventory_limit, int) and config.inventory_limit > 0 and hasattr(task, "inventory_limit"):
             task = task.replace(inventory_limit=config.inventory_limit)  # what policies read back
@@ -81,12 +73,7 @@ class LiveTask:
         self._former_drawn: list[torch.Tensor | None] = []  # and tables that captured CUDA graphs may still use
 
     def open(self, simulator: Simulator, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Give new markets their settings, and run their warm starts.
-
-        Args:
-            simulator: The markets, which have the scenarios.
-            tensors: The environment's.
-        """
+        """Give new markets, which have the scenarios, their settings, and run their warm starts."""
         self._connect(simulator, tensors)
         self.warm_starts = WarmStarts(simulator, self.task)
         self.use_bank(self.warm_starts.run(self.scenarios))
@@ -132,7 +119,7 @@ class LiveTask:
 
     def _others(self, task: Any) -> Any:
         """Return a task with the settings that opponents need, None without any."""
-        return task_of_all(task, self._narrowest) if self._settings.seats else None
+        return with_all_roles(task, self._narrowest) if self._settings.seats else None
 
     def _with_smallest_limits(self, task: Any, drawn: Mapping[str, np.ndarray]) -> MarketConfig:
         """Return the market with a task's limits, and of limits that scenarios draw the smallest."""
@@ -228,11 +215,7 @@ class LiveTask:
         return shares_of(self._engine.scenario_thresholds)
 
     def tables_of(self, randomise: Any) -> tuple[MarketConfig, TaskValues]:
-        """Return the table of other scenarios, and the settings that these draw, with the columns that there are.
-
-        Raises:
-            TypeError, ValueError: Naming the field or setting, what came and what is allowed.
-        """
+        """Return the table of other scenarios, checked, and the settings that these draw, with the present columns."""
         settings = self._settings
         drawn = draw_task_settings(randomise, self.task, settings.num_scenarios, settings.scenario_seed)
         values = self._values_like(self.task, drawn)
@@ -260,14 +243,10 @@ class LiveTask:
         present: torch.Tensor | None = None,
         agents_present: torch.Tensor | None = None,
     ) -> None:
-        """Take over what `tables_of` returned.
+        """Take over what `tables_of` returned, and warm starts, as `use_bank` takes them.
 
-        Args:
-            table: The scenarios.
-            values: Settings that differ.
-            fresh: Warm starts, as `use_bank` takes them.
-            present: Parameters of running episodes, int32 `[M, n]`; None leaves those that they have.
-            agents_present: Those of agents that users have added, int32 `[M, P]`, likewise.
+        Running episodes play on with `present`, int32 `[M, n]`, and `agents_present`, int32 `[M, P]`; None is what they
+        have.
         """
         with Uninterrupted():
             self._simulator._set_scenarios(table, present, agents_present)

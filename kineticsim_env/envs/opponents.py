@@ -17,7 +17,7 @@ import torch
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import MOST_ACTION, check_actions
 from kineticsim_env.errors import MarketError
-from kineticsim_env.runtime import layout
+from kineticsim_env.runtime import layout, private_torch
 from kineticsim_env.runtime.roles import SPECS
 from kineticsim_env.runtime.saved_states import Ranges
 from kineticsim_env.runtime.seeds import EPISODE, GOLDEN
@@ -60,9 +60,6 @@ def check_opponents(given: Any, config: MarketConfig, replace: str | None) -> tu
             lists, one per slot.
         config: The market, whose agents some of them replace.
         replace: The class whose place the learner takes, None if it is added.
-
-    Raises:
-        TypeError, ValueError: Naming the entry, what came and what is allowed.
     """
     if given is None:
         return ()
@@ -127,12 +124,7 @@ class Opponents:
     ) -> None:
         """Take the policies; none is called before the first step.
 
-        Args:
-            seats: Who may play the slots.
-            simulator: The markets.
-            roles: Of each slot, the learner's first.
-            task: The learner's.
-            sees: Returns what a slot sees, live, float32 `[M, F]`.
+        Roles are those of each slot, the learner's first; `sees` returns what a slot sees, live, float32 `[M, F]`.
         """
         self._simulator, self._roles, self._task, self._sees = simulator, roles, task, sees
         self._device, self._host = simulator.device, simulator.device.type == "cpu"
@@ -160,11 +152,7 @@ class Opponents:
         self._bad = torch.zeros(len(self._names), dtype=torch.bool, device=self._device)
 
     def replace(self, seats: tuple[Seat, ...]) -> None:
-        """Let other policies play the same slots from now on, in running episodes those at the drawn places.
-
-        Raises:
-            ValueError: If they are other slots.
-        """
+        """Let other policies play the same slots from now on, in running episodes those at the drawn places."""
         roles, known = ([seat.replaces or seat.role for seat in each] for each in (seats, self.seats))
         if roles != known:
             raise ValueError(f"opponents: got slots of the roles {roles}, allowed is {known}: markets keep their slots")
@@ -178,7 +166,7 @@ class Opponents:
         """Return what all slots do, `[M, K, A]` or choices `[M, K]`: the learner what is given, opponents as drawn."""
         records = torch.is_grad_enabled()
         try:  # a Ctrl-C may come as soon as the next line is done
-            torch._C._set_grad_enabled(False)  # what torch.no_grad does, in a tenth of the time
+            private_torch.set_grad_enabled(False)
             number = 0
             for slot, seat in enumerate(self.seats, 1):
                 answers = []
@@ -192,7 +180,7 @@ class Opponents:
                 self._given[slot].copy_(actions)
             self._given[0].copy_(given.view(self._given[0].shape))
         finally:
-            torch._C._set_grad_enabled(records)
+            private_torch.set_grad_enabled(records)
         return self._rows
 
     def _answer(self, policy: Any, slot: int, number: int) -> torch.Tensor:

@@ -52,15 +52,14 @@ import numpy as np
 import pettingzoo
 import torch
 from gymnasium.utils import seeding
-from pettingzoo import ParallelEnv
+from pettingzoo import AECEnv, ParallelEnv
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.envs.actions import check_host_actions
-from kineticsim_env.envs.agent_results import AgentResults
-from kineticsim_env.envs.arguments import shows_arguments, split, with_task
+from kineticsim_env.envs.agent_results import AgentResults, agent_names, state_space
+from kineticsim_env.envs.arguments import shows_arguments, shows_arguments_of, split, with_task
 from kineticsim_env.envs.base import BaseMarketEnv, generator_seed
 from kineticsim_env.envs.core import EnvCore
-from kineticsim_env.envs.joint import agent_names, state_space
 from kineticsim_env.envs.own_functions import roles_in
 from kineticsim_env.render import RENDER_FPS, check_render_mode, make_viewer, modes_here, render_with
 from kineticsim_env.runtime.calls import one_at_a_time
@@ -75,17 +74,6 @@ if TYPE_CHECKING:
 if hasattr(pettingzoo, "register"):  # from 1.27 on
     pettingzoo.register("parallel", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:parallel_env")
     pettingzoo.register("aec", "KineticSim/Market-v0", "kineticsim_env.envs.parallel:aec_env")
-
-
-def parallel_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> MarketParallelEnv:
-    """Make a market with several learners; see `MarketParallelEnv` for the arguments."""
-    return MarketParallelEnv(learners, **arguments)
-
-
-def aec_env(learners: Mapping[str, int] | None = None, **arguments: Any) -> Any:
-    """Make the same market for PettingZoo's agent-by-agent interface; arguments as in `parallel_env`."""
-    env = parallel_env(learners, **arguments)
-    return pettingzoo.utils.conversions.parallel_to_aec(env)
 
 
 @shows_arguments(one_market=True)
@@ -139,7 +127,6 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
         settings, task_settings = with_task(settings, ManyLearnersTask, task, learning, max_cycles, many=True)
         roles, replaced = check_learners(counts, settings.config, task_settings)
         self.possible_agents = agent_names(roles)
-        self._was_reset = False
         self.core = EnvCore(1, task_settings, roles, replaced, settings)
         self._viewer = make_viewer(self.core, self.render_mode, slot=self._slot_of(render_agent))
         spaces = [self.core.observation_space(role) for role in roles]
@@ -231,9 +218,7 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
 
     def close(self) -> None:
         """Close the window, and raise what is left in the error word."""
-        if self._viewer:
-            self._viewer.close()
-        self.core.close()
+        self._close()
 
     # Beyond it --------------------------------------------------------------------------------------------------------
 
@@ -248,11 +233,8 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             return []
         return [slot for slot, ended in enumerate(self.core.tensors["ended"][0].tolist()) if not ended]
 
-    def _was_loaded(self) -> None:
-        self._was_reset = True
-
     def _was_cloned(self) -> None:
-        self._viewer = self.render_mode = None
+        super()._was_cloned()
         self._results = self._make_results()
 
     def _make_results(self) -> AgentResults:
@@ -277,3 +259,19 @@ class MarketParallelEnv(BaseMarketEnv, ParallelEnv):
             row = check_host_actions(actions[agent], shape, limit, f"actions[{agent!r}]")
             rows[0, slot, : row.size] = torch.from_numpy(row)
         return given.to(self.core.device)
+
+
+@shows_arguments_of(MarketParallelEnv)
+def parallel_env(
+    learners: Mapping[str, int] | None = None, config: MarketConfig | None = None, **arguments: Unpack[OfOneMarket]
+) -> MarketParallelEnv:
+    """Make a market with several learners, a `MarketParallelEnv`."""
+    return MarketParallelEnv(learners, config, **arguments)
+
+
+@shows_arguments_of(MarketParallelEnv)
+def aec_env(
+    learners: Mapping[str, int] | None = None, config: MarketConfig | None = None, **arguments: Unpack[OfOneMarket]
+) -> AECEnv:
+    """Make the same market for PettingZoo's agent-by-agent interface."""
+    return pettingzoo.utils.conversions.parallel_to_aec(parallel_env(learners, config, **arguments))

@@ -1,6 +1,6 @@
 """Saved states of environments: the range of every number in them, in words in docs/environment.md.
 
-`load_state` of saving.py calls this after runtime/saved_states.py has checked the market's part.
+`load_state` of state_dict.py calls this after runtime/saved_states.py has checked the market's part.
 """
 
 from __future__ import annotations
@@ -173,11 +173,12 @@ def check_parameters(packed: torch.Tensor, config: MarketConfig, table: MarketCo
         ValueError: Naming the field, the first number that is out of its range, and the range.
     """
     row = columns(packed, packed.device)
+    largest = int(np.max(config.max_quote_qty))
     limits = np.asarray(-1 if table.inventory_limit is None else table.inventory_limit)
     regimes = 0 if config.regimes is None else len(config.regimes)
     events = {name: (1, INTEGERS[name][1]) if config.uses_clock else (0, 0) for name in ("interval", "beat")}
     ranges = parameter_ranges(config.num_levels) | {
-        "max_quote_qty": (int(config.max_quote_qty), int(config.max_quote_qty)),
+        "max_quote_qty": (largest, largest),
         "inventory_limit": (int(limits.min()), int(limits.max())),
         "regimes": (regimes, regimes),
         "tick_size": (1, min(64, config.num_levels)),

@@ -20,15 +20,7 @@ _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def check_weights(weights: Any, scenarios: int) -> np.ndarray:
-    """Return a weight per scenario, float64 `[S]`.
-
-    Args:
-        weights: Numbers of any kind, NumPy's or torch's, on any device.
-        scenarios: S.
-
-    Raises:
-        TypeError, ValueError: Naming what came and what is allowed.
-    """
+    """Return a weight per scenario, float64 `[S]`, of numbers of any kind, NumPy's or torch's, on any device."""
     allowed = f"{scenarios} finite numbers from 0, one of them above it, or None"
     if isinstance(weights, torch.Tensor) and weights.is_floating_point():
         weights = weights.detach().double()  # as NumPy has no bfloat16
@@ -46,16 +38,10 @@ def check_weights(weights: Any, scenarios: int) -> np.ndarray:
 
 
 def thresholds_of(weights: np.ndarray) -> np.ndarray:
-    """Return what scenarios are drawn by: the first whose threshold is above the word's high half is the episode's.
+    """Return what scenarios are drawn by, int64 `[S]`, rising: the episode's is the first above the word's high half.
 
-    Each is the weight up to its scenario as a share of 2^32, rounded up. So a scenario of weight 0 has the threshold
-    of the one before it and is never drawn, the last is 2^32, and equal weights draw what no weights draw.
-
-    Args:
-        weights: Checked weights, float64 `[S]`.
-
-    Returns:
-        int64 `[S]`, rising.
+    Each is the weight up to its scenario as a share of 2^32, rounded up. So a scenario of weight 0 has the threshold of
+    the one before it and is never drawn, the last is 2^32, and equal weights draw what no weights draw.
     """
     sums = np.cumsum(weights / weights.max())
     return np.ceil(sums / sums[-1] * 2.0**32).astype(np.int64)
@@ -79,17 +65,7 @@ def check_thresholds(thresholds: torch.Tensor) -> None:
 
 
 def check_scenario(given: Any, markets: int, scenarios: int, device: torch.device) -> torch.Tensor:
-    """Return the scenarios that a reset asks for, int32 `[M]`, -1 where one is drawn.
-
-    Args:
-        given: An int for all markets, or one per market.
-        markets: M.
-        scenarios: How many there are.
-        device: Where the markets are.
-
-    Raises:
-        TypeError, ValueError: Naming what came and what is allowed.
-    """
+    """Return the scenarios that a reset asks for, one or one per market, int32 `[M]`; -1 where one is drawn."""
     if not scenarios:
         raise ValueError(f"scenario: got {show(given)}, allowed is an environment made with randomise=...")
     allowed = f"-1 to {scenarios - 1}, an int or {markets} of them"

@@ -58,9 +58,6 @@ def make_scenarios(
         num_scenarios: Rows to draw, up to 65536.
         seed: Of the draws.
         drawn: Settings of the task that scenarios differ in, float64 `[C]` by name.
-
-    Raises:
-        TypeError, ValueError: Naming the field, what came and what is allowed.
     """
     drawn = drawn or {}
     if config.per_market:
@@ -101,14 +98,8 @@ def make_scenarios(
 def draw_task_settings(randomise: Any, task: Task, num_scenarios: int, seed: int) -> dict[str, np.ndarray]:
     """Return the settings of the task that scenarios differ in, float64 `[C]` by name; empty without any.
 
-    Args:
-        randomise: As `make_scenarios` takes it, or `{"scenarios": {...}}`: entries such as `"task.block_qty"`.
-        task: Its settings.
-        num_scenarios: Rows to draw.
-        seed: Of the draws, which those of the market's fields do not depend on.
-
-    Raises:
-        TypeError, ValueError: Naming the setting, what came and what is allowed.
+    They are entries such as `"task.block_qty"` of what `make_scenarios` takes, or of `{"scenarios": {...}}`. Draws of
+    the market's fields do not depend on theirs.
     """
     if not isinstance(randomise, Mapping):
         return {}
@@ -176,9 +167,7 @@ def num_rows(table: MarketConfig) -> int:
 def as_table(randomise: Any, agents: Iterable[AgentClass] = ()) -> Any:
     """Return the table where it was given itself, in the spelling that JSON keeps or as a config; else `randomise`.
 
-    Args:
-        randomise: The argument.
-        agents: The config's classes, which the table's are; so nothing is imported for a table that was loaded.
+    The table's classes of agents are the config's, so nothing is imported for a table that was loaded.
     """
     if isinstance(randomise, Mapping) and set(randomise) == {"scenarios"}:
         allowed = "a mapping of fields of MarketConfig"

@@ -84,7 +84,6 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
         self.observation_space = self.core.observation_space(self._role)
         self.action_space = self.core.task.action_space(self._role)
         self._limit = self.core.task.num_choices(self._role)
-        self._was_reset = False
 
     @one_at_a_time
     def reset(
@@ -145,15 +144,10 @@ class MarketEnv(RegisteredEnv, BaseMarketEnv, gym.Env):
 
     def close(self) -> None:
         """Close the window, and raise what is left in the error word."""
-        if self._viewer:
-            self._viewer.close()
-        self.core.close()
-
-    def _was_loaded(self) -> None:
-        self._was_reset = True
+        self._close()
 
     def _was_cloned(self) -> None:
-        self._viewer = self.render_mode = None
+        super()._was_cloned()
         self._make_masks()
 
     def _make_masks(self) -> None:

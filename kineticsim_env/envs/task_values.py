@@ -50,9 +50,6 @@ class TaskValues:
             drawn: Settings that scenarios draw, float64 `[C]` by name.
             like: What the environment was made with, whose columns and scales stay.
             others: A task that has settings which opponents' roles need and the learner's task lacks.
-
-        Raises:
-            TypeError, ValueError: Naming the setting, what came and what is allowed.
         """
         for name in drawn:
             if name in task.each:

@@ -112,7 +112,6 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         self.output, self._has_mask = output, settings.action_mask
         self._make_spaces()
         self._make_results()
-        self._was_reset = False
 
     def _make_spaces(self) -> None:
         self.single_observation_space = self.core.observation_space(self._role)
@@ -217,9 +216,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the window, and raise what is left in the error words."""
-        if self._viewer:
-            self._viewer.close()
-        self.core.close()
+        self._close()
 
     def __del__(self) -> None:
         """Do nothing: an error that nobody asked for is not raised from a destructor."""
@@ -261,11 +258,8 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
             raise ValueError("set_opponents: got an environment without opponents, allowed is one made with them")
         core.opponents.replace(check_opponents(opponents, core.settings.config, core.simulator.slots[0]))
 
-    def _was_loaded(self) -> None:
-        self._was_reset = True
-
     def _was_cloned(self) -> None:
-        self._viewer = self.render_mode = None
+        super()._was_cloned()
         self._make_results()
 
 

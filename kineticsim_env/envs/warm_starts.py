@@ -37,12 +37,7 @@ class WarmStarts:
     """
 
     def __init__(self, simulator: Simulator, task: Task) -> None:
-        """Hold none yet; `run` makes some and `use` takes them.
-
-        Args:
-            simulator: The markets that will start from them.
-            task: The task's settings.
-        """
+        """Hold none yet; `run` makes some and `use` takes them."""
         self._simulator, self._task = simulator, task
         self._bank: dict[str, torch.Tensor] = {}
         self._banks: list[dict[str, torch.Tensor]] = []  # all that there were: a captured CUDA graph may use an old one

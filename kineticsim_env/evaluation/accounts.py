@@ -22,11 +22,8 @@ def settle(
 ) -> torch.Tensor:
     """Return the measure of slots whose episodes end, by their roles, float64 `[M, K]`; of others nothing is meant.
 
-    Args:
-        core: The markets and the task.
-        slots: bool `[M, K]`, whose episodes end.
-        returns: float64 `[M, K]`, their sums of rewards.
-        simulator: Returns what is unwound: the core's, or a branch of it where the markets play on.
+    Slots are bool `[M, K]`, their sums of rewards float64 `[M, K]`; `simulator` returns what is unwound: the core's, or
+    a branch of it where the markets play on.
     """
     pnl = returns * core.task.reward_scale  # a noise learner is paid what its trades cost
     executors = _slots_of(core, lambda spec: spec.has_block)

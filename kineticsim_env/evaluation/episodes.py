@@ -10,7 +10,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
-from tqdm import tqdm
 
 from kineticsim_env.envs import vector
 from kineticsim_env.envs.batched import BatchedParallelEnv
@@ -21,7 +20,7 @@ from kineticsim_env.evaluation.players import ManyPlayers, OnePlayer, standing_s
 from kineticsim_env.evaluation.results import Evaluation
 from kineticsim_env.policies import Policy
 from kineticsim_env.runtime.roles import SPECS
-from kineticsim_env.runtime.values import check_callable, check_choice, check_dict, check_progress, show
+from kineticsim_env.runtime.values import check_callable, check_choice, check_dict, check_progress, progress_bar, show
 from kineticsim_env.tasks import TASKS
 
 HELD_OUT_SEED = 2**62  # run r is evaluated from HELD_OUT_SEED + run_seed(r), and trains from run_seed(r)
@@ -178,10 +177,11 @@ def grid_search(
     rows = []
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     name = getattr(make, "__name__", "policy")
-    how: dict[str, Any] = {"leave": False, "delay": 0 if progress else 2, "disable": progress is False}
-    for parameters in tqdm(combinations, desc=f"grid search {name}", **how):
-        result = evaluate(make(base.core.task, **parameters), envs, seed)
-        rows.append((parameters, *result.pnl_interval()))
+    with progress_bar(progress, f"grid search {name}", "it", len(combinations), leave=False) as bar:
+        for parameters in combinations:
+            result = evaluate(make(base.core.task, **parameters), envs, seed)
+            rows.append((parameters, *result.pnl_interval()))
+            bar.update()
     rows.sort(key=lambda row: -row[1])
     return rows[0][0], rows
 

@@ -57,11 +57,7 @@ class ManyPlayers:
     """Policies of many learners per market: for a role one that all its learners share, or one for each of them."""
 
     def __init__(self, given: Any, envs: BatchedParallelEnv) -> None:
-        """Take policies by role or by the learner's name.
-
-        Raises:
-            TypeError, ValueError: Naming the entry, what came and what is allowed.
-        """
+        """Take policies by role or by the learner's name."""
         if not isinstance(given, Mapping):
             allowed = "a dict of policies, by role or by the learner's name"
             raise TypeError(f"policy: got {type(given).__name__}, allowed with many learners is {allowed}")

@@ -21,12 +21,7 @@ class Controls:
     keys: tuple[str, ...] = ("space pause", "n one decision", ", . slower/faster", "q quit")
 
     def __init__(self, task: Any, speed: float = 2.0) -> None:
-        """Begin paused, so that nothing is missed.
-
-        Args:
-            task: The task of the environment.
-            speed: Decisions per second.
-        """
+        """Begin paused, so that nothing is missed; `speed` is in decisions per second."""
         self.task = task
         self.paused, self.quit, self.single = True, False, False
         self.speed = float(speed)

@@ -61,18 +61,7 @@ class Game:
         horizon: int | None = None,
         speed: float = 2.0,
     ) -> None:
-        """Open the market.
-
-        Args:
-            task: One of `GAMES`.
-            preset: As in `MarketConfig.preset`.
-            seed: Of the market.
-            horizon: Decisions; the task's own if None.
-            speed: Decisions per second at the start.
-
-        Raises:
-            TypeError, ValueError: Naming the argument, what came and what is allowed.
-        """
+        """Open the market; `horizon` is the task's own if None, `speed` in decisions per second."""
         if task not in GAMES:
             raise ValueError(f"task: got {task!r}, allowed are {', '.join(map(repr, GAMES))}")
         self._task, self.preset, self.seed = GAMES[task][0], preset, seed

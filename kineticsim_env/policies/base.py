@@ -299,12 +299,9 @@ class Discretised:
 
 
 def _nearest(values: torch.Tensor, choices: Any, up: bool = False) -> torch.Tensor:
-    """Return the index of the nearest choice, int64; ties go to the smaller in size, or with `up` to the larger.
+    """Return the index of the nearest of n choices, or of float `[..., n]`, for each value its own; int64.
 
-    Args:
-        values: Of any shape.
-        choices: n numbers, or float `[..., n]`, for each value its own.
-        up: See above.
+    Ties go to the smaller in size, or with `up` to the larger.
     """
     table = torch.as_tensor(choices, dtype=torch.float32, device=values.device).expand(*values.shape, -1)
     order = torch.argsort(table.abs(), dim=-1, descending=up, stable=True)

@@ -113,19 +113,9 @@ class Canvas:
         align: float = 0.0,
         middle: bool = False,
     ) -> float:
-        """Write a line of text.
+        """Write a line of text, and return where it ends.
 
-        Args:
-            text: What to write.
-            x: The place that `align` refers to.
-            y: Its top, or with `middle` its middle.
-            size: Of the font.
-            colour: Of the font.
-            align: 0 starts at `x`, 1 ends there, 0.5 is centred.
-            middle: See `y`.
-
-        Returns:
-            Where the text ends.
+        `align` 0 starts at `x`, 1 ends there, 0.5 is centred; `y` is the top, or with `middle` the middle.
         """
         key = (text, size, colour)
         drawn = self._texts.get(key)

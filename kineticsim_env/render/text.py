@@ -31,12 +31,7 @@ def headline(recorder: MarketRecorder, moment: Moment) -> tuple[str, str]:
 
 
 def text_picture(recorder: MarketRecorder, height: int = HEIGHT) -> str:
-    """Return the ladder around the mid with the learner's orders and fills.
-
-    Args:
-        recorder: Which has recorded.
-        height: Lines, from 9.
-    """
+    """Return the ladder around the mid with the learner's orders and fills, in so many lines, from 9."""
     moment = recorder.moment
     assert moment is not None
     place, account = headline(recorder, moment)

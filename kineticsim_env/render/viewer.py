@@ -145,13 +145,7 @@ def make_viewer(core: EnvCore, mode: str | None, market: int = 0, slot: int = 0)
 
 
 def render_with(viewer: Viewer | None, env: Any, count: int | None = None) -> Any:
-    """Implement the `render` of an environment.
-
-    Args:
-        viewer: Its viewer, None without a render mode.
-        env: The environment, for a warning's text.
-        count: The markets of a vector environment, which returns `Frames`; None for others.
-    """
+    """Implement the `render` of an environment; of a vector environment of `count` markets it is `Frames`."""
     if viewer is None:
         gym.logger.warn(
             f"render: {type(env).__name__} has no render mode; make it with render_mode='rgb_array', for example"

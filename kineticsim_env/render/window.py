@@ -56,11 +56,7 @@ def open_display(size: tuple[int, int], title: str, instead: str | None = None) 
 
 
 def _start_display(wanted: bool) -> str:
-    """Start a driver of pygame's display; return why there is none, or an empty text.
-
-    Args:
-        wanted: Whether one that shows nothing will do, as its user chose it.
-    """
+    """Start a driver of pygame's display, if `wanted` one that shows nothing; return why there is none, or ""."""
     # Without a session's folder libwayland, which SDL tries, writes errors of its own.
     folder = "XDG_RUNTIME_DIR"
     try:

@@ -59,9 +59,6 @@ def engine_input(
         shape: The shape it must have; None is any length.
         device: Where the engine is.
         from_anywhere: Whether a tensor may be on another device, too.
-
-    Raises:
-        TypeError, ValueError: Naming the argument, what came and what is allowed.
     """
     if not isinstance(given, torch.Tensor):
         tensor = torch.from_numpy(host_array(name, given, dtype, shape, device))

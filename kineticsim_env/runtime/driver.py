@@ -88,12 +88,8 @@ class Kernel:
     def launch(self, grid: int, block: int, shared_bytes: int, arg: ctypes.Structure, stream: int) -> None:
         """Launch on a stream of this kernel's device and return at once; `arg` is copied before the return.
 
-        Args:
-            grid: blocks.
-            block: threads per block.
-            shared_bytes: dynamic shared memory per block, at most `shared_limit`.
-            arg: the kernel's only parameter.
-            stream: `torch.cuda.Stream.cuda_stream`.
+        `shared_bytes` is dynamic shared memory per block, at most `shared_limit`; `stream` is
+        `torch.cuda.Stream.cuda_stream`.
         """
         # The array is made anew for each launch: two threads may be in here.
         arguments = _Arguments(ctypes.addressof(arg))

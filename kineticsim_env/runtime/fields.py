@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 
 from kineticsim_env.runtime import layout
 from kineticsim_env.runtime.values import as_float, check_choice, is_number, is_one_of, show
 
+Value = TypeVar("Value")
+PerMarket: TypeAlias = Value | Sequence[Value] | np.ndarray | torch.Tensor
+"""One value, or one for each market: a sequence, a one-dimensional array or a tensor of them."""
 CLASSES = ("noise", "momentum", "maker", "fundamental")
 MAX_PRICE = layout.CONSTANTS["kMaxPrice"]
 MAX_ORIGIN = layout.CONSTANTS["kMaxOrigin"]  # how far a grid may move

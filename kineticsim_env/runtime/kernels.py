@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 
 from kineticsim_env.errors import EngineUnavailable
-from kineticsim_env.runtime import build, driver, nvcc, nvrtc
+from kineticsim_env.runtime import build, driver, nvcc, nvrtc, private_torch
 from kineticsim_env.runtime.cache import notice, obtain
 from kineticsim_env.runtime.driver import Kernel
 
@@ -80,7 +80,7 @@ def cuda_unavailable() -> str | None:
         return f"no NVIDIA GPU is found, and torch {torch.__version__} is built without CUDA"
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA (pip install --force-reinstall torch)"
-    if torch.cuda._is_in_bad_fork():
+    if private_torch.is_forked():
         return "this process was forked from one that used CUDA (use the spawn start method)"
     if not torch.cuda.is_available():
         if gpu_present():

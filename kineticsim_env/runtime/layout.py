@@ -54,8 +54,6 @@ ENV_OUTPUT = "observation final_observation reward terminated truncated".split()
 ENV_FLAGS = ["over"]  # follows from the output, so that no saved state has it
 INFO = "info episode_return episode_filled idle".split()  # of an environment that says what is known after a step
 VALUES = "task_values opening_value".split()  # where settings of the task differ
-SERIES = "last_price volume mid2 fundamental".split()  # what a run can record, per auction,
-FURTHER_SERIES = "best_bid best_ask bid_depth ask_depth signed_volume".split()  # and what it takes time to record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +67,7 @@ class Field:
         constant: Whether it points to what a launch only reads.
         length: How long an array it is, None if it is none.
         dims: For a pointer, the names of the dimensions, as in the header's comment.
+        path: Its name from the struct that `flat_fields` was asked for, as C++ has it: `"levers.tax"`.
     """
 
     name: str
@@ -77,6 +76,7 @@ class Field:
     constant: bool
     length: int | None
     dims: tuple[str, ...]
+    path: str
 
     @property
     def dtype(self) -> torch.dtype:
@@ -106,7 +106,17 @@ def parse_struct(text: str, name: str) -> dict[str, Field]:
             raise ValueError(f"layout.h, struct {name}: cannot read the line {line!r}")
         constant, ctype, star, field, length, dims = parts.groups()
         names = tuple(part.strip() for part in dims.split(",")) if dims and star else ()
-        fields[field] = Field(field, ctype, bool(star), bool(constant), int(length) if length else None, names)
+        fields[field] = Field(field, ctype, bool(star), bool(constant), int(length) if length else None, names, field)
+    return fields
+
+
+def flat_fields(text: str, name: str) -> dict[str, Field]:
+    """Read the fields of a struct as `parse_struct` does, and in place of a struct that it holds that one's."""
+    fields: dict[str, Field] = {}
+    for field in parse_struct(text, name).values():
+        inner = {} if field.ctype in _CTYPES else flat_fields(text, field.ctype)
+        fields |= {key: dataclasses.replace(each, path=f"{field.name}.{each.path}") for key, each in inner.items()}
+        fields |= {} if inner else {field.name: field}
     return fields
 
 
@@ -145,8 +155,12 @@ def structure(name: str, fields: Mapping[str, Field], nested: Mapping[str, type]
 _TEXT = (cuda_dir() / "model" / "layout.h").read_text()
 CONSTANTS = parse_constants(_TEXT)
 ENUMS = parse_enums(_TEXT)
+SERIES = list(ENUMS["Series"])[: ENUMS["Series"]["best_bid"]]  # what a run can record, per auction,
+FURTHER_SERIES = list(ENUMS["Series"])[len(SERIES) :]  # and what it takes time to record
 OFFSETS = parse_numbers((cuda_dir() / "model" / "tasks.h").read_text())  # of discrete actions, ticks
-PARAMS_FIELDS = parse_struct(_TEXT, "MarketParams")
+_PARAMS = flat_fields(_TEXT, "MarketParams")  # all int32; an array is padding
+PARAMS_FIELDS = {name: field for name, field in _PARAMS.items() if not field.length}
+PARAMS_INTS = sum(field.length or 1 for field in _PARAMS.values())  # of a row; the padding comes last, and is 0
 REGIME_FIELDS = parse_struct(_TEXT, "RegimeParams")
 TASK_FIELDS = parse_struct(_TEXT, "TaskParams")
 AGENT_CLASS_FIELDS = parse_struct(_TEXT, "AgentClass")
@@ -157,12 +171,7 @@ Launch = structure("Launch", LAUNCH_FIELDS, {"TaskParams": TaskParams, "AgentCla
 
 
 def observation_length(queues: bool, extras: int = 0) -> int:
-    """Return F, how many numbers a row of observations has.
-
-    Args:
-        queues: Whether quotes have places in queues, which it shows.
-        extras: Columns of `enum Extra` behind these.
-    """
+    """Return F, how many numbers a row of observations has, with places in queues and columns of `enum Extra`."""
     return CONSTANTS["kObservation"] + (CONSTANTS["kQueueFeatures"] if queues else 0) + extras
 
 

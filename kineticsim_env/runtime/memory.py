@@ -69,15 +69,10 @@ def check_run(
 
 
 def require(got: str, parts: Mapping[str, float], device: torch.device) -> None:
-    """Refuse what does not fit.
-
-    Args:
-        got: The options and what came, as the message begins.
-        parts: Bytes, by what they are for.
-        device: Where they go.
+    """Refuse what does not fit: parts are bytes, by what they are for.
 
     Raises:
-        ValueError: With the bytes that it would take and those that are free.
+        ValueError: With the bytes that it would take and those that are free, after `got`.
     """
     free, total = free_bytes(device), math.fsum(parts.values())
     if free is None or total <= free:

@@ -104,18 +104,21 @@ def build_kernel(
     flags += [quote(option.replace(",", "\\,")) for option in options]
     with on_path(search_path()):
         try:
-            cpp_extension.load(
+            # What stands alone is built and not loaded: that is done once, from the cache. -shared makes it a library.
+            built = cpp_extension.load(
                 name,
                 [str(build.cuda_dir() / source)],
                 extra_cuda_cflags=flags,
+                extra_ldflags=["-shared"],
                 build_directory=str(folder),
                 with_cuda=True,
                 is_python_module=False,
+                is_standalone=True,
             )
         except Exception as error:
             text = cxx.tail(str(error), 40)
             raise EngineUnavailable(f"{nvcc} and torch's loader did not build {source}:\n{text}") from error
-    return (folder / f"{name}.so").read_bytes()
+    return Path(built).read_bytes()
 
 
 def quote(flag: str) -> str:

@@ -96,9 +96,7 @@ def changes_of(words: Sequence[str]) -> dict[str, Any]:
 def exit_code(work: Callable[[], int | None], options: argparse.Namespace | None = None) -> int:
     """Do the work of a command and return its exit code: its own (None is 0), 2 if it is refused, 130 after Ctrl-C.
 
-    Args:
-        work: What to do.
-        options: What was read of the command line, for the words of a refusal.
+    Refusals name options as the command line was read.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -13,10 +13,7 @@ REALISTIC_JUMPS = {"jump_prob": 0.25, "jump_size": 8.0, "spread_of_jumps": 0.8} 
 def jump_regimes(jump_prob: float, jump_size: float, spread_of_jumps: float) -> tuple[dict[str, Any], ...]:
     """Return regimes whose jump sizes are quantiles of a lognormal distribution, rounded to ticks.
 
-    Args:
-        jump_prob: Of every regime.
-        jump_size: The median, ticks.
-        spread_of_jumps: Standard deviation of the logarithm.
+    `jump_size` is the median, `spread_of_jumps` the standard deviation of the logarithm.
     """
     normal = NormalDist()
     quantiles = [normal.inv_cdf((i + 0.5) / _REGIMES) for i in range(_REGIMES)]

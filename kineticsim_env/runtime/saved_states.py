@@ -1,6 +1,6 @@
 """Saved states: what they say they are of, and the range of every number of a market in them.
 
-`Simulator` and envs/saving.py save and load; this file describes and checks. The ranges, in words: docs/model.md.
+`Simulator` and envs/state_dict.py save and load; this file describes and checks. The ranges, in words: docs/model.md.
 Those of an environment's numbers: envs/saved_states.py.
 """
 
@@ -297,4 +297,4 @@ def _check_queues(check: Ranges, saved: Mapping[str, torch.Tensor], levels: int)
 
 def columns(parameters: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
     """Return parameters int32 `[M, n]` or `[1, n]` by name, int64."""
-    return dict(zip(layout.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=True))
+    return dict(zip(layout.PARAMS_FIELDS, parameters.to(device, torch.int64).unbind(1), strict=False))

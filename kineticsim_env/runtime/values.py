@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from tqdm import tqdm
 
 Kind = TypeVar("Kind")
 _SHOWN = 500  # characters of a value in a message
@@ -75,6 +76,11 @@ def check_flag(name: str, value: Any, *, optional: bool = False) -> Any:
 def check_progress(value: Any) -> bool | None:
     """Return the argument `progress`: True or False shows or hides the bar, None leaves it to the run's length."""
     return check_flag("progress", value, optional=True)
+
+
+def progress_bar(progress: bool | None, desc: str, unit: str, total: int | None, **how: Any) -> tqdm:
+    """Return a bar for what an argument `progress` says; None shows it on what takes over two seconds."""
+    return tqdm(desc=desc, unit=unit, total=total, delay=0 if progress else 2, disable=progress is False, **how)
 
 
 def check_count(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:

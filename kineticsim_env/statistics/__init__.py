@@ -6,9 +6,8 @@ arrays, and means with their errors, are used by the command line and the studie
 
 from kineticsim_env.runtime.moved import finder
 from kineticsim_env.statistics import arrays
-from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
 from kineticsim_env.statistics.measured import Measured, Value
-from kineticsim_env.statistics.measuring import check_statistics, measure, measure_series
+from kineticsim_env.statistics.measuring import DEFAULT, STATISTICS, check_statistics, measure, measure_series
 from kineticsim_env.statistics.over_markets import (
     Interval,
     Mean,
@@ -18,7 +17,6 @@ from kineticsim_env.statistics.over_markets import (
     mean_and_error,
 )
 from kineticsim_env.statistics.plans import Plan, of_series
-from kineticsim_env.statistics.summary import RunSummary
 
 __all__ = (
     "DEFAULT",
@@ -27,7 +25,6 @@ __all__ = (
     "Mean",
     "Measured",
     "Plan",
-    "RunSummary",
     "Value",
     "arrays",
     "bootstrap_interval",
@@ -40,4 +37,6 @@ __all__ = (
     "of_series",
 )
 
-__getattr__ = finder(__name__, dict.fromkeys(arrays.__all__, arrays.__name__))
+__getattr__ = finder(
+    __name__, {**dict.fromkeys(arrays.__all__, arrays.__name__), "RunSummary": "kineticsim_env.commands.simulate"}
+)

@@ -1,4 +1,4 @@
-"""What a market, a null model or data show of stylised facts: the columns of a scorecard (kineticsim_env/scorecard.py).
+"""What a market, a null model or data show of stylised facts: the columns of a scorecard (scorecards.py).
 
 All are measured by the same formulas: what is run by `measure`, series by `measure_series`.
 """

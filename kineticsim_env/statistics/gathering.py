@@ -1,4 +1,4 @@
-"""What is gathered of a run: for each market sums of a fixed size, from which `catalogue.py` reads the statistics.
+"""What is gathered of a run: for each market sums of a fixed size, from which `measuring.py` reads the statistics.
 
 An accumulator is opened for M markets, is handed chunk after chunk, and holds its sums by name, `[M, ...]`. Two
 statistics that gather the same share one.

@@ -23,11 +23,7 @@ def as_columns(given: Any) -> Any:
 
 
 def checked_series(series: Any) -> dict[str, torch.Tensor]:
-    """Return series by name, int64 `[M, S]` each, where they are.
-
-    Raises:
-        TypeError, ValueError: Naming the series, what came and what is allowed.
-    """
+    """Return series by name, int64 `[M, S]` each, where they are; refuse others by name."""
     given = check_dict("series", as_columns(series), f"a mapping: {_ALLOWED}")
     found: dict[str, torch.Tensor] = {}
     for name in check_series(given, "series"):
@@ -43,11 +39,7 @@ def checked_series(series: Any) -> dict[str, torch.Tensor]:
 
 
 def checked_books(series: Any) -> tuple[Any, tuple[torch.Tensor, torch.Tensor] | None]:
-    """Return what is given without its books, and these: bid and ask, int64 `[M, B, L]` each; None without.
-
-    Raises:
-        TypeError, ValueError: Naming the side, what came and what is allowed.
-    """
+    """Return what is given without its books, and these: bid and ask, int64 `[M, B, L]` each; None without."""
     given = as_columns(series)
     if not isinstance(given, Mapping) or not {"bid", "ask"} & set(given):
         return series, None

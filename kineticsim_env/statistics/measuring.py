@@ -1,31 +1,48 @@
 """`measure`: run markets and take their statistics on the device, nothing kept that grows with the run.
 
 Series are recorded some intervals at a time, and reduced to sums per market where they are (`gathering.py`), from which
-the statistics are read at the end (`catalogue.py`).
+the statistics are read at the end: `STATISTICS`, which texts can name, are all public functions of of_returns.py and
+of_trading.py.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.engines.live import STOPPED
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.checks import check_series
-from kineticsim_env.runtime.values import check_count, check_progress, is_whole, show
+from kineticsim_env.runtime.values import check_count, check_progress, is_whole, progress_bar, show
 from kineticsim_env.simulator import Simulator
-from kineticsim_env.statistics.catalogue import DEFAULT, STATISTICS
+from kineticsim_env.statistics import of_returns, of_trading
 from kineticsim_env.statistics.chunks import Feed
 from kineticsim_env.statistics.gathering import Accumulator, Books
 from kineticsim_env.statistics.given import checked_books, checked_series
 from kineticsim_env.statistics.measured import Measured, value_of
-from kineticsim_env.statistics.plans import Plan, Whole, named_statistics
+from kineticsim_env.statistics.plans import Make, Plan, Whole, named_statistics
 from kineticsim_env.statistics.plans import check_statistics as plans_of
 
+STATISTICS: dict[str, Make] = {
+    name: function
+    for module in (of_returns, of_trading)
+    for name, function in vars(module).items()
+    if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
+}
+DEFAULT = (
+    "volatility",
+    "kurtosis",
+    "tail_index",
+    "variance_ratio(span=100)",
+    "autocorrelation(lag=1)",
+    "abs_autocorrelation(lag=20)",
+    "volume",
+    "volume_volatility",
+)
 BOOK_EVERY = 100  # intervals between two looks at the books
 _RECORDED = {"cuda": 1 << 24, "cpu": 1 << 22}  # values of a series that are held at a time,
 _SHORTEST = 256  # but at least so many intervals
@@ -131,8 +148,7 @@ def measure_at(
     size = max(_SHORTEST, _RECORDED[simulator.device.type] // simulator.num_markets)
     size = size if chunk is None else check_count("chunk", chunk, 1)
     books = [part for gathering in gatherings for part in gathering.books]
-    with tqdm(total=warm_up + intervals, unit="interval", desc="measure", delay=0 if progress else 2,
-              disable=progress is False, leave=False) as bar:  # fmt: skip
+    with progress_bar(progress, "measure", "interval", warm_up + intervals, leave=False) as bar:
         for _, step in _pieces(warm_up, size, False):
             simulator.run(step, progress=False)
             bar.update(step)

@@ -1,7 +1,7 @@
 """Null models of a scorecard: markets and series without what a fact is about, measured by the same formulas.
 
 What a null model shows as well says nothing for a market. The third one, the fundamental path alone, is the market's
-own: `price="fundamental"` of the statistics of returns. `kineticsim_env/scorecard.py` puts them beside a market.
+own: `price="fundamental"` of the statistics of returns. `kineticsim_env/scorecards.py` puts them beside a market.
 """
 
 from __future__ import annotations

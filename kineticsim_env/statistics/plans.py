@@ -14,7 +14,7 @@ import torch
 from kineticsim_env.runtime.checks import check_series
 from kineticsim_env.runtime.values import check_callable, is_number, is_whole, show
 from kineticsim_env.statistics.chunks import Chunk, Recorded
-from kineticsim_env.statistics.gathering import Accumulator, Sums
+from kineticsim_env.statistics.gathering import Accumulator
 
 Make = Callable[..., "Plan"]  # a statistic: its parameters -> its plan
 
@@ -269,16 +269,3 @@ def curve(
     if alone:
         return Plan(gathered, lambda *sums: read(*sums)[:, 0], unit=unit)
     return Plan(gathered, read, axis, labels, unit)
-
-
-__all__ = (
-    "Make",
-    "Plan",
-    "Sums",
-    "check_labels",
-    "check_statistics",
-    "column_names",
-    "curve",
-    "named_statistics",
-    "of_series",
-)

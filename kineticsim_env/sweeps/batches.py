@@ -41,15 +41,7 @@ class Pace:
     """
 
     def __init__(self, plan: Plan, pending: int, engine: str, workers: int, threads: int) -> None:
-        """Begin with a guess.
-
-        Args:
-            plan: The sweep.
-            pending: Points that are to be run.
-            engine: A resolved engine.
-            workers: How many share them,
-            threads: of so many threads each.
-        """
+        """Begin with a guess: `pending` points are to be run, by so many workers of so many threads each."""
         threads = threads if engine == "cpu" else 1
         sample = plan.configs(plan.design.rows(0, min(plan.points, _SAMPLE)))
         events = [events_of(config) for _, config in sample]
@@ -68,15 +60,7 @@ class Pace:
 
 
 def run_batch(plan: Plan, begin: int, end: int, engine: str, device: Any = None) -> dict[str, Any]:
-    """Run points `begin` to `end` (without it); return the columns of their table.
-
-    Args:
-        plan: The sweep.
-        begin: The first point.
-        end: The first point that is no more of the batch.
-        engine: A resolved engine.
-        device: For CUDA, which GPU.
-    """
+    """Run points `begin` to `end` (without it) on a resolved engine; return the columns of their table."""
     rows = plan.design.rows(begin, end)
     repeat = plan.replicates if plan.each_market else 1
     gathered = check_statistics(plan.statistics)  # once: functions of users' own are called here alone

@@ -80,16 +80,9 @@ def sobol_engine(dimensions: int, seed: int) -> Any:
 
 
 def make_design(dimensions: tuple[Dimension, ...], kind: Any, points: Any, seed: Any) -> Design:
-    """Return a design.
+    """Return a design of one of the kinds `DESIGNS`, checked.
 
-    Args:
-        dimensions: The space.
-        kind: One of `DESIGNS`.
-        points: How many; None for a grid and for a list, which have as many as there are values.
-        seed: A whole number from 0.
-
-    Raises:
-        TypeError, ValueError: Naming the argument, what came and what is allowed.
+    A grid and a list have as many points as there are values, so `points` is None there. The seed is from 0.
     """
     check_choice("design", kind, DESIGNS)
     seed = check_count("design_seed", seed, 0, 2**63 - 1)

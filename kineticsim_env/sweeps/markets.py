@@ -24,12 +24,7 @@ _MOST_CLASSES = layout.CONSTANTS["kMostAgentClasses"]
 def market_fields(market: Any, varied: Collection[str]) -> dict[str, Any]:
     """Return the fields that all points have alike, by name; perhaps with `"preset"`, where no point has its own.
 
-    Args:
-        market: What users hand over; see `sweep`.
-        varied: Names of the space.
-
-    Raises:
-        TypeError, ValueError: Naming the field, what came and what is allowed.
+    `varied` are the names of the space, `market` is as in `sweep`.
     """
     fields = _given_fields(market)
     if "preset" in varied:
@@ -49,11 +44,8 @@ def config_of(
 ) -> MarketConfig:
     """Return the config of some points, one market each.
 
-    Args:
-        market: What all points of the sweep have alike.
-        alike: What these points have alike, by names of the space.
-        rows: What they differ in, `[n]` by names of the space.
-        share_varies: Whether any share of a class is in the space.
+    Fields of `market` all points of the sweep have alike, `alike` these points, and in `rows`, `[n]` each, they differ;
+    `share_varies` is whether any share of a class is in the space.
     """
     given = {**market, **alike}
     fields = {**PRESETS.get(given.pop("preset", None), {}), **given}
@@ -139,11 +131,7 @@ def _item(value: Any) -> Any:
 
 
 def _scaled_shares(fields: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return the shares of classes divided by their sum, where points differ in any of them.
-
-    Args:
-        fields: All four, a number or float64 `[n]` each.
-    """
+    """Return the shares of classes, a number or float64 `[n]` each, divided by their sum where points differ in any."""
     shares = np.broadcast_arrays(*(np.asarray(fields[name], dtype=np.float64) for name in CLASSES))
     total = np.sum(shares, axis=0)
     if not np.all(total > 0):

@@ -115,9 +115,6 @@ def read_space(space: Any, kinds: Iterable[AgentClass], regimes: int = 0) -> tup
             `"steps"`), or values (a list, or `{"values": [...]}`).
         kinds: Classes that users have written, whose parameters and counts may vary.
         regimes: How many regimes there are, whose fields may vary.
-
-    Raises:
-        TypeError, ValueError: Naming the field, what came and what is allowed.
     """
     given = check_dict("space", space, "a mapping of fields to ranges or values, such as {'noise_spread': (3, 12)}")
     if not given:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from kineticsim_env.runtime.values import check_count, check_progress, is_whole, show
+from kineticsim_env.runtime.values import check_count, check_progress, is_whole, progress_bar, show
 from kineticsim_env.statistics import DEFAULT
 from kineticsim_env.sweeps import store
 from kineticsim_env.sweeps.batches import Pace
@@ -156,8 +155,7 @@ def _run(
                 yield begin, begin + size
                 begin += size
 
-    with tqdm(total=total, initial=total - left, unit="point", desc="sweep", delay=0 if progress else 2,
-              disable=progress is False, leave=False) as bar:  # fmt: skip
+    with progress_bar(progress, "sweep", "point", total, initial=total - left, leave=False) as bar:
 
         def finished(begin: int, end: int, columns: dict[str, Any], seconds: float) -> None:
             nonlocal stopped

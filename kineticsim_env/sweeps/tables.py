@@ -54,10 +54,7 @@ def path_of(place: Path, begin: int, end: int) -> Path:
 def find(place: Path, points: int, earlier_size: int | None) -> list[Batch]:
     """Return the batches whose files are in a folder, in the order of points.
 
-    Args:
-        place: The folder.
-        points: How many the sweep has.
-        earlier_size: Points of a batch in a folder of before; None in one of now.
+    `points` is how many the sweep has, `earlier_size` those of a batch in a folder of an earlier form; else None.
     """
     found = []
     for entry in os.scandir(place):

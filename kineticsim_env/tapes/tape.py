@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from kineticsim_env.engines.native import market_stopped
 from kineticsim_env.errors import MarketError
 from kineticsim_env.runtime.files import check_file, replacing
-from kineticsim_env.runtime.values import check_instance
+from kineticsim_env.runtime.values import check_instance, progress_bar
 from kineticsim_env.tapes import library
 from kineticsim_env.tapes.branches import Branch
 
@@ -115,8 +114,7 @@ class Tape:
     def rows(self, number: int) -> Iterator[np.ndarray]:
         """Play market `number` of these, and yield its rows, `library.ROW`; errors are those of `parts`."""
         engine, of = self._branch.engine(number), library.load()
-        delay, hidden = (0 if self._progress else 2), self._progress is False
-        bar = tqdm(total=self.intervals, unit="interval", desc="tape", delay=delay, disable=hidden)
+        bar = progress_bar(self._progress, "tape", "interval", self.intervals)
         player = engine.open(of)
         try:
             for quotes, count, fundamental in self._pieces(number):

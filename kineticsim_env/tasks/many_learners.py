@@ -45,12 +45,10 @@ class ManyLearnersTask(ForProfit, ForBlocks, Task):
         check_forced(self)
 
 
-def task_of_all(task: Task, config: MarketConfig) -> ManyLearnersTask:
+def with_all_roles(task: Task, config: MarketConfig) -> ManyLearnersTask:
     """Return a learner's task as one of all roles: what its opponents' roles need beyond it has the defaults.
 
-    Args:
-        task: The learner's.
-        config: The market with the task's limits: no opponent has more to trade than these leave room for.
+    The config has the task's limits: no opponent has more to trade than these leave room for.
     """
     fields = settings_of(ManyLearnersTask)
     shared = {name: getattr(task, name) for name in settings_of(type(task)) if name in fields}
@@ -103,10 +101,7 @@ def check_learners(
 def check_learner(what: str, name: Any, config: MarketConfig) -> tuple[str, str | None]:
     """Return the role of a learner by its name in a dict, and the class of agents that it replaces, or None.
 
-    Args:
-        what: What errors call the dict.
-        name: A role, or the name of one of the classes of `config.agents`.
-        config: The market.
+    The name is a role, or one of the classes of `config.agents`; errors call the dict `what`.
     """
     added = {kind.name: kind.role for kind in config.agents}
     if not is_one_of(name, (*ROLES, *added)):
@@ -122,14 +117,9 @@ def check_learner(what: str, name: Any, config: MarketConfig) -> tuple[str, str 
 
 
 def check_replaceable(got: str, count: int, already: int, replaced: str | None, config: MarketConfig) -> None:
-    """Refuse learners that are more than the agents of the class that they replace.
+    """Refuse learners that are more than the agents of the class that they replace, None of learners that are added.
 
-    Args:
-        got: How the message begins.
-        count: How many there are.
-        already: Agents of the class that others replace.
-        replaced: The class, None of learners that are added.
-        config: The market.
+    `already` agents of the class are replaced by others; `got` is how the message begins.
     """
     added = {kind.name: made.count for kind, made in config.agents.items()}
     if replaced in added:

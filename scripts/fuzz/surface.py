@@ -26,7 +26,7 @@ from scripts.fuzz.world import INSTANCES, MARKETS, POLICIES, World, sized_config
 MODULES = (
     "kineticsim_env",
     "kineticsim_env.config",
-    "kineticsim_env.counterfactual",
+    "kineticsim_env.counterfactuals",
     "kineticsim_env.evaluation",
     "kineticsim_env.envs.parallel",
     "kineticsim_env.policies",

@@ -14,8 +14,8 @@ import torch
 
 import kineticsim_env as ks
 from kineticsim_env import evaluation, policies, wrappers
-from kineticsim_env.counterfactual import block_impact, counterfactual
-from kineticsim_env.envs.counterfactual import EnvCounterfactual
+from kineticsim_env.counterfactuals import block_impact, counterfactual
+from kineticsim_env.envs.counterfactual_episodes import EnvCounterfactual
 from kineticsim_env.envs.vector import ExecutionVectorEnv, MarketMakingVectorEnv, TradingVectorEnv
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture

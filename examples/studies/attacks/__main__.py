@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from examples.studies.attacks.study import ALONE, TOGETHER, Attack, Owner, attack, attack_together
@@ -56,7 +57,7 @@ def measure(markets: int, engine: str) -> dict[str, Any]:
         for kind, of in {"attacks": attacks, "honest": HONEST}.items()
     }
     continuous = MARKETS["continuous"]
-    events = int(continuous.interval or continuous.num_agents)
+    events = int(continuous.interval or np.max(continuous.num_agents))
     late = {
         name: [
             played(continuous.replace(quote_latency=round(share * events)), (attacks | HONEST)[name])["pnl"]

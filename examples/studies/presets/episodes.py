@@ -132,8 +132,8 @@ def mark_outs(
     Under continuous trading the market is played order by order, with intervals of one order, which does not change
     its path. A call auction fills all at once, so there the mid is that of the decision.
     """
-    events = int(config.interval or config.num_agents) if config.is_continuous else 1
-    steps = {"interval": 1, "beat": int(config.beat or config.num_agents)} if config.is_continuous else {}
+    events = int(config.interval or np.max(config.num_agents)) if config.is_continuous else 1
+    steps = {"interval": 1, "beat": int(config.beat or np.max(config.num_agents))} if config.is_continuous else {}
     config = config.replace(inventory_limit=INVENTORY_LIMIT, max_quote_qty=SIZE, **steps)
     simulator = Simulator(config, markets, engine=engine, seed=seed, slots=1)
     simulator.run(WARMUP * events, progress=False)

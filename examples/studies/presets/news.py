@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from examples.studies.attacks.study import ALONE, TOGETHER, Attack, Outcome, Owner, attack, attack_together
@@ -36,7 +37,7 @@ NAME, PRESET = "presets.news", "news"
 def rivals() -> dict[str, MarketConfig]:
     """Return the markets that the preset is compared with, by name."""
     news = MarketConfig.preset(PRESET)
-    beats = int(news.interval or 1) / int(news.beat or news.num_agents)  # per interval
+    beats = int(news.interval or 1) / int(news.beat or np.max(news.num_agents))  # per interval
     quiet, loud = news.regimes[0], news.regimes[-1]
     return {
         "`continuous`": MarketConfig.preset("continuous"),
@@ -44,7 +45,7 @@ def rivals() -> dict[str, MarketConfig]:
         "never news": news.replace(regimes=None, regime_switch_prob=0.0, **quiet),
         "always news": news.replace(regimes=None, regime_switch_prob=0.0, **loud),
         "news for three intervals": news.replace(regime_switch_prob=1 / (3 * beats)),
-        "takers two ticks from the mid": news.replace(taker_offset=news.taker_offset + 1),
+        "takers two ticks from the mid": news.replace(taker_offset=np.add(news.taker_offset, 1)),
         "20 orders per interval": news.replace(interval=20),
         "call auctions of the same orders": news.replace(mechanism="call", tie="mid", residue="cancel"),
     }

@@ -155,7 +155,7 @@ def measure_trading(options: argparse.Namespace) -> dict[str, Any]:
     others["`paper`"] = MarketConfig.preset("paper")
     found, _ = measure("trading", others, SKEWS, SKEW, options)
     returns = returns_without_learners(preset, options.markets, options.engine)
-    calm = preset.replace(momentum=0.0, noise=preset.noise + preset.momentum)
+    calm = preset.replace(momentum=0.0, noise=np.add(preset.noise, preset.momentum))
     without = returns_without_learners(calm, options.markets, options.engine)
     returns["last price, no momentum agents"] = without["last price"]
     return found | {"returns": {price: _returns(each) for price, each in returns.items()}}

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from kineticsim_env import plots
 from kineticsim_env.config import PRESETS, MarketConfig
-from kineticsim_env.counterfactual import CausalImpact, block_impact, causal_impact
+from kineticsim_env.counterfactuals import CausalImpact, block_impact, causal_impact
 from kineticsim_env.plots.impact import plain_ticks
 from kineticsim_env.runtime.options import exit_code
 from kineticsim_env.runtime.seeds import run_seed
@@ -133,7 +133,7 @@ def _events(name: str, common: dict[str, Any]) -> dict[str, Any] | None:
     config = MarketConfig.preset(name)
     if not config.is_continuous:
         return None
-    interval = int(config.interval or config.num_agents)
+    interval = int(config.interval or np.max(config.num_agents))
     lags = range(1, 2 * interval + 1)
     found = causal_impact(config.replace(interval=1), [PACE[name]], lags, warmup=100 * interval, **common)
     return {"interval": interval, "size": PACE[name], "path": found.moved[0]}

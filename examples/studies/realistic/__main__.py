@@ -19,7 +19,7 @@ import numpy as np
 from examples.studies.realistic import study
 from examples.studies.realistic.tables import draw
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactual.causal import causal_impact
+from kineticsim_env.counterfactuals.causal import causal_impact
 from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.null_models import zero_intelligence

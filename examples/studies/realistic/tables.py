@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from examples.studies.realistic import study
 from kineticsim_env import plots
 from kineticsim_env.config import MarketConfig
@@ -20,7 +22,7 @@ def lasts() -> float:
     """Return how many intervals a regime lasts in the mean; one that is drawn anew may be the same."""
     preset = MarketConfig.preset("realistic")
     others = 1 - 1 / len(preset.regimes)
-    return int(preset.beat or 0) / int(preset.interval or 1) / (preset.regime_switch_prob * others)
+    return int(preset.beat or 0) / int(preset.interval or 1) / (float(np.max(preset.regime_switch_prob)) * others)
 
 
 def fact_table(found: Mapping[str, Any]) -> str:

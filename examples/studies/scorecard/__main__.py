@@ -17,7 +17,7 @@ from examples.studies.scorecard.tables import SHOWN
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.runtime.options import exit_code, whole
 from kineticsim_env.runtime.seeds import run_seed
-from kineticsim_env.scorecard import Scorecard, scorecard
+from kineticsim_env.scorecards import Scorecard, scorecard
 from kineticsim_env.simulator import Simulator
 from scripts.pages.command import command_of, make_page, page_parser
 from scripts.pages.markdown import machine

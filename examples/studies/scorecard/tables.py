@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kineticsim_env.scorecard import Column, Line, Scorecard
+from kineticsim_env.scorecards import Column, Line, Scorecard
 from kineticsim_env.statistics.facts import FACTS
 from scripts.pages.blocks import Mean, pm, table
 

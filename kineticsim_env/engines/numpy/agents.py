@@ -136,7 +136,7 @@ def added_orders(m: Markets, view: View, seen: Sequence[Seen]) -> tuple[np.ndarr
     shape = (len(m.rows), sum(group.agents for group in m.groups))
     raw = np.zeros((4, *shape), np.int64)
     for group in m.groups:
-        for a in range(group.speaking):
+        for a in range(group.active):
             place = group.first + a
             index = m.first_added + place
             words = m.words(index[:, None])[:, 0]
@@ -152,7 +152,7 @@ def added_order_at(
     raw = np.zeros((4, len(m.rows), 1), np.int64)
     for i, place in enumerate(agent - m.first_added):
         for group in m.groups:
-            if group.first <= place < group.first + group.speaking:
+            if group.first <= place < group.first + group.active:
                 raw[:, i, 0] = decide(m, i, group, int(place) - group.first, int(agent[i]), seen[i], int(word[i]))
     return tuple(part[:, 0] for part in placed(m, raw, view))
 

@@ -74,10 +74,7 @@ def book_fills(m: Markets, bought: np.ndarray, sold: np.ndarray, paid: np.ndarra
 def clear(m: Markets, waiting: Waiting, mid2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Clear what waits, rests and is quoted; return the volume [m] and the fills (bought, sold) [m, K, 2].
 
-    Args:
-        m: the markets; their time goes on.
-        waiting: built-in orders.
-        mid2: [m], the mid on the grid that ties may go to.
+    Ties may go to `mid2`, the mid on the grid, [m]. The markets' time goes on.
     """
     bid_tick, bid_qty, ask_tick, ask_qty = quotes_on_grid(m)
     book, shape = np.arange(len(m.rows)), m.bid.shape
@@ -89,9 +86,9 @@ def clear(m: Markets, waiting: Waiting, mid2: np.ndarray) -> tuple[np.ndarray, n
     mid_tick = to_multiple(mid_price, m.params["tick_size"], False) - m.price_origin
     target = np.where(m.params["tie"] == 1, mid_tick, -1)
     price, volume, traded_buy, traded_sell = clear_auction(buy, sell, target)
-    luck = m.word(WORD_RATIONING)
-    bought = ration(bid_tick, bid_qty, buy, traded_buy, bits(luck, 0, 32))
-    sold = ration(ask_tick, ask_qty, sell, traded_sell, bits(luck, 32, 32))
+    rationing_word = m.word(WORD_RATIONING)
+    bought = ration(bid_tick, bid_qty, buy, traded_buy, bits(rationing_word, 0, 32))
+    sold = ration(ask_tick, ask_qty, sell, traded_sell, bits(rationing_word, 32, 32))
     m.bid = buy - traded_buy - scatter((book[:, None], bid_tick), bid_qty - bought, shape)
     m.ask = sell - traded_sell - scatter((book[:, None], ask_tick), ask_qty - sold, shape)
     m.quotes[..., 1::2] -= np.stack([bought, sold], axis=-1)
@@ -112,9 +109,8 @@ def clear(m: Markets, waiting: Waiting, mid2: np.ndarray) -> tuple[np.ndarray, n
 def auction_of_each(m: Markets, new_quotes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Hold one auction to which every agent comes; return its volume [m] and the fills (bought, sold) [m, K, 2].
 
-    Args:
-        m: the markets, which change; on an error they are left half done.
-        new_quotes: int [m, K, 4] already within the pre-trade limits, or None: standing quotes stay.
+    Quotes are int [m, K, 4] already within the pre-trade limits, or None: standing ones stay. On an error the markets
+    are left half done.
     """
     always = np.ones(len(m.rows), bool)
     beats.switch_regime(m, m.t, always)

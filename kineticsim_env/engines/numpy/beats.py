@@ -47,8 +47,8 @@ def cancelled(m: Markets, book: np.ndarray, b: np.ndarray, due: np.ndarray) -> n
     ticks = np.arange(m.num_levels)
     word = m.words(WORD_CANCEL + np.arange((m.num_levels + 1) // 2), b)[:, ticks // 2]
     first_bit = (32 * (ticks % 2)).astype(np.uint64)
-    luck = np.stack([bits(word >> first_bit, 0, 16), bits(word >> first_bit, 16, 16)], axis=1)
-    return (book * chance[:, None] + luck) >> 16
+    rounding = np.stack([bits(word >> first_bit, 0, 16), bits(word >> first_bit, 16, 16)], axis=1)
+    return (book * chance[:, None] + rounding) >> 16
 
 
 def take_return(m: Markets, mid2: np.ndarray, due: np.ndarray) -> None:

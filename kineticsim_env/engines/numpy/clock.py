@@ -41,9 +41,7 @@ def coming_order(m: Markets, g: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, 
 def call_on_the_clock(m: Markets, fresh: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Let an interval's agents come, whose orders wait, and clear; return volume [m] and fills [m, K, 2].
 
-    Args:
-        m: the markets, which change; on an error they are left half done.
-        fresh: int [m, K, 4] already within the pre-trade limits, or None: standing quotes stay.
+    Quotes and errors are as in `auction_of_each`.
     """
     book = np.arange(len(m.rows))
     beats.slide_window(m, observed_mid2(m), np.ones(len(m.rows), bool))

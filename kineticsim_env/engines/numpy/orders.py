@@ -88,12 +88,8 @@ def side_and_offset(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sides (+1 buys) and the ticks from the middle that agents of one class price at, [m, n] each.
 
-    Args:
-        m: the markets.
-        kind: the class.
-        word: the agents' words, [m, n].
-        parity: their indices plus the number of the auction or event: makers buy if it is even.
-        view: what they know.
+    `word` has the agents' words, [m, n]; `parity` their indices plus the number of the auction or event: makers buy if
+    it is even.
     """
     now = {name: x[:, None] for name, x in m.now.items()}
     side = bit_sign(word, 31)
@@ -167,9 +163,9 @@ def order_of(m: Markets, agent: np.ndarray, word: np.ndarray, g: np.ndarray, vie
     p = m.params
     first = np.stack([np.zeros_like(g), *(p[f"first_{name}"] for name in CLASSES[1:])])
     kind = (agent >= first).sum(axis=0) - 1
-    silent = agent >= np.choose(kind, first + [p[f"num_{name}"] for name in CLASSES])
+    inactive = agent >= np.choose(kind, first + [p[f"num_{name}"] for name in CLASSES])
     of_each = [side_and_offset(m, name, word[:, None], (agent + g)[:, None], view) for name in CLASSES]
     side, offset = (np.choose(kind[:, None], parts) for parts in zip(*of_each, strict=True))
     maker = (kind == CLASSES.index("maker"))[:, None]
     tick, quantity, fired = orders_of(m, word[:, None], side, offset, ~maker, view)
-    return side[:, 0] < 0, tick[:, 0], np.where(silent, 0, quantity[:, 0]), fired[:, 0]
+    return side[:, 0] < 0, tick[:, 0], np.where(inactive, 0, quantity[:, 0]), fired[:, 0]

@@ -42,8 +42,8 @@ def quote_ticks(m: Markets) -> np.ndarray:
 
 def cancel(m: Markets, loss: np.ndarray, b: np.ndarray) -> None:
     """Take what beat b cancels, [m, 2, L], from built-in interest, and from what quotes have ahead."""
-    luck = m.word(WORD_QUEUE, b)
-    u32 = np.stack([bits(luck, 0, 32), bits(luck, 32, 32)], axis=1)[:, None]
+    word = m.word(WORD_QUEUE, b)
+    u32 = np.stack([bits(word, 0, 32), bits(word, 32, 32)], axis=1)[:, None]
     tick = quote_ticks(m)
     there = built_in_at(m, tick)
     lost = np.take_along_axis(loss.transpose(0, 2, 1), np.clip(tick, 0, m.num_levels - 1), axis=1) * (there > 0)

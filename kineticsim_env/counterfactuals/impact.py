@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from kineticsim_env.config import MAX_QUOTE_QTY, MarketConfig
-from kineticsim_env.counterfactual.arms import Counterfactual, counterfactual, mean_path
-from kineticsim_env.counterfactual.causal import SIDES, check_room, market_order
+from kineticsim_env.counterfactuals.arms import Counterfactual, counterfactual, mean_path
+from kineticsim_env.counterfactuals.causal import SIDES, check_room, market_order
 from kineticsim_env.runtime.values import check_choice, check_count, check_instance
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics import Mean, mean_and_error

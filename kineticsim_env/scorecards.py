@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kineticsim_env.config import MarketConfig
-from kineticsim_env.counterfactual.causal import SIZES, CausalImpact, causal_impact
+from kineticsim_env.counterfactuals.causal import SIZES, CausalImpact, causal_impact
 from kineticsim_env.runtime.values import (
     aligned,
     check_choice,

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from kineticsim_env.config import MarketConfig
 from kineticsim_env.runtime.checks import check_quotes
 from kineticsim_env.runtime.layout import SERIES
-from kineticsim_env.runtime.values import check_choice, check_count, check_progress, show
+from kineticsim_env.runtime.values import check_choice, check_count, check_progress, progress_bar, show
 from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.over_markets import half_width
 
@@ -136,8 +135,7 @@ def counterfactual(
     twin, arrival = simulator.branch(), simulator.mid2
     parts = [] if decisions else [simulator.rollout(simulator.quotes[None][:0], auctions, SERIES)]
     if callable(orders):
-        delay, hidden = 0 if progress else 2, progress is False
-        with tqdm(total=decisions, unit="decision", desc="with the agent", delay=delay, disable=hidden) as bar:
+        with progress_bar(progress, "with the agent", "decision", decisions) as bar:
             for t in range(decisions):
                 quotes = _checked_orders(orders(t, simulator), shape, simulator.device)
                 parts.append(simulator.rollout(quotes[None], auctions, SERIES))

@@ -8,11 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
-from tqdm import tqdm
 
 from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.runtime.roles import SPECS
-from kineticsim_env.runtime.values import check_callable, check_choice, check_count, check_progress, is_one_of, show
+from kineticsim_env.runtime.values import (
+    check_callable,
+    check_choice,
+    check_count,
+    check_progress,
+    is_one_of,
+    progress_bar,
+    show,
+)
 from kineticsim_env.statistics.over_markets import half_width
 
 
@@ -75,8 +82,7 @@ def env_counterfactual(
         raise ValueError(f"decisions: got {decisions}, allowed is up to the horizon, {horizon}")
     idle = idle_action(arms[1].envs)
     fills, rewards = [], []
-    delay, hidden = 0 if progress else 2, progress is False
-    with tqdm(total=decisions, unit="decision", desc="both arms", delay=delay, disable=hidden) as bar:
+    with progress_bar(progress, "both arms", "decision", decisions) as bar:
         for _ in range(decisions):
             alive = arms[0].alive.clone()
             reward, filled = arms[0].step(policy(arms[0].observation))

@@ -58,13 +58,7 @@ def _about(core: EnvCore) -> dict[str, Any]:
 def load_state(core: EnvCore, saved: Mapping[str, torch.Tensor], strict: bool) -> None:
     """Take over a state, from any engine or device; a like environment goes on bit for bit.
 
-    Args:
-        core: The environment's.
-        saved: What `state_of` returned.
-        strict: As in `Simulator.load_state_dict`.
-
-    Raises:
-        TypeError, ValueError: As `Simulator.load_state_dict`; the present state is untouched then.
+    `strict` and errors are those of `Simulator.load_state_dict`; after an error the present state is untouched.
     """
     simulator, live, held, about = core.simulator, core.live_task, _held(core), _about(core)
     saved_states.check_agents(saved, about)
