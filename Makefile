@@ -13,8 +13,8 @@ SETUP := $(PYTHON) scripts/setup_env.py $(SETUP_FLAGS)
 # Threads that wait for each other sleep: spinning, they are up to twenty times slower beside another busy program.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-# Pages with generated blocks (scripts/pages/blocks.py).
-PAGES = $(shell grep -rl --include='*.md' '\[\[\[cog' docs)
+# Pages with generated blocks (scripts/pages/blocks.py); copies of them, in docs/studies, are the site's.
+PAGES = $(shell grep -rl --include='*.md' '\[\[\[cog' examples)
 COG = $(VENV_PYTHON) -m cogapp -I . --verbosity=1
 
 .DEFAULT_GOAL := help
@@ -72,7 +72,7 @@ lint:  ## check style (ruff), format (ruff), types (ty), and whether the pages' 
 	$(VENV_PYTHON) -m ty check
 	$(COG) --check --diff $(PAGES)
 
-pages:  ## fill the generated blocks of the pages in docs/ from the committed results
+pages:  ## fill the generated blocks of the studies' pages from the committed results
 	@$(SETUP) lint
 	$(COG) -r $(PAGES)
 
@@ -81,5 +81,5 @@ docs:  ## build the site into docs/_build/html; its tutorials run, and a warning
 	$(VENV_PYTHON) -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
 
 clean:  ## remove .venv and what tools left here; results of training runs stay
-	rm -rf .venv build dist docs/_build docs/gallery *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf .venv build dist docs/_build docs/gallery docs/studies *.egg-info .pytest_cache .hypothesis .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,6 +27,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sphinx_reredirects",
     "docstring_pages",
+    "study_pages",
 ]
 exclude_patterns = ["_build", "_ext", "tutorials"]
 nitpicky = True
@@ -69,9 +70,32 @@ sphinx_gallery_conf = {
 
 # Where pages that are no more lead to.
 redirects = {
-    "continuous_preset": "presets.html#continuous",
-    "default_market": "presets.html#news",
-    "trading_preset": "presets.html#trading",
+    "adverse_selection": "studies/adverse_selection.html",
+    "attacks": "studies/attacks.html",
+    "baselines": "studies/baselines.html",
+    "calibration": "studies/calibration.html",
+    "clearing": "studies/clearing.html",
+    "continuous_learning": "studies/continuous_learning.html",
+    "continuous_preset": "studies/presets.html#continuous",
+    "default_market": "studies/presets.html#news",
+    "execution": "studies/execution.html",
+    "many_learners": "multi_agent.html",
+    "mechanisms": "studies/mechanisms.html",
+    "own_environment": "custom_task.html",
+    "policy_change": "studies/policy_change.html",
+    "ppo_results": "studies/baselines.html",
+    "prediction": "studies/prediction.html",
+    "presets": "studies/presets.html",
+    "price_impact": "studies/price_impact.html",
+    "realistic": "studies/realistic.html",
+    "rewards": "studies/rewards.html",
+    "scorecard": "studies/scorecard.html",
+    "self_play": "studies/self_play.html",
+    "stylised_facts": "studies/stylised_facts.html",
+    "traders": "studies/traders.html",
+    "trading_preset": "studies/presets.html#trading",
+    "trainers": "libraries.html",
+    "your_own_trader": "custom_trader.html",
 }
 
 html_theme = "furo"

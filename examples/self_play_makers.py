@@ -4,7 +4,7 @@ Both built-in makers of the preset `trading` are replaced; all other agents are 
 PPO of `ippo_many_learners.py`, each against one rival: none; the scripted maker of Avellaneda and Stoikov; the learner
 itself (two learners that share a policy); and the policy from this self-play, to see how far it can be exploited.
 Then every ordered pair of learned and scripted makers plays the same held-out markets, and counts liquidated PnL.
-`scripts/self_play_report.py` makes docs/self_play.md of it.
+`python -m examples.studies.self_play` makes a page of it.
 
     python examples/self_play_makers.py
 """

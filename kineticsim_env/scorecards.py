@@ -160,7 +160,7 @@ class Scorecard:
 
     def draw(self, path: Any) -> None:
         """Write the picture: each value beside its range, and the curves behind them. Needs matplotlib."""
-        from kineticsim_env.studies.scorecard_figures import draw_scorecard
+        from kineticsim_env.plots.scorecard import draw_scorecard
 
         draw_scorecard(path, self)
 

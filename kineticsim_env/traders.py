@@ -1,4 +1,4 @@
-"""Classes of agents that come with the package, written as users write theirs (docs/your_own_trader.md)."""
+"""Classes of agents that come with the package, written as users write theirs (docs/custom_trader.md)."""
 
 from kineticsim_env.agents.classes import agent
 from kineticsim_env.agents.vocabulary import no_order, order

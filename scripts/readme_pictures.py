@@ -22,10 +22,10 @@ from kineticsim_env.envs.core import EnvCore
 from kineticsim_env.envs.settings import EnvSettings
 from kineticsim_env.envs.vector import MarketMakingVectorEnv
 from kineticsim_env.evaluation import evaluate, evaluation_env
+from kineticsim_env.plots import save_panels
 from kineticsim_env.policies import AvellanedaStoikov, QuietQuotes, RandomQuotes, quote_action
 from kineticsim_env.render import MarketRecorder
 from kineticsim_env.render.picture import Picture
-from kineticsim_env.studies.plots import save_panels
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"

@@ -1,7 +1,7 @@
 """Train with libraries whose pins conflict with this project's, each in a virtual environment of its own.
 
 For each library: make a temporary virtual environment, install the library into it, and run its block of
-`docs/trainers.md`. What is installed beside the Python that runs this (torch above all) is used where the library's
+`docs/libraries.md`. What is installed beside the Python that runs this (torch above all) is used where the library's
 pins allow it, so that little is fetched. Not a part of `make test`: it takes one to three minutes and some hundred MB a
 library.
 
@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "trainers.md"
+PAGE = ROOT / "docs" / "libraries.md"
 LIBRARIES = {
     "rllib": ["ray[rllib]==2.60.0", "gymnasium==1.2.2"],
     "agilerl": ["agilerl==2.58.0", "peft==0.21.2"],  # its algorithms import peft, which it does not ask for

@@ -1,6 +1,6 @@
 """Attacks on continuous trading: once all is unwound, they have earned nothing; and what does pay.
 
-`test_reward_hacking.py` holds the same of call auctions; docs/attacks.md has the figures of both, of more markets.
+`test_reward_hacking.py` holds the same of call auctions; examples/studies/attacks has figures of both, of more markets.
 """
 
 import functools
@@ -11,9 +11,9 @@ from strategies import ENGINES
 from test_reward_hacking import assert_earns, assert_earns_nothing
 
 import kineticsim_env as ks
+from examples.studies.attacks import __main__ as command
+from examples.studies.attacks.study import ALONE, TOGETHER, Attack, Owner, attack, attack_together, pump_and_sell, wash
 from kineticsim_env import policies
-from kineticsim_env.studies.attacks import ALONE, TOGETHER, Attack, Owner, attack, attack_together, pump_and_sell, wash
-from scripts.pages import attacks as command
 
 MARKETS = 256
 CONTINUOUS = ks.MarketConfig.preset("continuous")
@@ -126,11 +126,11 @@ def test_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "ALONE", few)
     monkeypatch.setattr(command, "TOGETHER", still)
     command.main(["--markets", "8", "--engine", "cpu", "--output", str(tmp_path)])
-    text = (tmp_path / "attacks.md").read_text()
+    text = (tmp_path / "README.md").read_text()
     assert "| nobody moves | 0 ± 0 | 0 ± 0 | 0.00 | 0 ± 0 | 0 ± 0 | 0.00 |" in text
-    assert "python -m scripts.pages.attacks --markets 8" in text
+    assert "python -m examples.studies.attacks --markets 8" in text
     assert "these results do not show that no attack earns" not in capsys.readouterr().out
     assert all(f"| {name} | " in text for name in (*command.HONEST, *command.LATE))
     assert all(f"{market[0].upper()}{market[1:]}: " in text for market in command.MARKETS)
-    command.main(["--results", str(tmp_path / "attacks.json"), "--output", str(tmp_path)])
-    assert (tmp_path / "attacks.md").read_text() == text
+    command.main(["--results", str(tmp_path / "results.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "README.md").read_text() == text

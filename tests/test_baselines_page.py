@@ -1,4 +1,4 @@
-"""`python -m scripts.pages.baselines` in small: rows that share their episodes, and what the page says of them."""
+"""`python -m examples.studies.baselines` in small: rows that share their episodes, and what the page says of them."""
 
 import json
 import sys
@@ -10,8 +10,10 @@ import pytest
 for name in ("tyro", "tensorboard", "matplotlib", "cma"):
     pytest.importorskip(name, reason="the page needs it: pip install 'kineticsim-env[train]'")
 
+from examples.studies.baselines import __main__ as baselines  # noqa: E402
+from examples.studies.baselines import part as baselines_part  # noqa: E402
+from examples.studies.baselines import tables as baselines_tables  # noqa: E402
 from kineticsim_env.evaluation import confidence_interval  # noqa: E402
-from scripts.pages import baselines, baselines_part, baselines_tables  # noqa: E402
 
 SMALL = ["--engine", "cpu", "--episodes", "16", "--fitted", "4", "--generations", "2", "--population", "4"]
 SMALL += ["--markets-each", "2", "--ppo-markets", "4", "--steps", "512", "--seeds", "2"]
@@ -78,13 +80,13 @@ def test_a_seed_learns_what_it_does_alone(runs, tmp_path):
 
 def test_the_page(runs, tmp_path):
     baselines.main(["--results", str(runs), "--output", str(tmp_path)])
-    text = (tmp_path / "baselines.md").read_text()
+    text = (tmp_path / "README.md").read_text()
     assert "## Execution, call auctions (`trading`)" in text and "scripted: " in text and "2 training seeds" in text
     assert "`gamma=1.0`" in text and (tmp_path / "images" / "baselines.png").exists()
-    assert f"python -m scripts.pages.baselines {' '.join(SMALL)}" in " ".join(text.split())
+    assert f"python -m examples.studies.baselines {' '.join(SMALL)}" in " ".join(text.split())
     again = tmp_path / "again"
-    baselines.main(["--results", str(tmp_path / "baselines.json"), "--output", str(again)])
-    assert (again / "baselines.md").read_text() == text
+    baselines.main(["--results", str(tmp_path / "results.json"), "--output", str(again)])
+    assert (again / "README.md").read_text() == text
 
 
 @pytest.mark.parametrize(
@@ -109,8 +111,8 @@ def test_what_it_says_of_a_lead(learned, lead, said):
 
 
 def test_the_committed_page_is_that_of_its_figures(tmp_path):
-    docs = Path(__file__).parent.parent / "docs"
-    if not (docs / "baselines.json").exists():
+    study = Path(__file__).parent.parent / "examples" / "studies" / "baselines"
+    if not (study / "results.json").exists():
         pytest.skip("not measured yet")
-    baselines.main(["--results", str(docs / "baselines.json"), "--output", str(tmp_path)])
-    assert (tmp_path / "baselines.md").read_text() == (docs / "baselines.md").read_text()
+    baselines.main(["--results", str(study / "results.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "README.md").read_text() == (study / "README.md").read_text()

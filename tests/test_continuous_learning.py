@@ -13,8 +13,8 @@ from kineticsim_env.policies import FixedSpread
 for name in ("tyro", "tensorboard", "matplotlib"):
     pytest.importorskip(name, reason="the examples need it: pip install 'kineticsim-env[train]'")
 
-study = importlib.import_module("scripts.pages.continuous_learning")
-places = importlib.import_module("scripts.pages.continuous_learning_places")
+study = importlib.import_module("examples.studies.continuous_learning.__main__")
+places = importlib.import_module("examples.studies.continuous_learning.places")
 SMALL = ["--engine", "cpu", "--markets", "8", "--steps", "512", "--episodes", "16"]
 
 
@@ -34,14 +34,11 @@ def in_process(monkeypatch):
 def test_the_command_writes_the_page_and_again_from_its_figures(tmp_path, in_process):
     page = tmp_path / "page"
     study.main([*SMALL, "--runs", str(tmp_path / "runs"), "--output", str(page)])
-    text, found = (
-        (page / "continuous_learning.md").read_text(),
-        json.loads((page / "continuous_learning.json").read_text()),
-    )
+    text, found = (page / "README.md").read_text(), json.loads((page / "results.json").read_text())
     assert [script for script, _ in in_process] == ["ppo_fast"] * 3 + ["ppo_executor"]
     assert [one["args"]["set"] for one in found["makers"].values()] == [[], ["quote_latency=10"], ["quote_latency=20"]]
     assert all(one["args"]["preset"] == "continuous" for one in (*found["makers"].values(), found["executor"]))
-    assert "python -m scripts.pages.continuous_learning --engine cpu --steps 512" in " ".join(text.split())
+    assert "python -m examples.studies.continuous_learning --engine cpu --steps 512" in " ".join(text.split())
     assert not re.search(r"\bnan\b", text)
     for latency, one in found["makers"].items():
         assert one["under"][latency] == pytest.approx(one["pnl"]["PPO (learned)"]), "the policy that was trained"
@@ -50,13 +47,13 @@ def test_the_command_writes_the_page_and_again_from_its_figures(tmp_path, in_pro
     assert re.findall(r"\(images/([\w.]+)\)", text) == [path.name for path in (page / "images").iterdir()]
     again = tmp_path / "again"
     in_process.clear()
-    study.main(["--results", str(page / "continuous_learning.json"), "--output", str(again)])
-    assert not in_process and (again / "continuous_learning.md").read_text() == text
-    assert json.loads((again / "continuous_learning.json").read_text()) == found
+    study.main(["--results", str(page / "results.json"), "--output", str(again)])
+    assert not in_process and (again / "README.md").read_text() == text
+    assert json.loads((again / "results.json").read_text()) == found
     other = tmp_path / "other.json"
     other.write_text(json.dumps(found | {"machine": "another one"}))
-    study.main(["--results", str(page / "continuous_learning.json"), "--also", str(other), "--output", str(again)])
-    assert (again / "continuous_learning.md").read_text().count("| another one | ") == 4
+    study.main(["--results", str(page / "results.json"), "--also", str(other), "--output", str(again)])
+    assert (again / "README.md").read_text().count("| another one | ") == 4
     assert (again / "images" / "continuous_learning.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -116,7 +113,7 @@ def test_a_place_in_front_is_worth_more_than_one_at_the_end():
 
 
 def test_the_verdict_needs_intervals_apart():
-    text = importlib.import_module("scripts.pages.continuous_learning_tables")
+    text = importlib.import_module("examples.studies.continuous_learning.tables")
     record = {"pnl": {text.LEARNED: (10.0, 2.0), "one": (5.0, 2.0), "two": (1.0, 0.5)}, "lead": (5.0, 1.0)}
     assert text.verdict(record) == "ahead of every scripted one, intervals apart"
     record["pnl"]["one"] = (7.0, 2.0)

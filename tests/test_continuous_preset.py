@@ -1,13 +1,13 @@
-"""The preset `"continuous"`: what docs/presets.md measures holds in small, and its makers do what it says."""
+"""The preset `"continuous"`: what its study measures holds in small, and its makers do what it says."""
 
 import numpy as np
 import pytest
 import torch
 
 import kineticsim_env as ks
+from examples.studies.presets import makers
+from examples.studies.presets import makers as study
 from kineticsim_env.statistics import mean_and_error
-from kineticsim_env.studies import continuous_preset as study
-from kineticsim_env.studies import trading_preset as makers
 
 PRESET = ks.MarketConfig.preset("continuous")
 MARKETS = 192

@@ -12,13 +12,13 @@ import torch
 import kineticsim_env as ks
 from kineticsim_env import MarketConfig, Simulator, policies
 from kineticsim_env.cli import main
+from kineticsim_env.commands import impact
 from kineticsim_env.counterfactuals import block_impact, counterfactual
 from kineticsim_env.envs.counterfactual_episodes import env_counterfactual
 from kineticsim_env.envs.vector import ExecutionVectorEnv, TradingVectorEnv
 from kineticsim_env.evaluation import evaluation_env
 from kineticsim_env.runtime.layout import SERIES
 from kineticsim_env.statistics import Mean
-from kineticsim_env.studies import price_impact
 
 ENGINES = ("numpy", "cpu")
 CONFIGS = {
@@ -254,23 +254,23 @@ def points_of(blocks, power, noise=0.05):
     for block in blocks:
         values = 0.3 * block**power * (shared + generator.normal(0, noise, 500))
         mean = Mean(values.mean(), values.std(ddof=1) / 500**0.5, 500)
-        points.append(price_impact.Point(base._replace(block=block, at_end=mean), values))
+        points.append(impact.Point(base._replace(block=block, at_end=mean), values))
     return points
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 1.7])
 def test_the_exponent_is_found_with_its_interval(power):
-    fit = price_impact.fit_impact(points_of([1, 4, 10, 40], power))
+    fit = impact.fit_impact(points_of([1, 4, 10, 40], power))
     assert fit.low < power < fit.high and fit.high - fit.low < 0.02 and fit.used == 4
     assert fit.factor == pytest.approx(0.3, rel=0.05) and fit.exponent == pytest.approx(power, abs=0.01)
 
 
 def test_what_has_no_exponent():
-    assert price_impact.fit_impact(points_of([8, 8], 1.0)) is None
+    assert impact.fit_impact(points_of([8, 8], 1.0)) is None
     points = points_of([1, 4, 10], 1.0)
     noisy = points[0]._replace(at_end=np.random.default_rng(3).normal(0, 5, 500))
-    assert price_impact.fit_impact([noisy, *points[1:]]).used == 3
-    assert price_impact.fit_impact([noisy, points[1]]) is None
+    assert impact.fit_impact([noisy, *points[1:]]).used == 3
+    assert impact.fit_impact([noisy, points[1]]) is None
 
 
 # Environments ---------------------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_what_an_executor_does_to_its_markets(side, sign):
     make = make_task_env(ExecutionVectorEnv, side=side, block_qty=240, horizon=60)
     found = env_counterfactual(make, policies.TimeWeighted(make().core.task), seed=5, decisions=55)
     mean, half = found.mean_difference("mid2")
-    assert mean[0] == 0 and sign * mean[10:55].mean() / 2 > 1.0  # 4 units per decision, as in docs/price_impact.md
+    assert mean[0] == 0 and sign * mean[10:55].mean() / 2 > 1.0  # 4 units per decision, as in the study price_impact
     assert not np.nan_to_num(found.difference["fundamental"]).any()
     bought, sold = np.nansum(found.fills, axis=(0, 1))
     assert min(bought, sold) == 0 and (bought > 0) == (side == "buy")

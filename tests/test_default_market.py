@@ -9,13 +9,12 @@ import pytest
 import torch
 
 import kineticsim_env as ks
+from examples.studies.presets import episodes as study
+from examples.studies.presets import goals, rules
+from examples.studies.presets import news_search as search
+from examples.studies.presets import rules as signals
 from kineticsim_env.evaluation import HELD_OUT_SEED, evaluate, evaluation_env
 from kineticsim_env.statistics import mean_and_error
-from kineticsim_env.studies import default_market as study
-from kineticsim_env.studies import default_market_goals as goals
-from kineticsim_env.studies import default_market_rules as rules
-from kineticsim_env.studies import default_market_signal as signals
-from scripts.pages import default_market_search as search
 
 PRESET = ks.MarketConfig.preset("news")
 SMALL = PRESET.replace(num_agents=8, interval=6, beat=3, noise=0.5, momentum=0.0, maker=0.25, fundamental=0.25)
@@ -273,12 +272,12 @@ def test_search_writes_what_it_tried(short, monkeypatch, tmp_path):
     monkeypatch.setattr(search, "MOST", 100.0)  # nothing is known of four markets
     monkeypatch.setattr(search, "ProcessPoolExecutor", lambda count, context: ThreadPoolExecutor(count))
     search.main(["--seconds", "1", "--markets", "4", "--output", str(tmp_path)])
-    path = tmp_path / "default_market_search.json"
+    path = tmp_path / "news_search.json"
     found = json.loads(path.read_text())
     scores = [one["score"] for one in found["tried"]]
     assert scores == sorted(scores) and scores
     assert "--markets 4" in found["command"] and found["machine"]
-    assert f"The search: `{found['command']}`" in " ".join((tmp_path / "presets.md").read_text().split())
+    assert f"The search: `{found['command']}`" in " ".join((tmp_path / "README.md").read_text().split())
     assert ks.MarketConfig(**found["tried"][0]["market"]) == search.config_of(np.array(found["tried"][0]["point"]))
     search.main(["--seconds", "1", "--markets", "4", "--start", str(path), "--output", str(tmp_path)])
     assert found["tried"][0]["point"] in [one["point"] for one in json.loads(path.read_text())["tried"]]

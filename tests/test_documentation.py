@@ -30,12 +30,13 @@ from kineticsim_env import cli
 from kineticsim_env.config import PRESETS
 from kineticsim_env.engines import cuda
 from kineticsim_env.runtime import build, layout
+from scripts import page_words
 from scripts.benchmarks import __main__ as benchmarks
 from scripts.pages import environments
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-MADE = (DOCS / "_build", DOCS / "gallery")  # by `make docs`
+MADE = (DOCS / "_build", DOCS / "gallery", DOCS / "studies")  # by `make docs`
 
 
 def site_pages(ending: str) -> list[Path]:
@@ -43,7 +44,8 @@ def site_pages(ending: str) -> list[Path]:
     return sorted(page for page in DOCS.rglob(f"*{ending}") if not set(MADE) & set(page.parents))
 
 
-PAGES = [*(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING")), *site_pages(".md")]
+STUDIES = sorted((ROOT / "examples" / "studies").glob("*/README.md"))
+PAGES = [*(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING")), *site_pages(".md"), *STUDIES]
 HISTORY = ("CHANGELOG.md", "changelog.md", "performance_log.md")  # these name what is no more
 OPTIONAL = (
     "array_api_compat",
@@ -161,6 +163,30 @@ def test_pages_that_must_stay_short():
     assert len((DOCS / "architecture.md").read_text().splitlines()) <= 250
 
 
+@pytest.mark.parametrize("page", page_words.on_the_path())
+def test_pages_of_the_users_path_are_short(page):
+    """`python -m scripts.page_words` prints how long each page is."""
+    assert page_words.words((ROOT / page).read_text()) <= page_words.MOST_ON_THE_PATH
+
+
+def test_what_is_not_written_by_hand_is_not_counted():
+    filled = """One <!-- [[[cog say("two") ]]] -->
+2
+words<!-- [[[end]]] -->.\n
+```bash
+make demo
+```
+<!-- clock: written by `python -m scripts.pages.performance` -->
+one two three
+<!-- end -->
+| a | b |
+<!-- figures: begin -->
+one two
+<!-- figures: end -->
+"""
+    assert page_words.words(filled) == len("One . | a | b |".split())
+
+
 def test_figures_of_the_readme_are_those_of_the_pages():
     """Every number of its table of figures stands on the page that it names."""
     text = (ROOT / "README.md").read_text()
@@ -209,7 +235,8 @@ def check_pip(words: list[str]) -> None:
 def check_module(words: list[str], folder: Path, monkeypatch) -> None:
     """Run `python -m kineticsim_env ...`; of other modules see that they exist."""
     if words[2] != "kineticsim_env":
-        assert importlib.util.find_spec(words[2])
+        folder = ROOT / words[2].replace(".", "/")
+        assert importlib.util.find_spec(f"{words[2]}.__main__" if folder.is_dir() else words[2])
         if words[2] == "scripts.benchmarks":  # tests/test_benchmarks.py runs it
             benchmarks._parser().parse_args(words[3:])
         return
@@ -309,7 +336,7 @@ def test_links_and_pictures_resolve(page):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_named_files_exist(page):
     package = ROOT / "kineticsim_env"
-    places = (ROOT, page.parent, package, package / "studies", package / "engines", ROOT / "cuda")
+    places = (ROOT, page.parent, package, package / "engines", ROOT / "cuda")
     names = set(_SOURCE_FILE.findall(prose(page)))
     assert not {name for name in names if not any((place / name).exists() for place in places)}
 
@@ -321,8 +348,8 @@ def source_files() -> list[Path]:
 
 
 def test_the_map_of_the_code_is_whole():
-    """docs/architecture.md has a line for every room, and every file says at its top what it is."""
-    listed = set(_CODE.findall((DOCS / "architecture.md").read_text()))
+    """docs/architecture.md has a line for every room, a study has a page, and every file says at its top what it is."""
+    listed = set(_CODE.findall((DOCS / "architecture.md").read_text())) | {name(page.parent) for page in STUDIES}
     files = source_files()
     assert files
     assert {path.parent.relative_to(ROOT).as_posix() for path in files} - listed == set()
@@ -335,7 +362,7 @@ def test_the_map_of_the_code_is_whole():
 def words_of_the_sources() -> frozenset[str]:
     """Return every word of the sources, of the tests and of what builds them."""
     paths = [*source_files(), *(path for path in (ROOT / "tests").iterdir() if path.suffix in _SOURCES)]
-    paths += [ROOT / "Makefile", ROOT / "pyproject.toml", *DOCS.rglob("*.json")]
+    paths += [ROOT / "Makefile", ROOT / "pyproject.toml", *DOCS.rglob("*.json"), *(ROOT / "examples").rglob("*.json")]
     return frozenset(word for path in paths for word in re.findall(r"\w+", path.read_text()))
 
 
@@ -373,6 +400,49 @@ def test_names_are_in_the_files_that_are_said_to_have_them(page):
         assert not set(_CODE.findall(names)) - words, path
 
 
+def defines(path: Path, symbol: str) -> bool:
+    """Say whether a file defines a symbol: not whether it says its name, as who calls it does, too."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        nodes = [*ast.walk(ast.parse(text))]
+        named = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        stores = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        return symbol in named | stores
+    text = re.sub(r"__attribute__\(\(\w+\)\) ", "", text)
+    if re.search(rf"\b(?:struct|enum|enum class)\s+{symbol}\b[^;]*?{{", text):
+        return True
+    # A function: a type, the name, what it takes, and its body; a template's call has no type before it.
+    heads = re.finditer(rf"(?m)^[ \t]*(?!return\b|else\b)[\w:<>,*& ]*[\w>*&] +[*&]?{symbol}\(", text)
+    return any(_body_follows(text, head.end()) for head in heads)
+
+
+def _body_follows(text: str, inside: int) -> bool:
+    """Say whether `{` follows the bracket that closes the one before a place."""
+    depth = 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[inside], 0)
+        inside += 1
+    return re.match(r"(?:\s|const|noexcept)*\{", text[inside:]) is not None
+
+
+def test_where_to_look_names_what_files_define():
+    """Each symbol is defined in the file beside it; a reader who opens that one is there."""
+    section = (DOCS / "architecture.md").read_text().partition("\n## Where to look\n")[2].partition("\n## ")[0]
+    named = [(path, symbol) for path, names in _NAMED_IN.findall(section) for symbol in _CODE.findall(names)]
+    asked = ("continuous trading", "clearing price", "tie=", "under levers", "order does a step", "reward computed")
+    asked += tuple(f"a {what} touch" for what in ("task", "lever", "statistic"))
+    assert not [words for words in asked if words not in section] and len(named) > 50
+    assert not [f"{path}: {symbol}" for path, symbol in named if not defines(ROOT / path, symbol)]
+
+
+def test_who_calls_a_function_does_not_define_it():
+    assert defines(ROOT / "cuda/model/market.h", "clearing_price")
+    assert not defines(ROOT / "cuda/model/auction.h", "clearing_price")
+    assert not defines(ROOT / "cuda/events/call.cuh", "clearing_price_under_levers")
+    assert defines(ROOT / "kineticsim_env/engines/numpy/rules.py", "ration")
+    assert not defines(ROOT / "kineticsim_env/engines/numpy/auction.py", "ration")
+
+
 def test_numbers_in_prose_are_those_of_the_code():
     def says(page: str, pattern: str) -> list[str]:
         found = re.findall(pattern, (DOCS / page).read_text())
@@ -388,7 +458,7 @@ def test_numbers_in_prose_are_those_of_the_code():
         if getattr(kind, "_type_", None) in ("d", ctypes.c_double)
     )
     assert says("architecture.md", r"\(and (\w+) doubles of the\s+task\)") == [str(doubles)]
-    assert says("presets.md", r"(?m)^\| \[`(\w+)`\]") == [*PRESETS]
+    assert says("../examples/studies/presets/README.md", r"(?m)^\| \[`(\w+)`\]") == [*PRESETS]
 
 
 def test_functions_of_libraries_return_what_is_said_of_them():
@@ -428,6 +498,11 @@ def test_no_placeholder_stays():
 # The site -------------------------------------------------------------------------------------------------------------
 
 
+def study(entry: str) -> Path:
+    """Return the page of what the site has as `studies/NAME`."""
+    return ROOT / "examples" / entry / "README.md"
+
+
 def toctree_entries(page: Path) -> set[Path]:
     """Return the pages, without their endings, that a page's toctrees list."""
     text = page.read_text()
@@ -437,6 +512,8 @@ def toctree_entries(page: Path) -> set[Path]:
     found: set[Path] = set()
     for entry in (line for line in lines if line and not line.startswith(":")):
         globbed = [path.with_suffix("") for path in page.parent.glob(f"{entry}.*")]
+        if entry.startswith("studies/"):  # which the build copies
+            globbed = [path.with_suffix("") for path in STUDIES if path == study(entry)]
         found.update(path for path in globbed if path != page.with_suffix(""))
         if entry.startswith("gallery/"):  # which the build makes
             found.add(page.parent / entry)
@@ -446,7 +523,7 @@ def toctree_entries(page: Path) -> set[Path]:
 
 def test_every_page_is_on_the_site():
     """Each page is reached from docs/index.md by toctrees."""
-    pages = {page.with_suffix(""): page for ending in (".md", ".rst") for page in site_pages(ending)}
+    pages = {page.with_suffix(""): page for page in (*site_pages(".md"), *site_pages(".rst"), *STUDIES)}
     pages = {stem: page for stem, page in pages.items() if DOCS / "tutorials" not in page.parents}
     reached, pending = set(), [DOCS / "index"]
     while pending:
@@ -462,10 +539,12 @@ def test_old_addresses_lead_to_pages():
     assigned = {node.targets[0].id: node.value for node in ast.parse((DOCS / "conf.py").read_text()).body
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}  # fmt: skip
     redirects = ast.literal_eval(assigned["redirects"])
-    assert {"default_market", "trading_preset", "continuous_preset"} <= set(redirects)
+    gone = {"default_market", "trading_preset", "continuous_preset", "presets", "clearing", "ppo_results", "self_play"}
+    assert gone | {"many_learners", "own_environment", "trainers", "your_own_trader"} <= set(redirects)
     for old, new in redirects.items():
         target, _, anchor = new.partition("#")
-        page = DOCS / target.replace(".html", ".md")
+        stem = target.removesuffix(".html")
+        page = study(stem) if stem.startswith("studies/") else DOCS / f"{stem}.md"
         assert not (DOCS / f"{old}.md").exists() and page.exists(), old
         assert not anchor or anchor in anchors(page), new
 

@@ -118,19 +118,18 @@ def test_self_play_leaves_what_it_promises(self_play, tmp_path, capsys, monkeypa
     assert (args.output / "table.md").read_text() in capsys.readouterr().out + "\n"
     assert len(list(args.output.glob("learned*/maker.pt"))) == 4
 
-    report = importlib.import_module("self_play_report")
-    monkeypatch.setattr(report, "DOCS", tmp_path)
-    (tmp_path / "images").mkdir()
-    other = tmp_path / "other"
+    docs, other = tmp_path / "docs", tmp_path / "other"
+    (docs / "images").mkdir(parents=True)
     other.mkdir()
     (other / "results.json").write_text((args.output / "results.json").read_text().replace('"seed": 1', '"seed": 7'))
-    report.main([str(args.output), str(other)])
-    page = (tmp_path / "self_play.md").read_text()
-    assert record["machine"] in page and "| **no trade** | 0 ± 0 |" in page
-    assert (tmp_path / "images" / "self_play_cpu.png").exists() and (tmp_path / "self_play_cpu.json").exists()
-    assert ", seed 7](self_play_cpu_seed7.json)" in page and (tmp_path / "self_play_cpu_seed7.json").exists()
-    report.main([str(tmp_path / "self_play_cpu.json"), str(tmp_path / "self_play_cpu_seed7.json")])
-    assert (tmp_path / "self_play.md").read_text() == page
+    report = importlib.import_module("examples.studies.self_play.__main__")
+    report.main([str(other), str(args.output), "--output", str(docs)])
+    page = (docs / "README.md").read_text()
+    assert f"{record['machine']}, seed 1: 8 training markets" in " ".join(page.split())  # the last is shown in full
+    assert "| **no trade** | 0 ± 0 |" in page and ", seed 7 | " in page and ", seed 1 | " in page
+    assert (docs / "images" / "self_play.png").read_bytes()[:8] == PNG
+    report.main(["--output", str(docs)])  # from what was kept
+    assert (docs / "README.md").read_text() == page
 
 
 # Advantages and masks -------------------------------------------------------------------------------------------------

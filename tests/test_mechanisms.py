@@ -1,4 +1,4 @@
-"""One stream of orders under every rule: what docs/mechanisms.md measures, and the levers that it shows."""
+"""One stream of orders under every rule: what examples/studies/mechanisms measures, and the levers that it shows."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import kineticsim_env as ks
-from kineticsim_env.studies import mechanisms
+from examples.studies.mechanisms import study as mechanisms
 
-PAGE = Path(__file__).parent.parent / "docs" / "mechanisms.md"
+PAGE = Path(__file__).parent.parent / "examples" / "studies" / "mechanisms" / "README.md"
 RULES = (mechanisms.CONTINUOUS, 1, 5, 100)
 
 

@@ -28,7 +28,7 @@ ROOMS = (  # a file imports from its own line and from those above it
     "counterfactuals sweeps",
     "envs render",
     "adapters evaluation",
-    "play studies",
+    "play plots",
     "calibration scorecards",
     "commands",
     "cli",
@@ -36,8 +36,8 @@ ROOMS = (  # a file imports from its own line and from those above it
 NOT_LOADED = """
 import sys
 import kineticsim_env
-unwanted = "kineticsim_env.studies", "kineticsim_env.adapters", "kineticsim_env.play"
-unwanted += "kineticsim_env.cli", "kineticsim_env.commands"
+unwanted = "examples", "kineticsim_env.adapters", "kineticsim_env.play"
+unwanted += "kineticsim_env.cli", "kineticsim_env.commands", "kineticsim_env.plots"
 unwanted += "kineticsim_env.render.canvas", "kineticsim_env.render.picture"
 unwanted += "matplotlib", "pygame", "jax", "torch.utils.cpp_extension", "scripts"
 print([name for name in sys.modules if name in unwanted or name.startswith(tuple(part + "." for part in unwanted))])

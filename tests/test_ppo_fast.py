@@ -70,28 +70,6 @@ def test_it_leaves_what_it_promises(ppo, comparison, tmp_path, capsys, script):
     assert saved["update"] == 6 and not (output / "checkpoint.pt.tmp").exists()
 
 
-def test_the_page_of_results_is_written_from_runs(ppo, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPT.parent.parent / "scripts"))
-    report = importlib.import_module("ppo_report")
-    assert (report.DOCS / "ppo_results.md").read_text().startswith(report.HEAD)
-    monkeypatch.setattr(report, "DOCS", tmp_path)
-    (tmp_path / "images").mkdir()
-    ppo.main(ppo.Args(output=tmp_path / "run", **TINY))
-    report.main([str(tmp_path / "run")])
-    page = (tmp_path / "ppo_results.md").read_text()
-    assert report.ROUNDED_TO_EVEN not in page  # the run says which rounding it had
-    assert page.startswith(report.HEAD) and "`python examples/ppo_fast.py --preset trading`, judged by" in page
-    committed = (Path(__file__).parent.parent / "docs" / "ppo_results.md").read_text()
-    said = "All play `reward_scale=50.0`, where the task's default is 10.0"
-    assert f"{said}. Returns are of these rewards." in page  # a penalty that no reward of theirs has is no setting
-    assert f"{said}; `reward=inventory`, where the task's default is edge; `inventory_penalty=0.002`, " in committed
-    assert "| default | 1 | 8 | 0 M |" in page and (tmp_path / "run" / "table.md").read_text().strip() in page
-    assert {path.stem for path in (tmp_path / "images").iterdir()} == {
-        "ppo_marketmaking_learning_curve",
-        "ppo_marketmaking_episode",
-    }
-
-
 @slow
 def test_stacked_moves_are_learned_from_and_resumed(ppo, tmp_path):
     """What is seen besides is part of the networks and of the checkpoint: a run that is stopped goes on alike."""

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import kineticsim_env as ks
+from examples.studies.prediction import study as prediction
+from examples.studies.presets.episodes import watch
+from examples.studies.presets.rules import HORIZONS, errors, explained, fit
 from kineticsim_env.evaluation import HELD_OUT_SEED
 from kineticsim_env.runtime import build
-from kineticsim_env.studies import prediction
-from kineticsim_env.studies.default_market import watch
-from kineticsim_env.studies.default_market_signal import HORIZONS, errors, explained, fit
 
 ENGINE = "numpy" if build.cpu_unavailable() else "cpu"
 NEWS = ks.MarketConfig.preset("news")
@@ -77,8 +77,8 @@ def test_trees_predict_the_default_market_where_a_line_hardly_does(monkeypatch):
 
 
 def test_a_maker_that_expects_nothing_is_one_with_fixed_quotes_and_others_lean():
+    from examples.studies.presets.rules import Hidden, fixed
     from kineticsim_env.evaluation import evaluation_env
-    from kineticsim_env.studies.default_market_rules import Hidden, fixed
 
     task = evaluation_env(2, engine=ENGINE, config=NEWS).core.task
     seen = torch.zeros(2, 39)

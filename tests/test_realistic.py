@@ -1,4 +1,4 @@
-"""The preset `"realistic"`: what docs/realistic.md measures holds in small, and its search looks where it says."""
+"""The preset `"realistic"`: what its study measures holds in small, and its search looks where it says."""
 
 import math
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kineticsim_env as ks
+from examples.studies.realistic import study
 from kineticsim_env.statistics.facts import statistics_of
-from kineticsim_env.studies import realistic as study
 from kineticsim_env.traders import order_splitter
 from tests.thorough import slow
 

@@ -23,7 +23,10 @@ from kineticsim_env.policies.attackers import _Clocked
 from kineticsim_env.tasks import ManyLearnersTask
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-MARKET = {"preset": "trading", "engine": "cpu"}  # in call auctions; docs/attacks.md has both mechanisms
+MARKET = {
+    "preset": "trading",
+    "engine": "cpu",
+}  # in call auctions; examples/studies/attacks has both mechanisms
 MARKETS = 512
 SELDOM = (
     attackers.LastStep,

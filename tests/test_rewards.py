@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import kineticsim_env as ks
+from examples.studies.rewards import study
 from kineticsim_env.evaluation import evaluate, evaluation_env
 from kineticsim_env.policies import FixedSpread, MomentumTrader
 from kineticsim_env.policies.base import order_action
-from kineticsim_env.studies import rewards as study
 from kineticsim_env.tasks import ExecutionTask, ManyLearnersTask, MarketMakingTask, TradingTask
 
 SMALL = {

@@ -28,7 +28,7 @@ int main(int, char** words) {
 }
 """
 PACKAGE = Path(__file__).parent.parent / "kineticsim_env"
-RULES = ("engines/numpy", "studies")  # an engine states its own; a study's roles are others
+RULES = ("engines/numpy",)  # which states its own
 BY_NAME = {"executor", "trader"}  # of the others built-in agents have the names, too
 
 

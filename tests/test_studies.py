@@ -8,18 +8,16 @@ import torch
 from thorough import slow
 
 import kineticsim_env as ks
+from examples.studies import evolution
+from examples.studies.clearing import learning as clearing_learning
+from examples.studies.clearing import prices as clearing_prices
+from examples.studies.clearing import scripted as clearing_scripted
+from examples.studies.clearing import study as clearing
+from examples.studies.clearing.study import CONTINUOUS, OFTEN, SELDOM, Case
+from examples.studies.execution import learning as execution_learning
+from examples.studies.execution import study as execution
+from examples.studies.policy_change import study as policy_change
 from kineticsim_env.policies import AlmgrenChriss, TimeWeighted
-from kineticsim_env.studies import (
-    clearing,
-    clearing_figures,
-    clearing_learning,
-    clearing_prices,
-    evolution,
-    execution,
-    execution_learning,
-    policy_change,
-)
-from kineticsim_env.studies.clearing import CONTINUOUS, OFTEN, SELDOM, Case
 
 FEW = (Case("idle"), Case("block"), Case("maker", OFTEN, 2), Case("maker", SELDOM, 2), Case("sniper", OFTEN, 1))
 
@@ -148,7 +146,7 @@ def test_the_best_distance_is_chosen_and_paid_in_different_markets(monkeypatch):
     monkeypatch.setattr(clearing, "cases", lambda: (Case("maker", 64, 1), Case("maker", 64, 2)))
     edge = np.array([[[[9.0, 1.0, 9.0, 1.0], [3.0, 2.0, 5.0, 2.0]]]])  # [reference, news, case, seed]
     found = clearing.Played(*[np.zeros(1)] * 3, edge=edge, units=np.zeros(1), per_unit=np.zeros(1))
-    best, paid = clearing_figures.best_case(found, ("maker",), 64)
+    best, paid = clearing_scripted.best_case(found, ("maker",), 64)
     assert best.tolist() == [[1]] and paid.tolist() == [[[3.0, 5.0]]]
 
 
@@ -162,8 +160,8 @@ def test_learning_begins_where_a_slot_trades(monkeypatch, units, expected):
     traded = np.array(units, dtype=float)[None, None, :, None].repeat(4, -1)
     edge = np.array([-1.0, 0.0])[None, None, :, None].repeat(4, -1)
     found = clearing.Played(*[np.zeros(1)] * 3, edge=edge, units=traded, per_unit=np.zeros(1))
-    assert clearing_figures.best_case(found, ("maker",), 64, trading=True)[0].tolist() == [[expected]]
-    assert clearing_figures.best_case(found, ("maker",), 64)[0].tolist() == [[1]]
+    assert clearing_scripted.best_case(found, ("maker",), 64, trading=True)[0].tolist() == [[expected]]
+    assert clearing_scripted.best_case(found, ("maker",), 64)[0].tolist() == [[1]]
 
 
 def test_an_informed_slot_begins_as_the_better_of_maker_and_sniper(monkeypatch):
@@ -180,9 +178,9 @@ def test_an_informed_slot_begins_as_the_better_of_maker_and_sniper(monkeypatch):
     units = np.zeros_like(edge)
     units[:, :, 1] = 50.0
     found = clearing.Played(*[np.zeros(1)] * 3, edge=edge, units=units, per_unit=np.zeros(1))
-    assert clearing_figures.best_cases(found)["informed_64"].tolist() == [[5] * 3, [2] * 3]
-    assert clearing_figures.first_cases(found)["informed_64"].tolist() == [[5] * 3, [1] * 3]
-    for chosen, distance in ((clearing_figures.best_cases(found), 8), (clearing_figures.first_cases(found), 1)):
+    assert clearing_scripted.best_cases(found)["informed_64"].tolist() == [[5] * 3, [2] * 3]
+    assert clearing_scripted.first_cases(found)["informed_64"].tolist() == [[5] * 3, [1] * 3]
+    for chosen, distance in ((clearing_scripted.best_cases(found), 8), (clearing_scripted.first_cases(found), 1)):
         sniper, maker = clearing_learning.starts(CONTINUOUS, chosen)[:, 0, 2]
         names = clearing_learning.NUMBERS
         values = {"near": 1, "far": distance - 1, "rest": 0, "news": 1}
@@ -294,7 +292,7 @@ def test_resting_units_between_two_prices():
 def test_what_learns_is_paired_with_the_slot_that_it_began_as():
     names = [name for kind in clearing_learning.kinds(CONTINUOUS) for name in (kind.name, kind.scripted)]
     values = {name: np.full((2, 3, 4), 2.0**place) for place, name in enumerate(names)}
-    found = clearing_figures.leads(CONTINUOUS, values)
+    found = clearing_scripted.leads(CONTINUOUS, values)
     assert {name: each.max() for name, each in found.items()} == {
         **{"learned_maker_64_lead": 1 - 2, "learned_maker_4096_lead": 4 - 8},
         **{"learned_informed_64_lead": 16 - 32, "learned_informed_4096_lead": 64 - 128},

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from examples.studies.stylised_facts import __main__ as pages
+from examples.studies.stylised_facts import study as stylised_facts
 from kineticsim_env import MarketConfig, Simulator, statistics
-from kineticsim_env.studies import stylised_facts
-from scripts.pages import stylised_facts as pages
 
 
 def test_the_mixes_of_the_sweep_and_of_the_plane():

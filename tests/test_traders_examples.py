@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,28 +166,28 @@ def test_chartists_make_fat_tails():
 @slow
 def test_the_page_is_written_by_its_command(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    from scripts.pages import traders
+    from examples.studies.traders import __main__ as traders
 
     monkeypatch.setattr(traders, "AUCTIONS", 60)
     monkeypatch.setattr(traders, "PERIODS", 4)
     monkeypatch.setattr(traders, "INTERVALS", 60)
     monkeypatch.setattr(traders, "TIMED", (1, 1, 1))
     traders.main(["--markets", "4", "--engine", "cpu", "--output", str(tmp_path)])
-    text = (tmp_path / "traders.md").read_text()
-    assert "python -m scripts.pages.traders --markets 4" in text and not re.search(r"\bnan\b", text)
+    text = (tmp_path / "README.md").read_text()
+    assert "python -m examples.studies.traders --markets 4" in text and not re.search(r"\bnan\b", text)
     pictures = re.findall(r"\(images/([\w.]+)\)", text)
     assert len(pictures) == 3 and {path.name for path in (tmp_path / "images").iterdir()} == set(pictures)
-    traders.main(["--results", str(tmp_path / "traders.json"), "--output", str(tmp_path)])
-    assert (tmp_path / "traders.md").read_text() == text
+    traders.main(["--results", str(tmp_path / "results.json"), "--output", str(tmp_path)])
+    assert (tmp_path / "README.md").read_text() == text
 
 
 def test_pages_show_functions_that_are_there():
     """`make docs` fails without them; here it is seen sooner."""
     shown = 0
-    for page in ("builtin_traders", "traders"):
-        text = (ROOT / "docs" / f"{page}.md").read_text()
+    for page in (ROOT / "docs" / "builtin_traders.md", ROOT / "examples" / "studies" / "traders" / "README.md"):
+        text = page.read_text()
         for path, name in re.findall(r"\{literalinclude\} (\S+)\n:language: python\n:pyobject: (\w+)", text):
-            tree = ast.parse((ROOT / "docs" / Path(path)).read_text())
+            tree = ast.parse((page.parent / path).read_text())
             assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
             shown += 1
     assert shown == 8
@@ -215,7 +214,7 @@ REFUSED = {  # what the page says is refused, and a line of it
 
 
 def test_the_page_names_what_is_refused(tmp_path):
-    page = (ROOT / "docs" / "your_own_trader.md").read_text().partition("## What is refused")[2].partition("```")[0]
+    page = (ROOT / "docs" / "agent_language.md").read_text().partition("## What is refused")[2].partition("```")[0]
     rows = re.findall(r"^\| (.+?) \| .+ \|$", page, re.MULTILINE)[1:]
     assert rows == list(REFUSED)
     for number, line in enumerate(REFUSED.values()):

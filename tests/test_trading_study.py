@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kineticsim_env.studies import trading_preset as study
+from examples.studies.presets import makers as study
 
 
 def test_returns_of_a_walk_seen_through_noise():

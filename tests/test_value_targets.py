@@ -1,4 +1,4 @@
-"""Value targets of every library on docs/trainers.md against a hand computation; the page's table says what is so."""
+"""Value targets of every library on docs/libraries.md against a hand computation; the page's table says what is so."""
 
 import importlib.util
 import json

@@ -498,7 +498,7 @@ OF_THE_REST = {
 @pytest.mark.parametrize("output", ["numpy", "torch"])
 @pytest.mark.parametrize("name", OF_OBSERVATIONS | OF_THE_REST, ids=str)
 def test_which_of_gymnasiums_wrappers_work(name, output, mode):
-    """As docs/trainers.md says; torch output is converted."""
+    """As docs/libraries.md says; torch output is converted."""
     envs = make(output, autoreset_mode=mode)
     if output == "torch":
         envs = theirs.ArrayConversion(envs, env_xp=torch, target_xp=np)

@@ -21,7 +21,7 @@ from adapter_helpers import MAKER, SMALL
 
 import kineticsim_env as ks
 
-PAGE = Path(__file__).parent.parent / "docs" / "trainers.md"
+PAGE = Path(__file__).parent.parent / "docs" / "libraries.md"
 STEPS, MARKETS, GAMMA, LAMBDA = 24, 6, 0.99, 0.95  # steps of a rollout
 SEED = 10  # some episodes end in the last step of a rollout
 SHORT = {**SMALL, "horizon": 7}
@@ -347,7 +347,7 @@ def skrl_mappo(kind, markets):
 
 
 def recipe(title):
-    """The classes and settings of a recipe of docs/trainers.md, without what it runs."""
+    """The classes and settings of a recipe of docs/libraries.md, without what it runs."""
     text = PAGE.read_text().partition(f"\n## {title}\n")[2]
     block = re.search(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE).group(1)
     kept = [

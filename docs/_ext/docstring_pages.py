@@ -28,7 +28,7 @@ _HEADING = re.compile(r"^#+ |^\|")  # or a table
 _FENCE = re.compile(r"^(\s*)```(\w*)$")
 _FIELD = re.compile(r"^    (\w+): [^#\n]*  # (.+)$", re.MULTILINE)
 _LETTER = re.compile(r"^(:param [^:]+: )([A-Z])\.$")
-_PAGE = re.compile(r"docs/([\w/]+)\.md")
+_PAGE = re.compile(r"(?:docs|examples)/([\w/]+?)(?:/README)?\.md")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 

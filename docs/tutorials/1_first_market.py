@@ -8,7 +8,7 @@ Open a few hundred markets, let them trade, and look at one of them: its price, 
 # %%
 # A market is a :class:`~kineticsim_env.MarketConfig`; the preset ``trading`` is one of call auctions, in which twenty
 # agents trade. Some of them know the fundamental price, which walks and jumps; the others do not. (The environments'
-# default is another preset, ``news``: :doc:`/presets`.)
+# default is another preset, ``news``: :doc:`/studies/presets`.)
 
 import matplotlib.pyplot as plt
 import numpy as np

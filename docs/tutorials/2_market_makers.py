@@ -81,4 +81,4 @@ print(f"the last less 8 ticks: {mean:.0f} ± {half_width:.0f} ticks per episode"
 
 # %%
 # A learner is compared in the same way. ``examples/ppo_market_maker.py`` trains one by PPO, which takes seconds on a
-# GPU and minutes on two cores: :doc:`/ppo_results`.
+# GPU and minutes on two cores: :doc:`/studies/baselines`.

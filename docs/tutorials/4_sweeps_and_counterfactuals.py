@@ -92,4 +92,4 @@ ratio = both.variance_ratio("mid2")
 print([f"{ratio[auction - 1]:.2f}" for auction in (1, 4, 40)])
 
 # %%
-# :doc:`/price_impact` measures blocks of all sizes like this, with ``kineticsim_env.block_impact``.
+# :doc:`/studies/price_impact` measures blocks of all sizes like this, with ``kineticsim_env.block_impact``.

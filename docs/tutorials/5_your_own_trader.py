@@ -3,7 +3,7 @@ Your own trader
 ===============
 
 From a trader of five lines to a market of chartists and fundamentalists whose returns are calibrated. What may be
-written, and what each name means: :doc:`/your_own_trader`.
+written, and what each name means: :doc:`/custom_trader`.
 """
 
 # %%
@@ -163,5 +163,5 @@ for name, series in (("returns", change), ("their sizes", np.abs(change))):
         print(f"autocorrelation of {name}, lag {lag}: {found.mean:.2f} ± {found.interval():.2f}")
 
 # %%
-# What fits and what does not, with error bars and beside the literature: :doc:`/traders`. The class is one of agents
-# like any other, so learners can trade against it, and take the place of one: :doc:`/your_own_trader`.
+# What fits and what does not, with error bars and beside the literature: :doc:`/studies/traders`. The class is one
+# of agents like any other, so learners can trade against it, and take the place of one: :doc:`/custom_trader`.

@@ -17,8 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 import kineticsim_env as ks
-from kineticsim_env import statistics
-from kineticsim_env.studies import plots
+from kineticsim_env import plots, statistics
 
 TRADERS = 50
 WARMUP, LAGS = 100, 30

@@ -18,8 +18,8 @@ import numpy as np
 from tqdm import tqdm
 
 import kineticsim_env as ks
+from kineticsim_env import plots
 from kineticsim_env.statistics import Mean
-from kineticsim_env.studies import plots
 
 AGENTS, COUNTS = 40, (2, 6, 10, 14, 18)  # in all, and of them informed; noise gives way
 MAKERS, MOMENTUM = 11, 2  # as in `news`, everywhere

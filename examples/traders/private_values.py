@@ -15,8 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 import kineticsim_env as ks
-from kineticsim_env import statistics
-from kineticsim_env.studies import plots
+from kineticsim_env import plots, statistics
 
 LOW, HIGH = 1, 126  # prices that traders name
 SIDE = 20  # buyers, and as many sellers

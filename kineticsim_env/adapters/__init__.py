@@ -7,5 +7,5 @@
 | `skrl` | skrl | `SkrlEnv` |
 | `minari` | Minari | `RecordDataset`, datasets for offline learning |
 
-RLlib and AgileRL take `kineticsim_env.parallel_env` as it is. `docs/trainers.md` has a recipe for each.
+RLlib and AgileRL take `kineticsim_env.parallel_env` as it is. `docs/libraries.md` has a recipe for each.
 """

@@ -144,7 +144,7 @@ def agent(
 ) -> Callable[[Callable[..., Any]], AgentClass]:
     """Make a class of agents of a function: `@ks.agent(...)` before `def name(market, own, draw)`.
 
-    What the function can use, and what it returns: docs/your_own_trader.md. It is played by every engine, with the same
+    What the function can use, and what it returns: docs/custom_trader.md. It is played by every engine, with the same
     bits.
 
     Args:

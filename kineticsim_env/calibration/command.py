@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from kineticsim_env import plots
 from kineticsim_env.calibration.calibrated import Calibration
 from kineticsim_env.calibration.calibrating import calibrate
 from kineticsim_env.runtime.files import check_file, replacing
 from kineticsim_env.runtime.options import place
-from kineticsim_env.studies import plots
 from kineticsim_env.sweeps.command import add_places, over, read_arguments
 
 _NEEDED = ("target", "space")
@@ -34,7 +34,9 @@ def add_parser(commands: Any) -> None:
         description="Find the parameters of a market that fit given statistics or prices, as a posterior distribution "
         "learned from simulations, with a check of it.",
     )
-    parser.add_argument("file", type=place, metavar="FILE.toml", help="the calibration: docs/calibration.md has it")
+    parser.add_argument(
+        "file", type=place, metavar="FILE.toml", help="the calibration: examples/studies/calibration has it"
+    )
     parser.add_argument("--output", type=place, metavar="FILE.json", help="where the posterior goes, with its draws")
     parser.add_argument("--plot", type=place, metavar="FILE.png", help="where to draw the posterior")
     parser.add_argument("--plot-check", type=place, metavar="FILE.png", help="where to draw the check of it")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kineticsim_env.studies import plots
+from kineticsim_env import plots
 
 if TYPE_CHECKING:
     from kineticsim_env.calibration.checking import Check

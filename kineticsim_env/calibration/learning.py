@@ -3,7 +3,7 @@
 Parameters are places within the unit cube, in the scale of each range: uniform a priori, whole numbers spread over a
 room of their own. The network sees them as normal quantiles of these places: what is uniform is normal there, as is the
 base of its flow, so that no probability lies outside the ranges, and none is missing at their ends. (Of their
-logits, whose tails are heavier, 95% regions held 89% of the true parameters in docs/calibration.md's market.)
+logits, whose tails are heavier, 95% regions held 89% of the true parameters in examples/studies/calibration's market.)
 """
 
 from __future__ import annotations

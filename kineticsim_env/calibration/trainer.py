@@ -45,8 +45,8 @@ class Trainer(NPE):
     """sbi's trainer, with batches by index, a rate that falls, and on a GPU a CUDA graph.
 
     At a rate that stays, the last steps leave an error in the posterior that 4,000 held-out points show: ranks of
-    docs/calibration.md's market were not uniform (p below 1e-4 of one parameter, with 30,000 simulations and with a
-    million), and are with one that falls (Loshchilov and Hutter 2017, SGDR).
+    examples/studies/calibration's market were not uniform (p below 1e-4 of one parameter, with 30,000 simulations and
+    with a million), and are with one that falls (Loshchilov and Hutter 2017, SGDR).
     """
 
     passes, rate = 1, 0.0  # how many, and the rate of the first; it falls to 0 with the last, as half a cosine

@@ -1,16 +1,30 @@
-"""`python -m kineticsim_env impact`: block orders in the same markets with and without them."""
+"""`python -m kineticsim_env impact`: block orders in the same markets with and without them.
+
+Every figure is a paired difference between the two (`kineticsim_env.counterfactuals.block_impact`); `fit_impact` fits a
+power of the order's size to them. `kineticsim_env/plots/impact.py` draws them.
+"""
 
 from __future__ import annotations
 
 import argparse
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
 
 from kineticsim_env.agents.command_line import market_of
 from kineticsim_env.commands.shared import add_market, check_files, choose_markets
+from kineticsim_env.config import MarketConfig
+from kineticsim_env.counterfactuals import BlockImpact, block_impact
+from kineticsim_env.counterfactuals.causal import Power, fit_power
+from kineticsim_env.plots.impact import draw_orders
 from kineticsim_env.runtime import memory
+from kineticsim_env.runtime.files import replacing
 from kineticsim_env.runtime.options import place, whole
-from kineticsim_env.studies import price_impact, price_impact_figures
 
 _MARKETS = 1024  # unless options say how many
 # Bytes of an auction of a market, measured: the series of an arm with its half of the difference, and of the means.
@@ -61,8 +75,8 @@ def command(options: argparse.Namespace) -> int:
         "engine": options.engine,
         "device": options.device,
     }
-    points = price_impact.measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
-    fit = price_impact.fit_impact(points)
+    points = measure(config, [(block, options.per_auction) for block in options.blocks], **arguments)
+    fit = fit_impact(points)
     print(
         f"{markets:,} markets with and without a {options.side} order, {options.per_auction} units per auction; ticks\n"
     )
@@ -79,9 +93,75 @@ def command(options: argparse.Namespace) -> int:
         print(f"\nimpact at the end ~ block^{fit.exponent:.2f}, 95% interval {fit.low:.2f} to {fit.high:.2f}")
     if options.output:
         setting = arguments | {"preset": options.preset, "set": options.set, "exponent": fit._asdict() if fit else None}
-        price_impact.save(Path(options.output), points, setting)
+        save(Path(options.output), points, setting)
         print(f"figures: {options.output}")
     if options.plot:
-        price_impact_figures.draw_orders(Path(options.plot), points, fit)
+        draw_orders(Path(options.plot), points, fit)
         print(f"picture: {options.plot}")
     return 0
+
+
+class Point(NamedTuple):
+    """One order, measured."""
+
+    impact: BlockImpact
+    at_end: np.ndarray  # float64 [M]: each market's impact where the order ends
+
+
+def measure(
+    config: MarketConfig,
+    orders: Iterable[tuple[int, int]],
+    **arguments: Any,
+) -> list[Point]:
+    """Measure orders one by one, all of them on the same markets.
+
+    Args:
+        config: The market.
+        orders: (block, units per auction) of each.
+        **arguments: Of `block_impact`: side, after, num_markets, seed, warmup, engine, device.
+    """
+    points = []
+    for block, rate in tqdm(list(orders), unit="order", desc="impact"):
+        found = block_impact(config, block=block, per_auction=rate, progress=False, **arguments)
+        sign = 1 if found.side == "buy" else -1
+        moved = found.arms.difference["mid2"].cpu().numpy()
+        points.append(Point(found._replace(arms=None), sign * moved[:, found.duration - 1] / 2))
+    return points
+
+
+def fit_impact(points: Sequence[Point]) -> Power | None:
+    """Fit the impact at the end as a power of the block's size: `counterfactual.causal.fit_power`."""
+    return fit_power([point.impact.block for point in points], np.stack([point.at_end for point in points], axis=1))
+
+
+def save(path: Path, points: Sequence[Point], setting: Mapping[str, Any]) -> None:
+    """Write measured orders: JSON with everything, or, where the name ends in .csv, a line per order and auction."""
+    if path.suffix == ".csv":
+        with replacing(path) as part, part.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(("side", "block", "per_auction", "auction", "impact", "interval"))
+            for point in points:
+                found = point.impact
+                for auction, (value, width) in enumerate(zip(found.path, found.path_interval, strict=True)):
+                    row = (found.side, found.block, found.per_auction, auction, f"{value:.6g}", f"{width:.6g}")
+                    writer.writerow(row)
+        return
+    rows = [
+        point.impact.summary()
+        | {
+            "path": [round(value, 6) for value in point.impact.path.tolist()],
+            "path_interval": [round(value, 6) for value in point.impact.path_interval.tolist()],
+        }
+        for point in points
+    ]
+    with replacing(path) as part:
+        part.write_text(json.dumps({"setting": dict(setting), "orders": _without_nan(rows)}, indent=1) + "\n")
+
+
+def _without_nan(value: Any) -> Any:
+    """Return nested lists and dicts with None for NaN, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import torch
 
+from kineticsim_env import plots
 from kineticsim_env.agents.command_line import AGENTS, AGENTS_HELP
 from kineticsim_env.config import PRESETS, MarketConfig
 from kineticsim_env.engines import ENGINES, choose_engine
 from kineticsim_env.runtime.checks import check_num_markets
 from kineticsim_env.runtime.files import check_file
 from kineticsim_env.runtime.options import whole
-from kineticsim_env.studies import plots
 
 
 def add_market(command: argparse.ArgumentParser, preset: str, markets: int) -> None:

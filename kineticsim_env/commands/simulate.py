@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from kineticsim_env import plots
 from kineticsim_env.agents.command_line import market_of
 from kineticsim_env.commands.shared import add_market, check_files, choose_markets
 from kineticsim_env.config import plain_fields
@@ -24,7 +25,6 @@ from kineticsim_env.simulator import Simulator
 from kineticsim_env.statistics.arrays import spread
 from kineticsim_env.statistics.measuring import measure_series
 from kineticsim_env.statistics.over_markets import Interval, Mean, bootstrap_interval, mean_and_error
-from kineticsim_env.studies import plots
 
 _MARKETS = 1024  # unless options say how many
 _BOOK_SAMPLES = 10  # times that a run pauses to look at its books

@@ -1,7 +1,7 @@
 """`causal_impact`: what market orders of several sizes do to the price of any market, right then and later.
 
-The scorecard and docs/price_impact.md show it. What prices do after other agents' orders, `statistics`' `response`, is
-no measure of this: prices and orders can both follow the fundamental price.
+The scorecard and examples/studies/price_impact show it. What prices do after other agents' orders, `statistics`'
+`response`, is no measure of this: prices and orders can both follow the fundamental price.
 """
 
 from __future__ import annotations

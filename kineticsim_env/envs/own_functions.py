@@ -1,6 +1,6 @@
 """`OwnFunctions`: what users give as `reward`, `features` and `terminate`, and what such functions are given.
 
-`own_functions` checks the arguments for the environments; `OwnStep` in own_step.py calls them. docs/own_environment.md
+`own_functions` checks the arguments for the environments; `OwnStep` in own_step.py calls them. docs/custom_task.md
 has the whole of it.
 """
 

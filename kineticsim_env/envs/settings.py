@@ -34,7 +34,7 @@ class EnvSettings:
     Attributes:
         config: The market, a `MarketConfig` or a dict of its fields; `preset` if None. Where there are many markets it
             may be an ensemble, whose fields differ from market to market.
-        preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of docs/presets.md.
+        preset: A name that `MarketConfig.preset` knows; the default, `"news"`, is that of examples/studies/presets.
         engine: As in `Simulator`; `"auto"` does not take CUDA for one market, nor for NumPy output of fewer than 1024.
         device: As in `Simulator`.
         auctions_per_step: Auctions per decision.
@@ -60,7 +60,7 @@ class EnvSettings:
         action_mask: Whether infos, those of a reset too, have `action_mask`, with discrete actions: False where a
             choice has an order that the pre-trade limits would cut to nothing, or whose learner's episode has ended. It
             is bool in tensors; in NumPy int8, as Gymnasium's `Discrete.sample` takes it.
-        features: A list of functions of `after` that return further features, as docs/own_environment.md has them; with
+        features: A list of functions of `after` that return further features, as docs/custom_task.md has them; with
             many learners for all of them, or lists by role. The task's `reward` may be a function, too, of `before` and
             `after`, or a dict of them by role.
         terminate: A function of `before` and `after` that says where episodes terminate; with many learners for all of

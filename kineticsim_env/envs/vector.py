@@ -62,7 +62,7 @@ class MarketVectorEnv(RegisteredEnv, BaseMarketEnv, VectorEnv):
         opponents: Who else is in the markets, for each role a list of policies, such as `{"maker": [a, b], "trader":
             [c]}`: a slot of each role, played in each episode by one of the list, which the episode draws. Several
             slots of a role are a list of such lists; the name of a class of `config.agents` is its role, in such an
-            agent's place. `docs/many_learners.md` has the whole of it; see `set_opponents`.
+            agent's place. `docs/multi_agent.md` has the whole of it; see `set_opponents`.
         render_mode: `"human"` (a window), `"rgb_array"`, `"ansi"` (text) or None. A step then also copies one market to
             the host.
         render_market: Which market is shown.

@@ -1,7 +1,7 @@
 """Scripted attackers that must earn nothing: they move the price, wait for the last decision, or take all they can.
 
 They see and do what any learner may, so the same ones attack call auctions and continuous trading; what they earn in
-both, and what does pay, is in docs/attacks.md.
+both, and what does pay, is in examples/studies/attacks.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def jump_regimes(jump_prob: float, jump_size: float, spread_of_jumps: float) -> 
     return tuple({"jump_prob": jump_prob, "jump_size": size} for size in sizes)
 
 
-# How they were chosen, and what they measure: docs/presets.md and docs/realistic.md. The default of environments is
-# "news", as envs/settings.py says.
+# How they were chosen, and what they measure: examples/studies/presets and examples/studies/realistic. The default of
+# environments is "news", as envs/settings.py says.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "trading": {

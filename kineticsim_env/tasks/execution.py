@@ -80,8 +80,8 @@ class ExecutionTask(ForBlocks, Task):
     - `reward="terminal"`: 0, and at the end the whole of `"shortfall"`.
     - `reward="edge"`: what the decision's trades made against the fundamental price after it, less fees, divided by
       `block_qty`. That price moves up and down alike, so for a block that is done in full the mean of an episode is
-      that of `"shortfall"` but for a constant, with less noise: PPO learns more from it (docs/baselines.md). No
-      observation has that price: it is there to train by.
+      that of `"shortfall"` but for a constant, with less noise: PPO learns more from it
+      (examples/studies/baselines). No observation has that price: it is there to train by.
 
     What even the forced auctions leave undone (the other side has to be empty for that) costs `leftover_penalty` ticks
     per unit. All are divided by `reward_scale`.

@@ -76,7 +76,7 @@ class MarketMakingTask(ForProfit, Task):
     - `reward="edge"` (default): what the decision's trades made against the fundamental price after it, less fees. It
       is `pnl` at that price without what the inventory held before gained or lost by the price's move. That is 0 in
       the mean, whatever the policy, so an episode's mean is that of liquidated PnL but for what unwinding the last
-      inventory costs, with less noise (docs/rewards.md). `mark` has no part in it.
+      inventory costs, with less noise (examples/studies/rewards). `mark` has no part in it.
     - `reward="pnl"`: `pnl`.
     - `reward="inventory"`: `pnl - inventory_penalty * inventory^2`, with a price of risk.
     - `reward="asymmetric"`: `pnl` less the share `dampening` of what holding inventory gained; its losses count in

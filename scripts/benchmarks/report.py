@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.runtime.files import check_folder, replacing
-from kineticsim_env.studies import plots
 from scripts.benchmarks import paper_figures, report_figures
 from scripts.benchmarks.environment_rate import OWN_REWARD
 from scripts.benchmarks.measured import AXIS, Measured, Row, in_figures, in_markdown, in_one_line

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kineticsim_env.studies import plots
+from kineticsim_env import plots
 from scripts.benchmarks.measured import Measured
 
 _OURS = "#c8452f"

@@ -1,1 +1,1 @@
-"""The pages of docs/ that programs write: `python -m scripts.pages.NAME`. Measured ones draw pictures, too."""
+"""Pages that programs write: `python -m scripts.pages.NAME`; and what the pages of `examples/studies` are filled by."""

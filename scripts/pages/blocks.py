@@ -44,23 +44,27 @@ __all__ = [
     "Interval", "Mean", "between", "holds", "joined", "mean", "plus_minus", "pm", "results", "say", "table", "wrapped",
 ]  # fmt: skip
 
-ROOT = Path(__file__).resolve().parents[2]
+STUDIES = Path(__file__).resolve().parents[2] / "examples" / "studies"
 _read: set[Path] = set()  # results that the page is made of
 _claims: list[str] | None = None  # where a small run keeps the claims that do not hold; None: these are errors
+_filled = ""  # study whose page `fill` fills
 
 
 class Untrue(AssertionError):
     """A page says what its results do not."""
 
 
-def results(name: str | None = None) -> Any:
-    """Return the results beside the page that is filled: those of its own name, or of another's.
+def results(name: str = "results", study: str | None = None) -> Any:
+    """Return results beside the page that is filled, or the committed ones where a small run has not made its own.
 
-    Another's are those in docs/ where a small run has not made its own.
+    Args:
+        name: Of the file.
+        study: Another one, whose committed results they are.
     """
-    page = Path(_cog().inFile)
-    path = page.parent / f"{name or page.stem}.json"
-    path = path if path.exists() else ROOT / "docs" / path.name
+    folder = Path(_cog().inFile).parent
+    path = folder / f"{name}.json"
+    committed = STUDIES / (study or _filled or folder.name) / path.name
+    path = path if study is None and path.exists() else committed
     _read.add(path)
     return json.loads(path.read_text())
 
@@ -88,23 +92,23 @@ def mean(values: Any) -> Mean:
     return Mean(*values)
 
 
-def fill(folder: Path, name: str) -> None:
-    """Fill the blocks of a page from the results in a folder; the page is written there if that is not its own.
+def fill(folder: Path, study: str) -> None:
+    """Fill the blocks of a study's page from the results in a folder; the page is written there if that is not its own.
 
     Elsewhere the results are somebody's own, of fewer markets maybe: what the prose claims and they do not show is
-    printed, where in docs/ it is an error.
+    printed, where in the study's own folder it is an error.
 
     Raises:
-        CogUserException: A block failed; in docs/, with what no longer holds.
+        CogUserException: A block failed; in the study's own folder, with what no longer holds.
     """
-    page, own = folder / f"{name}.md", ROOT / "docs" / f"{name}.md"
+    page, own = folder / "README.md", STUDIES / study / "README.md"
     elsewhere = page.resolve() != own
     if elsewhere:
         shutil.copyfile(own, page)
     _read.clear()
-    with _kept(elsewhere) as claims:
+    with _kept(study, elsewhere) as claims:
         Cog().callable_main(["cog", "-r", "--verbosity=0", str(page)])
-    made_of = _read | set(folder.glob(f"{name}_*.json"))
+    made_of = _read | set(folder.glob("*.json"))
     page.write_text(renewed(page.read_text(), set().union(*map(notices, made_of))))
     for claim in claims:
         print(f"{page}: these results do not show that {claim}")
@@ -112,15 +116,15 @@ def fill(folder: Path, name: str) -> None:
 
 
 @contextlib.contextmanager
-def _kept(keep: bool) -> Generator[list[str]]:
-    """Keep claims that do not hold, for as long as a page is filled."""
-    global _claims
+def _kept(study: str, keep: bool) -> Generator[list[str]]:
+    """Keep claims that do not hold, for as long as a study's page is filled."""
+    global _claims, _filled
     claims: list[str] = []
-    _claims = claims if keep else None
+    _claims, _filled = claims if keep else None, study
     try:
         yield claims
     finally:
-        _claims = None
+        _claims, _filled = None, ""
 
 
 def _cog() -> Any:

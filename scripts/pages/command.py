@@ -1,4 +1,8 @@
-"""The command of a page that is made of figures: what every one of them takes, and the order of what it does."""
+"""The commands of studies, `python -m examples.studies.NAME`: what all of them take, and the order of what they do.
+
+A study is a folder of `examples/studies`: its page README.md, results.json that the page is filled from, and images. A
+study of several commands has names with a dot, and a file of results for each: "presets.news" and presets/news.json.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kineticsim_env import plots
 from kineticsim_env.engines import ENGINES
 from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, whole
-from kineticsim_env.studies import plots
 from scripts.pages.blocks import fill
-from scripts.pages.markdown import write_figures, write_page
+from scripts.pages.markdown import write_figures
 from scripts.pages.provenance import stamped
+
+STUDIES = "examples/studies"
 
 
 def page_parser(
+    name: str,
     about: str | None,
     markets: int | None = None,
     of: str = "",
@@ -29,6 +36,7 @@ def page_parser(
     """Return a parser of `--results`, `--markets`, `--engine` and `--output`, to which a page adds its own.
 
     Args:
+        name: Of the study, and of its command where it has several.
         about: What the command does.
         markets: How many it plays unless told otherwise; None is no such option.
         of: What these are, as help has it.
@@ -36,20 +44,21 @@ def page_parser(
         engine: Which it takes unless told otherwise.
         kept: Whether the figures are kept in a file, from which `--results` writes the page again.
     """
-    parser = Parser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command = f"python -m {STUDIES.replace('/', '.')}.{name}"
+    parser = Parser(prog=command, description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     if kept:
         parser.add_argument("--results", type=Path, help="write the page from this file, and measure nothing")
     if markets is not None:
         parser.add_argument("--markets", type=whole(least, 1 << 20), default=markets, help=f"{of} (default: {markets})")
     parser.add_argument("--engine", choices=ENGINES, default=engine, help=f"as in Simulator (default: {engine})")
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the page, images/ and the figures")
+    folder = Path(STUDIES, name.partition(".")[0])
+    parser.add_argument("--output", type=Path, default=folder, help="folder of the page, images/ and the figures")
     return parser
 
 
 def command_of(
     parser: argparse.ArgumentParser,
     options: argparse.Namespace,
-    name: str,
     apart: Sequence[str] = ("results", "engine", "output"),
 ) -> str:
     """Return the command that measures with these options: those that are not the defaults, but for some.
@@ -57,12 +66,11 @@ def command_of(
     Args:
         parser: Of the options.
         options: As they were read.
-        name: Of the page.
         apart: Options that no figure depends on.
     """
     given = {key: value for key, value in vars(options).items() if key not in apart}
     said = [f"--{key.replace('_', '-')} {value}" for key, value in given.items() if value != parser.get_default(key)]
-    return " ".join([f"python -m scripts.pages.{name}", *said])
+    return " ".join([parser.prog, *said])
 
 
 def make_page(
@@ -70,23 +78,19 @@ def make_page(
     name: str,
     measure: Callable[[], Any],
     draw: Callable[[Path, Any], None],
-    page: Callable[[Any], str] | None = None,
     indent: int | None = 1,
-    filled: str | None = None,
 ) -> None:
-    """Measure, or read what was measured; write the figures, the pictures and the page.
+    """Measure, or read what was measured; write the figures and the pictures, and fill the page.
 
     Args:
         options: Of a `page_parser`.
-        name: Of the page and of the file of its figures.
+        name: As in `page_parser`.
         measure: Returns the figures, as JSON can keep them.
         draw: Writes pictures into a folder.
-        page: Returns the text; without it, the page is one that a person writes, with blocks that are filled.
         indent: Of the file of the figures.
-        filled: Page whose blocks are filled, where it is not called as its figures are.
     """
     check_place(options)
-    publish(options, name, figures(options, name, measure), draw, page, indent, filled)
+    publish(options, name, figures(options, name, measure), draw, indent)
 
 
 def check_place(options: argparse.Namespace) -> None:
@@ -103,18 +107,10 @@ def figures(options: argparse.Namespace, name: str, measure: Callable[[], Any]) 
 
 
 def publish(
-    options: argparse.Namespace,
-    name: str,
-    found: Any,
-    draw: Callable[[Path, Any], None],
-    page: Callable[[Any], str] | None = None,
-    indent: int | None = 1,
-    filled: str | None = None,
+    options: argparse.Namespace, name: str, found: Any, draw: Callable[[Path, Any], None], indent: int | None = 1
 ) -> None:
-    """Write the figures, the pictures and the page; the arguments are those of `make_page`."""
-    write_figures(options.output, name, found, indent)
+    """Write the figures and the pictures, and fill the page; the arguments are those of `make_page`."""
+    study, _, part = name.partition(".")
+    write_figures(options.output, part or "results", found, indent)
     draw(options.output / "images", found)
-    if page:
-        write_page(options.output, name, page(found))
-    else:
-        fill(options.output, filled or name)
+    fill(options.output, study)

@@ -61,10 +61,11 @@ def task_page(name: str) -> str:
     """Return the page of a task with one learner per market."""
     title, task, identity, example = TASKS[name]
     source = f"the docstring of `{task.__name__}`"
-    market = "What the default market pays, and to whom: [the default market](../presets.md#news)."
-    results = f"[What is learned](../ppo_results.md#{title.lower().replace(' ', '-')}) by"
-    example = f"[`examples/{example}`](../../examples/{example}), against scripted policies."
-    results = ["## Results", "", market, f"{results} {example}"]
+    default = "../../examples/studies/presets/README.md#news"
+    market = f"What the default market pays, and to whom: [the default market]({default})."
+    example = f"[`examples/{example}`](../../examples/{example})"
+    learned = f"[What is learned](../../examples/studies/baselines/README.md) by {example}, beside scripted policies."
+    results = ["## Results", "", market, learned]
     body = ["", *spaces_table(identity), "", *linked(head(task), name), "", *results]
     return "\n".join([f"# {title}", "", WRITTEN.format(source=source), *body]).rstrip() + "\n"
 
@@ -76,7 +77,7 @@ def many_learners_page() -> str:
     source = "the docstrings of `kineticsim_env.envs.parallel` and `ManyLearnersTask`"
     arguments = ["", "## Arguments", "", *linked(head(ManyLearnersTask)), ""]
     more = "Further arguments: those of [`MarketParallelEnv` and `BatchedParallelEnv`](../api/environments.rst)."
-    guide = "How to work with it: [the guide](../many_learners.md)."
+    guide = "How to work with it: [several learners](../multi_agent.md)."
     return "\n".join(["# Many learners", "", WRITTEN.format(source=source), "", guide, "", *body, *arguments, more, ""])
 
 

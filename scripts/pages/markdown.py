@@ -27,12 +27,6 @@ def write_figures(folder: Path, name: str, found: Any, indent: int | None = 1) -
         part.write_text(json.dumps(found, indent=indent, default=str) + "\n")
 
 
-def write_page(folder: Path, name: str, text: str) -> None:
-    """Write a page, and say where."""
-    (folder / f"{name}.md").write_text(text)
-    print(f"wrote {folder / name}.md")
-
-
 def wrapped(paragraph: str) -> str:
     """Break the lines of running text and lists at 120 characters; leave tables, headings, pictures and code."""
     if paragraph.startswith(("|", "#", "!", "<", "```")):

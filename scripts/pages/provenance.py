@@ -27,6 +27,7 @@ import numpy as np
 import kineticsim_env as ks
 
 ROOT = Path(__file__).resolve().parents[2]
+STUDIES = ROOT / "examples" / "studies"
 OWN_HASH = ("gpu_report", "instruction_counts")  # say what they are of in their own way, which tests and CI compare
 _LINE = "> Figures of `[^`]+` were measured under earlier rules .*\n"
 MARKED = re.compile(rf"^{_LINE}(?:>\n{_LINE})*\n", re.MULTILINE)
@@ -114,7 +115,7 @@ def _of_tasks(*tasks: str, rewards: bool = True) -> tuple[str, ...]:
     return tuple(f"{task}{what}{clock}" for task in tasks for what in whats for clock in ("", CLOCK))
 
 
-NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures
+NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures, as `page_parser` has it for studies
     "adverse_selection": ("continuous", "added agents"),
     "attacks": ("trading", "continuous", *_of_tasks("MarketMaking", rewards=False)),
     "auction_parts": ("paper", "trading"),
@@ -123,24 +124,24 @@ NEEDED: dict[str, tuple[str, ...]] = {  # by the name of what measures
     "calibration": ("trading",),
     "clearing": ("news", "continuous", "levers", "learners"),
     "continuous_learning": ("continuous", *(part for part in _of_tasks("MarketMaking", "Execution") if CLOCK in part)),
-    "continuous_preset": ("trading", "continuous", "levers"),
-    "default_market": ("trading", "continuous", "news", *_of_tasks("MarketMaking", rewards=False)),
-    "default_market_search": ("continuous", "news"),
     "execution": ("news", *_of_tasks("Execution", rewards=False)),
     "mechanisms": ("continuous", "levers"),
     "performance": ("paper", "trading", "continuous", "learners", *_of_tasks(*TASKS)),
     "policy_change": (*PRESETS, "levers"),
     "prediction": ("news", "MarketMaking on the clock"),
+    "presets.continuous": ("trading", "continuous", "levers"),
+    "presets.news": ("trading", "continuous", "news", *_of_tasks("MarketMaking", rewards=False)),
+    "presets.news_search": ("continuous", "news"),
+    "presets.trading": ("paper", "trading"),
     "price_impact": PRESETS,
     "realistic": PRESETS,
-    "realistic_search": ("realistic",),
+    "realistic.search": ("realistic",),
     "rewards": ("trading", "continuous", "news", *_of_tasks(*TASKS)),
-    "rewards_learning": ("trading", "continuous", "news", *_of_tasks(*TASKS)),
+    "rewards.learning": ("trading", "continuous", "news", *_of_tasks(*TASKS)),
     "scorecard": PRESETS,
     "self_play": ("trading", "learners"),
     "stylised_facts": ("paper", "levers"),
     "traders": ("trading", "added agents"),
-    "trading_preset": ("paper", "trading"),
 }
 
 
@@ -182,16 +183,26 @@ def notices(path: Path) -> set[str]:
     for rules in stamps(json.loads(path.read_text())):
         if others := [part for part, then in rules["parts"].items() if part not in PARTS or then != digest(part)]:
             said = f"({rules['date']}, commit {rules['commit']}) of {', '.join(others)}; they may differ."
-            lines.add(f"> Figures of `{path.name}` were measured under earlier rules {said}")
+            lines.add(f"> Figures of `{_said(path)}` were measured under earlier rules {said}")
     return lines
 
 
 def pages(path: Path) -> list[Path]:
-    """Return the pages that show these results: beside them, with the beginning of their name, or naming them."""
-    named = re.compile(rf"results\(\"{re.escape(path.stem)}\"\)|\b{re.escape(path.name)}\b")
+    """Return the pages that show these results: a study's own, one with the beginning of their name, or naming them."""
     tracked = [ROOT / page for page in _git("ls-files", "docs/*.md", "examples/studies/*.md").split()]
-    beside = [page for page in tracked if page.parent == path.parent and f"{path.stem}_".startswith(f"{page.stem}_")]
+    if STUDIES in path.parents:
+        named = re.compile(rf'results\("{path.stem}", "{path.parent.name}"\)|\b{re.escape(_said(path))}\b')
+        beside = [path.with_name("README.md")]
+    else:
+        named = re.compile(rf"\b{re.escape(path.name)}\b")
+        beside = [
+            page for page in tracked if page.parent == path.parent and f"{path.stem}_".startswith(f"{page.stem}_")
+        ]
     return [page for page in tracked if page in beside or named.search(page.read_text())]
+
+
+def _said(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}" if STUDIES in path.parents else path.name
 
 
 def _git(*words: str) -> str:

@@ -1,1 +1,0 @@
-"""Studies of markets: statistics, pictures, and the measurements behind the presets for learners."""
