@@ -38,7 +38,7 @@ from cogapp import Cog
 
 from kineticsim_env.statistics import Interval, Mean
 from scripts.pages.markdown import between, joined, plus_minus, pm, table, wrapped
-from scripts.pages.provenance import notices, renewed
+from scripts.pages.provenance import notices, renewed, without
 
 __all__ = [
     "Interval", "Mean", "between", "holds", "joined", "mean", "plus_minus", "pm", "results", "say", "table", "wrapped",
@@ -66,7 +66,7 @@ def results(name: str = "results", study: str | None = None) -> Any:
     committed = STUDIES / (study or _filled or folder.name) / path.name
     path = path if study is None and path.exists() else committed
     _read.add(path)
-    return json.loads(path.read_text())
+    return without(json.loads(path.read_text()))
 
 
 def say(text: str) -> None:

@@ -18,7 +18,7 @@ from kineticsim_env.runtime.files import check_folder
 from kineticsim_env.runtime.options import Parser, whole
 from scripts.pages.blocks import fill
 from scripts.pages.markdown import write_figures
-from scripts.pages.provenance import stamped
+from scripts.pages.provenance import stamped, without
 
 STUDIES = "examples/studies"
 
@@ -112,5 +112,5 @@ def publish(
     """Write the figures and the pictures, and fill the page; the arguments are those of `make_page`."""
     study, _, part = name.partition(".")
     write_figures(options.output, part or "results", found, indent)
-    draw(options.output / "images", found)
+    draw(options.output / "images", without(found))
     fill(options.output, study)

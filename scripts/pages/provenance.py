@@ -162,6 +162,11 @@ def stamped(name: str, found: dict[str, Any]) -> dict[str, Any]:
     return found | {"rules": stamp(name)}
 
 
+def without(found: Any) -> Any:
+    """Return results as they were measured, without the rules that they depend on."""
+    return {name: part for name, part in found.items() if name != "rules"} if isinstance(found, dict) else found
+
+
 def stamps(value: Any) -> Iterator[dict[str, Any]]:
     """Yield what results say of their rules: once, or for each record or run that they are of."""
     rules = value.get("rules") if isinstance(value, dict) else None
