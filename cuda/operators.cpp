@@ -57,7 +57,7 @@ std::shared_ptr<Record> find(int64_t id) {
 
 std::shared_ptr<Record> get(int64_t id) {
   auto record = find(id);
-  TORCH_CHECK(record, "launcher: got ", id, ", allowed is the number of an engine that is still there");
+  TORCH_CHECK(record, "launcher: expected the number of an engine that is still there, got ", id);
   return record;
 }
 
@@ -107,18 +107,18 @@ bool is_at(const at::Tensor& tensor, int device) {
 void check(const char* name, const at::Tensor& tensor, const Launcher& launcher, int64_t bytes) {
   TORCH_CHECK(is_at(tensor, launcher.device) && tensor.is_contiguous() && (int64_t)tensor.nbytes() == bytes &&
                   (int64_t)tensor.data_ptr() % kAlignment == 0,
-              name, ": got ", tensor.scalar_type(), " of ", tensor.nbytes(), " bytes on ", tensor.device(), ", allowed is a "
-              "contiguous tensor of ", bytes, " bytes on the engine's device");
+              name, ": expected a contiguous tensor of ", bytes, " bytes on the engine's device, got ", tensor.scalar_type(),
+              " of ", tensor.nbytes(), " bytes on ", tensor.device());
 }
 
 void check_type(const char* name, const at::Tensor& tensor, at::ScalarType type) {
-  TORCH_CHECK(tensor.scalar_type() == type, name, ": got ", tensor.scalar_type(), ", allowed is ", type);
+  TORCH_CHECK(tensor.scalar_type() == type, name, ": expected ", type, ", got ", tensor.scalar_type());
 }
 
 void*& pointer(Launch& launch, int64_t offset) { return *reinterpret_cast<void**>(reinterpret_cast<char*>(&launch) + offset); }
 
 void place(Launch& launch, const Launcher& launcher, const char* name, at::TensorList tensors, int first, int count) {
-  TORCH_CHECK((int64_t)tensors.size() == count, name, ": got ", tensors.size(), " tensors, allowed are ", count);
+  TORCH_CHECK((int64_t)tensors.size() == count, name, ": expected ", count, " tensors, got ", tensors.size());
   for (int i = 0; i < count; ++i) {
     check(name, tensors[i], launcher, launcher.bytes[first + i]);
     pointer(launch, launcher.offsets[first + i]) = tensors[i].data_ptr();
@@ -128,7 +128,7 @@ void place(Launch& launch, const Launcher& launcher, const char* name, at::Tenso
 // An input as the engine can read it. A compiler may pass a state tensor where the program has a copy of it, and a
 // launch writes to its state before it has read all of its input.
 at::Tensor readable(const char* name, const at::Tensor& given, at::TensorList state, int device) {
-  TORCH_CHECK(is_at(given, device), name, ": got a tensor on ", given.device(), ", allowed is one on the engine's device");
+  TORCH_CHECK(is_at(given, device), name, ": expected a tensor on the engine's device, got one on ", given.device());
   at::Tensor dense = given.contiguous();
   const char* start = (const char*)dense.data_ptr();
   const auto overlaps = [&](const at::Tensor& other) {
@@ -151,12 +151,12 @@ void set_input(Launch& launch, const Launcher& launcher, const at::Tensor& input
   const int64_t slots = launch.markets * launch.slots, width = slots ? input.numel() / slots : 0;
   if (launcher.least_width == 0) {
     check_type("actions", input, at::kLong);
-    TORCH_CHECK(input.numel() == slots, "actions: got ", input.numel(), " choices, allowed are ", slots);
+    TORCH_CHECK(input.numel() == slots, "actions: expected ", slots, " choices, got ", input.numel());
     launch.choices = input.const_data_ptr<int64_t>();
   } else {
     check_type("actions", input, at::kFloat);
-    TORCH_CHECK(width >= launcher.least_width && input.numel() == slots * width, "actions: got ", input.numel(),
-                " numbers, allowed are ", launcher.least_width, " or more for each of ", slots, " slots");
+    TORCH_CHECK(width >= launcher.least_width && input.numel() == slots * width, "actions: expected ",
+                launcher.least_width, " numbers or more for each of ", slots, " slots, got ", input.numel());
     launch.actions = input.const_data_ptr<float>();
     launch.action_stride = (int32_t)width;
   }
@@ -182,7 +182,7 @@ void run(at::TensorList state, at::TensorList tables, const std::optional<at::Te
          const std::optional<at::Tensor>& signed_volume, int64_t decisions, int64_t auctions, int64_t reach, int64_t id) {
   auto [launcher, launch] = copy_of(*get(id), kLaunchModeRun);
   TORCH_CHECK(decisions >= 0 && auctions >= 0 && decisions < (1 << 30) && auctions < (1 << 30),
-              "decisions and auctions: got ", decisions, " and ", auctions, ", allowed are 0 to 2^30");
+              "decisions and auctions: expected 0 to 2^30, got ", decisions, " and ", auctions);
   place(launch, launcher, "state", state, 0, launcher.num_state);
   place(launch, launcher, "tables", tables, launcher.num_state, launcher.num_tables);
   launch.decisions = (int32_t)decisions;
@@ -194,7 +194,7 @@ void run(at::TensorList state, at::TensorList tables, const std::optional<at::Te
   if (quotes) {
     input = readable("quotes", *quotes, state, launcher.device);
     check_type("quotes", input, at::kInt);
-    TORCH_CHECK(input.numel() == 4 * rows, "quotes: got ", input.numel(), " numbers, allowed are ", 4 * rows);
+    TORCH_CHECK(input.numel() == 4 * rows, "quotes: expected ", 4 * rows, " numbers, got ", input.numel());
     launch.new_quotes = input.const_data_ptr<int32_t>();
   }
   const auto out = [&, &launcher = launcher](const char* name, const std::optional<at::Tensor>& tensor, at::ScalarType type,
@@ -217,8 +217,8 @@ void run(at::TensorList state, at::TensorList tables, const std::optional<at::Te
   launch.series_ask_depth = (int32_t*)out("ask_depth", ask_depth, at::kInt, recorded);
   launch.series_signed_volume = (int32_t*)out("signed_volume", signed_volume, at::kInt, recorded);
   const bool further = best_bid || best_ask || bid_depth || ask_depth || signed_volume;
-  TORCH_CHECK(!further || launcher.device < 0 || launcher.series_function, "record: got a series whose kernel is not "
-              "compiled yet, allowed is one of last_price, volume, mid2 and fundamental, or record best_bid once before");
+  TORCH_CHECK(!further || launcher.device < 0 || launcher.series_function, "record: expected one of last_price, "
+              "volume, mid2 and fundamental, got a series whose kernel is not compiled yet; record best_bid once before");
   launch.records = further ? 2 : last_price || volume || mid2 || fundamental;
   launch.reach = (int32_t)std::clamp<int64_t>(reach, 0, 0x7fffffff);
   if (total > 0) execute(launcher, launch);

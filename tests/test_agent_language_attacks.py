@@ -350,7 +350,7 @@ def test_a_probability_of_another_class(tmp_path):
     assert "draw.chance(4194304, 0)" in program.text
     assert played(program, NUMBERS, 2**22 - 1)[2] == 1 and played(program, NUMBERS, 2**22)[2] == 0
     module.CHANCE = Unlikely(1e300)
-    with pytest.raises(SyntaxError, match="got the probability 1e\\+300, allowed is 0.0 to 1.0"):
+    with pytest.raises(SyntaxError, match="expected 0.0 to 1.0.*got the probability 1e\\+300"):
         read(module.trader, VOCABULARY)
 
 

@@ -127,7 +127,7 @@ def test_what_is_refused():
         TorchGraphs("cpu")
     backend = TorchEager("cpu")
     backend.prepare(Workload(1, 256, 8))
-    with pytest.raises(ValueError, match="allowed is up to 209"):  # 2^31 / 1024
+    with pytest.raises(ValueError, match="expected up to 209"):  # 2^31 / 1024
         backend.run(2**31 // 1024)
     assert not np.any(backend.result().volume)
 

@@ -127,8 +127,8 @@ def test_fields_per_market():
         ({"lags": (-1,)}, r"lags\[0\]: got -1"),
         ({"pieces": 0}, "pieces: got 0"),
         ({"side": "both"}, "side: got 'both'"),
-        ({"market": MarketConfig(inventory_limit=5), "sizes": (4, 6)}, "sizes: got 6, allowed is up to 5"),
-        ({"market": MarketConfig(max_quote_qty=5), "sizes": (11,), "pieces": 2}, "pieces: got 6, allowed is up to 5"),
+        ({"market": MarketConfig(inventory_limit=5), "sizes": (4, 6)}, "sizes: expected up to 5.*got 6"),
+        ({"market": MarketConfig(max_quote_qty=5), "sizes": (11,), "pieces": 2}, "pieces: expected up to 5.*got 6"),
     ],
 )
 def test_errors_name_the_argument(arguments, message):

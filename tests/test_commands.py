@@ -55,7 +55,7 @@ def refused(words, capsys):
 @pytest.mark.parametrize(("command", "option"), COUNTS)
 def test_a_number_that_is_none_is_named(command, option, value, capsys):
     line = refused([*COUNTS[command, option], f"{option}={value}"], capsys)
-    assert line.startswith(f"error: {option}: got ") and "allowed is a " in line and len(line) < 200
+    assert line.startswith(f"error: {option}: got ") and "expected a " in line and len(line) < 200
 
 
 @pytest.mark.parametrize("value", ["-1", "0", "2147483648"])
@@ -64,7 +64,7 @@ def test_a_number_out_of_range_is_named(command, option, value, capsys):
     if (option, value) == ("--warmup", "0") or (option == "--seed" and (command, value) != ("play", "-1")):
         return  # which is allowed
     line = refused([*COUNTS[command, option], f"{option}={value}"], capsys)
-    assert f"{option}" in line.split(": got ")[0] and "allowed is" in line
+    assert f"{option}" in line.split(": expected ")[0]
     assert f"got {value}" in line
 
 
@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_refused_before_it_runs(words, sizes, capsys, tmp_p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 64_000_000_000)
     line = refused([*words[:1], "--engine", "numpy", *words[1:]], capsys)
-    assert "which takes" in line and "allowed is what fits in the 64 GB that are free" in line
+    assert "which takes" in line and "expected what fits in the 64 GB that are free" in line
     assert all(size in line for size in sizes), line
     assert not list(tmp_path.iterdir())
 
@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_written_is_named(command, option, path, capsys):
 def test_a_picture_of_an_unknown_kind_is_refused_before_the_run(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     line = refused([*SIMULATE, "--plot", str(tmp_path / "run.xyz")], capsys)
-    assert "run.xyz', allowed are names that end in ." in line and ".png" in line
+    assert "run.xyz', expected names that end in ." in line and ".png" in line
     assert main([*SIMULATE, "--plot", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run").read_bytes().startswith(b"\x89PNG") and len(list(tmp_path.iterdir())) == 1
 

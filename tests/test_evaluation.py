@@ -143,7 +143,7 @@ def test_all_may_terminate():
 def test_other_environments_are_refused(changes):
     good = {"output": "torch", "autoreset_mode": "DISABLED", "stagger": False, "engine": "cpu", "horizon": 5}
     evaluate(policies.NoTrade(MarketMakingTask()), MarketMakingVectorEnv(2, **good))
-    with pytest.raises(ValueError, match="envs: got .*allowed is what evaluation_env returns"):
+    with pytest.raises(ValueError, match="envs: expected what evaluation_env returns.*got"):
         evaluate(policies.NoTrade(MarketMakingTask()), MarketMakingVectorEnv(2, **{**good, **changes}))
 
 

@@ -225,7 +225,7 @@ def test_everything_public_is_called():
 def test_command_line(tmp_path, capsys):
     assert main(["--case", "calls:3"]) in (0, 1)
     assert main(["--case", "calls"]) == 2
-    assert "allowed is a kind of forms" in capsys.readouterr().err
+    assert "expected a kind of forms" in capsys.readouterr().err
 
 
 def test_page(tmp_path):

@@ -56,5 +56,5 @@ def test_stable_baselines_takes_it_after_the_model_is_made():
      (True, TypeError), (None, TypeError), (np.float64(2), TypeError), (np.timedelta64(1), TypeError)],
 )  # fmt: skip
 def test_what_is_no_run(run, error):
-    with pytest.raises(error, match="run: got .*, allowed is"):
+    with pytest.raises(error, match="run: expected .*got .*"):
         ks.run_seed(run)

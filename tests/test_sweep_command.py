@@ -83,21 +83,21 @@ def test_options_come_before_the_file(file, capsys):
     assert not Path("results").exists() and main(["sweep", "spread.toml", "--folder", "other"]) == 0
     assert ks.open_sweep("other").is_complete
     assert refused(["sweep", "spread.toml", "--engine", "cpp"], capsys).startswith(
-        "error: --engine: got 'cpp', allowed"
+        "error: --engine: expected .*got 'cpp'"
     )
-    assert refused(["sweep", "spread.toml", "--part", "7/6"], capsys).startswith("error: --part: got '7/6', allowed is")
+    assert refused(["sweep", "spread.toml", "--part", "7/6"], capsys).startswith("error: --part: expected .*got '7/6'")
 
 
 CHANGES = [
-    ("replicates = 2", "replicats = 2", "spread.toml: got 'replicats', did you mean 'replicates'? allowed are space,"),
-    ("intervals = 10", "", "spread.toml: got no 'intervals', allowed is a file with 'space' and 'intervals'"),
+    ("replicates = 2", "replicats = 2", "spread.toml: expected space,.*got 'replicats', did you mean 'replicates'?"),
+    ("intervals = 10", "", "spread.toml: expected a file with 'space' and 'intervals'.*got no 'intervals'"),
     ("intervals = 10", "intervals = [", "spread.toml: Invalid value"),
     ("noise_spread", "noise_spred", "space: got 'noise_spred', did you mean 'noise_spread'?"),
-    ("volume", "volum", "statistics: got 'volum', allowed are"),
+    ("volume", "volum", "statistics: expected .*got 'volum'"),
     ('preset = "trading"', 'prest = "trading"', "market: got 'prest', did you mean 'preset'?"),
-    ('folder = "results"', "", '--folder: got none, allowed is --folder, or folder = "..." in the file'),
+    ('folder = "results"', "", '--folder: expected --folder, or folder = "..." in the file.*got none'),
     ("trend_follower=2", "trend_folower=2", "trend_folower"),
-    ("points = 6", "points = 0", "points: got 0, allowed is 1 to 2^31 - 1"),
+    ("points = 6", "points = 0", "points: expected 1 to 2^31 - 1.*got 0"),
 ]
 
 

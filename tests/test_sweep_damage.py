@@ -57,7 +57,7 @@ def test_every_flipped_bit_is_found_or_changes_nothing(folder, wanted):
             assert damaged.is_complete
         except tables.Damaged as error:
             assert str(error).startswith(f"{path}: got a "), bit
-            assert str(error).endswith("allowed is what this sweep has written; sweep again to have it anew"), bit
+            assert str(error).endswith("expected what this sweep has written; sweep again to have it anew"), bit
             assert not damaged.is_complete and damaged.finished == 6
             found += 1
     assert found > FLIPS / 2
@@ -67,7 +67,7 @@ def test_every_flipped_bit_is_found_or_changes_nothing(folder, wanted):
 def test_a_batch_that_was_copied_over_another_is_found(folder, wanted, columns):
     found = ks.open_sweep(folder)
     found.files[0].write_bytes(found.files[1].read_bytes())
-    with pytest.raises(ValueError, match=re.escape(f"{found.files[0]}: got a damaged table, allowed is what")):
+    with pytest.raises(ValueError, match=re.escape(f"{found.files[0]}: expected what.*got a damaged table")):
         ks.open_sweep(folder).to_pandas(columns)
     assert ks.open_sweep(folder).finished == 6
     assert run(folder).to_pandas().equals(wanted[1])
@@ -132,16 +132,12 @@ def test_every_flipped_bit_of_a_plan_is_refused_or_changes_nothing(folder):
 def test_a_damaged_plan_says_what_to_do_and_that_helps(folder, wanted):
     path = folder / store.PLAN
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
-    said = (
-        "whose plan.json was damaged or changed, allowed is what a sweep has written; remove that file and sweep again"
-    )
+    said = "whose plan.json was damaged or changed, expected what a sweep has written; remove that file and sweep again"
     for call in (lambda: ks.open_sweep(folder), lambda: run(folder)):
         with pytest.raises(ValueError, match=said):
             call()
     path.unlink()
-    with pytest.raises(
-        ValueError, match="which has no plan.json and tables of another sweep, allowed is the sweep that"
-    ):
+    with pytest.raises(ValueError, match="which has no plan.json and tables of another sweep, expected the sweep that"):
         run(folder, seed=1)
     times = [file.stat().st_mtime_ns for file in wanted[0].files]
     for file, time in zip(sorted(folder.glob("batch-*")), times, strict=True):

@@ -59,7 +59,7 @@ def command(options: argparse.Namespace) -> int:
     check_files({"--save": options.save, "--plot": options.plot})
     if options.auctions + options.warmup > _MOST_AUCTIONS:
         both = f"{options.auctions} auctions and {options.warmup} before them"
-        raise ValueError(f"--auctions, --warmup: got {both}, allowed is 2^32 - 1 together")
+        raise ValueError(f"--auctions, --warmup: expected 2^32 - 1 together, got {both}")
     markets, engine, device = choose_markets(options, config, _MARKETS)
     record = SERIES if options.save or options.plot else ("last_price", "volume")
     got = f"--auctions, --markets: got {options.auctions} auctions of {markets} markets"

@@ -95,7 +95,7 @@ def with_task(
     own, fields = own_functions(task, settings.features, settings.terminate, roles, **how)
     made = make_task(kind, fields if horizon is None else {**fields, "horizon": horizon})
     if settings.action_mask and made.action_type != "discrete":
-        raise ValueError("action_mask: got True, allowed with action_type='continuous' is False")
+        raise ValueError("action_mask: expected False with action_type='continuous', got True")
     return dataclasses.replace(settings, own=own), made
 
 

@@ -170,6 +170,5 @@ def check_options(options: Any, *allowed: str) -> tuple[Any, ...]:
     given = check_dict("options", options, f"None, or a dict with {names}")
     unknown = set(given) - set(allowed)
     if unknown:
-        said = f"allowed {'are' if len(allowed) > 1 else 'is'} {names}"
-        raise ValueError(f"options: got the unknown key {show(min(unknown, key=show))}, {said}")
+        raise ValueError(f"options: expected {names}, got the unknown key {show(min(unknown, key=show))}")
     return tuple(given.get(name) for name in allowed)

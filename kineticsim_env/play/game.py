@@ -74,7 +74,7 @@ class Game:
             TypeError, ValueError: Naming the argument, what came and what is allowed.
         """
         if task not in GAMES:
-            raise ValueError(f"task: got {task!r}, allowed are {', '.join(map(repr, GAMES))}")
+            raise ValueError(f"task: expected one of {', '.join(map(repr, GAMES))}, got {task!r}")
         self._task, self.preset, self.seed = GAMES[task][0], preset, seed
         self._settings: dict[str, Any] = {} if horizon is None else {"horizon": horizon}
         self._envs = self._make()

@@ -85,7 +85,7 @@ def require(got: str, parts: Mapping[str, float], device: torch.device) -> None:
     details = ", ".join(f"{name} {size_text(size)}" for name, size in parts.items())
     place = "GPU memory" if device.type == "cuda" else "memory"
     raise ValueError(
-        f"{got}, which takes {size_text(total)} of {place} ({details}); allowed is what fits in the {size_text(free)} "
+        f"{got}, which takes {size_text(total)} of {place} ({details}); expected what fits in the {size_text(free)} "
         "that are free"
     )
 

@@ -43,7 +43,7 @@ def unpack(name: str, packed: Any) -> Any:
     try:
         return json.loads(packed.cpu().numpy().tobytes())
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"state[{name!r}]: got what is not readable, allowed is what state_dict returned") from error
+        raise ValueError(f"state[{name!r}]: expected what state_dict returned, got what is not readable") from error
 
 
 def read_about(saved: Mapping[str, torch.Tensor]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def read_about(saved: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         )
     about = unpack(ABOUT, saved[ABOUT])
     if not isinstance(about, dict) or about.pop("format", None) != _FORMAT:
-        raise ValueError(f"state[{ABOUT!r}]: got another format, allowed is {_FORMAT}")
+        raise ValueError(f"state[{ABOUT!r}]: expected {_FORMAT}, got another format")
     return about
 
 
@@ -117,8 +117,9 @@ def check_agents(saved: Any, present: Mapping[str, Any]) -> None:
             here, there = (words.get(name, 0) for words in (ours, theirs))
             if here != there:
                 raise ValueError(
-                    f"state: got one with {there} words of memory of {name} agents, allowed is {here}, as the market "
-                    f"here has them{'' if name in ours else f': it has no agents of a class {name} that remember'}"
+                    f"state: expected {here}, as the market here has "
+                    f"them{'' if name in ours else f': it has no agents of a class {name} that remember'}, got one "
+                    f"with {there} words of memory of {name} agents"
                 )
 
 
@@ -144,8 +145,8 @@ def check_about(saved: Mapping[str, Any], present: Mapping[str, Any], strict: bo
         return [str(error)]
     if found and strict:
         raise ValueError(
-            f"state: got one of something else ({'; '.join(found)}), allowed is one of the like; "
-            "load_state_dict(saved, strict=False) takes it if its numbers fit"
+            f"state: expected one of the like, got one of something else ({'; '.join(found)}); load_state_dict(saved, "
+            "strict=False) takes it if its numbers fit"
         )
     return found
 
@@ -172,13 +173,13 @@ def check_names(saved: Any, *present: Iterable[str]) -> None:
     allowed = {name for names in present for name in names}
     odd = sorted(map(str, (set(saved) - {ABOUT}) ^ allowed))
     if odd:
-        raise ValueError(f"state: got missing or unknown names {odd}, allowed are {sorted(allowed)}")
+        raise ValueError(f"state: expected {sorted(allowed)}, got missing or unknown names {odd}")
 
 
 def take(saved: Mapping[str, Any], name: str, like: torch.Tensor) -> torch.Tensor:
     """Return an entry of a saved state as a contiguous tensor where `like` is, of its dtype and shape, or raise."""
     if not isinstance(saved[name], torch.Tensor):
-        raise TypeError(f"state[{name!r}]: got {type(saved[name]).__name__}, allowed is a tensor")
+        raise TypeError(f"state[{name!r}]: expected a tensor, got {type(saved[name]).__name__}")
     called = f"state[{name!r}]"
     return engine_input(called, saved[name], like.dtype, tuple(like.shape), like.device, from_anywhere=True)
 
@@ -196,7 +197,7 @@ class Ranges:
         """Raise if any element is bad; `bad` broadcasts to the shape of the tensor."""
         if bool(bad.any()):
             found = self._saved[name][bad.expand_as(self._saved[name])].flatten()[0].item()
-            raise ValueError(f"state[{name!r}]: got {found}, allowed is {allowed}")
+            raise ValueError(f"state[{name!r}]: expected {allowed}, got {found}")
 
     def within(self, name: str, low: int, high: int, said: str) -> None:
         """Raise if any element is below `low` or above `high`."""

@@ -129,7 +129,7 @@ class Chunk:
         values, new = self.values(series), self.new(series)
         if values.shape[1] < new:  # or what came first in a chunk would be left out
             raise ValueError(
-                f"history: got too little for {series}, allowed for the accumulator is {series.lead} or more"
+                f"history: expected {series.lead} or more for the accumulator, got too little for {series}"
             )
         return values[:, max(0, values.shape[1] - new - before) :]
 

@@ -86,7 +86,7 @@ def check_learners(
     for name, count in learners.items():
         role, replaced = check_learner("learners", name, config)
         if not is_whole(count) or count < 0:
-            raise ValueError(f"learners[{name!r}]: got {show(count)}, allowed is a whole number from 0")
+            raise ValueError(f"learners[{name!r}]: expected a whole number from 0, got {show(count)}")
         check_replaceable(f"learners[{name!r}]: got {show(count)}", count, 0, replaced, config)
         if count <= most_slots:  # else a list of any length
             slots += [(role, replaced)] * int(count)
@@ -95,7 +95,7 @@ def check_learners(
     roles = [role for role, _ in slots]
     total = sum(map(int, learners.values()))
     if not 1 <= total <= most_slots:
-        raise ValueError(f"learners: got {show(total)} in all, allowed is 1 to {most_slots}")
+        raise ValueError(f"learners: expected 1 to {most_slots}, got {show(total)} in all")
     check_targets(task, roles, task.market_config(config))
     return tuple(roles), tuple(replaced for _, replaced in slots)
 
@@ -111,10 +111,10 @@ def check_learner(what: str, name: Any, config: MarketConfig) -> tuple[str, str 
     added = {kind.name: kind.role for kind in config.agents}
     if not is_one_of(name, (*ROLES, *added)):
         classes = f", and of config.agents {', '.join(map(repr, added))}" if added else ""
-        raise ValueError(f"{what}: got the role {show(name)}, allowed are {', '.join(map(repr, ROLES))}{classes}")
+        raise ValueError(f"{what}: expected one of {', '.join(map(repr, ROLES))}{classes}, got the role {show(name)}")
     if name in ROLES and name in added:
         raise ValueError(
-            f"{what}: got {name!r}, a role and the name of one of config.agents, allowed is another name of the latter"
+            f"{what}: expected another name of the latter, got {name!r}, a role and the name of one of config.agents"
         )
     if name in added:
         return added[name], name
@@ -141,7 +141,7 @@ def check_replaceable(got: str, count: int, already: int, replaced: str | None, 
         return
     if count > most:
         raise ValueError(
-            f"{got}, allowed is up to {most}, the {whose} that can be replaced; a config with a {how} has more"
+            f"{got}, expected up to {most}, the {whose} that can be replaced; a config with a {how} has more"
         )
 
 
@@ -151,8 +151,8 @@ def check_targets(task: Any, roles: Sequence[str], limited: MarketConfig) -> Non
     limit = limited.inventory_limit
     if "max_target" in to_trade and limit is not None and task.max_target > np.min(limit):
         raise ValueError(
-            f"max_target: got {task.max_target}, allowed with a noise learner is up to the inventory limit, "
-            f"{np.min(limit)}"
+            f"max_target: expected up to the inventory limit, {np.min(limit)} with a noise learner, got "
+            f"{task.max_target}"
         )
     if "block_qty" in to_trade:
         check_block(task, limited)
